@@ -1,1 +1,57 @@
-//! Being written.
+//! io_uring itself, without policy.
+//!
+//! This crate does liburing's job for the rest of annulus: it sets a ring up, maps and drives its two queues,
+//! registers buffer rings, and tells what the running kernel offers. It knows no tasks, no wakers and no sockets'
+//! life cycle; those live in the layers above.
+//!
+//! Everything that reaches the operating system goes through one small trait, [`Kernel`], so that a simulated kernel
+//! can stand where Linux stands. Submission entries, completions and the probe are our own plain-data types with
+//! integer opcodes: a newer kernel may report operations that this crate has never heard of.
+//!
+//! ```no_run
+//! use annulus_ring::{Ring, Wait, op};
+//!
+//! let mut ring = Ring::builder().build()?;
+//! // SAFETY: a no-op names no memory.
+//! unsafe { ring.push(op::Nop.entry().user_data(7)) }.unwrap();
+//! ring.enter(Wait::For { completions: 1, timeout: None })?;
+//! assert_eq!(ring.completions().next().unwrap().user_data, 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod buffer_ring;
+mod builder;
+mod completion;
+mod entry;
+mod error;
+mod features;
+mod kernel;
+mod linux;
+mod mapping;
+pub mod op;
+pub mod opcode;
+mod params;
+mod probe;
+mod queue;
+mod ring;
+
+pub use address::Address;
+pub use buffer_ring::BufferRing;
+pub use builder::Builder;
+pub use completion::{Completion, CompletionFlags};
+pub use entry::{Entry, EntryFlags, Target};
+pub use error::SetupError;
+pub use features::{Feature, Features};
+pub use kernel::{
+    Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketOption, SocketType,
+};
+pub use linux::Linux;
+pub use mapping::Mapping;
+pub use params::{
+    BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags,
+    SubmissionOffsets,
+};
+pub use probe::Probe;
+pub use queue::Full;
+pub use ring::{Entered, Ring, Wait};

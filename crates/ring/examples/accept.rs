@@ -1,0 +1,35 @@
+//! Accepts connections with one entry, greets and closes: `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
+#![allow(unsafe_code)]
+
+use annulus_ring::{Ring, Target, Wait, op};
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7001".into());
+    let listener = TcpListener::bind(&address).map_err(|e| format!("{address}: {e}"))?;
+    println!("listening on {}", listener.local_addr()?);
+    let mut ring = Ring::builder().entries(8).build()?;
+    let accept = op::AcceptMulti { target: Target::Fd(listener.as_raw_fd()) }.entry();
+    let mut armed = false;
+    loop {
+        if !armed {
+            // SAFETY: a multishot accept without an address names no memory.
+            unsafe { ring.push(accept) }?;
+        }
+        ring.enter(Wait::For { completions: 1, timeout: None })?;
+        armed = true;
+        for completion in ring.completions() {
+            armed &= completion.more();
+            if completion.result < 0 {
+                return Err(io::Error::from_raw_os_error(-completion.result).into());
+            }
+            // SAFETY: the completion hands us a new descriptor, and nobody else knows it.
+            let mut stream = unsafe { TcpStream::from_raw_fd(completion.result) };
+            println!("connection from {}", stream.peer_addr()?);
+            stream.write_all(b"hello from the ring\n")?;
+        }
+    }
+}

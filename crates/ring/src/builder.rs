@@ -1,0 +1,116 @@
+//! Setting a ring up: the wishes, and the ladder down to what the kernel grants.
+
+use crate::error::SetupError;
+use crate::kernel::Kernel;
+use crate::linux::Linux;
+use crate::params::{Params, SetupFlags};
+use crate::ring::Ring;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// Most submission entries the kernel allows.
+const MAX_ENTRIES: u32 = 32_768;
+
+/// What every rung of the ladder asks for.
+const BASE: SetupFlags = SetupFlags::SUBMIT_ALL
+    .union(SetupFlags::CQSIZE)
+    .union(SetupFlags::R_DISABLED)
+    .union(SetupFlags::TASKRUN_FLAG);
+
+/// From the newest kernel down to the oldest that has buffer rings. Only `EINVAL` goes one rung down.
+const LADDER: [SetupFlags; 3] = [
+    BASE.union(SetupFlags::SINGLE_ISSUER)
+        .union(SetupFlags::DEFER_TASKRUN)
+        .union(SetupFlags::NO_SQARRAY),
+    BASE.union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::DEFER_TASKRUN),
+    BASE.union(SetupFlags::COOP_TASKRUN),
+];
+
+/// Sets a ring up. The thread that builds it is the one that may submit.
+pub struct Builder {
+    kernel: Rc<dyn Kernel>,
+    entries: u32,
+    completions: u32,
+    workers: Option<[u32; 2]>,
+    without: SetupFlags,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            kernel: Rc::new(Linux),
+            entries: 256,
+            completions: 4096,
+            workers: Some([4, 4]),
+            without: SetupFlags::empty(),
+        }
+    }
+
+    /// Stands the ring on another kernel than Linux.
+    pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// Submission entries: 1 to 32,768, rounded up to a power of two. 256 by default.
+    pub fn entries(mut self, entries: u32) -> Self {
+        self.entries = entries;
+        self
+    }
+
+    /// Completion entries: at least as many as submission entries, at most 65,536. 4096 by default.
+    pub fn completions(mut self, completions: u32) -> Self {
+        self.completions = completions;
+        self
+    }
+
+    /// Most kernel workers for bounded (files) and unbounded work; 4 of each by default, since the kernel's own
+    /// default is tens of thousands. `None` leaves that default.
+    pub fn workers(mut self, bounded_and_unbounded: Option<[u32; 2]>) -> Self {
+        self.workers = bounded_and_unbounded;
+        self
+    }
+
+    /// Leaves set-up flags out, as an older kernel would: rungs of the ladder that need them are skipped.
+    pub fn without(mut self, flags: SetupFlags) -> Self {
+        self.without = flags;
+        self
+    }
+
+    /// Sets the ring up, registers its descriptor with this thread, and enables it.
+    ///
+    /// # Errors
+    /// [`SetupError`], which says the likely cause and the way out.
+    pub fn build(self) -> Result<Ring, SetupError> {
+        in_range("a submission queue", self.entries, MAX_ENTRIES)?;
+        in_range("a completion queue", self.completions, 2 * MAX_ENTRIES)?;
+        let (fd, params) = self.climb_down()?;
+        // `Ring::open` owns the descriptor from here on, whatever it answers.
+        let mut ring = Ring::open(self.kernel, fd, &params)?;
+        ring.enable()?;
+        if let Some(workers) = self.workers {
+            ring.cap_workers(workers)?;
+        }
+        Ok(ring)
+    }
+
+    fn climb_down(&self) -> Result<(RawFd, Params), SetupError> {
+        let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
+        for flags in LADDER.into_iter().filter(|rung| !rung.intersects(self.without)) {
+            let cq_entries = self.completions.max(self.entries);
+            let mut params = Params { flags: flags.bits(), cq_entries, ..Params::default() };
+            match self.kernel.setup(self.entries, &mut params) {
+                Ok(fd) => return Ok((fd, params)),
+                Err(error) => refusal = error,
+            }
+            if refusal.raw_os_error() != Some(rustix::io::Errno::INVAL.raw_os_error()) {
+                break;
+            }
+        }
+        Err(SetupError::Refused(refusal))
+    }
+}
+
+fn in_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupError> {
+    if (1..=limit).contains(&given) { Ok(()) } else { Err(SetupError::Size { what, given, limit }) }
+}

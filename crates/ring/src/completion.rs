@@ -1,0 +1,48 @@
+//! A completion queue entry (CQE), as the kernel writes it.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// `IORING_CQE_F_*`, the low half of a completion's flags; the high half is the buffer id.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CompletionFlags: u32 {
+        /// A provided buffer was used; its id is in the upper 16 bits.
+        const BUFFER = 1 << 0;
+        /// More completions of the same operation will follow.
+        const MORE = 1 << 1;
+        /// The socket had more to read.
+        const SOCK_NONEMPTY = 1 << 2;
+        /// The notification of a zero-copy send: the memory is free now.
+        const NOTIF = 1 << 3;
+        const _ = !0;
+    }
+}
+
+/// One completion: 16 bytes, plain data.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// The submitter's own.
+    pub user_data: u64,
+    /// What the system call would have returned, or minus the errno.
+    pub result: i32,
+    /// [`CompletionFlags`] and the buffer id, as bits.
+    pub flags: u32,
+}
+
+impl Completion {
+    /// True where further completions of this operation follow. False makes it the *terminal* one: only then does the
+    /// operation's memory belong to the submitter again.
+    #[inline]
+    pub fn more(&self) -> bool {
+        self.flags & CompletionFlags::MORE.bits() != 0
+    }
+
+    /// The provided buffer that was filled, if one was.
+    #[inline]
+    pub fn buffer(&self) -> Option<u16> {
+        (self.flags & CompletionFlags::BUFFER.bits() != 0).then_some((self.flags >> 16) as u16)
+    }
+}
+
+const _: () = assert!(size_of::<Completion>() == 16);

@@ -1,0 +1,93 @@
+//! A submission queue entry (SQE), as the kernel reads it.
+
+use bitflags::bitflags;
+use std::os::fd::RawFd;
+
+bitflags! {
+    /// `IOSQE_*`: how an entry is to be treated.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EntryFlags: u8 {
+        /// The file is an index into the table of direct descriptors.
+        const FIXED_FILE = 1 << 0;
+        /// Start the next entry only when this one is done and well.
+        const LINK = 1 << 2;
+        /// Hand it to a worker at once.
+        const ASYNC = 1 << 4;
+        /// The kernel picks a buffer from the group in `buf_group`.
+        const BUFFER_SELECT = 1 << 5;
+        /// Post no completion when it succeeds (5.17).
+        const SKIP_SUCCESS = 1 << 6;
+    }
+}
+
+/// The file an operation works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An ordinary descriptor of the process.
+    Fd(RawFd),
+    /// An index into the ring's table of direct descriptors.
+    Fixed(u32),
+}
+
+/// One submission queue entry: 64 bytes, plain data, integer opcode.
+///
+/// The field names are the kernel's; where a field is a union there, the name here is its commonest use. Entries are
+/// made in one place, [`op`](crate::op).
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Which operation: see [`opcode`](crate::opcode).
+    pub opcode: u8,
+    /// [`EntryFlags`], as bits.
+    pub flags: u8,
+    /// Operation's own flags (receive, send, accept) or priority.
+    pub ioprio: u16,
+    /// Descriptor, or index of a direct one.
+    pub fd: i32,
+    /// Offset in a file, or a second address.
+    pub off: u64,
+    /// Address of memory.
+    pub addr: u64,
+    /// Length in bytes, or a count.
+    pub len: u32,
+    /// Flags of the system call that the operation stands for.
+    pub op_flags: u32,
+    /// Comes back in the completion.
+    pub user_data: u64,
+    /// Buffer group to select from, or index of a registered buffer.
+    pub buf_group: u16,
+    /// Registered credentials.
+    pub personality: u16,
+    /// Direct-descriptor slot; for a multishot receive, the total limit in bytes (6.17).
+    pub file_index: u32,
+    /// A third address.
+    pub addr3: u64,
+    /// Must be zero.
+    pub reserved: u64,
+}
+
+impl Entry {
+    /// An entry of `opcode` on `target`, everything else zero.
+    #[inline]
+    pub fn new(opcode: u8, target: Target) -> Self {
+        let (fd, flags) = match target {
+            Target::Fd(fd) => (fd, EntryFlags::empty()),
+            Target::Fixed(index) => (index as i32, EntryFlags::FIXED_FILE),
+        };
+        Self { opcode, fd, flags: flags.bits(), ..Self::default() }
+    }
+
+    /// The same entry with `user_data` set: what its completions will carry.
+    #[inline]
+    pub fn user_data(self, user_data: u64) -> Self {
+        Self { user_data, ..self }
+    }
+
+    /// The same entry with more flags.
+    #[inline]
+    pub fn with(self, flags: EntryFlags) -> Self {
+        Self { flags: self.flags | flags.bits(), ..self }
+    }
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);

@@ -1,0 +1,93 @@
+//! Why a ring could not be set up, and the way out.
+
+use std::fmt;
+use std::io;
+
+/// A ring could not be set up.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The kernel refused `io_uring_setup`.
+    Refused(io::Error),
+    /// The ring works, but lacks something that this project needs.
+    Lacks(&'static str),
+    /// A size outside its limits.
+    Size {
+        /// Which size.
+        what: &'static str,
+        /// What was asked for.
+        given: u32,
+        /// The most there can be.
+        limit: u32,
+    },
+    /// Memory could not be mapped, or a registration failed.
+    Step(&'static str, io::Error),
+}
+
+impl SetupError {
+    /// The errno behind it, where there is one.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Self::Refused(error) | Self::Step(_, error) => error.raw_os_error(),
+            Self::Lacks(_) | Self::Size { .. } => None,
+        }
+    }
+}
+
+/// The likely cause of a refused set-up, and the remedy.
+fn advice(errno: Option<i32>) -> &'static str {
+    let errno = errno.map(rustix::io::Errno::from_raw_os_error);
+    match errno {
+        Some(rustix::io::Errno::PERM) => {
+            "blocked by seccomp (containers) or by the sysctl kernel.io_uring_disabled; allow io_uring_setup or use epoll"
+        }
+        Some(rustix::io::Errno::NOSYS) => "this kernel has no io_uring; use epoll",
+        Some(rustix::io::Errno::NOMEM) => {
+            "not enough lockable memory; raise `ulimit -l`, make the queues smaller, or use epoll"
+        }
+        Some(rustix::io::Errno::OPNOTSUPP) => "this host turns io_uring off; use epoll",
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+            "no descriptor left; raise `ulimit -n`"
+        }
+        Some(rustix::io::Errno::INVAL) => "this kernel is older than 5.19; use epoll",
+        _ => "use epoll",
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => {
+                write!(f, "io_uring_setup: {error}: {}", advice(error.raw_os_error()))
+            }
+            Self::Lacks(what) => {
+                write!(f, "this kernel's io_uring lacks {what}; use epoll or a newer kernel")
+            }
+            Self::Size { what, given, limit } => {
+                write!(f, "{what} of {given} is outside 1 to {limit}; choose one within")
+            }
+            Self::Step(step, error) => {
+                write!(f, "{step}: {error}: {}", advice(error.raw_os_error()))
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(error) | Self::Step(_, error) => Some(error),
+            Self::Lacks(_) | Self::Size { .. } => None,
+        }
+    }
+}
+
+impl From<SetupError> for io::Error {
+    fn from(error: SetupError) -> Self {
+        let kind = match &error {
+            SetupError::Refused(cause) | SetupError::Step(_, cause) => cause.kind(),
+            SetupError::Lacks(_) => io::ErrorKind::Unsupported,
+            SetupError::Size { .. } => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}

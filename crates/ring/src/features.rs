@@ -1,0 +1,198 @@
+//! What this kernel's io_uring offers: one line a feature, with the version that brought it.
+
+use crate::completion::Completion;
+use crate::entry::{Entry, Target};
+use crate::error::SetupError;
+use crate::kernel::Kernel;
+use crate::linux::Linux;
+use crate::op;
+use crate::opcode;
+use crate::params::{KernelFeatures, SetupFlags};
+use crate::probe::Probe;
+use crate::ring::{Ring, Wait};
+use std::rc::Rc;
+
+/// How presence is found out.
+#[derive(Clone, Copy)]
+enum Test {
+    /// A bit the kernel reports at set-up.
+    Bit(KernelFeatures),
+    /// A set-up flag that the ladder kept.
+    Flag(SetupFlags),
+    /// An operation in the probe.
+    Operation(u8),
+    /// An entry on no file: refused as EBADF where it is understood, as EINVAL where it is not.
+    Entry(fn() -> Entry),
+}
+
+struct Row {
+    name: &'static str,
+    since: (u16, u16),
+    buys: &'static str,
+    test: Test,
+}
+
+const NO_FILE: Target = Target::Fd(-1);
+
+const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Test) -> Row {
+    Row { name, since, buys, test }
+}
+
+/// In the order of the kernels that brought them.
+const ROWS: [Row; 20] = [
+    row("fast poll", (5, 7), "sockets need no kernel worker", Test::Bit(KernelFeatures::FAST_POLL)),
+    row("wait timeout", (5, 11), "a timer inside the wait", Test::Bit(KernelFeatures::EXT_ARG)),
+    row("skipped completions", (5, 17), "fewer completions", Test::Bit(KernelFeatures::CQE_SKIP)),
+    row(
+        "message ring",
+        (5, 18),
+        "wakes and descriptors across cores",
+        Test::Operation(opcode::MSG_RING),
+    ),
+    row("multishot accept", (5, 19), "one entry for all connections", Test::Entry(accept_multi)),
+    row(
+        "single issuer",
+        (6, 0),
+        "less locking in the kernel",
+        Test::Flag(SetupFlags::SINGLE_ISSUER),
+    ),
+    row("multishot receive", (6, 0), "one entry a stream, lent buffers", Test::Entry(recv_multi)),
+    row("zero-copy send", (6, 0), "large sends without a copy", Test::Operation(opcode::SEND_ZC)),
+    row("zero-copy sendmsg", (6, 1), "the same for vectors", Test::Operation(opcode::SENDMSG_ZC)),
+    row(
+        "deferred task work",
+        (6, 1),
+        "completions in batches, on our terms",
+        Test::Flag(SetupFlags::DEFER_TASKRUN),
+    ),
+    row("no index array", (6, 6), "a smaller ring", Test::Flag(SetupFlags::NO_SQARRAY)),
+    row(
+        "multishot read",
+        (6, 7),
+        "pipes and terminals without re-arming",
+        Test::Operation(opcode::READ_MULTISHOT),
+    ),
+    row("futex", (6, 7), "locks awaited on the ring", Test::Operation(opcode::FUTEX_WAIT)),
+    row(
+        "bundles",
+        (6, 10),
+        "several buffers a receive",
+        Test::Bit(KernelFeatures::RECVSEND_BUNDLE),
+    ),
+    row("bind and listen", (6, 11), "sockets set up on the ring", Test::Operation(opcode::LISTEN)),
+    row("minimum wait", (6, 12), "batching under load", Test::Bit(KernelFeatures::MIN_TIMEOUT)),
+    row(
+        "honest iowait",
+        (6, 15),
+        "an idle ring does not look busy",
+        Test::Bit(KernelFeatures::NO_IOWAIT),
+    ),
+    row(
+        "zero-copy receive",
+        (6, 15),
+        "receives without a copy (special NICs)",
+        Test::Operation(opcode::RECV_ZC),
+    ),
+    row("pipe", (6, 16), "pipes made on the ring", Test::Operation(opcode::PIPE)),
+    row(
+        "receive limit",
+        (6, 17),
+        "a stream's unread bytes bounded beforehand",
+        Test::Entry(recv_limited),
+    ),
+];
+
+fn accept_multi() -> Entry {
+    op::AcceptMulti { target: NO_FILE }.entry()
+}
+
+fn recv_multi() -> Entry {
+    op::RecvMulti { target: NO_FILE, group: 0, limit: 0 }.entry()
+}
+
+fn recv_limited() -> Entry {
+    op::RecvMulti { target: NO_FILE, group: 0, limit: 1 }.entry()
+}
+
+/// One thing a kernel may offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name, a few words.
+    pub name: &'static str,
+    /// The kernel that brought it, major and minor.
+    pub since: (u16, u16),
+    /// What it is good for, half a line.
+    pub buys: &'static str,
+    /// Whether this kernel has it.
+    pub present: bool,
+}
+
+/// What a kernel's io_uring offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    lines: Vec<Feature>,
+}
+
+impl Features {
+    /// Asks Linux, over a small ring of its own.
+    ///
+    /// # Errors
+    /// [`SetupError`] where no ring can be set up.
+    pub fn detect() -> Result<Self, SetupError> {
+        Self::detect_on(Rc::new(Linux))
+    }
+
+    /// Asks another kernel.
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect).
+    pub fn detect_on(kernel: Rc<dyn Kernel>) -> Result<Self, SetupError> {
+        let ring =
+            Ring::builder().kernel(kernel).entries(4).completions(8).workers(None).build()?;
+        Self::of(ring)
+    }
+
+    fn of(mut ring: Ring) -> Result<Self, SetupError> {
+        let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
+        let mut lines = Vec::with_capacity(ROWS.len());
+        for row in &ROWS {
+            let present = has(&mut ring, &probe, row.test)?;
+            lines.push(Feature { name: row.name, since: row.since, buys: row.buys, present });
+        }
+        Ok(Self { lines })
+    }
+
+    /// All of them, in the order of the kernels that brought them.
+    pub fn iter(&self) -> impl Iterator<Item = &Feature> {
+        self.lines.iter()
+    }
+
+    /// Whether the feature of this name is present; false for a name that is not in the table.
+    pub fn has(&self, name: &str) -> bool {
+        self.lines.iter().any(|line| line.name == name && line.present)
+    }
+}
+
+fn has(ring: &mut Ring, probe: &Probe, test: Test) -> Result<bool, SetupError> {
+    match test {
+        Test::Bit(bit) => Ok(ring.kernel_features().contains(bit)),
+        Test::Flag(flag) => Ok(ring.setup_flags().contains(flag)),
+        Test::Operation(code) => Ok(probe.has(code)),
+        Test::Entry(entry) => understood(ring, entry()),
+    }
+}
+
+/// Submits an entry on no file. The kernel checks an entry's fields before it looks for the file.
+#[allow(unsafe_code)]
+fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
+    let step = |e| SetupError::Step("trying an operation", e);
+    // SAFETY: the entry names no memory.
+    unsafe { ring.push(entry) }.expect("an empty queue has room");
+    let answer: Completion = loop {
+        ring.enter(Wait::For { completions: 1, timeout: None }).map_err(step)?;
+        if let Some(completion) = ring.completions().next() {
+            break completion;
+        }
+    };
+    Ok(answer.result == -rustix::io::Errno::BADF.raw_os_error())
+}

@@ -1,0 +1,179 @@
+//! The seam: everything this project asks of an operating system on a ring's behalf.
+#![allow(unsafe_code)]
+
+use crate::address::Address;
+use crate::params::Params;
+use bitflags::bitflags;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+bitflags! {
+    /// `IORING_ENTER_*`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EnterFlags: u32 {
+        /// Run deferred work and wait for completions.
+        const GETEVENTS = 1 << 0;
+        /// Wake the polling thread.
+        const SQ_WAKEUP = 1 << 1;
+        /// An [`EnterArg`] is given (5.11).
+        const EXT_ARG = 1 << 3;
+        /// The descriptor is an index of a registered ring (5.18).
+        const REGISTERED_RING = 1 << 4;
+        /// Do not count the wait as iowait (6.15).
+        const NO_IOWAIT = 1 << 7;
+    }
+}
+
+/// How a ring is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingId {
+    /// A descriptor, or an index where `registered`.
+    pub fd: RawFd,
+    /// Whether `fd` is an index of this thread's registered rings.
+    pub registered: bool,
+}
+
+/// What a wait takes along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EnterArg {
+    /// Give up after this long.
+    pub timeout: Option<Duration>,
+}
+
+/// `IORING_REGISTER_*`, those in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Register {
+    Probe,
+    Restrictions,
+    EnableRings,
+    IowqMaxWorkers,
+    RingFds,
+    UnregisterRingFds,
+    BufferRing,
+    UnregisterBufferRing,
+}
+
+/// A socket's address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// IPv4.
+    Inet,
+    /// IPv6.
+    Inet6,
+}
+
+/// A socket's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketType {
+    /// TCP, or a Unix stream.
+    Stream,
+    /// UDP, or Unix datagrams.
+    Datagram,
+}
+
+/// Which half of a connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// No more receives.
+    Read,
+    /// No more sends: the peer sees the end of the stream.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// A socket option with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// `SO_REUSEADDR`.
+    ReuseAddress(bool),
+    /// `SO_REUSEPORT`.
+    ReusePort(bool),
+    /// `TCP_NODELAY`.
+    NoDelay(bool),
+    /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.
+    Linger(Option<Duration>),
+    /// `IPV6_V6ONLY`.
+    V6Only(bool),
+    /// `SO_RCVBUF`, in bytes.
+    RecvBuffer(usize),
+    /// `SO_SNDBUF`, in bytes.
+    SendBuffer(usize),
+}
+
+/// What stands under a ring: Linux, or a simulated kernel.
+///
+/// Three calls drive the ring itself; two map its memory; the rest are the plain system calls that the layers above
+/// make because the ring would only add a detour (`shutdown`, `bind`) or has no operation for them. Descriptors are
+/// plain numbers here: a simulated one means nothing to Linux, so whoever owns a descriptor gives it back through
+/// [`Kernel::close`] on the same kernel.
+///
+/// Errors are [`io::Error`]s made from an errno, as Linux would answer.
+pub trait Kernel {
+    /// `io_uring_setup(2)`: makes a ring of `entries`, answering in `params`.
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd>;
+
+    /// `io_uring_enter(2)`: submits and waits; returns how many entries were consumed.
+    ///
+    /// # Safety
+    /// Every entry between the submission queue's head and tail must keep the promise of
+    /// [`Ring::push`](crate::Ring::push).
+    unsafe fn enter(
+        &self,
+        ring: RingId,
+        to_submit: u32,
+        min_complete: u32,
+        flags: EnterFlags,
+        arg: EnterArg,
+    ) -> io::Result<u32>;
+
+    /// `io_uring_register(2)`.
+    ///
+    /// # Safety
+    /// `arg` must point to what `what` expects, `count` items of it, for as long as the kernel may use it.
+    unsafe fn register(
+        &self,
+        ring: RawFd,
+        what: Register,
+        arg: *mut u8,
+        count: u32,
+    ) -> io::Result<u32>;
+
+    /// `mmap(2)` of a ring's memory at `offset`.
+    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8>;
+
+    /// `munmap(2)`.
+    ///
+    /// # Safety
+    /// `address` and `len` must be those of an earlier [`map`](Kernel::map), and nothing may refer to it any more.
+    unsafe fn unmap(&self, address: *mut u8, len: usize);
+
+    /// Monotonic time since some fixed moment: the only clock of everything above.
+    fn now(&self) -> Duration;
+
+    /// `socket(2)`, close-on-exec; non-blocking where asked.
+    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;
+
+    /// `bind(2)`.
+    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()>;
+
+    /// `listen(2)`.
+    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()>;
+
+    /// `shutdown(2)`.
+    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()>;
+
+    /// `setsockopt(2)`.
+    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()>;
+
+    /// `getsockname(2)`.
+    fn local_address(&self, fd: RawFd) -> io::Result<Address>;
+
+    /// `getpeername(2)`.
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address>;
+
+    /// `close(2)`. Errors are not reported: the descriptor is gone in any case.
+    fn close(&self, fd: RawFd);
+}

@@ -1,0 +1,201 @@
+//! The real kernel: rustix's system calls behind the seam.
+#![allow(unsafe_code)]
+
+use crate::address::Address;
+use crate::kernel::{
+    Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketOption, SocketType,
+};
+use crate::params::Params;
+use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use rustix::io_uring::{
+    IoringEnterFlags, IoringRegisterOp, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg,
+    io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup,
+};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags, sockopt};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Linux itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+/// Lends a raw descriptor to one system call.
+fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    assert_ne!(fd, -1, "a closed descriptor reached a system call");
+    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+fn register_op(what: Register) -> IoringRegisterOp {
+    match what {
+        Register::Probe => IoringRegisterOp::RegisterProbe,
+        Register::Restrictions => IoringRegisterOp::RegisterRestrictions,
+        Register::EnableRings => IoringRegisterOp::RegisterEnableRings,
+        Register::IowqMaxWorkers => IoringRegisterOp::RegisterIowqMaxWorkers,
+        Register::RingFds => IoringRegisterOp::RegisterRingFds,
+        Register::UnregisterRingFds => IoringRegisterOp::UnregisterRingFds,
+        Register::BufferRing => IoringRegisterOp::RegisterPbufRing,
+        Register::UnregisterBufferRing => IoringRegisterOp::UnregisterPbufRing,
+    }
+}
+
+fn timespec(timeout: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    }
+}
+
+fn socket_address(address: &Address) -> SocketAddrAny {
+    let bytes = address.as_bytes();
+    // SAFETY: the bytes are initialised, and `Address` keeps their length within `sockaddr_storage`.
+    unsafe { SocketAddrAny::read(bytes.as_ptr().cast(), bytes.len() as u32) }
+}
+
+fn plain_address(address: &SocketAddrAny) -> Address {
+    // SAFETY: rustix promises that `addr_len` bytes behind the pointer are initialised.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize)
+    };
+    Address::from_bytes(bytes)
+}
+
+impl Kernel for Linux {
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+        // SAFETY: both structures are plain integers in the layout of `struct io_uring_params` (120 bytes, asserted
+        // beside `Params`; transmute checks rustix's), so every bit pattern is valid in either.
+        let mut theirs: io_uring_params = unsafe { std::mem::transmute(*params) };
+        // SAFETY: set-up only writes into the structure it is given.
+        let fd = unsafe { io_uring_setup(entries, &mut theirs)? };
+        // SAFETY: as above.
+        *params = unsafe { std::mem::transmute::<io_uring_params, Params>(theirs) };
+        Ok(fd.into_raw_fd())
+    }
+
+    #[inline]
+    unsafe fn enter(
+        &self,
+        ring: RingId,
+        to_submit: u32,
+        min_complete: u32,
+        flags: EnterFlags,
+        arg: EnterArg,
+    ) -> io::Result<u32> {
+        let fd = borrow(ring.fd);
+        let bits =
+            flags.bits() | if ring.registered { EnterFlags::REGISTERED_RING.bits() } else { 0 };
+        let flags = IoringEnterFlags::from_bits_retain(bits);
+        let Some(timeout) = arg.timeout else {
+            // SAFETY: the caller vouches for the entries.
+            return Ok(unsafe { io_uring_enter(fd, to_submit, min_complete, flags)? });
+        };
+        let time = timespec(timeout);
+        let ts = io_uring_ptr::new((&raw const time).cast_mut().cast());
+        let events = io_uring_getevents_arg { ts, ..Default::default() };
+        // SAFETY: the caller vouches for the entries; `time` outlives the call.
+        Ok(unsafe {
+            io_uring_enter_arg(
+                fd,
+                to_submit,
+                min_complete,
+                flags | IoringEnterFlags::EXT_ARG,
+                Some(&events),
+            )?
+        })
+    }
+
+    unsafe fn register(
+        &self,
+        ring: RawFd,
+        what: Register,
+        arg: *mut u8,
+        count: u32,
+    ) -> io::Result<u32> {
+        // SAFETY: the caller vouches for `arg`.
+        Ok(unsafe { io_uring_register(borrow(ring), register_op(what), arg.cast(), count)? })
+    }
+
+    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
+        let address =
+            unsafe { mmap(std::ptr::null_mut(), len, prot, flags, borrow(ring), offset)? };
+        // SAFETY: the range was mapped just now. A forked child must not reach its parent's ring.
+        unsafe { madvise(address, len, Advice::LinuxDontFork)? };
+        Ok(address.cast())
+    }
+
+    unsafe fn unmap(&self, address: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for the range. A failure would leave it mapped, which is harmless.
+        _ = unsafe { munmap(address.cast(), len) };
+    }
+
+    fn now(&self) -> Duration {
+        let time = clock_gettime(ClockId::Monotonic);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
+        let family = match domain {
+            Domain::Inet => AddressFamily::INET,
+            Domain::Inet6 => AddressFamily::INET6,
+        };
+        let kind = match kind {
+            SocketType::Stream => net::SocketType::STREAM,
+            SocketType::Datagram => net::SocketType::DGRAM,
+        };
+        let blocking = if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC | blocking, None)?;
+        Ok(socket.into_raw_fd())
+    }
+
+    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        Ok(net::bind(borrow(fd), &socket_address(address))?)
+    }
+
+    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
+        Ok(net::listen(borrow(fd), i32::try_from(backlog).unwrap_or(i32::MAX))?)
+    }
+
+    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
+        let how = match how {
+            Shutdown::Read => net::Shutdown::Read,
+            Shutdown::Write => net::Shutdown::Write,
+            Shutdown::Both => net::Shutdown::Both,
+        };
+        Ok(net::shutdown(borrow(fd), how)?)
+    }
+
+    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        let fd = borrow(fd);
+        match option {
+            SocketOption::ReuseAddress(on) => sockopt::set_socket_reuseaddr(fd, on),
+            SocketOption::ReusePort(on) => sockopt::set_socket_reuseport(fd, on),
+            SocketOption::NoDelay(on) => sockopt::set_tcp_nodelay(fd, on),
+            SocketOption::Linger(time) => sockopt::set_socket_linger(fd, time),
+            SocketOption::V6Only(on) => sockopt::set_ipv6_v6only(fd, on),
+            SocketOption::RecvBuffer(bytes) => sockopt::set_socket_recv_buffer_size(fd, bytes),
+            SocketOption::SendBuffer(bytes) => sockopt::set_socket_send_buffer_size(fd, bytes),
+        }
+        .map_err(io::Error::from)
+    }
+
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
+        Ok(plain_address(&net::getsockname(borrow(fd))?))
+    }
+
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
+        let peer = net::getpeername(borrow(fd))?;
+        peer.as_ref().map(plain_address).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn close(&self, fd: RawFd) {
+        debug_assert!(borrow(fd).as_raw_fd() >= 0);
+        // SAFETY: whoever calls gives the descriptor up; it is closed once, here.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+}

@@ -1,0 +1,267 @@
+//! Every operation the project uses, as plain data, encoded in one place.
+//!
+//! `Once` and `Multi` operations are different types. A type that holds an address makes its submission unsafe: the
+//! memory must stay valid and untouched until the operation's terminal completion (see [`Ring::push`](crate::Ring::push)).
+
+use crate::entry::{Entry, EntryFlags, Target};
+use crate::opcode;
+
+const RECV_MULTISHOT: u16 = 1 << 1;
+const ACCEPT_MULTISHOT: u16 = 1 << 0;
+const POLL_ADD_MULTI: u32 = 1 << 0;
+const SOCK_CLOEXEC: u32 = 0o2000000;
+
+/// `MSG_*` flags for sends.
+pub mod msg {
+    /// Do not block, whatever the descriptor's mode.
+    pub const DONTWAIT: u32 = 0x40;
+    /// Come back only when everything is done.
+    pub const WAITALL: u32 = 0x100;
+    /// No SIGPIPE.
+    pub const NOSIGNAL: u32 = 0x4000;
+}
+
+/// `POLL*` bits for [`Poll`].
+pub mod poll {
+    /// There is something to read.
+    pub const IN: u32 = 0x1;
+    /// There is room to write.
+    pub const OUT: u32 = 0x4;
+}
+
+/// Nothing: costs a round trip through the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Nop;
+
+impl Nop {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry::new(opcode::NOP, Target::Fd(-1))
+    }
+}
+
+/// Accepts one connection; the result is its descriptor. The peer's address is not asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Accept {
+    /// The listening socket.
+    pub target: Target,
+}
+
+impl Accept {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry { op_flags: SOCK_CLOEXEC, ..Entry::new(opcode::ACCEPT, self.target) }
+    }
+}
+
+/// Accepts connections until it ends (5.19): a completion each.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptMulti {
+    /// The listening socket.
+    pub target: Target,
+}
+
+impl AcceptMulti {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry { ioprio: ACCEPT_MULTISHOT, ..Accept { target: self.target }.entry() }
+    }
+}
+
+/// Receives once into memory of the submitter.
+#[derive(Clone, Copy, Debug)]
+pub struct Recv {
+    /// The socket.
+    pub target: Target,
+    /// Where to.
+    pub buffer: *mut u8,
+    /// At most this many bytes.
+    pub len: u32,
+}
+
+impl Recv {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.target) }
+    }
+}
+
+/// Receives into buffers that the kernel picks from a group, many times (6.0).
+#[derive(Clone, Copy, Debug)]
+pub struct RecvMulti {
+    /// The socket.
+    pub target: Target,
+    /// The buffer group.
+    pub group: u16,
+    /// Ends after this many bytes in all; zero is no limit. Needs 6.17, refused with EINVAL before.
+    pub limit: u32,
+}
+
+impl RecvMulti {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::RECV, self.target).with(EntryFlags::BUFFER_SELECT);
+        Entry { ioprio: RECV_MULTISHOT, buf_group: self.group, file_index: self.limit, ..base }
+    }
+}
+
+/// Receives once into a buffer that the kernel picks from a group.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvSelect {
+    /// The socket.
+    pub target: Target,
+    /// The buffer group.
+    pub group: u16,
+}
+
+impl RecvSelect {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry {
+            buf_group: self.group,
+            ..Entry::new(opcode::RECV, self.target).with(EntryFlags::BUFFER_SELECT)
+        }
+    }
+}
+
+/// Sends bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Send {
+    /// The socket.
+    pub target: Target,
+    /// From where.
+    pub buffer: *const u8,
+    /// How many.
+    pub len: u32,
+    /// [`msg`] flags.
+    pub flags: u32,
+}
+
+impl Send {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::SEND, self.target);
+        Entry { addr: self.buffer as u64, len: self.len, op_flags: self.flags, ..base }
+    }
+}
+
+/// Sends what a `struct msghdr` describes. The header and its vectors must outlive the *submission* only
+/// (`SUBMIT_STABLE`), the bytes they name the operation.
+#[derive(Clone, Copy, Debug)]
+pub struct SendMsg {
+    /// The socket.
+    pub target: Target,
+    /// Address of a `struct msghdr`.
+    pub header: *const u8,
+    /// [`msg`] flags.
+    pub flags: u32,
+}
+
+impl SendMsg {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::SENDMSG, self.target);
+        Entry { addr: self.header as u64, len: 1, op_flags: self.flags, ..base }
+    }
+}
+
+/// Connects a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect {
+    /// The socket.
+    pub target: Target,
+    /// Address of a socket address.
+    pub address: *const u8,
+    /// Its length.
+    pub len: u32,
+}
+
+impl Connect {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::CONNECT, self.target);
+        Entry { addr: self.address as u64, off: u64::from(self.len), ..base }
+    }
+}
+
+/// Reads a file at an offset, or a stream where the offset is `u64::MAX`.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// The file.
+    pub target: Target,
+    /// Where to.
+    pub buffer: *mut u8,
+    /// At most this many bytes.
+    pub len: u32,
+    /// From where in the file.
+    pub offset: u64,
+}
+
+impl Read {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::READ, self.target);
+        Entry { addr: self.buffer as u64, len: self.len, off: self.offset, ..base }
+    }
+}
+
+/// Readiness of a descriptor, told until it ends, edge by edge (5.13).
+#[derive(Clone, Copy, Debug)]
+pub struct PollMulti {
+    /// The descriptor.
+    pub target: Target,
+    /// [`poll`] bits.
+    pub events: u32,
+}
+
+impl PollMulti {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        // The kernel reads the events as two little-endian half words, whatever the machine's order.
+        let events =
+            if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
+        Entry { len: POLL_ADD_MULTI, op_flags: events, ..Entry::new(opcode::POLL_ADD, self.target) }
+    }
+}
+
+/// Cancels the operation whose `user_data` is given. Answers 0, ENOENT (no such) or EALREADY (too late); the target
+/// still has its own terminal completion.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancel {
+    /// The target's `user_data`.
+    pub user_data: u64,
+}
+
+impl Cancel {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry { addr: self.user_data, ..Entry::new(opcode::ASYNC_CANCEL, Target::Fd(-1)) }
+    }
+}
+
+/// Closes a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Close {
+    /// The descriptor.
+    pub fd: i32,
+}
+
+impl Close {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        Entry::new(opcode::CLOSE, Target::Fd(self.fd))
+    }
+}

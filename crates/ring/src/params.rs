@@ -1,0 +1,134 @@
+//! The plain data that set-up and registration exchange with the kernel.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// `IORING_SETUP_*`: what kind of ring to make.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SetupFlags: u32 {
+        /// A kernel thread polls the submission queue.
+        const SQPOLL = 1 << 1;
+        /// That thread is bound to `sq_thread_cpu`.
+        const SQ_AFF = 1 << 2;
+        /// `cq_entries` is given.
+        const CQSIZE = 1 << 3;
+        /// Sizes above the limit are cut, not refused.
+        const CLAMP = 1 << 4;
+        /// The ring starts disabled.
+        const R_DISABLED = 1 << 6;
+        /// One bad entry does not end the batch (5.18).
+        const SUBMIT_ALL = 1 << 7;
+        /// No interrupt when work completes (5.19).
+        const COOP_TASKRUN = 1 << 8;
+        /// Pending work shows as a flag in the submission queue (5.19).
+        const TASKRUN_FLAG = 1 << 9;
+        /// One thread submits (6.0).
+        const SINGLE_ISSUER = 1 << 12;
+        /// Work runs only inside our own enter (6.1).
+        const DEFER_TASKRUN = 1 << 13;
+        /// No index array between us and the entries (6.6).
+        const NO_SQARRAY = 1 << 16;
+        const _ = !0;
+    }
+}
+
+bitflags! {
+    /// `IORING_FEAT_*`: what the kernel says of itself at set-up.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct KernelFeatures: u32 {
+        /// Both queues in one mapping (5.4).
+        const SINGLE_MMAP = 1 << 0;
+        /// An overflowing completion is kept, not dropped (5.5).
+        const NODROP = 1 << 1;
+        /// What an entry points to may go once it is submitted (5.5).
+        const SUBMIT_STABLE = 1 << 2;
+        /// Sockets need no worker (5.7).
+        const FAST_POLL = 1 << 5;
+        /// A timeout inside the wait (5.11).
+        const EXT_ARG = 1 << 8;
+        /// Completions of successes can be skipped (5.17).
+        const CQE_SKIP = 1 << 11;
+        /// Receive and send bundles (6.10).
+        const RECVSEND_BUNDLE = 1 << 14;
+        /// A minimum wait for batching (6.12).
+        const MIN_TIMEOUT = 1 << 15;
+        /// The wait can be left out of iowait (6.15).
+        const NO_IOWAIT = 1 << 17;
+        const _ = !0;
+    }
+}
+
+/// `struct io_sqring_offsets`: where things lie in the submission queue's mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct SubmissionOffsets {
+    pub head: u32,
+    pub tail: u32,
+    pub ring_mask: u32,
+    pub ring_entries: u32,
+    pub flags: u32,
+    pub dropped: u32,
+    pub array: u32,
+    pub reserved: u32,
+    pub user_addr: u64,
+}
+
+/// `struct io_cqring_offsets`: where things lie in the completion queue's mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct CompletionOffsets {
+    pub head: u32,
+    pub tail: u32,
+    pub ring_mask: u32,
+    pub ring_entries: u32,
+    pub overflow: u32,
+    pub cqes: u32,
+    pub flags: u32,
+    pub reserved: u32,
+    pub user_addr: u64,
+}
+
+/// `struct io_uring_params`: asked on the way in, answered on the way out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Params {
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    pub flags: u32,
+    pub sq_thread_cpu: u32,
+    pub sq_thread_idle: u32,
+    pub features: u32,
+    pub wq_fd: u32,
+    pub reserved: [u32; 3],
+    pub sq_off: SubmissionOffsets,
+    pub cq_off: CompletionOffsets,
+}
+
+/// `struct io_uring_buf_reg`: a buffer ring to register.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BufferRingSetup {
+    pub ring_addr: u64,
+    pub ring_entries: u32,
+    pub group: u16,
+    pub flags: u16,
+    pub reserved: [u64; 3],
+}
+
+/// `struct io_uring_rsrc_update`: one ring descriptor to register or give back.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct RingUpdate {
+    pub offset: u32,
+    pub reserved: u32,
+    pub data: u64,
+}
+
+const _: () = assert!(size_of::<Params>() == 120);
+const _: () = assert!(size_of::<BufferRingSetup>() == 40);
+const _: () = assert!(size_of::<RingUpdate>() == 16);

@@ -1,0 +1,61 @@
+//! The kernel's answer to "which operations have you?".
+
+const SUPPORTED: u16 = 1 << 0;
+
+/// `struct io_uring_probe_op`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    opcode: u8,
+    reserved: u8,
+    flags: u16,
+    reserved2: u32,
+}
+
+/// `struct io_uring_probe` with room for every opcode there can be. Opcodes stay integers: a kernel reports ones that
+/// this crate has never heard of.
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct Probe {
+    last: u8,
+    count: u8,
+    reserved: u16,
+    reserved2: [u32; 3],
+    lines: [Line; Self::CAPACITY as usize],
+}
+
+impl Probe {
+    pub(crate) const CAPACITY: u32 = 256;
+
+    pub(crate) fn empty() -> Box<Self> {
+        Box::new(Self {
+            last: 0,
+            count: 0,
+            reserved: 0,
+            reserved2: [0; 3],
+            lines: [Line::default(); Self::CAPACITY as usize],
+        })
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        std::ptr::from_mut(self).cast()
+    }
+
+    /// Whether the kernel has this operation.
+    pub fn has(&self, opcode: u8) -> bool {
+        self.supported().any(|found| found == opcode)
+    }
+
+    /// The operations the kernel has, in ascending order.
+    pub fn supported(&self) -> impl Iterator<Item = u8> + '_ {
+        self.lines[..usize::from(self.count)]
+            .iter()
+            .filter(|l| l.flags & SUPPORTED != 0)
+            .map(|l| l.opcode)
+    }
+
+    /// The highest opcode the kernel knows.
+    pub fn last(&self) -> u8 {
+        self.last
+    }
+}

@@ -1,0 +1,365 @@
+//! The two queues, over memory that the kernel shares.
+//!
+//! All indices run freely through `u32` and are masked only where a slot is touched; differences are taken with
+//! `wrapping_sub`, so the wrap at 2^32 is nothing special.
+#![allow(unsafe_code)]
+
+use crate::completion::Completion;
+use crate::entry::Entry;
+use crate::mapping::Mapping;
+use crate::params::{CompletionOffsets, SubmissionOffsets};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The submission queue has no free entry: enter first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the submission queue is full; enter the kernel before pushing more")
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// One 32-bit word that both sides see.
+#[derive(Clone, Copy)]
+struct Word(*const AtomicU32);
+
+impl Word {
+    /// # Safety
+    /// `offset` must lie inside the mapping, aligned to four bytes, and the mapping must outlive the word.
+    unsafe fn at(mapping: &Mapping, offset: u32) -> Self {
+        assert!(
+            offset as usize + 4 <= mapping.len(),
+            "the kernel named an offset outside its mapping"
+        );
+        // SAFETY: the range was checked just now.
+        Self(unsafe { mapping.as_ptr().add(offset as usize) }.cast())
+    }
+
+    #[inline]
+    fn load(self, order: Ordering) -> u32 {
+        // SAFETY: `at`'s contract: a live, aligned word, reached only through atomics on both sides.
+        unsafe { (*self.0).load(order) }
+    }
+
+    #[inline]
+    fn store(self, value: u32, order: Ordering) {
+        // SAFETY: as in `load`.
+        unsafe { (*self.0).store(value, order) }
+    }
+}
+
+/// `IORING_SQ_CQ_OVERFLOW`
+const CQ_OVERFLOW: u32 = 1 << 1;
+/// `IORING_SQ_TASKRUN`
+const TASKRUN: u32 = 1 << 2;
+
+/// The queue of entries on their way to the kernel.
+pub(crate) struct Submission {
+    head: Word,
+    shared_tail: Word,
+    flags: Word,
+    entries: *mut Entry,
+    mask: u32,
+    len: u32,
+    tail: u32,
+}
+
+impl Submission {
+    /// # Safety
+    /// The mappings must be those the offsets were made for, and outlive the queue.
+    pub(crate) unsafe fn new(
+        ring: &Mapping,
+        entries: &Mapping,
+        offsets: &SubmissionOffsets,
+    ) -> Self {
+        // SAFETY: the caller vouches for offsets and mappings.
+        let word = |offset| unsafe { Word::at(ring, offset) };
+        let len = word(offsets.ring_entries).load(Ordering::Relaxed);
+        assert!(
+            len as usize * size_of::<Entry>() <= entries.len(),
+            "more entries than were mapped"
+        );
+        let shared_tail = word(offsets.tail);
+        Self {
+            head: word(offsets.head),
+            shared_tail,
+            flags: word(offsets.flags),
+            entries: entries.as_ptr().cast(),
+            mask: word(offsets.ring_mask).load(Ordering::Relaxed),
+            len,
+            tail: shared_tail.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes one entry; the kernel sees it after [`publish`](Self::publish).
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), Full> {
+        if self.pending() == self.len {
+            return Err(Full);
+        }
+        // SAFETY: the masked index lies inside the mapped array, and the kernel is done with the slot, since `head`
+        // has passed it.
+        unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Entries written and not yet consumed by the kernel.
+    #[inline]
+    pub(crate) fn pending(&self) -> u32 {
+        // Acquire pairs with the kernel's release store of `head`, made after it has read the entries below: only then
+        // may we write over them.
+        self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
+    }
+
+    /// Shows the kernel everything pushed so far.
+    #[inline]
+    pub(crate) fn publish(&self) {
+        // Release pairs with the kernel's acquire load of `tail`: whoever sees the tail sees the entries below it.
+        self.shared_tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Entries the queue can hold.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.len
+    }
+
+    /// The kernel holds completions that found no room: enter to have them flushed.
+    #[inline]
+    pub(crate) fn overflowed(&self) -> bool {
+        // Relaxed: a hint. Entering is what orders us with the kernel's lists.
+        self.flags.load(Ordering::Relaxed) & CQ_OVERFLOW != 0
+    }
+
+    /// Deferred work waits for an enter.
+    #[inline]
+    pub(crate) fn work_pending(&self) -> bool {
+        // Relaxed: a hint, as above.
+        self.flags.load(Ordering::Relaxed) & TASKRUN != 0
+    }
+}
+
+/// The queue of completions on their way to us.
+pub(crate) struct Completed {
+    shared_head: Word,
+    tail: Word,
+    overflow: Word,
+    completions: *const Completion,
+    mask: u32,
+    len: u32,
+    head: u32,
+}
+
+impl Completed {
+    /// # Safety
+    /// The mapping must be that the offsets were made for, and outlive the queue.
+    pub(crate) unsafe fn new(ring: &Mapping, offsets: &CompletionOffsets) -> Self {
+        // SAFETY: the caller vouches for offsets and mapping.
+        let word = |offset| unsafe { Word::at(ring, offset) };
+        let len = word(offsets.ring_entries).load(Ordering::Relaxed);
+        let end = offsets.cqes as usize + len as usize * size_of::<Completion>();
+        assert!(end <= ring.len(), "more completions than were mapped");
+        let shared_head = word(offsets.head);
+        Self {
+            shared_head,
+            tail: word(offsets.tail),
+            overflow: word(offsets.overflow),
+            // SAFETY: the range was checked just now.
+            completions: unsafe { ring.as_ptr().add(offsets.cqes as usize) }.cast(),
+            mask: word(offsets.ring_mask).load(Ordering::Relaxed),
+            len,
+            head: shared_head.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Completions the queue can hold.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.len
+    }
+
+    /// How many completions wait to be taken.
+    #[inline]
+    pub(crate) fn ready(&self) -> u32 {
+        // Acquire pairs with the kernel's release store of `tail`: whoever sees the tail sees the completions below.
+        self.tail.load(Ordering::Acquire).wrapping_sub(self.head)
+    }
+
+    /// Takes everything that is there now.
+    #[inline]
+    pub(crate) fn drain(&mut self) -> Completions<'_> {
+        let end = self.head.wrapping_add(self.ready());
+        Completions { queue: self, end }
+    }
+
+    /// Completions the kernel had to drop: none on a kernel with `NODROP`.
+    pub(crate) fn dropped(&self) -> u32 {
+        self.overflow.load(Ordering::Relaxed)
+    }
+}
+
+/// The completions that were there when it was made. Its drop hands their slots back with one store.
+pub struct Completions<'a> {
+    queue: &'a mut Completed,
+    end: u32,
+}
+
+impl Iterator for Completions<'_> {
+    type Item = Completion;
+
+    #[inline]
+    fn next(&mut self) -> Option<Completion> {
+        if self.queue.head == self.end {
+            return None;
+        }
+        let slot = (self.queue.head & self.queue.mask) as usize;
+        // SAFETY: the masked index lies inside the mapped array; the slot is below the tail that we acquired and above
+        // the head that the kernel knows, so it is ours to read.
+        let completion = unsafe { self.queue.completions.add(slot).read() };
+        self.queue.head = self.queue.head.wrapping_add(1);
+        Some(completion)
+    }
+}
+
+impl Drop for Completions<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the kernel's acquire load of `head`: it writes a slot again only after our reads of it.
+        self.queue.shared_head.store(self.queue.head, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Nop;
+
+    /// Both queues over plain memory, four entries each, all indices starting at `start`.
+    struct Fake {
+        ring: Mapping,
+        entries: Mapping,
+    }
+
+    const SQ: SubmissionOffsets = SubmissionOffsets {
+        head: 0,
+        tail: 4,
+        ring_mask: 8,
+        ring_entries: 12,
+        flags: 16,
+        dropped: 20,
+        array: 0,
+        reserved: 0,
+        user_addr: 0,
+    };
+    const CQ: CompletionOffsets = CompletionOffsets {
+        head: 32,
+        tail: 36,
+        ring_mask: 40,
+        ring_entries: 44,
+        overflow: 48,
+        cqes: 64,
+        flags: 52,
+        reserved: 0,
+        user_addr: 0,
+    };
+
+    impl Fake {
+        fn starting_at(start: u32) -> Self {
+            let fake = Self {
+                ring: Mapping::anonymous(4096).unwrap(),
+                entries: Mapping::anonymous(4096).unwrap(),
+            };
+            for (offset, value) in [
+                (0, start),
+                (4, start),
+                (8, 3),
+                (12, 4),
+                (32, start),
+                (36, start),
+                (40, 3),
+                (44, 4),
+            ] {
+                fake.word(offset).store(value, Ordering::Relaxed);
+            }
+            fake
+        }
+
+        fn word(&self, offset: u32) -> Word {
+            // SAFETY: every offset of these tests lies inside the page, aligned; the fake outlives the word.
+            unsafe { Word::at(&self.ring, offset) }
+        }
+
+        fn submission(&self) -> Submission {
+            // SAFETY: the offsets are those of the fake's own layout.
+            unsafe { Submission::new(&self.ring, &self.entries, &SQ) }
+        }
+
+        fn completed(&self) -> Completed {
+            // SAFETY: as above.
+            unsafe { Completed::new(&self.ring, &CQ) }
+        }
+
+        fn post(&self, user_data: u64) {
+            let tail = self.word(36).load(Ordering::Relaxed);
+            let slot = 64 + (tail & 3) as usize * size_of::<Completion>();
+            // SAFETY: the slot lies inside the page.
+            unsafe {
+                self.ring.as_ptr().add(slot).cast::<Completion>().write(Completion {
+                    user_data,
+                    result: 0,
+                    flags: 0,
+                })
+            };
+            self.word(36).store(tail.wrapping_add(1), Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn submission_wraps_and_fills_exactly() {
+        let fake = Fake::starting_at(u32::MAX - 1);
+        let mut queue = fake.submission();
+        for data in 0..4 {
+            queue.push(Nop.entry().user_data(data)).unwrap();
+        }
+        assert_eq!(queue.push(Nop.entry()), Err(Full));
+        queue.publish();
+        assert_eq!(fake.word(4).load(Ordering::Relaxed), 2);
+        fake.word(0).store(u32::MAX, Ordering::Release);
+        assert_eq!(queue.pending(), 3);
+        queue.push(Nop.entry().user_data(4)).unwrap();
+        assert_eq!(queue.push(Nop.entry()), Err(Full));
+    }
+
+    #[test]
+    fn completions_wrap_in_order_and_free_their_slots() {
+        let fake = Fake::starting_at(u32::MAX - 1);
+        let mut queue = fake.completed();
+        let mut seen = Vec::new();
+        for round in 0..3u64 {
+            for data in 0..4 {
+                fake.post(round * 4 + data);
+            }
+            assert_eq!(queue.ready(), 4);
+            seen.extend(queue.drain().map(|c| c.user_data));
+            assert_eq!(
+                fake.word(32).load(Ordering::Relaxed),
+                fake.word(36).load(Ordering::Relaxed)
+            );
+        }
+        assert_eq!(seen, (0..12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_dropped_drain_keeps_what_was_not_taken() {
+        let fake = Fake::starting_at(u32::MAX);
+        let mut queue = fake.completed();
+        fake.post(1);
+        fake.post(2);
+        assert_eq!(queue.drain().next().unwrap().user_data, 1);
+        assert_eq!(queue.ready(), 1);
+        assert_eq!(queue.drain().next().unwrap().user_data, 2);
+    }
+}

@@ -1,0 +1,301 @@
+//! A ring: both queues, and the one call that drives them.
+#![allow(unsafe_code)]
+
+use crate::builder::Builder;
+use crate::entry::Entry;
+use crate::error::SetupError;
+use crate::kernel::{EnterArg, EnterFlags, Kernel, Register, RingId};
+use crate::mapping::Mapping;
+use crate::params::{KernelFeatures, Params, RingUpdate, SetupFlags};
+use crate::probe::Probe;
+use crate::queue::{Completed, Completions, Full, Submission};
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+const OFF_RINGS: u64 = 0;
+const OFF_ENTRIES: u64 = 0x1000_0000;
+
+/// What [`Ring::enter`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Submit only; run no deferred work.
+    No,
+    /// Submit, run deferred work, come back at once.
+    Reap,
+    /// Submit, then wait.
+    For {
+        /// Until so many completions are there.
+        completions: u32,
+        /// Or this much time has passed.
+        timeout: Option<Duration>,
+    },
+}
+
+/// What an enter did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// What was asked.
+    Done,
+    /// The timeout came first.
+    TimedOut,
+    /// A signal came first. Look at the completions and enter again.
+    Interrupted,
+    /// The kernel is short of something for now (memory, room for completions): take completions and enter again.
+    Busy,
+}
+
+/// An io_uring instance: submission queue, completion queue, and the descriptor behind them.
+///
+/// It belongs to the thread that built it. Dropping it closes the descriptor; the kernel then cancels what is in flight
+/// *in its own time*, so cancel and drain before you free memory that operations still name.
+pub struct Ring {
+    submission: Submission,
+    completed: Completed,
+    features: KernelFeatures,
+    setup: SetupFlags,
+    id: RingId,
+    // After the queues: they point into these.
+    _rings: Mapping,
+    _entries: Mapping,
+    // Last: memory is unmapped before the descriptor goes.
+    handle: Handle,
+}
+
+/// The ring's descriptor, closed on drop through the kernel that made it.
+struct Handle {
+    kernel: Rc<dyn Kernel>,
+    fd: RawFd,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.kernel.close(self.fd);
+    }
+}
+
+impl Ring {
+    /// A builder with the defaults of a network runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Maps a ring that was set up. Takes the descriptor over.
+    pub(crate) fn open(
+        kernel: Rc<dyn Kernel>,
+        fd: RawFd,
+        params: &Params,
+    ) -> Result<Self, SetupError> {
+        let handle = Handle { kernel, fd };
+        let features = KernelFeatures::from_bits_retain(params.features);
+        let needed = [
+            (KernelFeatures::SINGLE_MMAP, "a single mapping (5.4)"),
+            (KernelFeatures::NODROP, "lossless completion overflow (5.5)"),
+            (KernelFeatures::SUBMIT_STABLE, "stable submissions (5.5)"),
+            (KernelFeatures::EXT_ARG, "timeouts inside the wait (5.11)"),
+            (KernelFeatures::CQE_SKIP, "skipped completions (5.17)"),
+        ];
+        if let Some((_, name)) = needed.iter().find(|(flag, _)| !features.contains(*flag)) {
+            return Err(SetupError::Lacks(name));
+        }
+        let setup = SetupFlags::from_bits_retain(params.flags);
+        let array =
+            if setup.contains(SetupFlags::NO_SQARRAY) { 0 } else { params.sq_entries as usize * 4 };
+        let sq_end = if array == 0 { 0 } else { params.sq_off.array as usize + array };
+        let cq_end = params.cq_off.cqes as usize + params.cq_entries as usize * 16;
+        let map = |offset, len| {
+            Mapping::of_ring(&handle.kernel, fd, offset, len)
+                .map_err(|e| SetupError::Step("mapping the ring", e))
+        };
+        let rings = map(OFF_RINGS, sq_end.max(cq_end))?;
+        let entries = map(OFF_ENTRIES, params.sq_entries as usize * size_of::<Entry>())?;
+        if array != 0 {
+            fill_identity(&rings, params.sq_off.array, params.sq_entries);
+        }
+        Ok(Self {
+            // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps beside the queues.
+            submission: unsafe { Submission::new(&rings, &entries, &params.sq_off) },
+            // SAFETY: as above.
+            completed: unsafe { Completed::new(&rings, &params.cq_off) },
+            features,
+            setup,
+            id: RingId { fd, registered: false },
+            _rings: rings,
+            _entries: entries,
+            handle,
+        })
+    }
+
+    /// Enables the ring on this thread and registers its descriptor, so that an enter looks up no file.
+    pub(crate) fn enable(&mut self) -> Result<(), SetupError> {
+        self.register(Register::EnableRings, std::ptr::null_mut(), 0)
+            .map_err(|e| SetupError::Step("enabling the ring", e))?;
+        let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd as u64 };
+        // An older kernel, or a thread with 16 rings already, goes on with the plain descriptor.
+        if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
+            self.id = RingId { fd: update.offset as RawFd, registered: true };
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cap_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
+        self.register(Register::IowqMaxWorkers, (&raw mut most).cast(), 2)
+            .map_err(|e| SetupError::Step("capping the kernel's workers", e))?;
+        Ok(())
+    }
+
+    /// Queues one entry; the kernel sees it at the next [`enter`](Ring::enter).
+    ///
+    /// # Errors
+    /// [`Full`] where the queue has no room: enter, then push again.
+    ///
+    /// # Safety
+    /// Memory that the entry names must stay valid, unmoved and untouched (unread, where the kernel writes it) until
+    /// the operation's *terminal* completion has been taken: the one without [`more`](crate::Completion::more). For an
+    /// entry that skips its completion on success, until the enter that consumed it has returned and every completion
+    /// posted by then, overflowed ones too, has been taken.
+    #[inline]
+    pub unsafe fn push(&mut self, entry: Entry) -> Result<(), Full> {
+        self.submission.push(entry)
+    }
+
+    /// Submits everything queued and waits as told: one system call.
+    ///
+    /// # Errors
+    /// What the kernel says beyond back pressure, a timeout or a signal, which are [`Entered`] values.
+    #[inline]
+    pub fn enter(&mut self, wait: Wait) -> io::Result<Entered> {
+        let (min_complete, mut flags, timeout) = match wait {
+            Wait::No => (0, EnterFlags::empty(), None),
+            Wait::Reap => (0, EnterFlags::GETEVENTS, None),
+            Wait::For { completions, timeout } => (completions, EnterFlags::GETEVENTS, timeout),
+        };
+        if min_complete > 0 && self.features.contains(KernelFeatures::NO_IOWAIT) {
+            flags |= EnterFlags::NO_IOWAIT;
+        }
+        self.submission.publish();
+        let to_submit = self.submission.pending();
+        // SAFETY: every entry came through `push`, whose contract covers its memory.
+        let answer = unsafe {
+            self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
+        };
+        answer.map_or_else(outcome, |_| Ok(Entered::Done))
+    }
+
+    /// Entries queued and not yet consumed by the kernel. Read it after an enter to learn whether all went in: the
+    /// kernel's own count is lost where the wait timed out or a signal came.
+    #[inline]
+    pub fn pending(&self) -> u32 {
+        self.submission.pending()
+    }
+
+    /// How many completions can be taken now.
+    #[inline]
+    pub fn ready(&self) -> u32 {
+        self.completed.ready()
+    }
+
+    /// Takes the completions that are there now.
+    #[inline]
+    pub fn completions(&mut self) -> Completions<'_> {
+        self.completed.drain()
+    }
+
+    /// True while the kernel holds completions that found no room in the queue; the next enter flushes them.
+    #[inline]
+    pub fn overflowed(&self) -> bool {
+        self.submission.overflowed()
+    }
+
+    /// True while deferred work waits for an enter.
+    #[inline]
+    pub fn work_pending(&self) -> bool {
+        self.submission.work_pending()
+    }
+
+    /// Completions that the kernel dropped for want of memory: zero unless the machine is out of it.
+    pub fn dropped(&self) -> u32 {
+        self.completed.dropped()
+    }
+
+    /// Submission entries there is room for.
+    pub fn entries(&self) -> u32 {
+        self.submission.capacity()
+    }
+
+    /// Completions there is room for.
+    pub fn completion_entries(&self) -> u32 {
+        self.completed.capacity()
+    }
+
+    /// The flags the ladder ended at.
+    pub fn setup_flags(&self) -> SetupFlags {
+        self.setup
+    }
+
+    /// What the kernel said of itself at set-up.
+    pub fn kernel_features(&self) -> KernelFeatures {
+        self.features
+    }
+
+    /// The kernel this ring stands on.
+    pub fn kernel(&self) -> &Rc<dyn Kernel> {
+        &self.handle.kernel
+    }
+
+    /// Asks which operations the kernel has.
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn probe(&self) -> io::Result<Probe> {
+        let mut probe = Probe::empty();
+        self.register(Register::Probe, probe.as_mut_ptr(), Probe::CAPACITY)?;
+        Ok(*probe)
+    }
+
+    pub(crate) fn register(&self, what: Register, arg: *mut u8, count: u32) -> io::Result<u32> {
+        // SAFETY: the callers in this crate pass live structures of the right type; what the kernel keeps (a buffer
+        // ring) is unregistered before its memory goes.
+        unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.id.registered {
+            // The thread's table of registered rings would keep this one alive, and has 16 places only.
+            let mut update = RingUpdate { offset: self.id.fd as u32, ..RingUpdate::default() };
+            _ = self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1);
+        }
+    }
+}
+
+/// Where the kernel still has an index array between the queue and the entries, slot n names entry n for good.
+fn fill_identity(rings: &Mapping, array: u32, entries: u32) {
+    for index in 0..entries {
+        // SAFETY: the array lies inside the mapping (its end was the mapping's length), and no entry is submitted yet.
+        unsafe {
+            rings.as_ptr().add(array as usize).cast::<u32>().add(index as usize).write(index)
+        };
+    }
+}
+
+fn outcome(error: io::Error) -> io::Result<Entered> {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::TIME) => Ok(Entered::TimedOut),
+        Some(Errno::INTR) => Ok(Entered::Interrupted),
+        Some(Errno::BUSY | Errno::AGAIN | Errno::NOMEM) => Ok(Entered::Busy),
+        _ => Err(error),
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("fd", &self.handle.fd)
+            .field("setup", &self.setup)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! The ring over the real kernel.
+#![allow(unsafe_code)]
+
+use annulus_ring::*;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+fn small_ring() -> Ring {
+    Ring::builder()
+        .entries(4)
+        .completions(8)
+        .build()
+        .expect("these tests need io_uring; see `annulus doctor`")
+}
+
+fn nop(ring: &mut Ring, user_data: u64) {
+    // SAFETY: a no-op names no memory.
+    unsafe { ring.push(op::Nop.entry().user_data(user_data)) }.unwrap();
+}
+
+/// Enters until `count` completions were taken.
+fn take(ring: &mut Ring, count: usize) -> Vec<Completion> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+        taken.extend(ring.completions());
+    }
+    taken
+}
+
+#[test]
+fn nops_come_back_with_their_user_data_through_many_wraps() {
+    let mut ring = small_ring();
+    for round in 0..1000u64 {
+        (0..4).for_each(|i| nop(&mut ring, round * 4 + i));
+        let seen: Vec<u64> = take(&mut ring, 4).iter().map(|c| c.user_data).collect();
+        assert_eq!(seen, (round * 4..round * 4 + 4).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_full_queue_says_so_and_loses_nothing() {
+    let mut ring = small_ring();
+    (0..4).for_each(|i| nop(&mut ring, i));
+    // SAFETY: a no-op names no memory.
+    assert_eq!(unsafe { ring.push(op::Nop.entry()) }, Err(Full));
+    assert_eq!(take(&mut ring, 4).len(), 4);
+}
+
+#[test]
+fn a_wait_without_work_times_out() {
+    let mut ring = small_ring();
+    let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
+    assert_eq!(ring.enter(wait).unwrap(), Entered::TimedOut);
+    assert_eq!(ring.pending(), 0);
+}
+
+#[test]
+fn an_overflowing_completion_queue_is_seen_and_loses_nothing() {
+    let mut ring = small_ring();
+    for i in 0..32 {
+        nop(&mut ring, i);
+        ring.enter(Wait::No).unwrap();
+    }
+    assert!(ring.overflowed());
+    let mut seen: Vec<u64> = take(&mut ring, 32).iter().map(|c| c.user_data).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..32).collect::<Vec<_>>());
+    assert!(!ring.overflowed());
+    assert_eq!(ring.dropped(), 0);
+}
+
+#[test]
+fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
+    let mut ring = small_ring();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+
+    let mut memory = [[0u8; 16]; 2];
+    let mut buffers = BufferRing::register(&ring, 3, 2).unwrap();
+    for (id, buffer) in memory.iter_mut().enumerate() {
+        // SAFETY: the buffers outlive the ring's use of them: the group is unregistered below.
+        unsafe { buffers.add(buffer.as_mut_ptr(), 16, id as u16) };
+    }
+    buffers.publish();
+    let receive = op::RecvMulti { target: Target::Fd(server.as_raw_fd()), group: 3, limit: 0 };
+    // SAFETY: as above.
+    unsafe { ring.push(receive.entry().user_data(9)) }.unwrap();
+
+    for text in ["first", "second"] {
+        client.write_all(text.as_bytes()).unwrap();
+        let completion = take(&mut ring, 1)[0];
+        assert_eq!((completion.result as usize, completion.more()), (text.len(), true));
+        let id = completion.buffer().unwrap();
+        // SAFETY: the completion gave the buffer back; read it as the kernel left it.
+        let got = unsafe { std::ptr::read_volatile(&raw const memory[usize::from(id)]) };
+        assert_eq!(&got[..text.len()], text.as_bytes());
+    }
+    client.write_all(b"third").unwrap();
+    let end = take(&mut ring, 1)[0];
+    assert_eq!((end.result, end.more()), (-rustix::io::Errno::NOBUFS.raw_os_error(), false));
+    buffers.unregister(&ring).unwrap();
+}
+
+#[test]
+fn a_send_that_skips_its_completion_leaves_none() {
+    let mut ring = small_ring();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let send = op::Send {
+        target: Target::Fd(server.as_raw_fd()),
+        buffer: b"quiet".as_ptr(),
+        len: 5,
+        flags: op::msg::DONTWAIT | op::msg::WAITALL | op::msg::NOSIGNAL,
+    };
+    // SAFETY: static bytes.
+    unsafe { ring.push(send.entry().with(EntryFlags::SKIP_SUCCESS)) }.unwrap();
+    ring.enter(Wait::Reap).unwrap();
+    assert_eq!((ring.pending(), ring.ready()), (0, 0));
+    let mut got = [0; 5];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"quiet");
+}
+
+#[test]
+fn every_rung_of_the_ladder_works() {
+    for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
+        let mut ring = Ring::builder().entries(4).without(without).build().unwrap();
+        assert!(!ring.setup_flags().intersects(without));
+        (0..4).for_each(|i| nop(&mut ring, i));
+        assert_eq!(take(&mut ring, 4).len(), 4);
+    }
+}
+
+#[test]
+fn dropped_rings_leave_the_thread_its_places() {
+    // A thread can register 16 rings; more than that one after the other must all get a place.
+    for _ in 0..40 {
+        drop(small_ring());
+    }
+    let mut ring = small_ring();
+    nop(&mut ring, 1);
+    assert_eq!(take(&mut ring, 1)[0].user_data, 1);
+}
+
+#[test]
+fn sizes_out_of_range_name_the_limit() {
+    let error = Ring::builder().entries(100_000).build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a submission queue of 100000 is outside 1 to 32768; choose one within"
+    );
+    let ring = small_ring();
+    let error = BufferRing::register(&ring, 0, 3).unwrap_err();
+    assert!(error.to_string().contains("of 3 is outside"), "{error}");
+}
+
+#[test]
+fn the_probe_answers_and_features_agree_with_it() {
+    let probe = small_ring().probe().unwrap();
+    assert!(probe.has(opcode::NOP) && probe.has(opcode::RECV));
+    let features = Features::detect().unwrap();
+    assert!(features.has("skipped completions"));
+    assert_eq!(features.has("pipe"), probe.has(opcode::PIPE));
+    assert!(!features.has("no such feature"));
+}
