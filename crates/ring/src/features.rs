@@ -156,7 +156,7 @@ impl Features {
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         let mut lines = Vec::with_capacity(ROWS.len());
         for row in &ROWS {
-            let present = has(&mut ring, &probe, row.test)?;
+            let present = has(ring, &probe, row.test)?;
             lines.push(Feature { name: row.name, since: row.since, buys: row.buys, present });
         }
         Ok(Self { lines })

@@ -150,6 +150,20 @@ pub trait Kernel {
     /// `address` and `len` must be those of an earlier [`map`](Kernel::map), and nothing may refer to it any more.
     unsafe fn unmap(&self, address: *mut u8, len: usize);
 
+    /// Gives memory back to the system; it reads as zero when next touched. Doing nothing is a legal answer.
+    ///
+    /// # Safety
+    /// The range must be whole pages of the caller's own memory whose content nobody needs any more, and nothing may
+    /// write there during the call.
+    unsafe fn discard(&self, address: *mut u8, len: usize) {
+        _ = (address, len);
+    }
+
+    /// Whether descriptors are the process's own, so that they mean something to other code and other threads.
+    fn real_descriptors(&self) -> bool {
+        true
+    }
+
     /// Monotonic time since some fixed moment: the only clock of everything above.
     fn now(&self) -> Duration;
 

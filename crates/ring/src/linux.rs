@@ -134,6 +134,11 @@ impl Kernel for Linux {
         _ = unsafe { munmap(address.cast(), len) };
     }
 
+    unsafe fn discard(&self, address: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for the range. A refusal only means that the memory stays.
+        _ = unsafe { madvise(address.cast(), len, Advice::LinuxDontNeed) };
+    }
+
     fn now(&self) -> Duration {
         let time = clock_gettime(ClockId::Monotonic);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

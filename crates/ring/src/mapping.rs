@@ -1,55 +1,89 @@
-//! Memory that is shared with a kernel, owned.
+//! Memory that a kernel writes or reads beside us, owned.
 #![allow(unsafe_code)]
 
 use crate::kernel::Kernel;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-enum Origin {
-    /// Mapped through the seam: a ring's own memory.
-    Kernel(Rc<dyn Kernel>),
-    /// Anonymous memory of this process.
-    Anonymous,
+/// A ring's own memory, mapped through the seam and unmapped on drop.
+pub(crate) struct RingMemory {
+    area: Area,
+    kernel: Rc<dyn Kernel>,
 }
 
-/// A mapped range, unmapped on drop. Zeroed at first.
-pub struct Mapping {
-    address: NonNull<u8>,
-    len: usize,
-    origin: Origin,
-}
-
-impl Mapping {
+impl RingMemory {
     /// Maps `len` bytes at `offset` of a ring's memory.
-    ///
-    /// # Errors
-    /// Whatever the kernel says: `ENOMEM`, mostly.
-    pub(crate) fn of_ring(
+    pub(crate) fn map(
         kernel: &Rc<dyn Kernel>,
         ring: RawFd,
         offset: u64,
         len: usize,
     ) -> io::Result<Self> {
-        let address =
+        let start =
             NonNull::new(kernel.map(ring, offset, len)?).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { address, len, origin: Origin::Kernel(kernel.clone()) })
+        Ok(Self { area: Area { start, len }, kernel: kernel.clone() })
     }
 
-    /// Maps `len` bytes of zeroed memory, rounded up to whole pages by the system and touched only when used.
+    pub(crate) fn area(&self) -> Area {
+        self.area
+    }
+}
+
+impl Drop for RingMemory {
+    fn drop(&mut self) {
+        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
+        unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
+    }
+}
+
+/// Where mapped memory lies. A plain pair: it does not keep the memory alive.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+impl Area {
+    /// The address of `size` bytes at `offset`.
+    ///
+    /// Panics where they do not lie inside: only a kernel that contradicts itself could ask for that.
+    pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
+        let end = (offset as usize).checked_add(size);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "the kernel named memory outside its mapping"
+        );
+        // SAFETY: the range was checked just now.
+        unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+}
+
+/// Anonymous memory of this process, unmapped on drop. It starts zeroed, whole pages, and takes no memory until touched.
+pub struct Mapping {
+    area: Area,
+}
+
+// SAFETY: a mapping is an address range that any thread may reach; what lies in it is its users' affair.
+unsafe impl Send for Mapping {}
+// SAFETY: as above: a shared mapping only tells its address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes.
     ///
     /// # Errors
     /// Whatever the system says: `ENOMEM`, mostly.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
-        let address = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
-        };
-        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { address, len, origin: Origin::Anonymous })
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { area: Area { start, len } })
     }
 
     /// Leaves this memory out of forked children: the kernel holds the parent's pages, and a copy-on-write after a
@@ -58,7 +92,7 @@ impl Mapping {
     /// # Errors
     /// Whatever `madvise(2)` says.
     pub fn keep_from_children(&self) -> io::Result<()> {
-        self.advise(0, self.len, Advice::LinuxDontFork)
+        self.advise(Advice::LinuxDontFork)
     }
 
     /// Makes this memory read as zero in forked children.
@@ -66,63 +100,47 @@ impl Mapping {
     /// # Errors
     /// Whatever `madvise(2)` says.
     pub fn wipe_in_children(&self) -> io::Result<()> {
-        self.advise(0, self.len, Advice::LinuxWipeOnFork)
-    }
-
-    /// Gives `len` bytes at `offset` back to the system; they read as zero when next touched. Whole pages only.
-    ///
-    /// # Errors
-    /// Whatever `madvise(2)` says.
-    ///
-    /// # Safety
-    /// Nobody may need the bytes' content any more, and no kernel may write there during the call.
-    pub unsafe fn discard(&self, offset: usize, len: usize) -> io::Result<()> {
-        self.advise(offset, len, Advice::LinuxDontNeed)
+        self.advise(Advice::LinuxWipeOnFork)
     }
 
     /// The first byte.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.address.as_ptr()
+        self.area.start.as_ptr()
     }
 
     /// The length in bytes, as asked for.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.area.len
     }
 
     /// True where the mapping has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.area.len == 0
     }
 
-    fn advise(&self, offset: usize, len: usize, advice: Advice) -> io::Result<()> {
-        assert!(
-            offset.checked_add(len).is_some_and(|end| end <= self.len),
-            "range outside the mapping"
-        );
-        // SAFETY: the range lies inside a mapping that we own, and the callers' contracts cover what the advice does
-        // to its content.
-        unsafe { madvise(self.as_ptr().add(offset).cast(), len, advice)? };
+    #[cfg(test)]
+    pub(crate) fn area(&self) -> Area {
+        self.area
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is a mapping that we own, and neither advice changes what this process sees.
+        unsafe { madvise(self.as_ptr().cast(), self.area.len, advice)? };
         Ok(())
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those of the mapping, and the owner's end says that nothing refers to it.
-        unsafe {
-            match &self.origin {
-                Origin::Kernel(kernel) => kernel.unmap(self.as_ptr(), self.len),
-                Origin::Anonymous => _ = munmap(self.as_ptr().cast(), self.len),
-            }
-        }
+        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
+        _ = unsafe { munmap(self.as_ptr().cast(), self.area.len) };
     }
 }
 
-impl std::fmt::Debug for Mapping {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mapping({} bytes)", self.len)
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({} bytes)", self.area.len)
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::completion::Completion;
 use crate::entry::Entry;
-use crate::mapping::Mapping;
+use crate::mapping::Area;
 use crate::params::{CompletionOffsets, SubmissionOffsets};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,14 +29,9 @@ struct Word(*const AtomicU32);
 
 impl Word {
     /// # Safety
-    /// `offset` must lie inside the mapping, aligned to four bytes, and the mapping must outlive the word.
-    unsafe fn at(mapping: &Mapping, offset: u32) -> Self {
-        assert!(
-            offset as usize + 4 <= mapping.len(),
-            "the kernel named an offset outside its mapping"
-        );
-        // SAFETY: the range was checked just now.
-        Self(unsafe { mapping.as_ptr().add(offset as usize) }.cast())
+    /// The area must outlive the word, and `offset` be aligned to four bytes.
+    unsafe fn at(area: Area, offset: u32) -> Self {
+        Self(area.at(offset, size_of::<u32>()).cast())
     }
 
     #[inline]
@@ -70,13 +65,13 @@ pub(crate) struct Submission {
 
 impl Submission {
     /// # Safety
-    /// The mappings must be those the offsets were made for, and outlive the queue.
+    /// The areas must be those the offsets were made for, and outlive the queue.
     pub(crate) unsafe fn new(
         ring: &Mapping,
         entries: &Mapping,
         offsets: &SubmissionOffsets,
     ) -> Self {
-        // SAFETY: the caller vouches for offsets and mappings.
+        // SAFETY: the caller vouches for offsets and areas.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         assert!(
@@ -88,7 +83,7 @@ impl Submission {
             head: word(offsets.head),
             shared_tail,
             flags: word(offsets.flags),
-            entries: entries.as_ptr().cast(),
+            entries: entries.at(0, len as usize * size_of::<Entry>()).cast(),
             mask: word(offsets.ring_mask).load(Ordering::Relaxed),
             len,
             tail: shared_tail.load(Ordering::Relaxed),
@@ -156,20 +151,17 @@ pub(crate) struct Completed {
 
 impl Completed {
     /// # Safety
-    /// The mapping must be that the offsets were made for, and outlive the queue.
-    pub(crate) unsafe fn new(ring: &Mapping, offsets: &CompletionOffsets) -> Self {
-        // SAFETY: the caller vouches for offsets and mapping.
+    /// The area must be that the offsets were made for, and outlive the queue.
+    pub(crate) unsafe fn new(ring: Area, offsets: &CompletionOffsets) -> Self {
+        // SAFETY: the caller vouches for offsets and area.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
-        let end = offsets.cqes as usize + len as usize * size_of::<Completion>();
-        assert!(end <= ring.len(), "more completions than were mapped");
         let shared_head = word(offsets.head);
         Self {
             shared_head,
             tail: word(offsets.tail),
             overflow: word(offsets.overflow),
-            // SAFETY: the range was checked just now.
-            completions: unsafe { ring.as_ptr().add(offsets.cqes as usize) }.cast(),
+            completions: ring.at(offsets.cqes, len as usize * size_of::<Completion>()).cast(),
             mask: word(offsets.ring_mask).load(Ordering::Relaxed),
             len,
             head: shared_head.load(Ordering::Relaxed),
@@ -235,6 +227,7 @@ impl Drop for Completions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapping;
     use crate::op::Nop;
 
     /// Both queues over plain memory, four entries each, all indices starting at `start`.
@@ -289,17 +282,17 @@ mod tests {
 
         fn word(&self, offset: u32) -> Word {
             // SAFETY: every offset of these tests lies inside the page, aligned; the fake outlives the word.
-            unsafe { Word::at(&self.ring, offset) }
+            unsafe { Word::at(self.ring.area(), offset) }
         }
 
         fn submission(&self) -> Submission {
             // SAFETY: the offsets are those of the fake's own layout.
-            unsafe { Submission::new(&self.ring, &self.entries, &SQ) }
+            unsafe { Submission::new(self.ring.area(), self.entries.area(), &SQ) }
         }
 
         fn completed(&self) -> Completed {
             // SAFETY: as above.
-            unsafe { Completed::new(&self.ring, &CQ) }
+            unsafe { Completed::new(self.ring.area(), &CQ) }
         }
 
         fn post(&self, user_data: u64) {

@@ -5,7 +5,7 @@ use crate::builder::Builder;
 use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::kernel::{EnterArg, EnterFlags, Kernel, Register, RingId};
-use crate::mapping::Mapping;
+use crate::mapping::RingMemory;
 use crate::params::{KernelFeatures, Params, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use crate::queue::{Completed, Completions, Full, Submission};
@@ -57,8 +57,8 @@ pub struct Ring {
     setup: SetupFlags,
     id: RingId,
     // After the queues: they point into these.
-    _rings: Mapping,
-    _entries: Mapping,
+    _rings: RingMemory,
+    _entries: RingMemory,
     // Last: memory is unmapped before the descriptor goes.
     handle: Handle,
 }
@@ -115,9 +115,9 @@ impl Ring {
         }
         Ok(Self {
             // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps beside the queues.
-            submission: unsafe { Submission::new(&rings, &entries, &params.sq_off) },
+            submission: unsafe { Submission::new(rings.area(), entries.area(), &params.sq_off) },
             // SAFETY: as above.
-            completed: unsafe { Completed::new(&rings, &params.cq_off) },
+            completed: unsafe { Completed::new(rings.area(), &params.cq_off) },
             features,
             setup,
             id: RingId { fd, registered: false },
@@ -272,12 +272,11 @@ impl Drop for Ring {
 }
 
 /// Where the kernel still has an index array between the queue and the entries, slot n names entry n for good.
-fn fill_identity(rings: &Mapping, array: u32, entries: u32) {
+fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
+    let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
     for index in 0..entries {
-        // SAFETY: the array lies inside the mapping (its end was the mapping's length), and no entry is submitted yet.
-        unsafe {
-            rings.as_ptr().add(array as usize).cast::<u32>().add(index as usize).write(index)
-        };
+        // SAFETY: the array lies inside the mapping, and no entry is submitted yet.
+        unsafe { first.add(index as usize).write(index) };
     }
 }
 
