@@ -147,12 +147,16 @@ impl Features {
     /// # Errors
     /// As [`detect`](Self::detect).
     pub fn detect_on(kernel: Rc<dyn Kernel>) -> Result<Self, SetupError> {
-        let ring =
+        let mut ring =
             Ring::builder().kernel(kernel).entries(4).completions(8).workers(None).build()?;
-        Self::of(ring)
+        Self::of(&mut ring)
     }
 
-    fn of(mut ring: Ring) -> Result<Self, SetupError> {
+    /// Asks through a ring that has nothing in flight yet.
+    ///
+    /// # Errors
+    /// [`SetupError::Step`] where the kernel refuses to be asked.
+    pub fn of(ring: &mut Ring) -> Result<Self, SetupError> {
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         let mut lines = Vec::with_capacity(ROWS.len());
         for row in &ROWS {

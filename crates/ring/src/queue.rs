@@ -66,11 +66,7 @@ pub(crate) struct Submission {
 impl Submission {
     /// # Safety
     /// The areas must be those the offsets were made for, and outlive the queue.
-    pub(crate) unsafe fn new(
-        ring: &Mapping,
-        entries: &Mapping,
-        offsets: &SubmissionOffsets,
-    ) -> Self {
+    pub(crate) unsafe fn new(ring: Area, entries: Area, offsets: &SubmissionOffsets) -> Self {
         // SAFETY: the caller vouches for offsets and areas.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);

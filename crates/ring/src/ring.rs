@@ -105,7 +105,7 @@ impl Ring {
         let sq_end = if array == 0 { 0 } else { params.sq_off.array as usize + array };
         let cq_end = params.cq_off.cqes as usize + params.cq_entries as usize * 16;
         let map = |offset, len| {
-            Mapping::of_ring(&handle.kernel, fd, offset, len)
+            RingMemory::map(&handle.kernel, fd, offset, len)
                 .map_err(|e| SetupError::Step("mapping the ring", e))
         };
         let rings = map(OFF_RINGS, sq_end.max(cq_end))?;
