@@ -1,1 +1,71 @@
-//! Being written.
+//! An I/O runtime for Linux, built on io_uring: the ring lends, you borrow.
+//!
+//! Receive memory belongs to the ring. When bytes arrive, the kernel picks a buffer, and you get a [`Lease`] on it. An
+//! idle connection holds no buffer; dropping a future loses no byte; what you send leaves from the same memory, without a
+//! copy, and goes back to the ring when it is done.
+//!
+//! ```no_run
+//! use annulus::net::{TcpListener, TcpStream};
+//!
+//! fn main() -> std::io::Result<()> {
+//!     annulus::run(async {
+//!         let listener = TcpListener::bind("127.0.0.1:7000")?;
+//!         loop {
+//!             let (stream, _peer) = listener.accept().await?;
+//!             annulus::spawn(echo(stream));
+//!         }
+//!     })
+//! }
+//!
+//! async fn echo(mut stream: TcpStream) -> std::io::Result<()> {
+//!     while let Some(lease) = stream.recv().await? {
+//!         stream.send(lease).await?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What dropping a future does
+//!
+//! | future | dropped before it is ready |
+//! |---|---|
+//! | `accept`, `recv` | nothing is lost: the next call finds the connection, the bytes |
+//! | `connect` | the attempt is cancelled, its socket closed when the kernel is done with it |
+//! | `send` | once polled, the chunk is sent all the same, in order |
+//! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
+//! | `sleep`, `timeout`, `tick` | the timer is removed |
+//! | `JoinHandle` | the task goes on, detached |
+//! | `Signals::recv` | nothing is lost |
+//!
+//! # Threads
+//!
+//! A runtime, its streams, tasks and leases stay on one thread. [`Handle`] and [`SharedBytes`] may go anywhere;
+//! [`net::TcpStream::into_parts`] moves a connection.
+
+mod chunk;
+mod connect;
+mod core;
+mod current;
+mod fork;
+mod handle;
+mod lease;
+mod listen;
+pub mod net;
+mod readiness;
+mod remote;
+mod runtime;
+mod shared;
+pub mod signal;
+mod slab;
+mod stream;
+mod task;
+pub mod time;
+
+pub use annulus_driver::Counters;
+pub use annulus_ring as ring;
+pub use chunk::Chunk;
+pub use handle::Handle;
+pub use lease::Lease;
+pub use runtime::{Builder, DriverChoice, DriverInfo, DriverKind, Runtime, counters, handle, run};
+pub use shared::SharedBytes;
+pub use task::{JoinError, JoinHandle, spawn, yield_now};

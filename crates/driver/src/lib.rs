@@ -1,1 +1,21 @@
-//! Being written.
+//! Operations in, completions out.
+//!
+//! A driver takes operations, each under a [`Token`], and hands back [`Event`]s that carry that token. It lends receive
+//! memory from a [`Pool`]. It knows no tasks, no wakers and no streams: when to arm, pause, coalesce or close is decided
+//! above, once for all drivers.
+
+mod counters;
+mod driver;
+mod event;
+mod op;
+mod pool;
+mod token;
+mod uring;
+
+pub use counters::Counters;
+pub use driver::{Driver, Wait};
+pub use event::Event;
+pub use op::Op;
+pub use pool::{Pool, PoolMemory, PoolSize};
+pub use token::{Kind, Token};
+pub use uring::{Uring, UringConfig};

@@ -29,6 +29,30 @@ pub mod poll {
     pub const OUT: u32 = 0x4;
 }
 
+/// `struct iovec`: a piece of memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct IoVec {
+    /// Its first byte.
+    pub base: *const u8,
+    /// Its length.
+    pub len: usize,
+}
+
+/// `struct msghdr`: what `sendmsg` sends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct MsgHeader {
+    pub name: *const u8,
+    pub name_len: u32,
+    pub vectors: *const IoVec,
+    pub vector_count: usize,
+    pub control: *const u8,
+    pub control_len: usize,
+    pub flags: i32,
+}
+
 /// Nothing: costs a round trip through the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Nop;

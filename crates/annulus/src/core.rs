@@ -1,0 +1,215 @@
+//! What a runtime's parts share: the driver, the slots, the timers, and the list of what the turn has to do.
+
+use crate::connect::Connect;
+use crate::fork::ForkGuard;
+use crate::listen::Listener;
+use crate::readiness::Readiness;
+use crate::remote::Remote;
+use crate::slab::Slab;
+use crate::stream::{Links, Spares, Stream, Vectors};
+use crate::task::Ready;
+use crate::time::Timers;
+use annulus_driver::{Driver, Event, Kind, Op, Token};
+use annulus_ring::Kernel;
+use std::cell::{RefCell, RefMut};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// A runtime, as its streams, timers and tasks see it.
+pub(crate) struct Core {
+    inner: RefCell<Option<Inner>>,
+    pub(crate) ready: Ready,
+    pub(crate) remote: Arc<Remote>,
+    pub(crate) kernel: Rc<dyn Kernel>,
+    guard: ForkGuard,
+}
+
+/// Bounds of a runtime's streams. Bytes, but for the linger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Undelivered bytes a stream.
+    pub(crate) receive: u32,
+    /// Accepted and unsent bytes a stream, beyond which a send waits.
+    pub(crate) send: usize,
+    /// How long a dropped stream may go on sending what it had accepted.
+    pub(crate) linger: Duration,
+}
+
+/// Everything that is borrowed at once, for moments, and never while user code runs.
+pub(crate) struct Inner {
+    pub(crate) driver: Driver,
+    pub(crate) streams: Slab<Stream>,
+    pub(crate) listeners: Slab<Listener>,
+    pub(crate) connects: Slab<Connect>,
+    pub(crate) polls: Slab<Readiness>,
+    pub(crate) timers: Timers,
+    pub(crate) links: Links,
+    pub(crate) vectors: Vectors,
+    pub(crate) agenda: Agenda,
+    pub(crate) after: After,
+    pub(crate) bounds: Bounds,
+    /// Buffers of the runtime's own for `poll_write`, to use again.
+    pub(crate) spares: Spares,
+    /// Listeners that wait for a descriptor.
+    pub(crate) paused_listeners: usize,
+    /// Time slept since the last event.
+    pub(crate) quiet: Duration,
+    /// Operations whose terminal event has not come.
+    pub(crate) in_flight: usize,
+}
+
+/// What the turn has to do before it enters the kernel. Slots, each at most once.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    /// Streams with something to send.
+    pub(crate) sends: Vec<u32>,
+    /// Streams to arm.
+    pub(crate) arms: Vec<u32>,
+    /// Streams whose send went out in this turn: done, unless an event says otherwise.
+    pub(crate) eager: Vec<u32>,
+}
+
+/// What happens when the borrow has ended, because wakers may run anybody's code.
+#[derive(Default)]
+pub(crate) struct After {
+    pub(crate) wakes: Vec<Waker>,
+    pub(crate) drops: Vec<Waker>,
+}
+
+impl After {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && self.drops.is_empty()
+    }
+}
+
+impl Core {
+    pub(crate) fn new(inner: Inner, remote: Arc<Remote>) -> io::Result<Self> {
+        Ok(Self {
+            kernel: inner.driver.kernel().clone(),
+            inner: RefCell::new(Some(inner)),
+            ready: Ready::new(),
+            remote,
+            guard: ForkGuard::new()?,
+        })
+    }
+
+    /// Borrows the runtime's inside for a moment.
+    ///
+    /// # Errors
+    /// After the runtime's end, and in a forked child.
+    #[inline]
+    pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
+        if !self.guard.at_home() {
+            return Err(forked());
+        }
+        RefMut::filter_map(self.inner.borrow_mut(), Option::as_mut).map_err(|_| ended())
+    }
+
+    /// False in a forked child.
+    #[inline]
+    pub(crate) fn at_home(&self) -> bool {
+        self.guard.at_home()
+    }
+
+    /// Takes the inside out: the runtime ends.
+    pub(crate) fn end(&self) -> Option<Inner> {
+        self.inner.borrow_mut().take()
+    }
+
+    /// Wakes and drops what the last borrows left to be woken and dropped.
+    #[inline]
+    pub(crate) fn settle(&self) -> io::Result<()> {
+        loop {
+            let mut inner = self.enter()?;
+            if inner.after.is_empty() {
+                return Ok(());
+            }
+            let mut after = std::mem::take(&mut inner.after);
+            drop(inner);
+            after.wakes.drain(..).for_each(Waker::wake);
+            after.drops.clear();
+            let mut inner = self.enter()?;
+            if inner.after.is_empty() {
+                // Keeps the lists' memory.
+                inner.after = after;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Starts an operation whose terminal event will be waited for.
+    ///
+    /// # Safety
+    /// See [`Driver::submit`].
+    #[allow(unsafe_code)]
+    #[inline]
+    pub(crate) unsafe fn start(&mut self, token: Token, op: Op) {
+        self.in_flight += 1;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.driver.submit(token, op) };
+    }
+
+    /// Cancels an operation in flight; its own terminal event still comes.
+    #[allow(unsafe_code)]
+    pub(crate) fn cancel(&mut self, target: Token) {
+        // SAFETY: a cancel names no memory.
+        unsafe { self.driver.submit(Token::IGNORED, Op::Cancel { target }) };
+    }
+
+    /// Closes a descriptor of which nothing is in flight. Listeners that had run out of descriptors try again.
+    #[allow(unsafe_code)]
+    pub(crate) fn close(&mut self, fd: i32) {
+        // SAFETY: a close names no memory.
+        unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
+        self.resume_accepts();
+    }
+
+    /// Passes every event that is there to its slot, then settles the sends that were not heard of.
+    #[inline]
+    pub(crate) fn take_events(&mut self) {
+        while let Some(event) = self.driver.next_event() {
+            self.quiet = Duration::ZERO;
+            self.dispatch(event);
+        }
+        if self.driver.settled() {
+            self.settle_sends();
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        match event.token.kind() {
+            Kind::Receive => self.on_receive(event),
+            Kind::Send => self.on_send(event),
+            Kind::Accept => self.on_accept(event),
+            Kind::Connect => self.on_connect(event),
+            Kind::Poll => self.on_poll(event),
+            Kind::Ignored => {}
+        }
+    }
+
+    /// An event whose slot has moved on: counted, and what it carries reclaimed.
+    #[cold]
+    pub(crate) fn late(&mut self, event: Event) {
+        self.driver.counters().late += 1;
+        if let Some(id) = event.buffer {
+            self.driver.pool().give_back(id);
+        }
+        if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
+            self.close(fd as i32);
+        }
+    }
+}
+
+fn forked() -> io::Error {
+    io::Error::other("this runtime belongs to the parent process; build another one in the child")
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the runtime has ended; its streams and timers end with it")
+}

@@ -1,0 +1,28 @@
+//! Telling a forked child from the process that built the runtime.
+#![allow(unsafe_code)]
+
+use annulus_ring::Mapping;
+use std::io;
+
+/// A page that children see as zeroes: one load answers, where `getpid` would cost a system call.
+pub(crate) struct ForkGuard {
+    page: Mapping,
+}
+
+impl ForkGuard {
+    pub(crate) fn new() -> io::Result<Self> {
+        let page = Mapping::anonymous(4096)?;
+        page.wipe_in_children()?;
+        // SAFETY: the page is ours, writable and not shared.
+        unsafe { page.as_ptr().write_volatile(1) };
+        Ok(Self { page })
+    }
+
+    /// True in the process that made the guard.
+    #[inline]
+    pub(crate) fn at_home(&self) -> bool {
+        // SAFETY: the page is mapped as long as the guard lives, in children too. Volatile, since a fork changes it
+        // behind the compiler's back.
+        unsafe { self.page.as_ptr().read_volatile() == 1 }
+    }
+}

@@ -1,0 +1,193 @@
+//! A listener's slot: connections accepted and not yet claimed.
+#![allow(unsafe_code)]
+
+use crate::core::Inner;
+use crate::time::{Fire, Instant};
+use annulus_driver::{Event, Kind, Op, Token};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Connections a listener holds for its user before it leaves the rest to the kernel's backlog. One run of a multishot
+/// accept takes the whole backlog, so a burst can bring more, once.
+const MOST_UNCLAIMED: usize = 64;
+/// When to try again after running out of descriptors, if none is closed here before.
+const RETRY: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Armed,
+    Cancelling,
+    /// Out of descriptors: waits for one to be closed.
+    Paused,
+}
+
+/// A listener's slot.
+pub(crate) struct Listener {
+    pub(crate) fd: RawFd,
+    state: State,
+    unclaimed: VecDeque<RawFd>,
+    /// One connection at a time, since the user was slow to claim.
+    singly: bool,
+    error: Option<Errno>,
+    wakers: Vec<Waker>,
+    dropped: bool,
+}
+
+impl Inner {
+    pub(crate) fn add_listener(&mut self, fd: RawFd) -> u32 {
+        self.listeners.insert(Listener {
+            fd,
+            state: State::Idle,
+            unclaimed: VecDeque::new(),
+            singly: false,
+            error: None,
+            wakers: Vec::new(),
+            dropped: false,
+        })
+    }
+
+    /// The descriptor of the next connection. Several tasks may wait; each arrival wakes all of them.
+    pub(crate) fn poll_accept(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
+        let listener = self.listeners.get(slot);
+        if let Some(fd) = listener.unclaimed.pop_front() {
+            if listener.unclaimed.is_empty() {
+                listener.singly = false;
+            }
+            self.accept_more(slot);
+            return Poll::Ready(Ok(fd));
+        }
+        if let Some(errno) = listener.error.take() {
+            return Poll::Ready(Err(errno.into()));
+        }
+        if !listener.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            listener.wakers.push(cx.waker().clone());
+        }
+        self.accept_more(slot);
+        Poll::Pending
+    }
+
+    /// Arms an idle listener.
+    fn accept_more(&mut self, slot: u32) {
+        let token = self.accept_token(slot);
+        let listener = self.listeners.get(slot);
+        let wanted = !listener.dropped && listener.unclaimed.len() < MOST_UNCLAIMED;
+        if listener.state != State::Idle || !wanted {
+            return;
+        }
+        listener.state = State::Armed;
+        let fd = listener.fd;
+        let op = if listener.singly { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
+        // SAFETY: accepts without an address name no memory.
+        unsafe { self.start(token, op) };
+    }
+
+    pub(crate) fn on_accept(&mut self, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(listener) = self.listeners.find(slot, generation) else { return self.late(event) };
+        if !event.more {
+            listener.state = State::Idle;
+            self.in_flight -= 1;
+        }
+        match event.result {
+            Ok(fd) if listener.dropped => self.close(fd as RawFd),
+            Ok(fd) => listener.unclaimed.push_back(fd as RawFd),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.pause_accepts(slot),
+            // The connection's end, or the operation's: not the listener's.
+            Err(Errno::CANCELED | Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO) => {}
+            Err(errno) => listener.error = Some(errno),
+        }
+        self.after_accept(slot);
+    }
+
+    fn after_accept(&mut self, slot: u32) {
+        let token = self.accept_token(slot);
+        let listener = self.listeners.get(slot);
+        if listener.dropped {
+            return self.close_listener_if_done(slot);
+        }
+        if !listener.unclaimed.is_empty() || listener.error.is_some() {
+            self.after.wakes.append(&mut listener.wakers);
+        }
+        if listener.state == State::Armed && !listener.singly && listener.unclaimed.len() >= MOST_UNCLAIMED {
+            listener.singly = true;
+            listener.state = State::Cancelling;
+            return self.cancel(token);
+        }
+        if listener.error.is_none() {
+            self.accept_more(slot);
+        }
+    }
+
+    /// Out of descriptors: goes on when one is closed here, or after a moment.
+    fn pause_accepts(&mut self, slot: u32) {
+        let listener = self.listeners.get(slot);
+        if listener.dropped {
+            return;
+        }
+        listener.state = State::Paused;
+        self.paused_listeners += 1;
+        self.driver.counters().accept_pauses += 1;
+        let now = Instant::since_origin(self.driver.kernel().now());
+        let generation = self.listeners.generation(slot);
+        self.timers.insert(now + RETRY, Fire::Accept(slot, generation));
+    }
+
+    /// A descriptor was closed: listeners that wait for one try again.
+    pub(crate) fn resume_accepts(&mut self) {
+        if self.paused_listeners == 0 {
+            return;
+        }
+        for slot in self.listeners.indices() {
+            let generation = self.listeners.generation(slot);
+            self.on_accept_retry(slot, generation);
+        }
+    }
+
+    pub(crate) fn on_accept_retry(&mut self, slot: u32, generation: u32) {
+        if let Some(listener) = self.listeners.find(slot, generation)
+            && listener.state == State::Paused
+        {
+            listener.state = State::Idle;
+            self.paused_listeners -= 1;
+            self.accept_more(slot);
+        }
+    }
+
+    /// The handle is gone: connections nobody claimed are closed.
+    pub(crate) fn drop_listener(&mut self, slot: u32) {
+        let token = self.accept_token(slot);
+        let listener = self.listeners.get(slot);
+        listener.dropped = true;
+        self.after.drops.append(&mut listener.wakers);
+        match listener.state {
+            State::Armed => {
+                listener.state = State::Cancelling;
+                self.cancel(token);
+            }
+            State::Paused => {
+                listener.state = State::Idle;
+                self.paused_listeners -= 1;
+            }
+            State::Idle | State::Cancelling => {}
+        }
+        self.close_listener_if_done(slot);
+    }
+
+    fn close_listener_if_done(&mut self, slot: u32) {
+        if self.listeners.get(slot).state != State::Idle {
+            return;
+        }
+        let listener = self.listeners.remove(slot);
+        listener.unclaimed.into_iter().for_each(|fd| self.close(fd));
+        self.close(listener.fd);
+    }
+
+    fn accept_token(&self, slot: u32) -> Token {
+        Token::new(Kind::Accept, self.listeners.generation(slot), slot)
+    }
+}

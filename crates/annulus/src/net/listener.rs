@@ -1,0 +1,157 @@
+//! Listening for TCP connections.
+
+use super::resolve::{last_error, resolve};
+use super::socket::{NewFd, Socket};
+use super::stream::TcpStream;
+use crate::core::Core;
+use crate::current;
+use annulus_ring::SocketOption;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// How to listen.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    reuse_address: bool,
+    reuse_port: bool,
+    backlog: u32,
+    nodelay: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { reuse_address: true, reuse_port: false, backlog: 4096, nodelay: true }
+    }
+}
+
+impl ListenOptions {
+    /// Address reuse and no delay on, port reuse off, a backlog of 4096.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets a restarted server bind while old connections linger (`SO_REUSEADDR`). On by default.
+    pub fn reuse_address(mut self, on: bool) -> Self {
+        self.reuse_address = on;
+        self
+    }
+
+    /// Lets several listeners share the port, the kernel spreading connections over them (`SO_REUSEPORT`). Off by
+    /// default.
+    pub fn reuse_port(mut self, on: bool) -> Self {
+        self.reuse_port = on;
+        self
+    }
+
+    /// Connections that the kernel completes and keeps until they are accepted; cut to `net.core.somaxconn`. 4096 by
+    /// default.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.backlog = connections;
+        self
+    }
+
+    /// Small sends leave at once (`TCP_NODELAY`) on every accepted stream. On by default: an answer in several small
+    /// sends otherwise waits for the peer's delayed acknowledgement, 40 ms.
+    pub fn nodelay(mut self, on: bool) -> Self {
+        self.nodelay = on;
+        self
+    }
+
+    /// Listens on the first of the addresses that works. Resolving a name blocks the thread; numbers do not.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.
+    pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        let core = current::get()?;
+        let mut error = None;
+        for address in resolve(address)? {
+            match self.bind_one(&core, address) {
+                Ok(listener) => return Ok(listener),
+                Err(e) => error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}"))),
+            }
+        }
+        Err(last_error(error))
+    }
+
+    fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = NewFd::tcp_for(&core.kernel, address)?;
+        socket.set(SocketOption::ReuseAddress(self.reuse_address))?;
+        socket.set(SocketOption::ReusePort(self.reuse_port))?;
+        // Accepted sockets inherit it.
+        socket.set(SocketOption::NoDelay(self.nodelay))?;
+        socket.bind(address)?;
+        socket.listen(self.backlog)?;
+        let slot = core.enter()?.add_listener(socket.into_raw());
+        Ok(TcpListener { core: core.clone(), slot })
+    }
+}
+
+/// A listening TCP socket. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
+pub struct TcpListener {
+    core: Rc<Core>,
+    slot: u32,
+}
+
+impl TcpListener {
+    /// Listens with default [`ListenOptions`].
+    ///
+    /// # Errors
+    /// As [`ListenOptions::bind`].
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        ListenOptions::new().bind(address)
+    }
+
+    /// The next connection, and who it is from.
+    ///
+    /// Cancel-safe: the accept belongs to the listener; dropping the future loses no connection. Several tasks may wait
+    /// at once. Running out of descriptors is no error here: the listener pauses until one is closed.
+    ///
+    /// # Errors
+    /// What makes the listener useless; or after the runtime's end.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`accept`](Self::accept), by polling. Every task that polls is woken.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        loop {
+            let accepted = self.core.enter()?.poll_accept(self.slot, cx)?;
+            let Poll::Ready(fd) = accepted else { return Poll::Pending };
+            let stream = TcpStream::from_socket(Socket::new(self.core.clone(), fd)?);
+            // A peer that has gone already has no address any more: on to the next.
+            if let Ok(peer) = stream.peer_addr() {
+                return Poll::Ready(Ok((stream, peer)));
+            }
+        }
+    }
+
+    /// The address it listens on.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let fd = self.core.enter()?.listeners.get(self.slot).fd;
+        self.core.kernel.local_address(fd)?.to_inet()
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        if let Ok(mut inner) = self.core.enter() {
+            inner.drop_listener(self.slot);
+        }
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpListener").field("local", &self.local_addr().ok()).finish()
+    }
+}

@@ -1,0 +1,24 @@
+//! A connection between two runtimes.
+#![allow(unsafe_code)]
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// A connection that belongs to no runtime: its descriptor, and the bytes it had received that nobody took. `Send`.
+#[derive(Debug)]
+pub struct Parts {
+    /// The connection.
+    pub socket: OwnedFd,
+    /// Bytes received already, which come first.
+    pub received: Vec<u8>,
+}
+
+impl Parts {
+    pub(super) fn new(fd: RawFd, received: Vec<u8>) -> Self {
+        // SAFETY: the runtime has given the descriptor up, and nothing of it is in flight.
+        Self { socket: unsafe { OwnedFd::from_raw_fd(fd) }, received }
+    }
+
+    pub(super) fn take(self) -> (RawFd, Vec<u8>) {
+        (std::os::fd::IntoRawFd::into_raw_fd(self.socket), self.received)
+    }
+}

@@ -1,0 +1,140 @@
+//! The handle on a stream's slot, and everything that one does to a stream through it.
+
+use crate::chunk::Chunk;
+use crate::core::Core;
+use crate::lease::Lease;
+use annulus_ring::{Address, Domain, Kernel, SocketOption, SocketType};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// Owns a stream's slot. Dropping it lets what was accepted go out, then closes.
+pub(super) struct Socket {
+    pub(super) core: Rc<Core>,
+    pub(super) slot: u32,
+    /// The slot is another's, or free.
+    gone: bool,
+}
+
+impl Socket {
+    pub(super) fn new(core: Rc<Core>, fd: RawFd) -> io::Result<Self> {
+        let slot = core.enter()?.add_stream(fd);
+        Ok(Self::of_slot(core, slot))
+    }
+
+    pub(super) fn of_slot(core: Rc<Core>, slot: u32) -> Self {
+        Self { core, slot, gone: false }
+    }
+
+    #[inline]
+    pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.core.enter()?.poll_receive(self.slot, cx)
+    }
+
+    #[inline]
+    pub(super) async fn send(&self, chunk: Chunk) -> io::Result<()> {
+        let mut chunk = Some(chunk);
+        poll_fn(|cx| {
+            let mut inner = self.core.enter()?;
+            if chunk.is_some() {
+                ready!(inner.poll_accept_chunk(self.slot, &mut chunk, cx))?;
+            }
+            inner.poll_room(self.slot, cx)
+        })
+        .await
+    }
+
+    pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
+        for chunk in chunks {
+            self.send(chunk).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.core.enter()?.poll_copy(self.slot, bytes, cx)
+    }
+
+    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.core.enter()?.poll_flush(self.slot, cx)
+    }
+
+    pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.core.enter()?.poll_end(self.slot, cx)
+    }
+
+    pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
+    }
+
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
+    }
+
+    pub(super) fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.with_fd(|kernel, fd| kernel.set_option(fd, SocketOption::NoDelay(on)))
+    }
+
+    /// The slot is gone or on its way: nothing is left to be done on drop.
+    pub(super) fn forget(mut self) {
+        self.gone = true;
+    }
+
+    fn with_fd<R>(&self, f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>) -> io::Result<R> {
+        let fd = self.core.enter()?.streams.get(self.slot).fd;
+        f(&*self.core.kernel, fd)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // After the runtime's end the slot is gone already; in a forked child it is the parent's.
+        if !self.gone
+            && let Ok(mut inner) = self.core.enter() {
+            inner.drop_stream(self.slot);
+        }
+    }
+}
+
+/// A descriptor that is closed again unless it is taken over.
+pub(super) struct NewFd {
+    kernel: Rc<dyn Kernel>,
+    fd: RawFd,
+}
+
+impl NewFd {
+    /// A TCP socket for an address.
+    pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
+        let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
+        let fd = kernel.socket(domain, SocketType::Stream, true)?;
+        Ok(Self { kernel: kernel.clone(), fd })
+    }
+
+    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
+        self.kernel.set_option(self.fd, option)
+    }
+
+    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        self.kernel.bind(self.fd, &Address::from(address))
+    }
+
+    pub(super) fn listen(&self, backlog: u32) -> io::Result<()> {
+        self.kernel.listen(self.fd, backlog)
+    }
+
+    /// Hands the descriptor over.
+    pub(super) fn into_raw(self) -> RawFd {
+        let fd = self.fd;
+        std::mem::forget(self);
+        fd
+    }
+}
+
+impl Drop for NewFd {
+    fn drop(&mut self) {
+        self.kernel.close(self.fd);
+    }
+}

@@ -1,0 +1,157 @@
+//! Building a runtime.
+
+use super::choice::{DriverChoice, DriverInfo, DriverKind};
+use super::Runtime;
+use crate::core::{Bounds, Core, Inner};
+use crate::remote::Remote;
+use crate::slab::Slab;
+use crate::stream::{Links, Vectors};
+use crate::time::Timers;
+use annulus_driver::{Driver, PoolSize, Uring, UringConfig};
+use annulus_ring::{Kernel, SetupFlags};
+use std::io;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of a runtime. Each has a default that suits a network server.
+#[derive(Clone)]
+pub struct Builder {
+    choice: DriverChoice,
+    config: UringConfig,
+    bounds: Bounds,
+    grace: Duration,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            choice: DriverChoice::Auto,
+            config: UringConfig::default(),
+            bounds: Bounds {
+                receive: 256 * 1024,
+                send: 256 * 1024,
+                linger: Duration::from_secs(10),
+            },
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Builder {
+    /// Which driver. [`DriverChoice::Auto`] by default.
+    pub fn driver(mut self, choice: DriverChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Entries of the submission queue: 1 to 32,768, 256 by default. More operations than that in one turn cost one
+    /// system call more.
+    pub fn entries(mut self, entries: u32) -> Self {
+        self.config.entries = entries;
+        self
+    }
+
+    /// Entries of the completion queue: 1 to 65,536, 4096 by default. Overflow loses nothing, but ends multishot
+    /// operations, which are then armed anew.
+    pub fn completions(mut self, completions: u32) -> Self {
+        self.config.completions = completions;
+        self
+    }
+
+    /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 16 KiB ×
+    /// 4096 by default; the range is reserved, and takes memory only as far as recent traffic needs it.
+    pub fn buffers(mut self, bytes: u32, most: u32) -> Self {
+        self.config.pool = PoolSize { buffer: bytes, most };
+        self
+    }
+
+    /// Most bytes a stream receives ahead of its reader; 256 KiB by default.
+    pub fn receive_bound(mut self, bytes: u32) -> Self {
+        self.bounds.receive = bytes;
+        self
+    }
+
+    /// Accepted and unsent bytes a stream beyond which a send waits; 256 KiB by default.
+    pub fn send_bound(mut self, bytes: usize) -> Self {
+        self.bounds.send = bytes;
+        self
+    }
+
+    /// How long a dropped stream may go on sending what it had accepted; 10 s by default.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.bounds.linger = linger;
+        self
+    }
+
+    /// How long the runtime's end may take to send what streams had accepted; 5 s by default.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Stands the runtime on another kernel than Linux, such as a simulated one.
+    pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
+        self.config.kernel = kernel;
+        self
+    }
+
+    /// Sets the ring up without these flags, as an older kernel would. For tests.
+    pub fn without(mut self, flags: SetupFlags) -> Self {
+        self.config.without = flags;
+        self
+    }
+
+    /// Builds the runtime on this thread.
+    ///
+    /// # Errors
+    /// Where the driver cannot be set up, with the reason and the way out; or a bound is zero.
+    pub fn build(self) -> io::Result<Runtime> {
+        self.check()?;
+        let uring = Uring::new(self.config.clone())?;
+        let reason = match self.choice {
+            DriverChoice::Auto => "io_uring works here".to_owned(),
+            DriverChoice::Uring => "as demanded".to_owned(),
+        };
+        let info = DriverInfo { kind: DriverKind::Uring, reason, features: uring.features().clone() };
+        let core = self.core(Driver::Uring(Box::new(uring)))?;
+        Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let zero = [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let text = format!("{name} of 0 would let nothing through; take at least 1 byte");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+        }
+    }
+
+    fn core(&self, driver: Driver) -> io::Result<Core> {
+        let remote = Remote::new(driver.kernel().real_descriptors())?;
+        let mut inner = Inner {
+            links: Links::new(driver.pool().capacity()),
+            driver,
+            streams: Slab::new(),
+            listeners: Slab::new(),
+            connects: Slab::new(),
+            polls: Slab::new(),
+            timers: Timers::new(),
+            vectors: Vectors::new(),
+            agenda: Default::default(),
+            after: Default::default(),
+            bounds: self.bounds,
+            spares: Default::default(),
+            paused_listeners: 0,
+            quiet: Duration::ZERO,
+            in_flight: 0,
+        };
+        if let Some(alarm) = remote.alarm() {
+            inner.add_poll(alarm);
+        }
+        Core::new(inner, Arc::new(remote))
+    }
+}

@@ -1,0 +1,108 @@
+//! The runtime: one thread, one driver, one loop.
+
+mod builder;
+mod choice;
+mod end;
+mod turn;
+
+pub use builder::Builder;
+pub use choice::{DriverChoice, DriverInfo, DriverKind};
+
+use crate::core::Core;
+use crate::current;
+use crate::handle::Handle;
+use annulus_driver::Counters;
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Runs a future on a runtime with default settings, on this thread, and ends the runtime when it is done.
+///
+/// # Errors
+/// The future's own; or that no runtime could be built, or that one is running on this thread already.
+pub fn run<T, E: From<io::Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    Runtime::new()?.block_on(future)?
+}
+
+/// A runtime. It stays on its thread: the ring under it belongs to the thread that built it.
+///
+/// Dropping it ends everything in order: its tasks are dropped, what streams had accepted is sent within the grace, all
+/// else is cancelled and waited for, and only then does memory go that the kernel knew.
+pub struct Runtime {
+    core: Rc<Core>,
+    info: DriverInfo,
+    grace: Duration,
+    _stays_here: PhantomData<*const ()>,
+}
+
+impl Runtime {
+    /// A runtime with default settings.
+    ///
+    /// # Errors
+    /// Where no driver can be set up, with the reason and the way out.
+    pub fn new() -> io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// A builder.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Runs a future to its end, and the tasks it spawns meanwhile. Tasks that are left go on with the next call.
+    ///
+    /// # Errors
+    /// Where a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or
+    /// where the driver fails for good.
+    pub fn block_on<F: Future>(&mut self, future: F) -> io::Result<F::Output> {
+        let _entered = current::enter(&self.core)?;
+        self.core.run(future)
+    }
+
+    /// Which driver runs, and why.
+    pub fn driver(&self) -> &DriverInfo {
+        &self.info
+    }
+
+    /// What the driver has counted; zeroes in a forked child.
+    pub fn counters(&self) -> Counters {
+        self.core.enter().map(|mut inner| *inner.driver.counters()).unwrap_or_default()
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.remote.clone())
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if self.core.at_home() {
+            self.core.end_in_order(self.grace);
+        } else {
+            // The parent's ring, sockets and memory are not ours to end.
+            std::mem::forget(self.core.clone());
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Runtime({})", self.info)
+    }
+}
+
+/// What the current runtime's driver has counted; `None` outside a runtime.
+pub fn counters() -> Option<Counters> {
+    current::with(|core| core.enter().ok().map(|mut inner| *inner.driver.counters())).flatten()
+}
+
+/// A handle on the current runtime, for other threads.
+///
+/// # Errors
+/// Outside a runtime.
+pub fn handle() -> io::Result<Handle> {
+    current::get().map(|core| Handle::new(core.remote.clone()))
+}

@@ -1,0 +1,108 @@
+//! One turn of the loop: run what is ready; send, publish and arm; enter the kernel once; hand out what came.
+
+use crate::core::{Core, Inner};
+use crate::task::RootWaker;
+use crate::time::{Fire, Instant};
+use annulus_driver::Wait;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Most tasks a turn runs before it looks at the kernel again.
+const BUDGET: usize = 1024;
+/// After this long without any event, receive memory that nobody uses goes back to the system, once.
+const QUIET: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Turns the loop until the future is done.
+    pub(crate) fn run<F: Future>(&self, future: F) -> io::Result<F::Output> {
+        let mut future = pin!(future);
+        let flag = Arc::new(RootWaker::new(self.remote.clone()));
+        let waker = Waker::from(flag.clone());
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            if flag.take()
+                && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
+            {
+                return Ok(value);
+            }
+            if self.remote.take_stop() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the runtime was asked to stop"));
+            }
+            self.ready.extend(self.remote.take());
+            self.ready.run(BUDGET);
+            self.turn(flag.is_raised(), None)?;
+        }
+    }
+
+    /// One turn through the kernel. It does not wait where something is ready, and never longer than `upto`.
+    pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
+        // Dropped here, so that what it drops can start operations in this turn.
+        self.settle()?;
+        let busy = ready || !self.ready.is_empty();
+        let mut inner = self.enter()?;
+        inner.prepare();
+        if busy || !self.remote.park() {
+            inner.driver.turn(Wait::No)?;
+        } else {
+            inner.sleep(upto)?;
+            self.remote.unpark();
+        }
+        inner.take_events();
+        inner.fire_timers();
+        drop(inner);
+        self.settle()
+    }
+}
+
+impl Inner {
+    /// Queues everything this turn has to submit: sends, then returned buffers, then receives.
+    #[inline]
+    fn prepare(&mut self) {
+        self.start_sends();
+        self.driver.refill();
+        self.arm_receives();
+    }
+
+    /// Waits for an event or the next timer.
+    #[inline]
+    fn sleep(&mut self, upto: Option<Duration>) -> io::Result<()> {
+        let mut timeout = upto;
+        if let Some(next) = self.timers.next() {
+            let left = next.duration_since(self.now());
+            timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
+        }
+        if !self.driver.pool().touched() {
+            return self.driver.turn(Wait::Upto(timeout));
+        }
+        let timeout = timeout.map_or(QUIET, |timeout| timeout.min(QUIET));
+        self.driver.turn(Wait::Upto(Some(timeout)))?;
+        self.quiet += timeout;
+        if self.driver.settled() && self.quiet >= QUIET {
+            self.driver.trim();
+        }
+        Ok(())
+    }
+
+    fn fire_timers(&mut self) {
+        if self.timers.next().is_none() {
+            return;
+        }
+        let now = self.now();
+        while let Some(fire) = self.timers.expired(now) {
+            match fire {
+                Fire::Wake(waker) => self.after.wakes.push(waker),
+                Fire::Linger(slot, generation) => self.on_linger(slot, generation),
+                Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
+                Fire::Connect(slot, generation) => self.on_connect_timeout(slot, generation),
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::since_origin(self.driver.kernel().now())
+    }
+}

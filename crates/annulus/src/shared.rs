@@ -1,0 +1,108 @@
+//! Bytes that may go anywhere.
+#![allow(unsafe_code)]
+
+use annulus_driver::PoolMemory;
+use std::fmt;
+use std::ops::{Deref, RangeBounds};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Counted, read-only bytes: `Send`, `Sync`, cloned and sliced without copying.
+///
+/// Where they came from a [`Lease`](crate::Lease), their memory goes back to its pool when the last clone is dropped, on
+/// whichever thread, and lives on even where the runtime is gone.
+#[derive(Clone)]
+pub struct SharedBytes {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Arc<Owner>,
+}
+
+enum Owner {
+    Lent { memory: Arc<PoolMemory>, id: u16 },
+    Heap(Box<[u8]>),
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Self::Lent { memory, id } = self {
+            memory.give_back_remotely(*id);
+        }
+    }
+}
+
+// SAFETY: the bytes are only read, and their owner is counted atomically.
+unsafe impl Send for SharedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBytes {}
+
+impl SharedBytes {
+    /// # Safety
+    /// `start` and `len` must lie in buffer `id` of `memory`, lent and not given back by anybody else.
+    pub(crate) unsafe fn lent(memory: Arc<PoolMemory>, id: u16, start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, owner: Arc::new(Owner::Lent { memory, id }) }
+    }
+
+    /// A copy on the heap.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self::from(Box::<[u8]>::from(bytes))
+    }
+
+    /// A part of the bytes, without copying.
+    ///
+    /// # Panics
+    /// Where the range goes past the end, as slices do.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let part = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
+        Self { start: NonNull::from(part).cast(), len: part.len(), owner: self.owner.clone() }
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the owner keeps the memory alive, and nobody writes it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<Box<[u8]>> for SharedBytes {
+    fn from(bytes: Box<[u8]>) -> Self {
+        let owner = Arc::new(Owner::Heap(bytes));
+        let Owner::Heap(bytes) = &*owner else { unreachable!("made of heap bytes just now") };
+        Self { start: NonNull::from(&**bytes).cast(), len: bytes.len(), owner }
+    }
+}
+
+impl From<Vec<u8>> for SharedBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes.into_boxed_slice().into()
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_and_cross_threads() {
+        let whole = SharedBytes::from(b"across the threads".to_vec());
+        let part = whole.slice(7..10);
+        drop(whole);
+        let text = std::thread::spawn(move || part.to_vec()).join().unwrap();
+        assert_eq!(text, b"the");
+    }
+}

@@ -1,0 +1,121 @@
+//! Signals, awaited.
+
+use crate::core::Core;
+use crate::current;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A signal that asks a program to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: ctrl-c.
+    Interrupt,
+    /// SIGTERM: a service manager's request.
+    Terminate,
+}
+
+impl Signal {
+    fn number(self) -> i32 {
+        match self {
+            Self::Interrupt => SIGINT,
+            Self::Terminate => SIGTERM,
+        }
+    }
+}
+
+/// Catches ctrl-c from here on. The signal's default, ending the process, stays off even when this is dropped.
+///
+/// # Errors
+/// Outside a runtime, under a simulated kernel, or where the handler cannot be installed.
+pub fn ctrl_c() -> io::Result<Signals> {
+    signals(&[Signal::Interrupt])
+}
+
+/// Catches signals from here on: see [`ctrl_c`].
+///
+/// # Errors
+/// As [`ctrl_c`].
+pub fn signals(which: &[Signal]) -> io::Result<Signals> {
+    let core = current::get()?;
+    if !core.kernel.real_descriptors() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation gets no signals"));
+    }
+    let catches = which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
+    Ok(Signals { catches })
+}
+
+/// Signals that are being caught.
+pub struct Signals {
+    catches: Vec<Catch>,
+}
+
+impl Signals {
+    /// The next signal. Several of one kind that come close together may be told as one. Cancel-safe.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub async fn recv(&mut self) -> io::Result<Signal> {
+        poll_fn(|cx| {
+            for catch in &mut self.catches {
+                if let Poll::Ready(caught) = catch.poll(cx) {
+                    return Poll::Ready(caught);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// One signal: a handler that writes to a pipe, and the readiness of its other end.
+struct Catch {
+    signal: Signal,
+    id: SigId,
+    pipe: UnixStream,
+    core: Rc<Core>,
+    slot: u32,
+}
+
+impl Catch {
+    fn new(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        write.set_nonblocking(true)?;
+        let id = pipe::register(signal.number(), write)?;
+        let slot = core.enter()?.add_poll(read.as_raw_fd());
+        Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
+    }
+
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Signal>> {
+        loop {
+            if self.pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
+                return Poll::Ready(Ok(self.signal));
+            }
+            if self.core.enter()?.poll_ready(self.slot, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for Catch {
+    fn drop(&mut self) {
+        unregister(self.id);
+        if let Ok(mut inner) = self.core.enter() {
+            inner.drop_poll(self.slot);
+        }
+    }
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.catches.iter().map(|catch| catch.signal)).finish()
+    }
+}

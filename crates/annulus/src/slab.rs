@@ -1,0 +1,165 @@
+//! Slots with generations, in fixed chunks that never move.
+
+use annulus_driver::Token;
+
+const CHUNK: usize = 64;
+const END: u32 = u32::MAX;
+
+enum Entry<T> {
+    Used(T),
+    Free { next: u32 },
+}
+
+struct Slot<T> {
+    generation: u32,
+    entry: Entry<T>,
+}
+
+/// A table of `T` by index. An index is used again; its generation tells whose it is.
+pub(crate) struct Slab<T> {
+    chunks: Vec<Box<[Slot<T>]>>,
+    free: u32,
+    len: usize,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { chunks: Vec::new(), free: END, len: 0 }
+    }
+
+    /// How many slots are in use.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a value in a free slot.
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if self.free == END {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = self.slot_mut(index);
+        let Entry::Free { next } = slot.entry else { unreachable!("the free list holds free slots") };
+        slot.entry = Entry::Used(value);
+        self.free = next;
+        self.len += 1;
+        index
+    }
+
+    /// Takes a value out; tokens of the slot are late from here on.
+    ///
+    /// # Panics
+    /// Where the slot is free.
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let next = self.free;
+        let slot = self.slot_mut(index);
+        let Entry::Used(value) = std::mem::replace(&mut slot.entry, Entry::Free { next }) else {
+            panic!("slot {index} was freed twice")
+        };
+        slot.generation = (slot.generation + 1) % Token::GENERATIONS;
+        self.free = index;
+        self.len -= 1;
+        value
+    }
+
+    /// The generation that a slot's tokens carry now.
+    #[inline]
+    pub(crate) fn generation(&self, index: u32) -> u32 {
+        self.chunks[index as usize / CHUNK][index as usize % CHUNK].generation
+    }
+
+    /// The value that a token's slot and generation name, unless it is gone.
+    #[inline]
+    pub(crate) fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
+        match &mut slot.entry {
+            Entry::Used(value) if slot.generation == generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value in a slot whose owner asks.
+    ///
+    /// # Panics
+    /// Where the slot is free: an owner that outlived its slot.
+    #[inline]
+    pub(crate) fn get(&mut self, index: u32) -> &mut T {
+        match &mut self.slot_mut(index).entry {
+            Entry::Used(value) => value,
+            Entry::Free { .. } => panic!("slot {index} is free"),
+        }
+    }
+
+    /// The value in a slot, if there is one.
+    #[inline]
+    pub(crate) fn peek(&mut self, index: u32) -> Option<&mut T> {
+        let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
+        match &mut slot.entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
+        }
+    }
+
+    /// The indices in use.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        let used = |(index, slot): (usize, &Slot<T>)| {
+            matches!(slot.entry, Entry::Used(_)).then_some(index as u32)
+        };
+        slots.enumerate().filter_map(used).collect()
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> &mut Slot<T> {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    fn grow(&mut self) {
+        let first = (self.chunks.len() * CHUNK) as u32;
+        let last = first + CHUNK as u32 - 1;
+        let free = |index| Entry::Free { next: if index == last { END } else { index + 1 } };
+        let chunk = (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
+        self.chunks.push(chunk);
+        self.free = first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_slot_is_told_from_its_former_self() {
+        let mut slab = Slab::new();
+        let index = slab.insert("first");
+        let generation = slab.generation(index);
+        assert_eq!(slab.find(index, generation), Some(&mut "first"));
+        assert_eq!(slab.remove(index), "first");
+        assert_eq!(slab.find(index, generation), None);
+        assert_eq!(slab.insert("second"), index);
+        assert_eq!(slab.find(index, generation), None);
+        assert_eq!(slab.find(index, slab.generation(index)), Some(&mut "second"));
+    }
+
+    #[test]
+    fn values_do_not_move_when_the_table_grows() {
+        let mut slab = Slab::new();
+        let index = slab.insert(0u64);
+        let address = std::ptr::from_ref(slab.get(index));
+        let others: Vec<u32> = (1..1000).map(|n| slab.insert(n)).collect();
+        assert_eq!(std::ptr::from_ref(slab.get(index)), address);
+        assert_eq!(slab.len(), 1000);
+        for other in others {
+            slab.remove(other);
+        }
+        assert_eq!(slab.indices(), [index]);
+    }
+
+    #[test]
+    fn unknown_slots_are_nobodys() {
+        let mut slab: Slab<u8> = Slab::new();
+        assert_eq!(slab.find(7, 0), None);
+        assert_eq!(slab.peek(1 << 30), None);
+    }
+}

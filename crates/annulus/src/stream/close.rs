@@ -1,0 +1,79 @@
+//! How a stream ends: stop new operations, cancel what is in flight, drain, close.
+
+use super::{Receive, Stream};
+use crate::core::Inner;
+use crate::time::{Fire, Instant};
+use annulus_ring::SocketOption;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+impl Inner {
+    pub(crate) fn add_stream(&mut self, fd: RawFd) -> u32 {
+        self.streams.insert(Stream::new(fd))
+    }
+
+    /// The handle is gone. What was accepted is still sent, for as long as the linger.
+    pub(crate) fn drop_stream(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        stream.dropped = true;
+        let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
+        self.after.drops.extend(wakers.into_iter().flatten());
+        self.stop_receiving(slot);
+        self.discard_received(slot);
+        if !self.streams.get(slot).tx.is_idle() {
+            let now = Instant::since_origin(self.driver.kernel().now());
+            let fire = Fire::Linger(slot, self.streams.generation(slot));
+            let key = self.timers.insert(now + self.bounds.linger, fire);
+            self.streams.get(slot).tx.linger = Some(key);
+        }
+        self.close_if_done(slot);
+    }
+
+    /// The handle is gone and wants nothing more sent: the connection is reset.
+    pub(crate) fn abort_stream(&mut self, slot: u32) {
+        let fd = self.streams.get(slot).fd;
+        // Where the socket is beyond options, it is beyond a reset too.
+        _ = self.driver.kernel().set_option(fd, SocketOption::Linger(Some(Duration::ZERO)));
+        self.stop_sending(slot);
+        self.drop_stream(slot);
+    }
+
+    /// The linger is over.
+    pub(crate) fn on_linger(&mut self, slot: u32, generation: u32) {
+        if let Some(stream) = self.streams.find(slot, generation) {
+            stream.tx.linger = None;
+            self.stop_sending(slot);
+            self.close_if_done(slot);
+        }
+    }
+
+    /// Closes a dropped stream of which nothing is in flight.
+    pub(crate) fn close_if_done(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        if !(stream.dropped && stream.rx.is_idle() && stream.tx.is_idle()) {
+            return;
+        }
+        self.discard_received(slot);
+        let stream = self.streams.remove(slot);
+        if let Some(key) = stream.tx.linger {
+            self.timers.remove(key);
+        }
+        self.close(stream.fd);
+    }
+
+    /// Takes a stream of which nothing is in flight off the runtime, descriptor and received bytes.
+    pub(crate) fn release_stream(&mut self, slot: u32) -> (RawFd, Vec<u8>) {
+        let mut received = Vec::with_capacity(self.streams.get(slot).rx.undelivered() as usize);
+        while let Some(lease) = self.take_received(slot) {
+            received.extend_from_slice(&lease);
+        }
+        (self.streams.remove(slot).fd, received)
+    }
+
+    /// Puts a stream back on a runtime, with what it had received.
+    pub(crate) fn adopt_stream(&mut self, fd: RawFd, received: Vec<u8>) -> u32 {
+        let mut stream = Stream::new(fd);
+        stream.rx = Receive::with_bytes(received);
+        self.streams.insert(stream)
+    }
+}

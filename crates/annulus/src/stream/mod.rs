@@ -1,0 +1,51 @@
+//! One slot a stream: its descriptor, its receive, its send. Policy for all drivers and kernels.
+//!
+//! The life of a stream's slot: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent
+//! (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the
+//! slot is free. A slot is freed only then, so a token in flight always finds its own.
+
+mod close;
+mod receive;
+mod send;
+mod vectors;
+
+pub(crate) use receive::{Links, Receive};
+pub(crate) use send::{Spares, Transmit};
+pub(crate) use vectors::Vectors;
+
+use crate::core::Inner;
+use annulus_driver::{Kind, Token};
+use std::os::fd::RawFd;
+use std::task::{Context, Waker};
+
+/// A stream's slot.
+pub(crate) struct Stream {
+    pub(crate) fd: RawFd,
+    pub(crate) rx: Receive,
+    pub(crate) tx: Transmit,
+    /// No handle owns it any more.
+    pub(crate) dropped: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(fd: RawFd) -> Self {
+        Self { fd, rx: Receive::default(), tx: Transmit::default(), dropped: false }
+    }
+}
+
+impl Inner {
+    /// The name of a stream's operation in flight: at most one of each kind.
+    #[inline]
+    pub(crate) fn stream_token(&self, kind: Kind, slot: u32) -> Token {
+        Token::new(kind, self.streams.generation(slot), slot)
+    }
+}
+
+/// Notes who waits. The waker that was there before goes on `drops`, to be dropped outside the borrow.
+#[inline]
+pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
+    if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        return;
+    }
+    drops.extend(place.replace(cx.waker().clone()));
+}

@@ -1,0 +1,342 @@
+//! Receiving: at most one receive armed a stream, its bytes queued through the buffer table.
+//!
+//! *Idle* → *wanted* (on the agenda) → *armed* (multishot into lent buffers) or *single* (one-shot) → idle again at the
+//! terminal event. An armed receive that must stop first goes through *cancelling*: nothing else is armed before its own
+//! terminal event, and what that brings is delivered.
+//!
+//! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it
+//! was taken. Where the driver cannot limit a receive, a stream that reaches its bound goes over to one-shot receives.
+#![allow(unsafe_code)]
+
+use super::note_waker;
+use crate::core::Inner;
+use crate::lease::Lease;
+use annulus_driver::{Event, Kind, Op};
+use rustix::io::Errno;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+const NONE: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Wanted,
+    Armed,
+    Single,
+    Cancelling,
+}
+
+/// How a stream ended. Sticky, and behind the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Eof,
+    Failed(Errno),
+}
+
+/// The receiving half of a stream's slot.
+pub(crate) struct Receive {
+    state: State,
+    end: Option<End>,
+    /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
+    singly: bool,
+    /// Received and not yet taken: the buffers' queue, and its bytes.
+    first: u16,
+    last: u16,
+    bytes: u32,
+    /// Heap memory of a one-shot receive in flight, or what the stream was born with; ahead of the queue.
+    heap: Option<Box<[u8]>>,
+    heap_len: u32,
+    waker: Option<Waker>,
+}
+
+impl Default for Receive {
+    fn default() -> Self {
+        Self {
+            state: State::Idle,
+            end: None,
+            singly: false,
+            first: NONE,
+            last: NONE,
+            bytes: 0,
+            heap: None,
+            heap_len: 0,
+            waker: None,
+        }
+    }
+}
+
+impl Receive {
+    /// Bytes received earlier, elsewhere: they come first.
+    pub(crate) fn with_bytes(bytes: Vec<u8>) -> Self {
+        let heap_len = bytes.len() as u32;
+        let heap = (heap_len > 0).then(|| bytes.into_boxed_slice());
+        Self { bytes: heap_len, heap_len, heap, ..Self::default() }
+    }
+
+    /// Nothing in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle | State::Wanted)
+    }
+
+    /// Bytes received and not yet taken.
+    pub(crate) fn undelivered(&self) -> u32 {
+        self.bytes
+    }
+
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+
+    #[inline]
+    fn wants_more(&self, bound: u32) -> bool {
+        self.state == State::Idle && self.end.is_none() && self.bytes <= bound / 2
+    }
+}
+
+/// For each buffer of the pool: how much is in it, and which one is next in its stream's queue.
+pub(crate) struct Links(Box<[Link]>);
+
+#[derive(Clone, Copy)]
+struct Link {
+    len: u32,
+    next: u16,
+}
+
+impl Links {
+    pub(crate) fn new(buffers: u32) -> Self {
+        Self(vec![Link { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
+    }
+}
+
+impl Inner {
+    /// The next bytes of a stream; `None` at its end.
+    #[inline]
+    pub(crate) fn poll_receive(
+        &mut self,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        if let Some(lease) = self.take_received(slot) {
+            return Poll::Ready(Ok(Some(lease)));
+        }
+        let rx = &mut self.streams.get(slot).rx;
+        match rx.end {
+            Some(End::Eof) => return Poll::Ready(Ok(None)),
+            Some(End::Failed(errno)) => return Poll::Ready(Err(errno.into())),
+            None => {}
+        }
+        note_waker(&mut rx.waker, &mut self.after.drops, cx);
+        self.want(slot);
+        Poll::Pending
+    }
+
+    /// Takes what is first in a stream's queue, and has the receive armed again once enough was taken.
+    #[inline]
+    pub(crate) fn take_received(&mut self, slot: u32) -> Option<Lease> {
+        let rx = &mut self.streams.get(slot).rx;
+        let lease = if rx.heap_len > 0 {
+            let bytes = rx.heap.take().expect("heap bytes lie in heap memory");
+            let len = std::mem::take(&mut rx.heap_len);
+            rx.bytes -= len;
+            Lease::heap(bytes, len as usize)
+        } else {
+            if rx.first == NONE {
+                return None;
+            }
+            let id = rx.first;
+            let Link { len, next } = self.links.0[usize::from(id)];
+            rx.first = next;
+            rx.bytes -= len;
+            let pool = self.driver.pool();
+            let lease = Lease::lent(pool.clone(), id, len as usize);
+            if pool.is_short() { self.copied_out(lease) } else { lease }
+        };
+        if self.streams.get(slot).rx.wants_more(self.bounds.receive) {
+            self.want(slot);
+        }
+        Some(lease)
+    }
+
+    #[cold]
+    fn copied_out(&mut self, lease: Lease) -> Lease {
+        self.driver.counters().heap_receives += 1;
+        lease.copied()
+    }
+
+    /// Puts an idle stream on the list of those to arm.
+    #[inline]
+    fn want(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        if stream.rx.state == State::Idle && stream.rx.end.is_none() && !stream.dropped {
+            stream.rx.state = State::Wanted;
+            self.agenda.arms.push(slot);
+        }
+    }
+
+    /// Arms what is on the list. Returned buffers have been published already.
+    #[inline]
+    pub(crate) fn arm_receives(&mut self) {
+        while let Some(slot) = self.agenda.arms.pop() {
+            let wanted = |rx: &Receive| rx.state == State::Wanted;
+            if self.streams.peek(slot).is_some_and(|stream| !stream.dropped && wanted(&stream.rx)) {
+                self.arm(slot);
+            }
+        }
+    }
+
+    #[inline]
+    fn arm(&mut self, slot: u32) {
+        let token = self.stream_token(Kind::Receive, slot);
+        let lent = self.driver.pool().with_kernel() > 0;
+        let limits = self.driver.limits_receives();
+        let stream = self.streams.get(slot);
+        let (fd, rx) = (stream.fd, &mut stream.rx);
+        let (state, op) = if !lent {
+            if rx.waker.is_none() {
+                // Nobody waits: the next receive will ask again.
+                rx.state = State::Idle;
+                return;
+            }
+            let size = self.driver.pool().buffer_size() as usize;
+            let memory = rx.heap.insert(vec![0; size].into_boxed_slice());
+            self.driver.counters().heap_receives += 1;
+            let op = Op::Receive { fd, buffer: memory.as_mut_ptr(), len: size as u32 };
+            (State::Single, op)
+        } else if rx.singly {
+            (State::Single, Op::ReceiveLent { fd })
+        } else {
+            let limit = if limits { self.bounds.receive - rx.bytes } else { 0 };
+            (State::Armed, Op::ReceiveMulti { fd, limit })
+        };
+        rx.state = state;
+        // SAFETY: the pool's memory outlives the driver, and the heap memory stays in the slot until the terminal event:
+        // only `on_receive` and a take after it touch it.
+        unsafe { self.start(token, op) };
+    }
+
+    #[inline]
+    pub(crate) fn on_receive(&mut self, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
+        let rx = &mut stream.rx;
+        if !event.more {
+            rx.state = State::Idle;
+            self.in_flight -= 1;
+        }
+        match (event.result, event.buffer) {
+            (Ok(0), buffer) => {
+                rx.end = Some(End::Eof);
+                buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
+            }
+            (Ok(len), Some(id)) => self.queue(slot, id, len),
+            (Ok(len), None) => {
+                rx.heap_len = len;
+                rx.bytes += len;
+            }
+            // Ends of a receive, not of the stream.
+            (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM), _) => {}
+            (Err(errno), _) => rx.end = Some(End::Failed(errno)),
+        }
+        self.after_receive(slot, event.more);
+    }
+
+    /// Goes on after an event: wakes the reader, arms again, pauses, or closes.
+    #[inline]
+    fn after_receive(&mut self, slot: u32, more: bool) {
+        let bound = self.bounds.receive;
+        let limited = self.driver.limits_receives();
+        let stream = self.streams.get(slot);
+        if stream.dropped {
+            if !more {
+                self.close_if_done(slot);
+            }
+            return;
+        }
+        let rx = &mut stream.rx;
+        if rx.heap_len == 0 && !more {
+            rx.heap = None;
+        }
+        let again = rx.wants_more(bound);
+        let pause = rx.state == State::Armed && !limited && rx.bytes >= bound;
+        let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
+        if !waiting_in_vain {
+            self.after.wakes.extend(rx.waker.take());
+        }
+        if again {
+            self.want(slot);
+        } else if pause {
+            rx.singly = true;
+            self.stop_receiving(slot);
+        }
+    }
+
+    /// Puts a filled buffer at the end of a stream's queue, or its bytes into the last buffer where they fit: many small
+    /// pieces that nobody takes must not hold a buffer each.
+    #[inline]
+    fn queue(&mut self, slot: u32, id: u16, len: u32) {
+        let stream = self.streams.get(slot);
+        let pool = self.driver.pool();
+        if stream.dropped {
+            return pool.give_back(id);
+        }
+        let rx = &mut stream.rx;
+        rx.bytes += len;
+        if rx.first == NONE {
+            rx.first = id;
+        } else {
+            let last = &mut self.links.0[usize::from(rx.last)];
+            if last.len + len <= pool.buffer_size() {
+                // SAFETY: both buffers are lent to this slot and distinct; the lengths stay within the buffers' size.
+                unsafe {
+                    let end = pool.address(rx.last).add(last.len as usize);
+                    std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
+                }
+                last.len += len;
+                return pool.give_back(id);
+            }
+            last.next = id;
+        }
+        rx.last = id;
+        self.links.0[usize::from(id)] = Link { len, next: NONE };
+    }
+
+    /// Ends a receive in flight; its terminal event is still to come. Nothing happens where none is.
+    pub(crate) fn stop_receiving(&mut self, slot: u32) {
+        let token = self.stream_token(Kind::Receive, slot);
+        let rx = &mut self.streams.get(slot).rx;
+        match rx.state {
+            State::Armed | State::Single => {
+                rx.state = State::Cancelling;
+                self.cancel(token);
+            }
+            State::Wanted => rx.state = State::Idle,
+            State::Idle | State::Cancelling => {}
+        }
+    }
+
+    /// Ends the receive in flight; ready when its terminal event has come. What it brought stays queued.
+    pub(crate) fn poll_stopped(&mut self, slot: u32, cx: &Context<'_>) -> Poll<()> {
+        self.stop_receiving(slot);
+        let rx = &mut self.streams.get(slot).rx;
+        if rx.is_idle() {
+            return Poll::Ready(());
+        }
+        note_waker(&mut rx.waker, &mut self.after.drops, cx);
+        Poll::Pending
+    }
+
+    /// Gives back what a stream has received and nobody will take.
+    pub(crate) fn discard_received(&mut self, slot: u32) {
+        let rx = &mut self.streams.get(slot).rx;
+        while rx.first != NONE {
+            let id = rx.first;
+            rx.first = self.links.0[usize::from(id)].next;
+            self.driver.pool().give_back(id);
+        }
+        rx.bytes = 0;
+        // Heap memory may still be in flight: it goes with the slot.
+        rx.heap_len = 0;
+    }
+}

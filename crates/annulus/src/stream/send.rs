@@ -1,0 +1,438 @@
+//! Sending: chunks queue, leave with the turn in one send, and stay until the kernel is done with them.
+//!
+//! At most one send is in flight a stream. The first attempt is *now*: it must not wait, and where everything went no
+//! event is posted, so that the answer to a request does not end the loop's wait for the next one. Where no event has
+//! come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest goes
+//! out *waiting*.
+#![allow(unsafe_code)]
+
+use super::note_waker;
+use super::vectors::MOST;
+use crate::chunk::Chunk;
+use crate::core::Inner;
+use crate::time::TimerKey;
+use annulus_driver::{Event, Kind, Op};
+use annulus_ring::Shutdown;
+use annulus_ring::op::IoVec;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Now,
+    Waiting,
+}
+
+/// The sending half of a stream's slot.
+#[derive(Default)]
+pub(crate) struct Transmit {
+    queue: Queue,
+    /// Bytes of the first chunk that went already.
+    sent: usize,
+    /// Bytes accepted and not sent, those in flight included.
+    bytes: usize,
+    /// Of these, the bytes and chunks in flight.
+    flying: usize,
+    flying_chunks: usize,
+    state: State,
+    /// On the agenda.
+    listed: bool,
+    /// The write side ends when everything has gone.
+    ending: bool,
+    ended: bool,
+    error: Option<Errno>,
+    waker: Option<Waker>,
+    pub(crate) linger: Option<TimerKey>,
+}
+
+impl Transmit {
+    /// Nothing queued and nothing in flight.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state == State::Idle && self.queue.is_empty()
+    }
+
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+
+    /// Why nothing can be sent, if so.
+    fn refusal(&self) -> Option<io::Error> {
+        if let Some(errno) = self.error {
+            return Some(errno.into());
+        }
+        self.ending.then(|| io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending"))
+    }
+}
+
+/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+#[derive(Default)]
+struct Queue {
+    first: Option<Chunk>,
+    rest: VecDeque<Chunk>,
+}
+
+impl Queue {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.push_back(chunk);
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Chunk> {
+        std::mem::replace(&mut self.first, self.rest.pop_front())
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Chunk> {
+        self.rest.back_mut().or(self.first.as_mut())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(&self.rest)
+    }
+}
+
+/// Buffers of the runtime's own for copied bytes, to use again.
+#[derive(Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    const MOST: usize = 64;
+    const MOST_BYTES: usize = 64 * 1024;
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer, unless there are plenty or it has grown large.
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
+
+impl Inner {
+    /// Accepts a chunk for sending, unless so much is queued already that the caller has to wait.
+    ///
+    /// # Errors
+    /// What an earlier send ran into, or that the stream was shut down.
+    #[inline]
+    pub(crate) fn poll_accept_chunk(
+        &mut self,
+        slot: u32,
+        chunk: &mut Option<Chunk>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let bound = self.bounds.send;
+        let tx = &mut self.streams.get(slot).tx;
+        if let Some(error) = tx.refusal() {
+            return Poll::Ready(Err(error));
+        }
+        if tx.bytes > bound {
+            note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        if let Some(chunk) = chunk.take() {
+            self.accept_chunk(slot, chunk);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready once what is queued fits the bound.
+    ///
+    /// # Errors
+    /// What a send ran into.
+    #[inline]
+    pub(crate) fn poll_room(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let bound = self.bounds.send;
+        self.poll_sent(slot, cx, |tx| tx.bytes <= bound)
+    }
+
+    /// Ready once the kernel has taken everything.
+    ///
+    /// # Errors
+    /// What a send ran into.
+    pub(crate) fn poll_flush(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(slot, cx, Transmit::is_idle)
+    }
+
+    /// Ready once everything was sent and the write side has ended.
+    ///
+    /// # Errors
+    /// What a send ran into.
+    pub(crate) fn poll_end(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.end_when_sent(slot);
+        self.poll_sent(slot, cx, |tx| tx.ended)
+    }
+
+    /// Ends the write side as soon as everything has gone.
+    pub(crate) fn end_when_sent(&mut self, slot: u32) {
+        self.streams.get(slot).tx.ending = true;
+        self.end_if_sent(slot);
+    }
+
+    #[inline]
+    fn poll_sent(
+        &mut self,
+        slot: u32,
+        cx: &Context<'_>,
+        done: impl Fn(&Transmit) -> bool,
+    ) -> Poll<io::Result<()>> {
+        let tx = &mut self.streams.get(slot).tx;
+        if let Some(errno) = tx.error {
+            return Poll::Ready(Err(errno.into()));
+        }
+        if done(tx) {
+            return Poll::Ready(Ok(()));
+        }
+        note_waker(&mut tx.waker, &mut self.after.drops, cx);
+        Poll::Pending
+    }
+
+    #[inline]
+    fn accept_chunk(&mut self, slot: u32, chunk: Chunk) {
+        if chunk.is_empty() {
+            return;
+        }
+        let tx = &mut self.streams.get(slot).tx;
+        tx.bytes += chunk.len();
+        tx.queue.push(chunk);
+        self.list_send(slot);
+    }
+
+    /// Copies as much of `bytes` as the bound leaves room for into a buffer of the runtime's own.
+    ///
+    /// # Errors
+    /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
+    pub(crate) fn poll_copy(
+        &mut self,
+        slot: u32,
+        bytes: &[u8],
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let bound = self.bounds.send;
+        let tx = &mut self.streams.get(slot).tx;
+        if let Some(error) = tx.refusal() {
+            return Poll::Ready(Err(error));
+        }
+        let count = bytes.len().min(bound.saturating_sub(tx.bytes));
+        if count == 0 && !bytes.is_empty() {
+            note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        let part = &bytes[..count];
+        let at_rest = tx.queue.len() > tx.flying_chunks;
+        match tx.queue.last_mut().and_then(Chunk::copied_mut) {
+            Some(buffer) if at_rest => {
+                buffer.extend_from_slice(part);
+                tx.bytes += count;
+                self.list_send(slot);
+            }
+            _ => {
+                let mut buffer = self.spares.take();
+                buffer.extend_from_slice(part);
+                self.accept_chunk(slot, Chunk::copied(buffer));
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    #[inline]
+    fn list_send(&mut self, slot: u32) {
+        let tx = &mut self.streams.get(slot).tx;
+        if tx.state == State::Idle && !tx.listed {
+            tx.listed = true;
+            self.agenda.sends.push(slot);
+        }
+    }
+
+    /// Starts the sends on the agenda.
+    #[inline]
+    pub(crate) fn start_sends(&mut self) {
+        while let Some(slot) = self.agenda.sends.pop() {
+            let Some(stream) = self.streams.peek(slot) else { continue };
+            let tx = &mut stream.tx;
+            if std::mem::take(&mut tx.listed) && tx.state == State::Idle && !tx.queue.is_empty() {
+                self.send(slot, State::Now);
+            }
+        }
+    }
+
+    /// Sends what is queued: up to [`MOST`] chunks in one operation.
+    #[inline]
+    fn send(&mut self, slot: u32, state: State) {
+        let token = self.stream_token(Kind::Send, slot);
+        let stream = self.streams.get(slot);
+        let (fd, tx) = (stream.fd, &mut stream.tx);
+        let mut skip = tx.sent;
+        let mut parts = tx.queue.iter().take(MOST).map(|chunk| {
+            let bytes = &chunk.as_ref()[std::mem::take(&mut skip)..];
+            IoVec { base: bytes.as_ptr(), len: bytes.len() }
+        });
+        let now = state == State::Now;
+        let op = if tx.queue.rest.is_empty() {
+            let IoVec { base: buffer, len } = parts.next().expect("the queue is not empty");
+            // What does not fit a length of 32 bits goes out in pieces, as short counts do.
+            let part = len.min(1 << 30);
+            (tx.flying, tx.flying_chunks) = (part, 1);
+            let len = part as u32;
+            if now { Op::SendNow { fd, buffer, len } } else { Op::Send { fd, buffer, len } }
+        } else {
+            let (mut bytes, mut chunks) = (0, 0);
+            let counted = parts.inspect(|part| {
+                bytes += part.len;
+                chunks += 1;
+            });
+            let header = self.vectors.describe(counted);
+            (tx.flying, tx.flying_chunks) = (bytes, chunks);
+            if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
+        };
+        tx.state = state;
+        if now {
+            self.agenda.eager.push(slot);
+            // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
+            // driver is settled; the vectors likewise.
+            unsafe { self.driver.submit(token, op) };
+        } else {
+            self.in_flight += 1;
+            // SAFETY: as above, until the terminal event.
+            unsafe { self.driver.submit(token, op) };
+        }
+    }
+
+    /// The driver is settled: sends of which no event came went out whole, and no vector is in use any more.
+    #[inline]
+    pub(crate) fn settle_sends(&mut self) {
+        self.vectors.free_all();
+        while let Some(slot) = self.agenda.eager.pop() {
+            if self.streams.peek(slot).is_some_and(|stream| stream.tx.state == State::Now) {
+                let all = self.streams.get(slot).tx.flying;
+                self.sent(slot, all);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_send(&mut self, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
+        let state = stream.tx.state;
+        match state {
+            State::Now => {}
+            State::Waiting => self.in_flight -= 1,
+            State::Idle => return self.late(event),
+        }
+        match event.result {
+            Ok(count) => self.sent(slot, count as usize),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => self.sent(slot, 0),
+            Err(errno) => self.fail_send(slot, errno),
+        }
+    }
+
+    /// `count` bytes went. Goes on with the rest, waiting for room; or with what was queued meanwhile.
+    #[inline]
+    fn sent(&mut self, slot: u32, count: usize) {
+        let bound = self.bounds.send;
+        let tx = &mut self.streams.get(slot).tx;
+        let short = count < tx.flying;
+        tx.bytes -= count;
+        let mut gone = tx.sent + count;
+        while let Some(first) = &tx.queue.first
+            && first.len() <= gone
+        {
+            gone -= first.len();
+            tx.queue.pop().and_then(Chunk::into_copied).into_iter().for_each(|b| self.spares.keep(b));
+        }
+        tx.sent = gone;
+        tx.state = State::Idle;
+        (tx.flying, tx.flying_chunks) = (0, 0);
+        if tx.bytes <= bound {
+            self.after.wakes.extend(tx.waker.take());
+        }
+        if tx.error.is_some() {
+            // Given up meanwhile.
+            self.discard_unsent(slot);
+            self.all_sent(slot);
+        } else if short {
+            self.send(slot, State::Waiting);
+        } else if tx.queue.is_empty() {
+            self.all_sent(slot);
+        } else {
+            self.list_send(slot);
+        }
+    }
+
+    fn fail_send(&mut self, slot: u32, errno: Errno) {
+        let tx = &mut self.streams.get(slot).tx;
+        tx.error.get_or_insert(errno);
+        tx.state = State::Idle;
+        (tx.flying, tx.flying_chunks) = (0, 0);
+        self.discard_unsent(slot);
+        self.all_sent(slot);
+    }
+
+    #[inline]
+    fn all_sent(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        self.after.wakes.extend(stream.tx.waker.take());
+        if stream.tx.ending {
+            self.end_if_sent(slot);
+        }
+        if self.streams.get(slot).dropped {
+            self.close_if_done(slot);
+        }
+    }
+
+    fn end_if_sent(&mut self, slot: u32) {
+        let kernel = self.driver.kernel().clone();
+        let stream = self.streams.get(slot);
+        let tx = &mut stream.tx;
+        if !tx.ended && tx.is_idle() {
+            tx.ended = true;
+            // The peer may have gone first, which is an end as well.
+            _ = kernel.shutdown(stream.fd, Shutdown::Write);
+            self.after.wakes.extend(tx.waker.take());
+        }
+    }
+
+    /// Drops what was accepted and is not in flight.
+    pub(crate) fn discard_unsent(&mut self, slot: u32) {
+        let tx = &mut self.streams.get(slot).tx;
+        if tx.state == State::Idle {
+            tx.queue = Queue::default();
+            (tx.bytes, tx.sent) = (0, 0);
+        }
+    }
+
+    /// Gives up on everything that was accepted: what waits for room is cancelled, the rest discarded.
+    pub(crate) fn stop_sending(&mut self, slot: u32) {
+        let token = self.stream_token(Kind::Send, slot);
+        let tx = &mut self.streams.get(slot).tx;
+        tx.error.get_or_insert(Errno::CANCELED);
+        match tx.state {
+            State::Waiting => self.cancel(token),
+            State::Idle => self.discard_unsent(slot),
+            // Its outcome shows within this turn.
+            State::Now => {}
+        }
+    }
+}

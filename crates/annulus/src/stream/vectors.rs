@@ -1,0 +1,63 @@
+//! Headers and vectors of sends that carry several chunks, in boxes that do not move.
+
+use annulus_ring::op::{IoVec, MsgHeader};
+use std::ptr;
+
+/// Most chunks a send carries.
+pub(crate) const MOST: usize = 64;
+
+/// A `struct msghdr` with the vectors it points to.
+pub(crate) struct Vector {
+    header: MsgHeader,
+    parts: [IoVec; MOST],
+}
+
+/// The vectors of this turn's sends. The kernel has read them once it has taken the entries that name them; then all of
+/// them are free again.
+#[expect(clippy::vec_box, reason = "a vector in use must not move when the list grows")]
+pub(crate) struct Vectors {
+    free: Vec<Box<Vector>>,
+    busy: Vec<Box<Vector>>,
+}
+
+impl Vectors {
+    pub(crate) fn new() -> Self {
+        Self { free: Vec::new(), busy: Vec::new() }
+    }
+
+    /// Puts a send's parts into a vector; the address is that of its header.
+    pub(crate) fn describe(&mut self, parts: impl Iterator<Item = IoVec>) -> *const u8 {
+        let mut vector = self.free.pop().unwrap_or_else(Vector::empty);
+        let mut count = 0;
+        for (place, part) in vector.parts.iter_mut().zip(parts) {
+            *place = part;
+            count += 1;
+        }
+        vector.header.vectors = vector.parts.as_ptr();
+        vector.header.vector_count = count;
+        let address = ptr::from_ref(&vector.header).cast();
+        self.busy.push(vector);
+        address
+    }
+
+    /// Everything submitted so far has been taken by the kernel.
+    #[inline]
+    pub(crate) fn free_all(&mut self) {
+        self.free.append(&mut self.busy);
+    }
+}
+
+impl Vector {
+    fn empty() -> Box<Self> {
+        let header = MsgHeader {
+            name: ptr::null(),
+            name_len: 0,
+            vectors: ptr::null(),
+            vector_count: 0,
+            control: ptr::null(),
+            control_len: 0,
+            flags: 0,
+        };
+        Box::new(Self { header, parts: [IoVec { base: ptr::null(), len: 0 }; MOST] })
+    }
+}

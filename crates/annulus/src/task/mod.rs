@@ -1,0 +1,85 @@
+//! Tasks: futures that run side by side on the runtime's thread.
+
+mod body;
+mod join;
+mod ready;
+mod root;
+
+pub use join::{JoinError, JoinHandle};
+pub(crate) use ready::Ready;
+pub(crate) use root::RootWaker;
+
+use crate::core::Core;
+use crate::current;
+use crate::remote::Remote;
+use async_task::Runnable;
+use body::Body;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Spawns a task on the current runtime. It starts with the next turn; dropping the handle detaches it.
+///
+/// # Panics
+/// Outside a runtime.
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+{
+    current::with(|core| spawn_on(core, future))
+        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run")
+}
+
+fn spawn_on<F: Future + 'static>(core: &Rc<Core>, future: F) -> JoinHandle<F::Output> {
+    let schedule = schedule(core.remote.clone());
+    let (runnable, task) = async_task::spawn_local(Body::new(future), schedule);
+    runnable.schedule();
+    JoinHandle::new(task)
+}
+
+/// Spawns a task from another thread.
+pub(crate) fn spawn_remotely<F>(remote: &Arc<Remote>, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let (runnable, task) = async_task::spawn(Body::new(future), schedule(remote.clone()));
+    runnable.schedule();
+    JoinHandle::new(task)
+}
+
+/// Where a woken task goes: the ready queue at home, the inbox from elsewhere.
+fn schedule(remote: Arc<Remote>) -> impl Fn(Runnable) + Send + Sync + 'static {
+    move |task| {
+        let mut task = Some(task);
+        current::with(|core| {
+            if Arc::ptr_eq(&core.remote, &remote) && core.at_home() {
+                core.ready.push(task.take().expect("taken once"));
+            }
+        });
+        if let Some(task) = task {
+            remote.push(task);
+        }
+    }
+}
+
+/// Lets the other ready tasks run first.
+pub async fn yield_now() {
+    struct Yield(bool);
+
+    impl Future for Yield {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    Yield(false).await;
+}

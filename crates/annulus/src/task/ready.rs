@@ -1,0 +1,74 @@
+//! The ready queue and the list of living tasks.
+
+use crate::slab::Slab;
+use async_task::Runnable;
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// Tasks that can run, in the order they were woken.
+pub(crate) struct Ready {
+    queue: RefCell<VecDeque<Runnable>>,
+    living: RefCell<Slab<Waker>>,
+}
+
+impl Ready {
+    pub(crate) fn new() -> Self {
+        Self { queue: RefCell::new(VecDeque::with_capacity(64)), living: RefCell::new(Slab::new()) }
+    }
+
+    #[inline]
+    pub(crate) fn push(&self, task: Runnable) {
+        self.queue.borrow_mut().push_back(task);
+    }
+
+    pub(crate) fn extend(&self, tasks: Vec<Runnable>) {
+        self.queue.borrow_mut().extend(tasks);
+    }
+
+    /// Runs what is ready now, at most `budget` tasks; what they wake waits for the next turn. A panic stays with its
+    /// task.
+    #[inline]
+    pub(crate) fn run(&self, budget: usize) {
+        let count = self.queue.borrow().len().min(budget);
+        for _ in 0..count {
+            let Some(task) = self.pop() else { break };
+            task.run();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.borrow().is_empty()
+    }
+
+    /// The wakers of all tasks that were polled and not yet dropped.
+    pub(crate) fn living(&self) -> RefMut<'_, Slab<Waker>> {
+        self.living.borrow_mut()
+    }
+
+    /// Drops every task. `inbox` brings those that other threads have just woken.
+    pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<Runnable>) {
+        loop {
+            self.extend(inbox());
+            while let Some(task) = self.pop() {
+                drop(task);
+            }
+            let wakers = self.wakers();
+            if wakers.is_empty() {
+                break;
+            }
+            // Waking puts a sleeping task in the queue, from where it is dropped above.
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn pop(&self) -> Option<Runnable> {
+        self.queue.borrow_mut().pop_front()
+    }
+
+    fn wakers(&self) -> Vec<Waker> {
+        let mut living = self.living.borrow_mut();
+        living.indices().into_iter().map(|index| living.get(index).clone()).collect()
+    }
+}

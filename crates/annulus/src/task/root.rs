@@ -1,0 +1,43 @@
+//! The waker of the future that `block_on` runs.
+
+use crate::remote::Remote;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+/// A flag, and a bell for when it is raised from elsewhere.
+pub(crate) struct RootWaker {
+    woken: AtomicBool,
+    remote: Arc<Remote>,
+}
+
+impl RootWaker {
+    /// A waker that starts raised, so that the future is polled once.
+    pub(crate) fn new(remote: Arc<Remote>) -> Self {
+        Self { woken: AtomicBool::new(true), remote }
+    }
+
+    /// Whether the future was woken since the last call.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        // Acquire pairs with the release in `wake`: what was done before waking is seen by the poll.
+        self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether the future waits to be polled.
+    #[inline]
+    pub(crate) fn is_raised(&self) -> bool {
+        self.woken.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for RootWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.remote.ring_the_bell();
+    }
+}

@@ -1,0 +1,185 @@
+//! The timers of a runtime: a binary heap whose entries know their place, so that each can be removed.
+
+use super::Instant;
+use crate::slab::Slab;
+use std::task::Waker;
+
+/// What a timer does when its time has come.
+pub(crate) enum Fire {
+    /// Wakes a task.
+    Wake(Waker),
+    /// Ends a dropped stream that could not send all it had accepted. Slot and generation.
+    Linger(u32, u32),
+    /// Tries to accept again. Slot and generation.
+    Accept(u32, u32),
+    /// Gives up connecting. Slot and generation.
+    Connect(u32, u32),
+}
+
+struct Timer {
+    place: usize,
+    fire: Fire,
+}
+
+/// Names a timer; a stale one names nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimerKey {
+    index: u32,
+    generation: u32,
+}
+
+/// Timers by deadline; equal deadlines fire in the order they were set.
+pub(crate) struct Timers {
+    heap: Vec<Node>,
+    timers: Slab<Timer>,
+    sequence: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    deadline: Instant,
+    sequence: u64,
+    index: u32,
+}
+
+impl Node {
+    fn before(&self, other: &Self) -> bool {
+        (self.deadline, self.sequence) < (other.deadline, other.sequence)
+    }
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Self { heap: Vec::new(), timers: Slab::new(), sequence: 0 }
+    }
+
+    /// Sets a timer; the key removes it.
+    pub(crate) fn insert(&mut self, deadline: Instant, fire: Fire) -> TimerKey {
+        let place = self.heap.len();
+        let index = self.timers.insert(Timer { place, fire });
+        self.sequence += 1;
+        self.heap.push(Node { deadline, sequence: self.sequence, index });
+        self.rise(place);
+        TimerKey { index, generation: self.timers.generation(index) }
+    }
+
+    /// What a timer does, unless it has fired.
+    pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut Fire> {
+        self.timers.find(key.index, key.generation).map(|timer| &mut timer.fire)
+    }
+
+    /// Removes a timer, unless it has fired.
+    pub(crate) fn remove(&mut self, key: TimerKey) -> Option<Fire> {
+        self.timers.find(key.index, key.generation)?;
+        Some(self.take(key.index))
+    }
+
+    /// The nearest deadline.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.heap.first().map(|node| node.deadline)
+    }
+
+    /// Takes out one timer whose time has come.
+    pub(crate) fn expired(&mut self, now: Instant) -> Option<Fire> {
+        let node = *self.heap.first()?;
+        (node.deadline <= now).then(|| self.take(node.index))
+    }
+
+    fn take(&mut self, index: u32) -> Fire {
+        let Timer { place, fire } = self.timers.remove(index);
+        self.heap.swap_remove(place);
+        if place < self.heap.len() {
+            self.note(place);
+            self.rise(place);
+            self.sink(place);
+        }
+        fire
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if !self.heap[place].before(&self.heap[parent]) {
+                break;
+            }
+            self.swap(place, parent);
+            place = parent;
+        }
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let children = [2 * place + 1, 2 * place + 2];
+            let in_heap = children.into_iter().filter(|&child| child < self.heap.len());
+            let Some(least) = in_heap.reduce(|a, b| if self.heap[b].before(&self.heap[a]) { b } else { a })
+            else {
+                break;
+            };
+            if !self.heap[least].before(&self.heap[place]) {
+                break;
+            }
+            self.swap(place, least);
+            place = least;
+        }
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.note(a);
+        self.note(b);
+    }
+
+    fn note(&mut self, place: usize) {
+        let index = self.heap[place].index;
+        self.timers.get(index).place = place;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(n: u64) -> Instant {
+        Instant::since_origin(Duration::from_millis(n))
+    }
+
+    fn drain(timers: &mut Timers, until: u64) -> Vec<u32> {
+        std::iter::from_fn(|| timers.expired(at(until)))
+            .map(|fire| match fire {
+                Fire::Linger(slot, _) => slot,
+                _ => unreachable!("these tests set no other"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn timers_fire_by_deadline_and_ties_in_order() {
+        let mut timers = Timers::new();
+        for (deadline, name) in [(5, 50), (1, 10), (3, 30), (1, 11), (9, 90), (3, 31)] {
+            timers.insert(at(deadline), Fire::Linger(name, 0));
+        }
+        assert_eq!(timers.next(), Some(at(1)));
+        assert_eq!(drain(&mut timers, 5), [10, 11, 30, 31, 50]);
+        assert_eq!(drain(&mut timers, 100), [90]);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn removed_timers_do_not_fire_whatever_their_place() {
+        // A fixed scramble of 0..101 (7 generates the numbers modulo the prime 101).
+        let scramble: Vec<u64> = (0..100).scan(1, |n, _| { *n = *n * 7 % 101; Some(*n) }).collect();
+        let mut timers = Timers::new();
+        let keys: Vec<TimerKey> =
+            scramble.iter().map(|&n| timers.insert(at(n), Fire::Linger(n as u32, 0))).collect();
+        for (key, n) in keys.iter().zip(&scramble) {
+            if n % 3 == 0 {
+                assert!(timers.remove(*key).is_some());
+                assert!(timers.remove(*key).is_none(), "a stale key names nothing");
+            }
+        }
+        let expected: Vec<u32> = (1..=100).filter(|n| n % 3 != 0).collect();
+        assert_eq!(drain(&mut timers, 1000), expected);
+    }
+}

@@ -1,0 +1,88 @@
+//! Waiting for a moment.
+
+use super::{Fire, Instant, TimerKey};
+use crate::core::Core;
+use crate::current;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Waits for a duration, from now on. Dropping it removes the timer.
+pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(Instant::now() + duration)
+}
+
+/// Waits until a moment. Dropping it removes the timer.
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep { deadline, timer: None }
+}
+
+/// A future that is ready from its deadline on.
+///
+/// # Panics
+/// When polled outside a runtime.
+#[must_use = "a sleep does nothing unless awaited"]
+pub struct Sleep {
+    deadline: Instant,
+    /// The runtime and the key of the timer, while one is set.
+    timer: Option<(Rc<Core>, TimerKey)>,
+}
+
+impl Sleep {
+    /// The moment it waits for.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Waits for another moment from here on.
+    pub fn reset(&mut self, deadline: Instant) {
+        self.cancel();
+        self.deadline = deadline;
+    }
+
+    fn cancel(&mut self) {
+        let Some((core, key)) = self.timer.take() else { return };
+        let fire = core.enter().ok().and_then(|mut inner| inner.timers.remove(key));
+        // The waker goes after the borrow has ended: foreign ones run user code.
+        drop(fire);
+    }
+
+    /// Sets the timer, or has the one that is set wake this task.
+    fn set_timer(&mut self, cx: &Context<'_>) {
+        if let Some((core, key)) = &self.timer {
+            let same = core.enter().is_ok_and(|mut inner| match inner.timers.fire_mut(*key) {
+                Some(Fire::Wake(waker)) => waker.will_wake(cx.waker()),
+                _ => false,
+            });
+            if same {
+                return;
+            }
+        }
+        self.cancel();
+        let core = current::get().expect("a sleep was polled outside a runtime");
+        let fire = Fire::Wake(cx.waker().clone());
+        let key = core.enter().ok().map(|mut inner| inner.timers.insert(self.deadline, fire));
+        self.timer = key.map(|key| (core, key));
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.deadline {
+            self.cancel();
+            return Poll::Ready(());
+        }
+        self.set_timer(cx);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -1,0 +1,24 @@
+//! What a driver counts.
+
+/// Counts since the driver was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Turns through the kernel: system calls that submit and wait.
+    pub enters: u64,
+    /// Operations submitted.
+    pub sqes: u64,
+    /// Completions taken.
+    pub cqes: u64,
+    /// Turns that found completions waiting for room in the completion queue.
+    pub overflows: u64,
+    /// Receives that found no buffer.
+    pub enobufs: u64,
+    /// Completions whose slot had moved on: recognised and dropped.
+    pub late: u64,
+    /// Operations that found the submission queue full and waited for the next turn.
+    pub queue_full: u64,
+    /// Receives served from the heap because the pool had nothing left, and leases copied out of a short pool.
+    pub heap_receives: u64,
+    /// Times that a listener paused for want of descriptors.
+    pub accept_pauses: u64,
+}

@@ -1,0 +1,131 @@
+//! The one driver type, and what a driver must supply.
+#![allow(unsafe_code)]
+
+use crate::counters::Counters;
+use crate::event::Event;
+use crate::op::Op;
+use crate::pool::Pool;
+use crate::token::Token;
+use crate::uring::Uring;
+use annulus_ring::Kernel;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a turn may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until something happens or the time is up; `None` is for ever.
+    Upto(Option<Duration>),
+}
+
+/// The closed set of drivers, chosen at run time. What each must supply is the list of this type's methods.
+#[derive(Debug)]
+pub enum Driver {
+    /// io_uring.
+    Uring(Box<Uring>),
+}
+
+impl Driver {
+    /// Queues an operation; it starts with the next [`turn`](Self::turn) at the latest. Never fails: what finds no room
+    /// waits its turn, in order.
+    ///
+    /// # Safety
+    /// Memory that the operation names must stay valid, unmoved and untouched until its terminal event was taken; for
+    /// the `…Now` sends, until that or until [`settled`](Self::settled) is true once all events were taken.
+    #[inline]
+    pub unsafe fn submit(&mut self, token: Token, op: Op) {
+        match self {
+            // SAFETY: the caller's promise, passed on.
+            Self::Uring(uring) => unsafe { uring.submit(token, op) },
+        }
+    }
+
+    /// Starts what was queued and waits as told.
+    ///
+    /// # Errors
+    /// What no retry mends: the driver is of no use any more.
+    #[inline]
+    pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        match self {
+            Self::Uring(uring) => uring.turn(wait),
+        }
+    }
+
+    /// Takes the next event, if there is one. Take all of them after each turn.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Uring(uring) => uring.next_event(),
+        }
+    }
+
+    /// True where every operation was started and every event so far was taken: a `…Now` send without an event by
+    /// then went out whole.
+    #[inline]
+    pub fn settled(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.settled(),
+        }
+    }
+
+    /// Publishes returned buffers, so that [`Pool::with_kernel`] tells what the next operations will find. Once a turn,
+    /// before it.
+    #[inline]
+    pub fn refill(&mut self) {
+        match self {
+            Self::Uring(uring) => uring.refill(),
+        }
+    }
+
+    /// The lent memory.
+    #[inline]
+    pub fn pool(&self) -> &Rc<Pool> {
+        match self {
+            Self::Uring(uring) => uring.pool(),
+        }
+    }
+
+    /// Gives memory that nobody is using back to the system.
+    pub fn trim(&mut self) {
+        match self {
+            Self::Uring(uring) => uring.trim(),
+        }
+    }
+
+    /// Whether a receive can be given a total limit.
+    #[inline]
+    pub fn limits_receives(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.limits_receives(),
+        }
+    }
+
+    /// What was counted so far.
+    #[inline]
+    pub fn counters(&mut self) -> &mut Counters {
+        match self {
+            Self::Uring(uring) => uring.counters(),
+        }
+    }
+
+    /// The kernel for direct calls.
+    #[inline]
+    pub fn kernel(&self) -> &Rc<dyn Kernel> {
+        match self {
+            Self::Uring(uring) => uring.kernel(),
+        }
+    }
+
+    /// Ends the driver: afterwards the kernel knows none of the pool's memory.
+    ///
+    /// # Errors
+    /// Where the kernel would not let go. The caller must then leak what operations may still name.
+    pub fn close(self) -> io::Result<()> {
+        match self {
+            Self::Uring(uring) => uring.close(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a driver can be asked to do.
+
+use crate::token::Token;
+use std::os::fd::RawFd;
+
+/// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// Accepts connections until it ends; each event's value is a descriptor.
+    AcceptMulti {
+        /// The listening socket.
+        fd: RawFd,
+    },
+    /// Accepts one connection.
+    Accept {
+        /// The listening socket.
+        fd: RawFd,
+    },
+    /// Receives into the pool's buffers until it ends.
+    ReceiveMulti {
+        /// The socket.
+        fd: RawFd,
+        /// Ends once this many bytes came; zero is no limit. Only where [`Driver::limits_receives`](crate::Driver::limits_receives).
+        limit: u32,
+    },
+    /// Receives once into one of the pool's buffers.
+    ReceiveLent {
+        /// The socket.
+        fd: RawFd,
+    },
+    /// Receives once into the submitter's memory.
+    Receive {
+        /// The socket.
+        fd: RawFd,
+        /// Where to.
+        buffer: *mut u8,
+        /// At most so many bytes.
+        len: u32,
+    },
+    /// Sends now or not at all: no event where everything went, else one with the short count or the error.
+    SendNow {
+        /// The socket.
+        fd: RawFd,
+        /// From where.
+        buffer: *const u8,
+        /// How many bytes.
+        len: u32,
+    },
+    /// As `SendNow`, from the vectors of a `struct msghdr`, which must outlive the *submission* only.
+    SendVectorNow {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
+    /// Sends everything, waiting for room.
+    Send {
+        /// The socket.
+        fd: RawFd,
+        /// From where.
+        buffer: *const u8,
+        /// How many bytes.
+        len: u32,
+    },
+    /// As `Send`, from vectors.
+    SendVector {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
+    /// Connects.
+    Connect {
+        /// The socket.
+        fd: RawFd,
+        /// A socket address.
+        address: *const u8,
+        /// Its length.
+        len: u32,
+    },
+    /// Tells each time the descriptor becomes readable, until it ends.
+    Readable {
+        /// The descriptor.
+        fd: RawFd,
+    },
+    /// Cancels. The target still has its own terminal event; this has none.
+    Cancel {
+        /// The target.
+        target: Token,
+    },
+    /// Closes a descriptor. Nothing of it may be in flight. No event.
+    Close {
+        /// The descriptor.
+        fd: RawFd,
+    },
+}

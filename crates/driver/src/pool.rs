@@ -1,0 +1,334 @@
+//! Receive memory: equal buffers in one reserved range, lent by the ring and given back.
+//!
+//! A buffer is in one of three places: *idle* here, with the *kernel*, or *lent* to a user. The kernel's ring is
+//! first-in first-out, so what it holds is cycled through, cache-warm or not; the pool therefore keeps only about twice
+//! as many there as one turn has recently taken (`depth`), hands out the most recently returned first, and gives the
+//! memory of those not needed for a while back to the system.
+#![allow(unsafe_code)]
+
+use annulus_ring::{Kernel, Mapping};
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buffers with the kernel at the start, and the least once things are quiet.
+const START_DEPTH: u32 = 256;
+const LEAST_DEPTH: u32 = 64;
+/// Refills between two looks at what was really needed.
+const PERIOD: u32 = 4096;
+
+/// How big a pool may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Bytes a buffer: whole pages.
+    pub buffer: u32,
+    /// Most buffers: a power of two, at most 32,768.
+    pub most: u32,
+}
+
+impl Default for PoolSize {
+    /// 16 KiB × 4096: how many buffers a message takes is what counts, and the range is only reserved until used.
+    fn default() -> Self {
+        Self { buffer: 16 * 1024, most: 4096 }
+    }
+}
+
+/// The part of a pool that outlives it: the memory itself, and the way back for buffers that went to other threads.
+pub struct PoolMemory {
+    mapping: Mapping,
+    buffer: u32,
+    returned: Mutex<Vec<u16>>,
+    any_returned: AtomicBool,
+}
+
+impl PoolMemory {
+    /// The first byte of a buffer.
+    #[inline]
+    pub fn address(&self, id: u16) -> *mut u8 {
+        let offset = usize::from(id) * self.buffer as usize;
+        debug_assert!(offset < self.mapping.len());
+        // SAFETY: ids are below the pool's `most`, and the mapping holds that many buffers.
+        unsafe { self.mapping.as_ptr().add(offset) }
+    }
+
+    /// Gives a buffer back from any thread; the owner takes it in at its next turn.
+    pub fn give_back_remotely(&self, id: u16) {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        // Release pairs with the owner's acquire swap: whoever sees the flag sees the list.
+        self.any_returned.store(true, Ordering::Release);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Idle,
+    Kernel,
+    Lent,
+}
+
+struct Book {
+    place: Box<[Place]>,
+    /// Given back since the last refill; the last one is the warmest.
+    returned: Vec<u16>,
+    /// Not with the kernel, memory touched.
+    idle: Vec<u16>,
+    /// Not with the kernel, memory given back to the system.
+    cold: Vec<u16>,
+    /// Ids from here on were never used.
+    fresh: u32,
+    with_kernel: u32,
+    lent: u32,
+    depth: u32,
+    taken_this_turn: u32,
+    most_taken: u32,
+    least_idle: usize,
+    refills: u32,
+    touched: bool,
+}
+
+/// The buffers of one size class, and the book of where each one is.
+pub struct Pool {
+    memory: Arc<PoolMemory>,
+    kernel: Rc<dyn Kernel>,
+    size: PoolSize,
+    book: RefCell<Book>,
+}
+
+impl Pool {
+    /// Reserves the range.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size out of range, naming it; `ENOMEM` where the range cannot be reserved.
+    pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
+        check(size)?;
+        let mapping = Mapping::anonymous(size.buffer as usize * size.most as usize)?;
+        let capacity = size.most as usize;
+        let book = Book {
+            place: vec![Place::Idle; capacity].into_boxed_slice(),
+            returned: Vec::with_capacity(capacity),
+            idle: Vec::with_capacity(capacity),
+            cold: Vec::with_capacity(capacity),
+            fresh: 0,
+            with_kernel: 0,
+            lent: 0,
+            depth: START_DEPTH.min(size.most),
+            taken_this_turn: 0,
+            most_taken: 0,
+            least_idle: 0,
+            refills: 0,
+            touched: false,
+        };
+        let memory = PoolMemory {
+            mapping,
+            buffer: size.buffer,
+            returned: Mutex::default(),
+            any_returned: AtomicBool::new(false),
+        };
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, book: RefCell::new(book) }))
+    }
+
+    /// Bytes a buffer.
+    #[inline]
+    pub fn buffer_size(&self) -> u32 {
+        self.size.buffer
+    }
+
+    /// Most buffers there can be.
+    pub fn capacity(&self) -> u32 {
+        self.size.most
+    }
+
+    /// The memory behind the buffers, to keep alive as long as any of them is in use.
+    #[inline]
+    pub fn memory(&self) -> &Arc<PoolMemory> {
+        &self.memory
+    }
+
+    /// The first byte of a buffer.
+    #[inline]
+    pub fn address(&self, id: u16) -> *mut u8 {
+        self.memory.address(id)
+    }
+
+    /// Buffers with the kernel now.
+    #[inline]
+    pub fn with_kernel(&self) -> u32 {
+        self.book.borrow().with_kernel
+    }
+
+    /// Buffers lent to users now.
+    pub fn lent(&self) -> u32 {
+        self.book.borrow().lent
+    }
+
+    /// True where so much is lent that the next leases had better own heap memory.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.book.borrow().lent > self.size.most / 4 * 3
+    }
+
+    /// A completion named this buffer: it is lent from here on.
+    ///
+    /// # Panics
+    /// Where the kernel did not have it: that would be two owners for one memory.
+    #[inline]
+    pub(crate) fn taken(&self, id: u16) {
+        let mut book = self.book.borrow_mut();
+        let place = &mut book.place[usize::from(id)];
+        assert_eq!(*place, Place::Kernel, "buffer {id} was taken twice");
+        *place = Place::Lent;
+        book.with_kernel -= 1;
+        book.lent += 1;
+        book.taken_this_turn += 1;
+        book.touched = true;
+    }
+
+    /// A user is done with a buffer. It goes back to the kernel with the next turn.
+    ///
+    /// # Panics
+    /// Where it was not lent: a double return.
+    #[inline]
+    pub fn give_back(&self, id: u16) {
+        self.book.borrow_mut().take_in(id);
+    }
+
+    /// A receive found no buffer: more are needed with the kernel.
+    pub(crate) fn starved(&self) {
+        let mut book = self.book.borrow_mut();
+        if book.with_kernel < book.depth / 2 {
+            book.depth = (book.depth * 2).min(self.size.most);
+        }
+    }
+
+    /// Takes returned buffers in and passes to `publish` those that the kernel should get now.
+    #[inline]
+    pub(crate) fn refill(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
+        let mut book = self.book.borrow_mut();
+        if self.memory.any_returned.load(Ordering::Relaxed) {
+            self.take_in_remote(&mut book);
+        }
+        book.end_turn(self);
+        while book.with_kernel < book.depth {
+            let Some(id) = book.next(self.size.most) else { break };
+            book.place[usize::from(id)] = Place::Kernel;
+            book.with_kernel += 1;
+            publish(self.memory.address(id), self.size.buffer, id);
+        }
+        let Book { idle, returned, .. } = &mut *book;
+        idle.append(returned);
+        book.least_idle = book.least_idle.min(book.idle.len());
+    }
+
+    /// Whether receives have touched memory since the last [`trim`](Self::trim).
+    #[inline]
+    pub fn touched(&self) -> bool {
+        self.book.borrow().touched
+    }
+
+    /// Gives the memory of every buffer that is not lent back to the system. With `all`, that of buffers with the
+    /// kernel too: legal only where the kernel fills them inside our own calls (deferred task work).
+    pub fn trim(&self, all: bool) {
+        let mut book = self.book.borrow_mut();
+        book.touched = false;
+        let free = |place| place == Place::Idle || all && place == Place::Kernel;
+        let ids: Vec<u16> =
+            (0..book.fresh as u16).filter(|&id| free(book.place[usize::from(id)])).collect();
+        self.discard(&ids);
+        let Book { idle, cold, .. } = &mut *book;
+        cold.append(idle);
+        book.least_idle = 0;
+    }
+
+    fn take_in_remote(&self, book: &mut Book) {
+        // Acquire pairs with the release store in `give_back_remotely`.
+        if self.memory.any_returned.swap(false, Ordering::Acquire) {
+            let ids = std::mem::take(
+                &mut *self.memory.returned.lock().unwrap_or_else(PoisonError::into_inner),
+            );
+            ids.into_iter().for_each(|id| book.take_in(id));
+        }
+    }
+
+    /// Discards the memory of buffers in ascending order, neighbours together.
+    fn discard(&self, ids: &[u16]) {
+        for run in ids.chunk_by(|a, b| a + 1 == *b) {
+            let len = run.len() * self.size.buffer as usize;
+            // SAFETY: the run's buffers are whole pages of our mapping that nobody is reading: idle, or with a kernel
+            // that only writes them inside our own calls.
+            unsafe { self.kernel.discard(self.memory.address(run[0]), len) };
+        }
+    }
+}
+
+impl Book {
+    #[inline]
+    fn take_in(&mut self, id: u16) {
+        let place = &mut self.place[usize::from(id)];
+        assert_eq!(*place, Place::Lent, "buffer {id} was given back twice");
+        *place = Place::Idle;
+        self.lent -= 1;
+        self.returned.push(id);
+    }
+
+    /// The next buffer for the kernel: warmest first, a new one last.
+    #[inline]
+    fn next(&mut self, most: u32) -> Option<u16> {
+        self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {
+            let fresh = self.fresh;
+            self.fresh = (fresh + 1).min(most);
+            (fresh < most).then_some(fresh as u16)
+        })
+    }
+
+    #[inline]
+    fn end_turn(&mut self, pool: &Pool) {
+        self.most_taken = self.most_taken.max(self.taken_this_turn);
+        self.taken_this_turn = 0;
+        self.refills += 1;
+        if self.refills == PERIOD {
+            self.refills = 0;
+            self.shrink(pool);
+        }
+    }
+
+    /// Fits the depth to what turns took lately, and gives back the memory of buffers that no turn of the period used.
+    fn shrink(&mut self, pool: &Pool) {
+        self.depth = (2 * self.most_taken)
+            .clamp(LEAST_DEPTH, START_DEPTH.max(self.depth))
+            .min(pool.size.most);
+        self.most_taken = 0;
+        let mut unused: Vec<u16> = self.idle.drain(..self.least_idle).collect();
+        unused.sort_unstable();
+        pool.discard(&unused);
+        self.cold.append(&mut unused);
+        self.least_idle = self.idle.len();
+    }
+}
+
+fn check(size: PoolSize) -> io::Result<()> {
+    let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
+    let count = size.most.is_power_of_two() && size.most <= 32_768;
+    if whole_pages && count {
+        return Ok(());
+    }
+    let text = format!(
+        "a pool of {} buffers of {} bytes: take a power of two up to 32768, each a multiple of 4096 up to 16 MiB",
+        size.most, size.buffer
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let book = self.book.borrow();
+        f.debug_struct("Pool")
+            .field("size", &self.size)
+            .field("with_kernel", &book.with_kernel)
+            .field("lent", &book.lent)
+            .field("depth", &book.depth)
+            .finish_non_exhaustive()
+    }
+}

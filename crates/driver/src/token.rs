@@ -1,0 +1,94 @@
+//! The name of an operation in flight: kind, generation, slot. Never a pointer.
+
+/// What a token's slot is an index into. Zero is for operations whose completion nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Ignored = 0,
+    Accept = 1,
+    Receive = 2,
+    Send = 3,
+    Connect = 4,
+    Poll = 5,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Ignored, Self::Accept, Self::Receive, Self::Send, Self::Connect, Self::Poll];
+}
+
+/// 8 bits kind, 24 bits generation, 32 bits slot: exactly a `user_data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// For operations whose completion nobody waits for.
+    pub const IGNORED: Self = Self(0);
+    /// Generations run modulo this.
+    pub const GENERATIONS: u32 = 1 << 24;
+
+    /// A token; the generation is cut to 24 bits.
+    #[inline]
+    pub fn new(kind: Kind, generation: u32, slot: u32) -> Self {
+        let generation = generation & (Self::GENERATIONS - 1);
+        Self(u64::from(kind as u8) << 56 | u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    /// The token as a `user_data`.
+    #[inline]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The token that a `user_data` stands for; `None` for a kind that does not exist.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        (((bits >> 56) as usize) < Kind::ALL.len()).then_some(Self(bits))
+    }
+
+    /// What the slot is an index into.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        Kind::ALL[(self.0 >> 56) as usize]
+    }
+
+    /// How often the slot was reused, modulo 2^24.
+    #[inline]
+    pub fn generation(self) -> u32 {
+        (self.0 >> 32) as u32 & (Self::GENERATIONS - 1)
+    }
+
+    /// Index of the slot.
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_come_back() {
+        for kind in Kind::ALL {
+            for generation in [0, 1, Token::GENERATIONS - 1] {
+                for slot in [0, 1, u32::MAX] {
+                    let token = Token::new(kind, generation, slot);
+                    assert_eq!(
+                        (token.kind(), token.generation(), token.slot()),
+                        (kind, generation, slot)
+                    );
+                    assert_eq!(Token::from_bits(token.bits()), Some(token));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn generations_wrap_and_unknown_kinds_are_refused() {
+        assert_eq!(Token::new(Kind::Send, Token::GENERATIONS, 3), Token::new(Kind::Send, 0, 3));
+        assert_eq!(Token::from_bits(u64::MAX), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! The io_uring driver.
+#![allow(unsafe_code)]
+
+mod encode;
+
+use crate::counters::Counters;
+use crate::driver::Wait;
+use crate::event::Event;
+use crate::op::Op;
+use crate::pool::{Pool, PoolSize};
+use crate::token::{Kind, Token};
+use annulus_ring::{BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+
+/// The buffer group of the pool.
+const GROUP: u16 = 0;
+
+/// How to set the driver up.
+#[derive(Clone)]
+pub struct UringConfig {
+    /// The kernel to stand on.
+    pub kernel: Rc<dyn Kernel>,
+    /// Submission entries.
+    pub entries: u32,
+    /// Completion entries.
+    pub completions: u32,
+    /// Receive memory.
+    pub pool: PoolSize,
+    /// Set-up flags to do without, as an older kernel would.
+    pub without: SetupFlags,
+}
+
+impl Default for UringConfig {
+    fn default() -> Self {
+        Self {
+            kernel: Rc::new(Linux),
+            entries: 256,
+            completions: 4096,
+            pool: PoolSize::default(),
+            without: SetupFlags::empty(),
+        }
+    }
+}
+
+/// A ring, its buffer ring, and what waits to get in.
+#[derive(Debug)]
+pub struct Uring {
+    ring: Ring,
+    buffers: BufferRing,
+    pool: Rc<Pool>,
+    /// Entries that found the submission queue full, oldest first.
+    backlog: VecDeque<Entry>,
+    features: Features,
+    limits_receives: bool,
+    counters: Counters,
+}
+
+impl Uring {
+    /// Sets ring and pool up on this thread.
+    ///
+    /// # Errors
+    /// [`SetupError`], which says the likely cause and the way out.
+    pub fn new(config: UringConfig) -> Result<Self, SetupError> {
+        let mut ring = Ring::builder()
+            .kernel(config.kernel.clone())
+            .entries(config.entries)
+            .completions(config.completions)
+            .without(config.without)
+            .build()?;
+        let features = Features::of(&mut ring)?;
+        for needed in ["multishot receive", "multishot accept"] {
+            if !features.has(needed) {
+                return Err(SetupError::Lacks(needed));
+            }
+        }
+        let pool = Pool::new(config.pool, config.kernel)
+            .map_err(|e| SetupError::Step("reserving receive memory", e))?;
+        let buffers = BufferRing::register(&ring, GROUP, config.pool.most)?;
+        let limits_receives = features.has("receive limit");
+        Ok(Self {
+            ring,
+            buffers,
+            pool,
+            backlog: VecDeque::new(),
+            features,
+            limits_receives,
+            counters: Counters::default(),
+        })
+    }
+
+    /// What the kernel under the ring offers.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The flags the ring was set up with.
+    pub fn setup_flags(&self) -> SetupFlags {
+        self.ring.setup_flags()
+    }
+
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    #[inline]
+    pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
+        self.counters.sqes += 1;
+        let entry = encode::entry(token, op, GROUP);
+        // SAFETY: the caller's promise, passed on.
+        if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
+            self.make_room(entry);
+        }
+    }
+
+    /// The queue is full: submit without waiting, and queue what still finds no room.
+    #[cold]
+    fn make_room(&mut self, entry: Entry) {
+        self.counters.queue_full += 1;
+        self.backlog.push_back(entry);
+        self.counters.enters += 1;
+        // An error shows again at the next turn, which reports it.
+        _ = self.ring.enter(annulus_ring::Wait::No);
+        self.push_backlog();
+    }
+
+    fn push_backlog(&mut self) {
+        while let Some(&entry) = self.backlog.front() {
+            // SAFETY: the entry came through `submit`, whose promise holds until its terminal event.
+            if unsafe { self.ring.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        self.push_backlog();
+        let urgent = self.ring.overflowed() || self.ring.ready() > 0 || !self.backlog.is_empty();
+        let wait = match wait {
+            Wait::Upto(timeout) if !urgent => annulus_ring::Wait::For { completions: 1, timeout },
+            Wait::Upto(_) | Wait::No => annulus_ring::Wait::Reap,
+        };
+        self.counters.enters += 1;
+        self.counters.overflows += u64::from(self.ring.overflowed());
+        self.ring.enter(wait).map(drop)
+    }
+
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let completion = self.ring.completions().next()?;
+            self.counters.cqes += 1;
+            if let Some(event) = self.event(completion) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// What a completion tells the layer above; nothing, where nobody waits for it.
+    #[inline]
+    fn event(&mut self, completion: Completion) -> Option<Event> {
+        let buffer = completion.buffer();
+        if let Some(id) = buffer {
+            self.pool.taken(id);
+        }
+        let result = Event::outcome(completion.result);
+        if result == Err(Errno::NOBUFS) {
+            self.counters.enobufs += 1;
+            self.pool.starved();
+        }
+        match Token::from_bits(completion.user_data) {
+            Some(token) if token.kind() != Kind::Ignored => {
+                Some(Event { token, result, more: completion.more(), buffer })
+            }
+            _ => {
+                buffer.into_iter().for_each(|id| self.pool.give_back(id));
+                None
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn settled(&self) -> bool {
+        self.backlog.is_empty()
+            && self.ring.pending() == 0
+            && self.ring.ready() == 0
+            && !self.ring.overflowed()
+    }
+
+    #[inline]
+    pub(crate) fn refill(&mut self) {
+        let buffers = &mut self.buffers;
+        let mut any = false;
+        self.pool.refill(|address, len, id| {
+            any = true;
+            // SAFETY: the pool's memory lives until the group is unregistered; a buffer in the pool's `Kernel` place is
+            // touched by nobody else, and the ring has an entry for each.
+            unsafe { buffers.add(address, len, id) };
+        });
+        if any {
+            self.buffers.publish();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.pool.trim(self.ring.setup_flags().contains(SetupFlags::DEFER_TASKRUN));
+    }
+
+    #[inline]
+    pub(crate) fn limits_receives(&self) -> bool {
+        self.limits_receives
+    }
+
+    #[inline]
+    pub(crate) fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    #[inline]
+    pub(crate) fn kernel(&self) -> &Rc<dyn Kernel> {
+        self.ring.kernel()
+    }
+
+    pub(crate) fn close(self) -> io::Result<()> {
+        self.buffers.unregister(&self.ring)
+    }
+}
