@@ -70,6 +70,8 @@ pub(crate) struct Agenda {
     pub(crate) arms: Vec<u32>,
     /// Streams whose send went out in this turn: done, unless an event says otherwise.
     pub(crate) eager: Vec<u32>,
+    /// Somebody waits for one of these.
+    pub(crate) sleepless: bool,
 }
 
 /// What happens when the borrow has ended, because wakers may run anybody's code.

@@ -101,3 +101,18 @@ fn connect_to_ourselves() {
     })
     .unwrap();
 }
+
+#[test]
+fn flush_returns_although_a_send_that_went_posts_no_event() {
+    annulus::run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let mut client = TcpStream::connect(listener.local_addr()?).await?;
+        let (_silent, _) = listener.accept().await?;
+        for _ in 0..10 {
+            client.send("nobody answers this").await?;
+            client.flush().await?;
+        }
+        client.shutdown().await
+    })
+    .unwrap();
+}

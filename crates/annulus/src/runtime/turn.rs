@@ -42,9 +42,9 @@ impl Core {
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
         self.settle()?;
-        let busy = ready || !self.ready.is_empty();
         let mut inner = self.enter()?;
         inner.prepare();
+        let busy = ready || !self.ready.is_empty() || std::mem::take(&mut inner.agenda.sleepless);
         if busy || !self.remote.park() {
             inner.driver.turn(Wait::No)?;
         } else {

@@ -308,6 +308,8 @@ impl Inner {
         };
         tx.state = state;
         if now {
+            // No event will tell that it went. Where somebody waits to learn it, this turn must not sleep.
+            self.agenda.sleepless |= stream.dropped || tx.ending || tx.waker.is_some();
             self.agenda.eager.push(slot);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
