@@ -1,1 +1,118 @@
-fn main() {}
+//! The one front door: `cargo xtask VERB` runs what CI runs, and needs nothing installed but Rust.
+//!
+//! A verb is a row of [`VERBS`]; what it runs is printed before it runs, and the last line is the verdict.
+
+use std::process::ExitCode;
+
+mod peers;
+mod step;
+mod verbs;
+
+use step::{Failure, Outcome};
+
+/// Something this program can be asked to do.
+struct Verb {
+    name: &'static str,
+    /// What it takes, as the help shows it; empty if nothing.
+    arguments: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Outcome,
+}
+
+impl Verb {
+    fn call(&self, arguments: &[String]) -> Outcome {
+        match arguments.first() {
+            Some(extra) if self.arguments.is_empty() => Err(Failure::Usage(format!(
+                "unexpected argument '{extra}': {} takes none",
+                self.name
+            ))),
+            _ => (self.run)(arguments),
+        }
+    }
+}
+
+const VERBS: &[Verb] = &[
+    Verb {
+        name: "check",
+        arguments: "",
+        about: "format, clippy and rustdoc, warnings denied; cargo-deny where it is installed",
+        run: |_| verbs::check(),
+    },
+    Verb {
+        name: "test",
+        arguments: "",
+        about: "every test of the workspace",
+        run: |_| verbs::test(),
+    },
+    Verb {
+        name: "asan",
+        arguments: "",
+        about: "the tests of the crates with unsafe code under the address sanitizer (needs a nightly toolchain)",
+        run: |_| verbs::asan(),
+    },
+    Verb {
+        name: "peers",
+        arguments: "[NAME...]",
+        about: "build the servers in peers/ and check that they echo (needs a C compiler and python3)",
+        run: peers::run,
+    },
+    Verb {
+        name: "ci",
+        arguments: "",
+        about: "what CI runs: test, check, peers",
+        run: |_| verbs::ci(),
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        None => usage(&format!("a verb is missing: one of {}", names())),
+        Some((verb, _)) if ["help", "-h", "--help"].contains(&verb.as_str()) => help(),
+        Some((verb, rest)) => match VERBS.iter().find(|known| known.name == verb) {
+            Some(known) => verdict(known.name, known.call(rest)),
+            None => usage(&format!("unknown verb '{verb}': one of {}", names())),
+        },
+    }
+}
+
+fn names() -> String {
+    let names: Vec<_> = VERBS.iter().map(|verb| verb.name).collect();
+    names.join(", ") + ", help"
+}
+
+fn help() -> ExitCode {
+    println!("cargo xtask VERB: everything a change is checked with. Nothing to install.\n");
+    for verb in VERBS {
+        println!("  {:<16} {}", format!("{} {}", verb.name, verb.arguments), verb.about);
+    }
+    println!("  {:<16} this text", "help");
+    println!(
+        "\nExit code: 0 passed, 1 something failed, 2 usage. A step that cannot run here is skipped and named."
+    );
+    ExitCode::SUCCESS
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("xtask: {message}; `cargo xtask help` explains them");
+    ExitCode::from(2)
+}
+
+/// Prints the last line and turns the outcome into an exit code.
+fn verdict(name: &str, outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(skipped) if skipped.is_empty() => {
+            eprintln!("xtask {name}: ok");
+            ExitCode::SUCCESS
+        }
+        Ok(skipped) => {
+            eprintln!("xtask {name}: ok; skipped: {}", skipped.join("; "));
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Failed(what)) => {
+            eprintln!("xtask {name}: FAILED: {what}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Usage(message)) => usage(&message),
+    }
+}

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::counters::Counters;
+use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::Op;
 use crate::pool::Pool;
@@ -9,6 +10,7 @@ use crate::token::Token;
 use crate::uring::Uring;
 use annulus_ring::Kernel;
 use std::io;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ pub enum Wait {
 pub enum Driver {
     /// io_uring.
     Uring(Box<Uring>),
+    /// epoll, where io_uring is blocked.
+    Epoll(Box<Epoll>),
 }
 
 impl Driver {
@@ -40,6 +44,8 @@ impl Driver {
         match self {
             // SAFETY: the caller's promise, passed on.
             Self::Uring(uring) => unsafe { uring.submit(token, op) },
+            // SAFETY: as above.
+            Self::Epoll(epoll) => unsafe { epoll.submit(token, op) },
         }
     }
 
@@ -51,6 +57,7 @@ impl Driver {
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.turn(wait),
+            Self::Epoll(epoll) => epoll.turn(wait),
         }
     }
 
@@ -59,6 +66,7 @@ impl Driver {
     pub fn next_event(&mut self) -> Option<Event> {
         match self {
             Self::Uring(uring) => uring.next_event(),
+            Self::Epoll(epoll) => epoll.next_event(),
         }
     }
 
@@ -68,6 +76,7 @@ impl Driver {
     pub fn settled(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.settled(),
+            Self::Epoll(epoll) => epoll.settled(),
         }
     }
 
@@ -77,6 +86,7 @@ impl Driver {
     pub fn refill(&mut self) {
         match self {
             Self::Uring(uring) => uring.refill(),
+            Self::Epoll(epoll) => epoll.refill(),
         }
     }
 
@@ -85,6 +95,7 @@ impl Driver {
     pub fn pool(&self) -> &Rc<Pool> {
         match self {
             Self::Uring(uring) => uring.pool(),
+            Self::Epoll(epoll) => epoll.pool(),
         }
     }
 
@@ -92,6 +103,7 @@ impl Driver {
     pub fn trim(&mut self) {
         match self {
             Self::Uring(uring) => uring.trim(),
+            Self::Epoll(epoll) => epoll.trim(),
         }
     }
 
@@ -100,6 +112,15 @@ impl Driver {
     pub fn limits_receives(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.limits_receives(),
+            Self::Epoll(_) => true,
+        }
+    }
+
+    /// A descriptor of which nothing is in flight leaves, open: it will be used and closed elsewhere.
+    pub fn release(&mut self, fd: RawFd) {
+        match self {
+            Self::Uring(_) => {}
+            Self::Epoll(epoll) => epoll.release(fd),
         }
     }
 
@@ -108,6 +129,7 @@ impl Driver {
     pub fn counters(&mut self) -> &mut Counters {
         match self {
             Self::Uring(uring) => uring.counters(),
+            Self::Epoll(epoll) => epoll.counters(),
         }
     }
 
@@ -116,6 +138,7 @@ impl Driver {
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
         match self {
             Self::Uring(uring) => uring.kernel(),
+            Self::Epoll(epoll) => epoll.kernel(),
         }
     }
 
@@ -126,6 +149,7 @@ impl Driver {
     pub fn close(self) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.close(),
+            Self::Epoll(_) => Ok(()),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod counters;
 mod driver;
+mod epoll;
 mod event;
 mod op;
 mod pool;
@@ -14,6 +15,7 @@ mod uring;
 
 pub use counters::Counters;
 pub use driver::{Driver, Wait};
+pub use epoll::Epoll;
 pub use event::Event;
 pub use op::Op;
 pub use pool::{Pool, PoolMemory, PoolSize};

@@ -153,7 +153,7 @@ impl Pool {
         self.memory.address(id)
     }
 
-    /// Buffers with the kernel now.
+    /// Buffers with the kernel now; or, where the driver picks buffers itself, free ones.
     #[inline]
     pub fn with_kernel(&self) -> u32 {
         self.book.borrow().with_kernel
@@ -184,6 +184,32 @@ impl Pool {
         book.lent += 1;
         book.taken_this_turn += 1;
         book.touched = true;
+    }
+
+    /// Lends the buffer that was returned last, for a driver that picks buffers itself; `None` where all are lent.
+    #[inline]
+    pub(crate) fn lend(&self) -> Option<u16> {
+        let mut book = self.book.borrow_mut();
+        let id = book.next(self.size.most)?;
+        book.place[usize::from(id)] = Place::Lent;
+        book.with_kernel = book.with_kernel.saturating_sub(1);
+        book.lent += 1;
+        book.touched = true;
+        Some(id)
+    }
+
+    /// Takes returned buffers in, for a driver that [`lend`](Self::lend)s them.
+    #[inline]
+    pub(crate) fn restock(&self) {
+        let mut book = self.book.borrow_mut();
+        if self.memory.any_returned.load(Ordering::Relaxed) {
+            self.take_in_remote(&mut book);
+        }
+        book.least_idle = book.least_idle.min(book.idle.len());
+        book.end_turn(self);
+        let Book { idle, returned, .. } = &mut *book;
+        idle.append(returned);
+        book.with_kernel = self.size.most - book.lent;
     }
 
     /// A user is done with a buffer. It goes back to the kernel with the next turn.

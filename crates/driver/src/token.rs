@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Ignored, Self::Accept, Self::Receive, Self::Send, Self::Connect, Self::Poll];
 }
 

@@ -1,2 +1,30 @@
-//! x
-pub mod clock; pub mod random; pub mod stats; pub mod schedule; pub mod record; pub mod verdict; pub mod cores; mod words; pub mod proc; pub mod server; pub mod lock; pub mod interrupt;
+//! The comparison lab: servers side by side, measured so that the machine's moods fall on all alike.
+//!
+//! A comparison starts every server as a process pinned to one core ([`server`], [`peer`]), and the
+//! first of them twice: the copy is the A/A control. The load runs in this process, pinned to
+//! another core ([`rig`]). It visits every server in every cell in turn, in short slices, round after
+//! round ([`schedule`]), and keeps what each slice measured ([`record`]). Figures are compared within
+//! a round, as ratios with a bootstrap 95 % interval ([`stats`]); a winner is named only where the
+//! interval excludes 1, and by more than the control strayed from it ([`verdict`]).
+//!
+//! The first figure is *server CPU time a request* ([`proc`]): it holds even where the load, not the
+//! server, sets the pace.
+
+pub mod cores;
+pub mod doubt;
+pub mod environment;
+pub mod interrupt;
+pub mod lock;
+pub mod peer;
+pub mod proc;
+pub mod record;
+pub mod report;
+pub mod rig;
+pub mod schedule;
+pub mod server;
+pub mod stats;
+pub mod verdict;
+
+mod clock;
+mod random;
+mod words;

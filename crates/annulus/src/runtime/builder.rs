@@ -1,13 +1,13 @@
 //! Building a runtime.
 
-use super::choice::{DriverChoice, DriverInfo, DriverKind};
+use super::choice::DriverChoice;
 use super::Runtime;
 use crate::core::{Bounds, Core, Inner};
 use crate::remote::Remote;
 use crate::slab::Slab;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
-use annulus_driver::{Driver, PoolSize, Uring, UringConfig};
+use annulus_driver::{Driver, PoolSize, UringConfig};
 use annulus_ring::{Kernel, SetupFlags};
 use std::io;
 use std::marker::PhantomData;
@@ -106,16 +106,12 @@ impl Builder {
     /// Builds the runtime on this thread.
     ///
     /// # Errors
-    /// Where the driver cannot be set up, with the reason and the way out; or a bound is zero.
+    /// Where the driver cannot be set up, with the reason and the way out; where `ANNULUS_DRIVER` names none that
+    /// exists; or a bound is zero.
     pub fn build(self) -> io::Result<Runtime> {
         self.check()?;
-        let uring = Uring::new(self.config.clone())?;
-        let reason = match self.choice {
-            DriverChoice::Auto => "io_uring works here".to_owned(),
-            DriverChoice::Uring => "as demanded".to_owned(),
-        };
-        let info = DriverInfo { kind: DriverKind::Uring, reason, features: uring.features().clone() };
-        let core = self.core(Driver::Uring(Box::new(uring)))?;
+        let (driver, info) = self.choice.open(self.config.clone())?;
+        let core = self.core(driver)?;
         Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
     }
 

@@ -1,21 +1,77 @@
 //! Which driver, and why.
 
-use annulus_ring::Features;
+use super::blocked::Blocked;
+use annulus_driver::{Driver, Epoll, Uring, UringConfig};
+use annulus_ring::{Feature, Features, SetupError};
+use std::env;
 use std::fmt;
+use std::io;
 use std::str::FromStr;
+
+/// What overrides [`DriverChoice::Auto`].
+const VARIABLE: &str = "ANNULUS_DRIVER";
+
+/// The features of io_uring that the uring driver makes use of, where a kernel has them.
+const USED: [&str; 10] = [
+    "fast poll",
+    "wait timeout",
+    "skipped completions",
+    "multishot accept",
+    "single issuer",
+    "multishot receive",
+    "deferred task work",
+    "no index array",
+    "honest iowait",
+    "receive limit",
+];
 
 /// Which driver a runtime is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// io_uring where it works.
+    /// io_uring where it works, epoll otherwise; or what the environment variable `ANNULUS_DRIVER` says.
     #[default]
     Auto,
     /// io_uring or nothing.
     Uring,
+    /// epoll. io_uring is not even tried.
+    Epoll,
 }
 
 impl DriverChoice {
-    const ALL: [(&'static str, Self); 2] = [("auto", Self::Auto), ("uring", Self::Uring)];
+    const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("uring", Self::Uring), ("epoll", Self::Epoll)];
+
+    /// The choice with the environment's say, and who made it.
+    fn decided(self) -> io::Result<(Self, &'static str)> {
+        let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
+            return Ok((self, "as demanded"));
+        };
+        let choice = value.to_string_lossy().parse().map_err(|unknown| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}: {unknown}"))
+        })?;
+        Ok((choice, "as ANNULUS_DRIVER demands"))
+    }
+
+    /// Sets the driver up.
+    pub(super) fn open(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
+        if !config.kernel.real_descriptors() {
+            return self.open_simulated(config);
+        }
+        match self.decided()? {
+            (Self::Uring, who) => uring(config, who).map_err(|e| Blocked::new(e).into()),
+            (Self::Epoll, who) => epoll(config, who.into(), Features::default()),
+            (Self::Auto, _) => open_best(config),
+        }
+    }
+
+    /// There is no epoll under a simulated kernel, and the environment speaks of the machine.
+    fn open_simulated(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
+        if self == Self::Epoll {
+            let text = "a simulated kernel has no epoll; let the driver be auto or uring";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(uring(config, "the kernel is a simulated one")?)
+    }
 }
 
 impl FromStr for DriverChoice {
@@ -52,12 +108,15 @@ impl std::error::Error for UnknownDriver {}
 pub enum DriverKind {
     /// io_uring.
     Uring,
+    /// epoll.
+    Epoll,
 }
 
 impl fmt::Display for DriverKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uring => "uring",
+            Self::Epoll => "epoll",
         })
     }
 }
@@ -69,12 +128,79 @@ pub struct DriverInfo {
     pub kind: DriverKind,
     /// Why this one, in a few words.
     pub reason: String,
-    /// What the kernel under it offers.
+    /// What the kernel's io_uring offers. Empty where io_uring cannot be set up, or was not tried.
     pub features: Features,
+}
+
+impl DriverInfo {
+    /// The features of io_uring that are in use: none on the epoll driver.
+    pub fn in_use(&self) -> impl Iterator<Item = &Feature> {
+        let used = |feature: &&Feature| feature.present && USED.contains(&feature.name);
+        self.features.iter().filter(move |feature| self.kind == DriverKind::Uring && used(feature))
+    }
+
+    /// The features that would be in use if the kernel had them.
+    pub fn missing(&self) -> impl Iterator<Item = &Feature> {
+        self.features.iter().filter(|feature| !feature.present && USED.contains(&feature.name))
+    }
 }
 
 impl fmt::Display for DriverInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.reason)
+    }
+}
+
+/// io_uring; where it cannot be set up, whatever the error, epoll.
+fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
+    match uring(config.clone(), "io_uring works here") {
+        Ok(opened) => Ok(opened),
+        // A setting that cannot be right is told, and not worked around.
+        Err(error @ SetupError::Size { .. }) => Err(error.into()),
+        Err(error) => {
+            let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();
+            epoll(config, Blocked::new(error).reason(), features)
+        }
+    }
+}
+
+fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {
+    let uring = Uring::new(config)?;
+    let features = uring.features().clone();
+    let info = DriverInfo { kind: DriverKind::Uring, reason: reason.into(), features };
+    Ok((Driver::Uring(Box::new(uring)), info))
+}
+
+fn epoll(
+    config: UringConfig,
+    reason: String,
+    features: Features,
+) -> io::Result<(Driver, DriverInfo)> {
+    let epoll = Epoll::new(config.kernel, config.pool)?;
+    let info = DriverInfo { kind: DriverKind::Epoll, reason, features };
+    Ok((Driver::Epoll(Box::new(epoll)), info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for (name, choice) in DriverChoice::ALL {
+            assert_eq!(name.parse(), Ok(choice));
+            assert_eq!(choice.to_string(), name);
+        }
+        let error = "iocp".parse::<DriverChoice>().unwrap_err().to_string();
+        assert_eq!(error, "unknown driver `iocp`; choose one of auto, uring, epoll");
+    }
+
+    #[test]
+    fn what_is_used_exists() {
+        // Where io_uring is blocked there is nothing to compare with.
+        let Ok(features) = Features::detect() else { return };
+        for name in USED {
+            assert!(features.iter().any(|feature| feature.name == name), "no feature `{name}`");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The runtime: one thread, one driver, one loop.
 
+mod blocked;
 mod builder;
 mod choice;
 mod end;

@@ -67,7 +67,9 @@ impl Inner {
         while let Some(lease) = self.take_received(slot) {
             received.extend_from_slice(&lease);
         }
-        (self.streams.remove(slot).fd, received)
+        let fd = self.streams.remove(slot).fd;
+        self.driver.release(fd);
+        (fd, received)
     }
 
     /// Puts a stream back on a runtime, with what it had received.

@@ -1,0 +1,173 @@
+//! Why io_uring does not work here, and what to do about it.
+
+use annulus_ring::SetupError;
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
+use std::fmt;
+use std::io;
+
+/// What stands in io_uring's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    OffForAll,
+    OffForMost,
+    Seccomp,
+    Absent,
+    Memlock,
+    Host,
+    Descriptors,
+    Old,
+    Other,
+}
+
+impl Cause {
+    fn of(errno: Option<i32>) -> Self {
+        match errno.map(Errno::from_raw_os_error) {
+            Some(Errno::PERM | Errno::ACCESS) => Self::of_ban(sysctl().as_deref(), is_privileged()),
+            Some(Errno::NOSYS) => Self::Absent,
+            Some(Errno::NOMEM) => Self::Memlock,
+            Some(Errno::OPNOTSUPP) => Self::Host,
+            Some(Errno::MFILE | Errno::NFILE) => Self::Descriptors,
+            Some(Errno::INVAL) => Self::Old,
+            _ => Self::Other,
+        }
+    }
+
+    /// Who forbids it: the sysctl, if it does; a filter otherwise.
+    fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
+        match sysctl.map(str::trim) {
+            Some("2") => Self::OffForAll,
+            Some("1") if !privileged => Self::OffForMost,
+            _ => Self::Seccomp,
+        }
+    }
+
+    /// What it is, and the way out.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::OffForAll => (
+                "the sysctl kernel.io_uring_disabled is 2, off for everyone",
+                "as root, `sysctl kernel.io_uring_disabled=0`",
+            ),
+            Self::OffForMost => (
+                "the sysctl kernel.io_uring_disabled is 1, and this process has no CAP_SYS_ADMIN",
+                "join the group of kernel.io_uring_group, or as root `sysctl kernel.io_uring_disabled=0`",
+            ),
+            Self::Seccomp => (
+                "a seccomp filter forbids it, a container's mostly",
+                "allow io_uring_setup, io_uring_enter and io_uring_register in its profile",
+            ),
+            Self::Absent => {
+                ("this kernel has no io_uring, or a sandbox hides it", "run Linux 6.0 or newer")
+            }
+            Self::Memlock => (
+                "too little memory may be locked (memlock; before Linux 5.12 a ring counts)",
+                "raise `ulimit -l`, or take fewer entries",
+            ),
+            Self::Host => ("this host has io_uring turned off", "ask its operator to turn it on"),
+            Self::Descriptors => ("no descriptor is left", "raise `ulimit -n`"),
+            Self::Old => ("this kernel's io_uring is older than 5.19", "run Linux 6.0 or newer"),
+            Self::Other => ("nothing that is known", "look the error up"),
+        }
+    }
+}
+
+/// io_uring cannot be set up here.
+#[derive(Debug)]
+pub(super) struct Blocked(SetupError);
+
+impl Blocked {
+    pub(super) fn new(error: SetupError) -> Self {
+        Self(error)
+    }
+
+    /// Why, without the way out.
+    pub(super) fn reason(&self) -> String {
+        match &self.0 {
+            SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
+            SetupError::Size { .. } => self.0.to_string(),
+            SetupError::Refused(error) => self.caused("io_uring_setup", error),
+            SetupError::Step(step, error) => self.caused(step, error),
+        }
+    }
+
+    fn caused(&self, step: &str, error: &io::Error) -> String {
+        format!("{step}: {error}: {}", Cause::of(self.0.raw_os_error()).words().0)
+    }
+
+    fn way_out(&self) -> &'static str {
+        match &self.0 {
+            SetupError::Lacks(_) => "run a newer kernel",
+            SetupError::Size { .. } => "choose another size",
+            _ => Cause::of(self.0.raw_os_error()).words().1,
+        }
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.way_out())
+    }
+}
+
+impl std::error::Error for Blocked {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl From<Blocked> for io::Error {
+    fn from(blocked: Blocked) -> Self {
+        let kind = match &blocked.0 {
+            SetupError::Refused(cause) | SetupError::Step(_, cause) => cause.kind(),
+            SetupError::Lacks(_) => io::ErrorKind::Unsupported,
+            SetupError::Size { .. } => return blocked.0.into(),
+        };
+        Self::new(kind, blocked)
+    }
+}
+
+fn sysctl() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()
+}
+
+fn is_privileged() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ban_is_the_sysctls_or_a_filters() {
+        let cases = [
+            (Some("2\n"), true, Cause::OffForAll),
+            (Some("1\n"), false, Cause::OffForMost),
+            (Some("1\n"), true, Cause::Seccomp),
+            (Some("0\n"), false, Cause::Seccomp),
+            (None, false, Cause::Seccomp),
+        ];
+        for (sysctl, privileged, cause) in cases {
+            assert_eq!(Cause::of_ban(sysctl, privileged), cause, "{sysctl:?} {privileged}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_call_error_cause_and_way_out() {
+        let refused = SetupError::Refused(Errno::NOMEM.into());
+        let error = io::Error::from(Blocked::new(refused));
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        let text = error.to_string();
+        for part in ["io_uring_setup", "os error 12", "memlock", "ulimit -l", "epoll"] {
+            assert!(text.contains(part), "no {part} in: {text}");
+        }
+    }
+
+    #[test]
+    fn what_lacks_is_named() {
+        let error = io::Error::from(Blocked::new(SetupError::Lacks("multishot receive")));
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().starts_with("this kernel's io_uring lacks multishot receive; "));
+    }
+}

@@ -1,0 +1,62 @@
+//! What several of these tests need.
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::{Builder, Runtime};
+use std::future::Future;
+use std::io;
+
+/// Runs a test's future on a runtime of the given settings.
+pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
+    let mut runtime = builder.build().expect("a runtime");
+    runtime.block_on(future).expect("the runtime works").expect("the test's own steps succeed")
+}
+
+/// Runs a test's future on a runtime with default settings.
+pub(crate) fn run<T>(future: impl Future<Output = io::Result<T>>) -> T {
+    run_on(Runtime::builder(), future)
+}
+
+/// Two ends of one connection, both on this runtime.
+pub(crate) async fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let client = TcpStream::connect(listener.local_addr()?).await?;
+    let (server, _) = listener.accept().await?;
+    Ok((client, server))
+}
+
+/// One end on this runtime, the other a blocking socket of the standard library.
+pub(crate) async fn half_pair() -> io::Result<(TcpStream, std::net::TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let std_side = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, std_side))
+}
+
+/// Bytes in which a shift, a swap or a loss shows.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
+}
+
+/// Receives until so many bytes are there, or the stream ends.
+pub(crate) async fn receive(stream: &mut TcpStream, len: usize) -> io::Result<Vec<u8>> {
+    let mut got = Vec::with_capacity(len);
+    while got.len() < len {
+        let Some(lease) = stream.recv().await? else { break };
+        got.extend_from_slice(&lease);
+    }
+    Ok(got)
+}
+
+/// Sends every received byte back, until the end.
+pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+/// Descriptors that this process has open.
+pub(crate) fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}

@@ -1,0 +1,244 @@
+//! Invariants 10 and 15: how runtimes and tasks end.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::{JoinError, Runtime, spawn, yield_now};
+use common::{pair, pattern, run};
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::rc::Rc;
+
+/// Tells when it is dropped.
+struct Bell(Rc<Cell<u32>>);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn the_end_drops_every_task_whatever_it_waits_for() {
+    let dropped = Rc::new(Cell::new(0));
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let (mut client, mut server) = pair().await?;
+        let bell = Bell(dropped.clone());
+        spawn(async move { _ = (listener.accept().await, bell) });
+        let bell = Bell(dropped.clone());
+        spawn(async move { _ = (client.recv().await, bell) });
+        let bell = Bell(dropped.clone());
+        spawn(async move { _ = (server.recv().await, bell) });
+        let bell = Bell(dropped.clone());
+        spawn(async move { _ = (annulus::time::sleep(std::time::Duration::MAX).await, bell) });
+        let bell = Bell(dropped.clone());
+        spawn(async move { _ = (std::future::pending::<()>().await, bell) });
+        yield_now().await;
+        // Never polled before the end.
+        let bell = Bell(dropped.clone());
+        spawn(async move { drop(bell) });
+        Ok(())
+    });
+    assert_eq!(dropped.get(), 6);
+}
+
+#[test]
+fn the_end_leaves_no_descriptor_open() {
+    // Once before, so that lazily opened ones are there.
+    run(async { pair().await.map(drop) });
+    let before = common::open_descriptors();
+    for _ in 0..20 {
+        run(async {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let (mut client, server) = pair().await?;
+            client.send("unread").await?;
+            spawn(async move {
+                _ = (client.recv().await, server);
+            });
+            spawn(async move {
+                _ = listener.accept().await;
+            });
+            yield_now().await;
+            Ok(())
+        });
+    }
+    assert_eq!(common::open_descriptors(), before);
+}
+
+#[test]
+fn the_end_sends_what_was_accepted() {
+    let big = pattern(3 << 20);
+    let expected = big.clone();
+    let reader = run(async move {
+        let (mut stream, mut peer) = common::half_pair().await?;
+        spawn(async move {
+            stream.send(big).await?;
+            io::Result::Ok(stream)
+        });
+        yield_now().await;
+        Ok(std::thread::spawn(move || {
+            let mut got = Vec::new();
+            peer.read_to_end(&mut got).map(|_| got)
+        }))
+    });
+    assert!(reader.join().unwrap().unwrap() == expected);
+}
+
+#[test]
+fn a_stream_that_outlives_its_runtime_says_so() {
+    let (mut stream, lease) = run(async {
+        let (mut client, mut server) = pair().await?;
+        server.send("kept").await?;
+        let lease = client.recv().await?.unwrap();
+        Ok((client, lease))
+    });
+    assert_eq!(&*lease, b"kept", "a lease keeps its memory");
+    run(async move {
+        let error = stream.recv().await.unwrap_err();
+        assert!(error.to_string().contains("the runtime has ended"), "{error}");
+        let error = stream.send("late").await.unwrap_err();
+        assert!(error.to_string().contains("the runtime has ended"), "{error}");
+        Ok(())
+    });
+    drop(lease);
+}
+
+#[test]
+fn outside_a_runtime_there_is_a_clear_error() {
+    let error = TcpListener::bind("127.0.0.1:0").unwrap_err();
+    assert!(error.to_string().contains("inside annulus::run"), "{error}");
+}
+
+#[test]
+fn runtimes_do_not_nest() {
+    run(async {
+        let error = annulus::run(async { io::Result::Ok(()) }).unwrap_err();
+        assert!(error.to_string().contains("already"), "{error}");
+        // And the one that runs is unharmed.
+        pair().await.map(drop)
+    });
+}
+
+#[test]
+fn runtimes_stand_side_by_side_and_one_after_the_other() {
+    let mut first = Runtime::new().unwrap();
+    let mut second = Runtime::new().unwrap();
+    for _ in 0..3 {
+        first.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
+        second.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|_| std::thread::spawn(|| run(async { pair().await.map(drop) })))
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_task_that_panics_ends_alone() {
+    run(async {
+        let panicking = spawn(async { panic!("on purpose") });
+        let fine = spawn(async { 7 });
+        let error: JoinError = panicking.await.map(|()| ()).unwrap_err();
+        assert!(error.to_string().contains("on purpose"), "{error}");
+        assert_eq!(error.into_panic().unwrap().downcast_ref::<&str>(), Some(&"on purpose"));
+        assert_eq!(fine.await.unwrap(), 7);
+        // A detached one, too.
+        drop(spawn(async { panic!("on purpose, detached") }));
+        yield_now().await;
+        pair().await.map(drop)
+    });
+}
+
+#[test]
+fn an_aborted_task_is_dropped() {
+    let dropped = Rc::new(Cell::new(0));
+    run(async {
+        let bell = Bell(dropped.clone());
+        let mut task = spawn(async move {
+            std::future::pending::<()>().await;
+            drop(bell);
+        });
+        yield_now().await;
+        assert!(!task.is_finished());
+        task.abort();
+        assert!(matches!(task.await, Err(JoinError::Aborted)));
+        yield_now().await;
+        assert_eq!(dropped.get(), 1);
+        // A finished one keeps its result.
+        let mut done = spawn(async { 1 });
+        yield_now().await;
+        done.abort();
+        assert_eq!(done.await.unwrap(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forked_child_gets_errors_and_no_crash_and_can_build_its_own() {
+    run(async {
+        let (mut client, mut server) = pair().await?;
+        server.send("for the parent").await?;
+        let lease = client.recv().await?.unwrap();
+        // SAFETY: the child calls only what a child of a process with one relevant thread may, and exits at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let refused = poll_once(client.recv()).is_some_and(|answer| answer.is_err());
+            drop(client);
+            drop(server);
+            drop(lease);
+            let own = annulus::run(async { pair().await.map(drop) }).is_ok();
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(if refused && own { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child's checks");
+        // The parent's connection is unharmed.
+        assert_eq!(&*lease, b"for the parent");
+        client.send("ping").await?;
+        assert_eq!(&*server.recv().await?.unwrap(), b"ping");
+        Ok(())
+    });
+}
+
+fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut cx) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_runtime_dropped_inside_another_ends_quietly() {
+    run(async {
+        let mut other = None;
+        std::thread::scope(|scope| {
+            // Built elsewhere it cannot come here: runtimes are bound to their thread.
+            scope.spawn(|| Runtime::new().unwrap().block_on(async {}).unwrap());
+        });
+        other.replace(Runtime::new()?);
+        drop(other);
+        pair().await.map(drop)
+    });
+}
+
+#[test]
+fn an_unresolvable_or_refused_address_is_named() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let error = TcpListener::bind(address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+        drop(listener);
+        yield_now().await;
+        let error = TcpStream::connect(address).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+        Ok(())
+    });
+}

@@ -1,0 +1,149 @@
+//! Invariants 11, 17 and 18: the hot path allocates nothing, a request is one system call, an idle runtime sleeps.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::net::TcpStream;
+use annulus::{counters, spawn};
+use common::{echo, pair, receive, run};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything to the system's allocator; the counter allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+async fn ping(client: &mut TcpStream, rounds: usize) -> io::Result<()> {
+    for _ in 0..rounds {
+        client.send("ping").await?;
+        receive_exactly(client, 4).await?;
+    }
+    Ok(())
+}
+
+async fn receive_exactly(client: &mut TcpStream, mut len: usize) -> io::Result<()> {
+    while len > 0 {
+        len -= client.recv().await?.expect("an answer").len();
+    }
+    Ok(())
+}
+
+#[test]
+fn a_request_allocates_nothing() {
+    run(async {
+        let mut clients = Vec::new();
+        for _ in 0..50 {
+            let (client, server) = pair().await?;
+            spawn(echo(server));
+            clients.push(client);
+        }
+        for client in &mut clients {
+            ping(client, 10).await?;
+        }
+        let before = allocations();
+        for client in &mut clients {
+            ping(client, 100).await?;
+        }
+        assert_eq!(allocations() - before, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn copied_writes_allocate_nothing_either() {
+    run(async {
+        let (mut client, server) = pair().await?;
+        spawn(echo(server));
+        let write = |client: &mut TcpStream, cx: &mut std::task::Context<'_>| client.poll_write(cx, b"ping");
+        for round in 0..200 {
+            let before = allocations();
+            assert_eq!(std::future::poll_fn(|cx| write(&mut client, cx)).await?, 4);
+            receive_exactly(&mut client, 4).await?;
+            assert!(round < 100 || allocations() == before, "round {round}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_request_at_one_connection_is_one_system_call() {
+    let requests = 1000;
+    run(async {
+        let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let client = std::thread::spawn(move || {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.set_nodelay(true).unwrap();
+            let mut got = [0; 4];
+            for _ in 0..requests {
+                client.write_all(b"ping").unwrap();
+                client.read_exact(&mut got).unwrap();
+            }
+        });
+        let (stream, _) = listener.accept().await?;
+        let before = counters().unwrap().enters;
+        echo(stream).await?;
+        let enters = counters().unwrap().enters - before;
+        client.join().unwrap();
+        assert!(enters as f64 <= requests as f64 * 1.02, "{enters} enters for {requests} requests");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_runtime_sleeps() {
+    run(async {
+        let (mut client, server) = pair().await?;
+        spawn(echo(server));
+        ping(&mut client, 10).await?;
+        let before = counters().unwrap().enters;
+        annulus::time::sleep(Duration::from_millis(300)).await;
+        let enters = counters().unwrap().enters - before;
+        assert!(enters <= 3, "{enters} enters while nothing happened");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_short_sleep_is_not_long() {
+    run(async {
+        let (mut client, server) = pair().await?;
+        spawn(echo(server));
+        assert_eq!(receive_after_sleep(&mut client).await?, b"pong");
+        Ok(())
+    });
+}
+
+async fn receive_after_sleep(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let start = annulus::time::Instant::now();
+    annulus::time::sleep(Duration::from_millis(2)).await;
+    assert!(start.elapsed() >= Duration::from_millis(2));
+    client.send("pong").await?;
+    receive(client, 4).await
+}

@@ -1,0 +1,28 @@
+//! `annulus bench`: servers side by side, in one run.
+
+mod echo;
+mod servers;
+mod setup;
+mod table;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Compare servers side by side
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Echo(setup::EchoArgs),
+}
+
+pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
+    match args.bench {
+        Bench::Echo(args) => echo::run(args),
+    }
+}

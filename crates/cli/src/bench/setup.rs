@@ -1,0 +1,227 @@
+//! What was asked for, and what will be done.
+
+use super::servers::{Catalogue, Choice};
+use crate::output::Target;
+use crate::span;
+use crate::usage::Misuse;
+use annulus_lab::cores::Cores;
+use annulus_lab::rig::Load;
+use annulus_lab::schedule::Cell;
+use annulus_load::{MAX_CLIENTS, MAX_LENGTH, affinity, limits};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::time::Duration;
+
+const EXPLAIN: &str = "\
+Starts every server, pinned to one core, and keeps all up. The load runs on
+another core and visits them in turn in short slices, round after round. The
+first server runs a second time as a control: it must come out equal to itself.
+
+A CPU ratio is a server's CPU time a request over the first one's, taken within
+each round: the median, with its bootstrap 95 % interval. A winner is named only
+where the interval excludes 1 by more than the control strays from it.
+
+Servers: uring and threads (ours), and the folders in peers/, built when asked
+for; peer:NAME where one of ours has the same name.
+
+Examples:
+  annulus bench echo                                    about 50 seconds
+  annulus bench echo --clients 1000 --bytes 16384
+  annulus bench echo --servers uring,uring-floor --rounds 40
+  annulus bench echo --json - | jq .verdicts";
+
+/// Compare echo servers: CPU time a request, requests/s, latency
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct EchoArgs {
+    /// Connections, each with one request in flight: one number or several
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',', default_value = "1,50,200",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
+    clients: Vec<u64>,
+    /// Bytes a message: one number or several
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "128",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+    bytes: Vec<u64>,
+    /// Servers by name; the others are compared with the first
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "uring,threads")]
+    servers: Vec<String>,
+    /// How often each server is visited at each size
+    #[arg(long, value_name = "COUNT", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: u64,
+    /// How long a visit is measured: seconds, or 300ms
+    #[arg(long, value_name = "TIME", default_value = "0.3", value_parser = some_time)]
+    seconds: Duration,
+    /// How long a visit runs before it is measured
+    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = span::parse)]
+    warm_up: Duration,
+    /// The core of the servers [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    server_pin: Option<usize>,
+    /// The core of the load [default: one that shares nothing with the servers']
+    #[arg(long, value_name = "CPU")]
+    load_pin: Option<usize>,
+    /// Write everything as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Decides the order of visits, what is sent, and the intervals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A comparison that can be carried out.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) rounds: usize,
+    pub(crate) load: Load,
+    /// The cores that may be used, and those that will be.
+    pub(crate) allowed: Vec<usize>,
+    pub(crate) cores: Cores,
+    pub(crate) json: Option<Target>,
+    pub(crate) seed: u64,
+}
+
+impl Setup {
+    /// Checks what was asked for.
+    pub(crate) fn new(args: EchoArgs, catalogue: Catalogue) -> Result<Setup> {
+        let EchoArgs { seed, json, .. } = args;
+        let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
+        let cores = cores(&allowed, args.server_pin, args.load_pin)?;
+        let choices = choices(&catalogue, &args.servers)?;
+        let cells = cells(&args.clients, &args.bytes)?;
+        limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
+        let (warm_up, duration) = (args.warm_up, args.seconds);
+        let load = Load { warm_up, duration, pin: Some(cores.load), seed };
+        let rounds = args.rounds as usize;
+        Ok(Setup { catalogue, choices, cells, rounds, load, allowed, cores, json, seed })
+    }
+}
+
+/// A length of time that is not zero.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match span::parse(text)? {
+        Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
+        time => Ok(time),
+    }
+}
+
+fn cores(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Result<Cores> {
+    for (flag, pin) in [("--server-pin", server), ("--load-pin", load)] {
+        let Some(core) = pin.filter(|core| !allowed.contains(core)) else { continue };
+        let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Misuse(format!("{flag} {core}: this process may use {list}")).into());
+    }
+    Ok(Cores::choose(allowed, server, load))
+}
+
+fn choices(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Choice>> {
+    let choices = names.iter().map(|name| catalogue.choose(name).map_err(Misuse));
+    let choices = choices.collect::<Result<Vec<_>, _>>()?;
+    let twice = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+    ensure!(
+        twice.is_none(),
+        Misuse(format!(
+            "server '{}' is named twice: leave one out, the first runs twice anyway",
+            twice.map_or("", |(_, name)| name)
+        ))
+    );
+    Ok(choices)
+}
+
+/// Every number of clients with every size, each once.
+fn cells(clients: &[u64], bytes: &[u64]) -> Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for &clients in clients {
+        for &bytes in bytes {
+            let cell = Cell { clients: clients as usize, bytes: bytes as usize };
+            ensure!(
+                !cells.contains(&cell),
+                Misuse(format!("{cell} is asked for twice: once will do"))
+            );
+            cells.push(cell);
+        }
+    }
+    Ok(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: EchoArgs,
+    }
+
+    fn parsed(line: &str) -> Result<EchoArgs, clap::Error> {
+        Alone::try_parse_from(["echo"].into_iter().chain(line.split_whitespace()))
+            .map(|alone| alone.args)
+    }
+
+    fn setup(line: &str) -> Result<Setup> {
+        Setup::new(parsed(line).expect("it parses"), Catalogue::here())
+    }
+
+    #[test]
+    fn without_arguments_it_ends_within_a_minute() {
+        let setup = setup("").unwrap();
+        let servers = setup.choices.len() as u32 + 1;
+        let slices = servers * setup.cells.len() as u32 * setup.rounds as u32;
+        // 20 ms a slice for connecting and parting is more than 200 connections take.
+        let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
+        assert!(slice * slices < Duration::from_secs(55), "{slices} slices of {slice:?}");
+        assert!(setup.rounds >= 15);
+    }
+
+    #[test]
+    fn cells_are_every_pair() {
+        let cells = setup("--clients 1,50 --bytes 1,128").unwrap().cells;
+        let pairs: Vec<_> = cells.iter().map(|cell| (cell.clients, cell.bytes)).collect();
+        assert_eq!(pairs, [(1, 1), (1, 128), (50, 1), (50, 128)]);
+    }
+
+    #[test]
+    fn values_out_of_range_do_not_parse() {
+        for line in [
+            "--rounds 0",
+            "--seconds 0",
+            "--clients 0",
+            "--bytes 0",
+            "--clients 1,x",
+            "--seconds -1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        let error = parsed("--seconds 0").unwrap_err().to_string();
+        assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
+    }
+
+    #[test]
+    fn misuse_names_the_value_and_the_way_out() {
+        for (line, part) in [
+            ("--servers uring,tokyo", "no server 'tokyo': there are uring, threads"),
+            ("--servers uring,uring", "'uring' is named twice"),
+            ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
+            ("--server-pin 9999", "--server-pin 9999: this process may use "),
+        ] {
+            let error = setup(line).unwrap_err();
+            assert!(error.is::<Misuse>(), "{line}: {error}");
+            assert!(error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn more_clients_than_open_files_is_told_with_both_numbers() {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
+            return assert!(limits::room() >= MAX_CLIENTS, "no limit here that could be passed");
+        };
+        let error = setup(&format!("--clients {beyond}")).unwrap_err().to_string();
+        assert!(error.contains(&beyond.to_string()) && error.contains("limit"), "{error}");
+    }
+}

@@ -1,0 +1,217 @@
+//! A comparison for people, within 80 columns.
+
+use crate::table::thousands;
+use annulus_lab::environment::Environment;
+use annulus_lab::report::{Report, Row, Settings};
+use std::fmt::Write;
+
+/// The columns of the page.
+const WIDTH: usize = 80;
+
+/// The columns of a server's name.
+const NAME: usize = 17;
+
+/// What ends a control's name.
+const CONTROL: &str = " (control)";
+
+/// What the columns are.
+const LEGEND: &str = "Medians of the rounds. CPU µs: the server's, a request. [95 % interval]";
+
+/// All cells with their verdicts, then what takes something away from them.
+pub(crate) fn of_report(report: &Report) -> String {
+    let mut text = heading(report);
+    for judged in &report.verdicts {
+        let rows =
+            report.cells.iter().chain(&report.controls).filter(|row| row.cell == judged.cell);
+        let first = report.cells.first().map_or("", |row| &row.server);
+        let _ = writeln!(text, "\n{}", judged.cell);
+        text.push_str(&columns(first));
+        rows.for_each(|row| text.push_str(&line(row, first)));
+        text.push_str(&wrapped("→ ", &judged.verdict));
+    }
+    if !report.doubts.is_empty() {
+        text.push('\n');
+    }
+    report.doubts.iter().for_each(|doubt| text.push_str(&wrapped("! ", doubt)));
+    text
+}
+
+fn heading(report: &Report) -> String {
+    let Settings { bench, rounds, seconds, server_core, load_core, seed, .. } = &report.settings;
+    let Environment { kernel, cpu, .. } = &report.environment;
+    let run = format!(
+        "annulus bench {bench}: {rounds} rounds of {seconds} s, servers on core {server_core}, \
+         load on core {load_core}"
+    );
+    let comma = if cpu.is_empty() { "" } else { ", " };
+    let machine = format!("Linux {kernel}{comma}{cpu}; seed {seed}");
+    [&run, &machine, LEGEND].map(|line| wrapped("", line)).concat()
+}
+
+fn columns(first: &str) -> String {
+    let against = format!("CPU ÷ {first}");
+    format!(
+        "{:<NAME$}{:>11}{:>7}{:>7}{:>8}{:>8}  {against}\n",
+        "server", "requests/s", "CPU µs", "best", "p50 µs", "p99 µs"
+    )
+}
+
+fn line(row: &Row, first: &str) -> String {
+    let mut text = format!("{:<NAME$}", name(&row.server));
+    if row.slices == 0 {
+        let why = row.error.as_deref().unwrap_or("not measured");
+        return wrapped(&text, why);
+    }
+    let whole =
+        |value: Option<f64>| value.map_or("-".into(), |value| thousands(value.round() as u64));
+    let _ = write!(text, "{:>11}", whole(row.requests_per_second));
+    let _ = write!(text, "{:>7}", micros(row.server_cpu_us_per_request));
+    let _ = write!(text, "{:>7}", micros(row.best.server_cpu_us_per_request));
+    let _ = write!(text, "{:>8}{:>8}", whole(row.latency_us.p50), whole(row.latency_us.p99));
+    let ratio = match row.ratio {
+        Some(_) if row.server == first => "1".into(),
+        ratio => ratio.map_or("-".into(), |ratio| ratio.to_string()),
+    };
+    let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
+    let _ = writeln!(text, "  {ratio}{failed}");
+    text
+}
+
+/// A name that fits its column; of a control's, what tells it from its server.
+fn name(server: &str) -> &str {
+    let long = server.chars().count() > NAME;
+    if long && server.ends_with(CONTROL) { CONTROL.trim_start() } else { server }
+}
+
+/// A figure in µs with four digits that count.
+fn micros(value: Option<f64>) -> String {
+    let Some(value) = value else { return "-".into() };
+    let places = match value {
+        ..10.0 => 3,
+        ..100.0 => 2,
+        ..1000.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$}")
+}
+
+/// A paragraph after a mark, its further lines under the first word.
+fn wrapped(mark: &str, paragraph: &str) -> String {
+    let indent = " ".repeat(mark.chars().count());
+    let mut text = String::new();
+    let mut line = mark.to_owned();
+    let mut empty = true;
+    for word in paragraph.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(text, "{line}");
+            (line, empty) = (indent.clone(), true);
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(text, "{line}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annulus_lab::cores::Cores;
+    use annulus_lab::doubt::Doubt;
+    use annulus_lab::record::{Outcome, Record, Sample};
+    use annulus_lab::schedule::{Cell, Visit};
+
+    fn sample(cpu: f64) -> Outcome {
+        Ok(Sample {
+            requests: 1_000_000,
+            seconds: 1.0,
+            requests_per_second: 1e6 / cpu,
+            server_cpu_us_per_request: cpu,
+            p50_us: 200.0 * cpu,
+            p99_us: 2000.0 * cpu,
+            server_switches_per_request: 0.1,
+            server_resident_bytes: 1 << 20,
+            client_cpu_share: 0.95,
+        })
+    }
+
+    /// A comparison of `uring` and `threads` in one cell, of `rounds` rounds.
+    fn report(rounds: usize, outcome: impl Fn(usize) -> Outcome) -> Report {
+        let names = ["uring".to_owned(), "threads".to_owned()];
+        let mut record = Record::new(&names, &[Cell { clients: 50, bytes: 128 }], 1);
+        for round in 0..rounds {
+            (0..3)
+                .for_each(|server| record.keep(Visit { round, server, cell: 0 }, outcome(server)));
+        }
+        let settings = Settings {
+            bench: "echo".into(),
+            servers: Vec::new(),
+            rounds,
+            seconds: 0.3,
+            warm_up_seconds: 0.05,
+            server_core: 0,
+            load_core: 0,
+            seed: 1,
+        };
+        let shared = Doubt::SharedCore(Cores { server: 0, load: 0 });
+        Report::new(&record, &settings, &Environment::read(&[0]), &[shared])
+    }
+
+    #[test]
+    fn a_comparison_fits_the_page_and_ends_with_its_verdict() {
+        let text = of_report(&report(15, |server| sample([3.0, 7.5, 3.0][server])));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        for part in [
+            "50 clients × 128 bytes\n",
+            "uring                333,333  3.000  3.000     600   6,000  1\n",
+            "threads              133,333  7.500  7.500   1,500  15,000  2.500 [2.500, 2.500]\n",
+            "uring (control)      333,333  3.000  3.000     600   6,000  1.000 [1.000, 1.000]\n",
+            "→ uring wins: 0.400 [0.400, 0.400] × the CPU of threads, 2.50 × its requests/s\n",
+            "! server and load share core 0: ",
+            "! the load used 95 % of its core at 50 clients × 128 bytes: ",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_never_answered_shows_why_in_its_row() {
+        let refused = || Err("50 × connect refused".to_owned());
+        let text =
+            of_report(&report(15, |server| if server == 1 { refused() } else { sample(3.0) }));
+        assert!(text.contains("threads          50 × connect refused\n"), "{text}");
+        assert!(text.contains("→ no verdict: threads failed in 15 of 15 slices: 50 ×"), "{text}");
+    }
+
+    #[test]
+    fn nothing_measured_is_said_and_not_drawn_as_zero() {
+        let text = of_report(&report(0, |_| sample(1.0)));
+        assert!(text.contains("uring            not measured\n"), "{text}");
+    }
+
+    #[test]
+    fn figures_have_four_digits_that_count() {
+        let shown = [3.0381, 30.381, 303.81, 3038.1].map(|value| micros(Some(value)));
+        assert_eq!(shown, ["3.038", "30.38", "303.8", "3038"]);
+    }
+
+    #[test]
+    fn a_long_name_gives_its_control_a_short_one() {
+        assert_eq!(name("threads (control)"), "threads (control)");
+        assert_eq!(name("uring-floor (control)"), "(control)");
+        assert_eq!(name("a-peer-with-a-very-long-name"), "a-peer-with-a-very-long-name");
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_under_their_first_word() {
+        let text = wrapped("! ", &"word ".repeat(30));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
+    }
+}

@@ -1,0 +1,125 @@
+//! What there is to find out about a machine.
+
+use super::limits::{self, Limit};
+use annulus::ring::{Feature, Features};
+use annulus::{DriverChoice, DriverInfo, Runtime};
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Everything the doctor saw.
+#[derive(Debug, Serialize)]
+pub(super) struct Findings {
+    pub(super) kernel: String,
+    pub(super) io_uring: Uring,
+    /// The driver that would run, unless another is demanded.
+    pub(super) driver: Driver,
+    pub(super) limits: Vec<Limit>,
+    /// What is not here, and what it would bring.
+    pub(super) missing: Vec<String>,
+}
+
+/// io_uring, as this process finds it.
+#[derive(Debug, Serialize)]
+pub(super) struct Uring {
+    pub(super) available: bool,
+    pub(super) error: Option<String>,
+    pub(super) features: Vec<Line>,
+}
+
+/// One feature of io_uring.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    pub(super) since: String,
+    pub(super) present: bool,
+    pub(super) buys: &'static str,
+}
+
+/// A driver, and why it was chosen.
+#[derive(Debug, Serialize)]
+pub(super) struct Driver {
+    pub(super) kind: String,
+    pub(super) reason: String,
+}
+
+/// Sets a driver up, as a program of this user would.
+pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
+    let runtime = Runtime::builder().driver(choice).build();
+    let runtime = runtime.with_context(|| format!("the {choice} driver does not work here"))?;
+    Ok(runtime.driver().clone())
+}
+
+impl Findings {
+    pub(super) fn gather() -> Findings {
+        let io_uring = Uring::look();
+        Findings {
+            kernel: limits::sysctl("kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+            missing: io_uring.missing(),
+            io_uring,
+            driver: Driver::choose(),
+            limits: limits::gather(),
+        }
+    }
+}
+
+impl Driver {
+    /// What `auto` comes to: the runtime's own choice, or threads where it has none.
+    fn choose() -> Driver {
+        match build(DriverChoice::Auto) {
+            Ok(info) => Driver { kind: info.kind.to_string(), reason: info.reason },
+            Err(_) => Driver {
+                kind: "threads".into(),
+                reason: "for echo; nothing else runs without io_uring".into(),
+            },
+        }
+    }
+}
+
+impl Uring {
+    fn look() -> Uring {
+        match Features::detect() {
+            Ok(features) => {
+                let features = features.iter().map(Line::new).collect();
+                Uring { available: true, error: None, features }
+            }
+            Err(error) => {
+                Uring { available: false, error: Some(error.to_string()), features: Vec::new() }
+            }
+        }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let features = self.features.iter().filter(|line| !line.present);
+        let mut missing: Vec<_> = features
+            .map(|line| format!("{} (Linux {}): {}", line.name, line.since, line.buys))
+            .collect();
+        if let Some(error) = &self.error {
+            missing.push(format!("io_uring: many requests a system call, and no buffer for an idle connection ({error})"));
+        }
+        missing
+    }
+}
+
+impl Line {
+    fn new(feature: &Feature) -> Line {
+        let Feature { name, since: (major, minor), buys, present } = *feature;
+        Line { name, since: format!("{major}.{minor}"), present, buys }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(present: bool) -> Line {
+        Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers a receive" }
+    }
+
+    #[test]
+    fn what_is_missing_says_what_it_would_bring() {
+        let uring = Uring { available: true, error: None, features: vec![line(true), line(false)] };
+        assert_eq!(uring.missing(), ["bundles (Linux 6.10): several buffers a receive"]);
+        let uring = Uring { available: false, error: Some("blocked".into()), features: Vec::new() };
+        assert!(uring.missing()[0].contains("(blocked)"));
+    }
+}

@@ -1,0 +1,48 @@
+//! `annulus doctor`: what this machine offers, and what annulus makes of it.
+
+mod findings;
+mod limits;
+mod render;
+
+use crate::output::{self, Target};
+use annulus::DriverChoice;
+use anyhow::Result;
+use clap::Args;
+use findings::Findings;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Exits 0 where echo can serve at all, which threads always can; with --require,
+only where the runtime works on that driver.
+
+Examples:
+  annulus doctor
+  annulus doctor --require uring && annulus echo --driver uring
+  annulus doctor --json - | jq .driver";
+
+/// Tell what io_uring offers here, and which driver would run
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Fail unless this driver works here: uring, or auto for any
+    #[arg(long, value_name = "DRIVER")]
+    require: Option<DriverChoice>,
+    /// Write the findings as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+}
+
+pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode> {
+    let sheet = args.json.map(Target::open).transpose()?;
+    let findings = Findings::gather();
+    if !sheet.as_ref().is_some_and(|sheet| sheet.is_stdout()) {
+        output::print(&render::page(&findings))?;
+    }
+    if let Some(sheet) = sheet {
+        sheet.write_json(&findings)?;
+    }
+    if let Some(choice) = args.require {
+        findings::build(choice)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

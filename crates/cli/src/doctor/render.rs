@@ -1,0 +1,77 @@
+//! The doctor's findings for people.
+
+use super::findings::{Findings, Uring};
+use crate::page::Page;
+
+pub(super) fn page(findings: &Findings) -> String {
+    let mut page = Page::new();
+    page.row("kernel", &findings.kernel);
+    page.row("io_uring", &summary(&findings.io_uring));
+    page.row("driver", &driver(findings));
+    features(&mut page, &findings.io_uring);
+    limits(&mut page, findings);
+    missing(&mut page, &findings.missing);
+    page.finish()
+}
+
+fn summary(uring: &Uring) -> String {
+    match &uring.error {
+        Some(error) => format!("not available: {error}"),
+        None => {
+            let present = uring.features.iter().filter(|line| line.present).count();
+            format!("available, {present} of {} features", uring.features.len())
+        }
+    }
+}
+
+fn driver(findings: &Findings) -> String {
+    format!("{}: {}", findings.driver.kind, findings.driver.reason)
+}
+
+fn features(page: &mut Page, uring: &Uring) {
+    if uring.features.is_empty() {
+        return;
+    }
+    page.line("");
+    page.line(&format!("{:<22}{:<8}{:<6}{}", "feature", "since", "here", "what it buys"));
+    for line in &uring.features {
+        let here = if line.present { "yes" } else { "no" };
+        page.line(&format!("{:<22}{:<8}{here:<6}{}", line.name, line.since, line.buys));
+    }
+}
+
+fn limits(page: &mut Page, findings: &Findings) {
+    page.line("");
+    page.indent(31);
+    for limit in &findings.limits {
+        page.row(limit.name, &limit.value);
+        page.row("", &limit.meaning);
+    }
+}
+
+fn missing(page: &mut Page, missing: &[String]) {
+    page.line("");
+    page.indent(13);
+    if missing.is_empty() {
+        page.row("missing", "nothing");
+    }
+    missing.iter().for_each(|what| page.row("missing", what));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_80_columns_wide_at_most() {
+        let text = page(&Findings::gather());
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for part in
+            ["kernel", "io_uring", "driver", "open files", "kernel.io_uring_disabled", "missing"]
+        {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+}

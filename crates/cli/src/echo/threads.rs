@@ -1,0 +1,239 @@
+//! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
+
+use super::guests::{Guest, Guests, Sweep};
+use super::signals::Stop;
+use super::stats::{Driver, Stats, Tally};
+use super::{Plan, announce};
+use annulus_load::clock;
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Connections the kernel may hold for us before we accept them.
+const BACKLOG: i32 = 4096;
+/// What one read can take.
+const BUFFER: usize = 64 * 1024;
+/// Enough for the echo's few calls: its buffer is on the heap.
+const STACK: usize = 64 * 1024;
+
+/// Serves until a signal.
+pub(super) fn serve(plan: &Plan, reason: &str) -> Result<Stats> {
+    let listener = listen(plan)?;
+    let stop = Stop::install().context("cannot handle signals")?;
+    let house = House::new(plan, &stop).context("cannot watch for signals")?;
+    announce(listener.local_addr(), &format!("threads: {reason}"))?;
+    let began = clock::now();
+    house.admit_all(listener, &stop)?;
+    let cut_off = house.see_off()?;
+    let driver =
+        Driver { name: "threads".into(), reason: reason.into(), counters: BTreeMap::new() };
+    let tally = house.guests().tally();
+    Ok(Stats::new(driver, tally, cut_off, began))
+}
+
+fn listen(plan: &Plan) -> Result<TcpListener> {
+    let bound = TcpListener::bind(plan.addresses.as_slice()).and_then(|listener| {
+        // The standard library listens with a backlog of 128; a second listen only changes that.
+        rustix::net::listen(&listener, BACKLOG)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| plan.cannot_listen(error))
+}
+
+/// The connections of one server.
+struct House<'a> {
+    plan: &'a Plan,
+    guests: Arc<Mutex<Guests<Arc<Talk>>>>,
+    /// A byte comes out here for each signal and for each connection that ends.
+    bell: UnixStream,
+    rope: Arc<UnixStream>,
+}
+
+impl<'a> House<'a> {
+    fn new(plan: &'a Plan, stop: &Stop) -> io::Result<House<'a>> {
+        let (bell, rope) = UnixStream::pair()?;
+        // A bell that is full is ringing already.
+        bell.set_nonblocking(true)?;
+        rope.set_nonblocking(true)?;
+        stop.write_to(&rope)?;
+        Ok(House { plan, guests: Arc::new(Mutex::new(Guests::new())), bell, rope: Arc::new(rope) })
+    }
+
+    fn guests(&self) -> MutexGuard<'_, Guests<Arc<Talk>>> {
+        lock(&self.guests)
+    }
+
+    /// Accepts as long as there is room, until a signal.
+    fn admit_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
+        let idle = self.plan.idle_timeout.map(Sweep::Idle);
+        while !stop.has_come() {
+            let room = self.plan.room.saturating_sub(self.guests().count());
+            self.wait((room > 0).then_some(&listener), idle.map(Sweep::interval))?;
+            self.admit_some(&listener, room).context("cannot accept connections")?;
+            idle.into_iter().for_each(|why| self.sweep(why));
+        }
+        Ok(())
+    }
+
+    /// Waits for a connection, for the bell, or for the time to pass.
+    fn wait(&self, listener: Option<&TcpListener>, limit: Option<Duration>) -> io::Result<()> {
+        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        watched.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        match poll(&mut watched, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 64];
+        while let Ok(1..) = (&self.bell).read(&mut bytes) {}
+        Ok(())
+    }
+
+    fn admit_some(&self, listener: &TcpListener, room: usize) -> io::Result<()> {
+        for _ in 0..room {
+            match listener.accept() {
+                Ok((stream, _peer)) => self.admit(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The peer gave up while it waited to be accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&self, stream: TcpStream) {
+        let talk = Arc::new(Talk::new(stream));
+        let number = self.guests().admit(Arc::clone(&talk));
+        let place =
+            Place { guests: Arc::clone(&self.guests), rope: Arc::clone(&self.rope), number };
+        let body = move || {
+            let _place = place;
+            // A connection that fails is the peer's doing: it ends, and the server goes on.
+            let _ = talk.echo();
+        };
+        if let Err(error) = std::thread::Builder::new().stack_size(STACK).spawn(body) {
+            eprintln!("annulus echo: closed a connection: cannot start a thread for it: {error}");
+        }
+    }
+
+    fn sweep(&self, why: Sweep) {
+        // The lock is free again before anyone is asked: leaving needs it.
+        let steps = self.guests().sweep(why);
+        steps.into_iter().for_each(|step| step.take());
+    }
+
+    /// Has everyone leave within the grace; returns how many had to be cut off at its end.
+    fn see_off(&self) -> Result<usize> {
+        let (began, grace) = (clock::now(), self.plan.grace);
+        loop {
+            let why = Sweep::Leaving { elapsed: clock::now() - began, grace };
+            let left = self.guests().count();
+            if left == 0 {
+                return Ok(0);
+            }
+            self.sweep(why);
+            if why.is_last() {
+                return Ok(left);
+            }
+            self.wait(None, Some(why.interval()))?;
+        }
+    }
+}
+
+/// A connection's place in the house, given back however its thread ends.
+struct Place {
+    guests: Arc<Mutex<Guests<Arc<Talk>>>>,
+    rope: Arc<UnixStream>,
+    number: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.guests).leave(self.number);
+        let _ = (&*self.rope).write(&[0]);
+    }
+}
+
+/// The register stays whole when a thread that held it panics: each change is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One connection. Only its own thread writes the counters: a load and a store, no locked instruction.
+struct Talk {
+    stream: TcpStream,
+    heard: AtomicU64,
+    answered: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Talk {
+    fn new(stream: TcpStream) -> Talk {
+        Talk {
+            stream,
+            heard: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn echo(&self) -> io::Result<()> {
+        let mut stream = &self.stream;
+        stream.set_nodelay(true)?;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let count = match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            add(&self.heard, 1);
+            add(&self.bytes, count as u64);
+            stream.write_all(&buffer[..count])?;
+            add(&self.answered, 1);
+        }
+        stream.shutdown(Shutdown::Write)
+    }
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+impl Guest for Arc<Talk> {
+    fn beats(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.heard.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
+    }
+
+    fn tally(&self) -> Tally {
+        let (messages, bytes) =
+            (self.heard.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        Tally { connections: 1, messages, bytes }
+    }
+
+    /// The reading side ends, behind what has already come: the thread reads that, answers, and closes.
+    fn ask(&self) {
+        let _ = self.stream.shutdown(Shutdown::Read);
+    }
+
+    fn cut_off(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

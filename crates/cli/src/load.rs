@@ -1,0 +1,142 @@
+//! `annulus load`: how fast a server answers, with every byte verified.
+
+use crate::address::Address;
+use crate::output::{self, Target};
+use crate::usage::Misuse;
+use crate::{span, table};
+use annulus::DriverChoice;
+use annulus_load::{LoadError, MAX_CLIENTS, MAX_LENGTH, Observer, Plan, Progress, Report};
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Each client sends a message, waits for all of it to come back, checks every
+byte, and sends the next one. Failures are counted by kind; any failure makes
+the exit status 1.
+
+Examples:
+  annulus load                             50 clients, 512 bytes, a minute
+  annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
+  annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
+  annulus load -t 5 --json - | jq .latency_us";
+
+/// Measure an echo server with a closed loop of clients
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LoadArgs {
+    /// The server to call
+    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
+    address: Address,
+    /// Clients: connections with one message in flight each
+    #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
+    number: u64,
+    /// Bytes a message, up to 64 MiB
+    #[arg(short, long, value_name = "BYTES", default_value_t = 512,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+    length: u64,
+    /// How long to measure: seconds, or 500ms, 2m
+    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
+    duration: Duration,
+    /// How long to run before measuring
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = span::parse)]
+    warm_up: Duration,
+    /// Run on this CPU
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// Write the results as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Give a client up that gets no byte for this long
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
+    reply_timeout: Duration,
+    /// Give a connect up after this long
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
+    connect_timeout: Duration,
+    /// What the clients run on: auto or uring
+    #[arg(long, default_value = "auto")]
+    driver: DriverChoice,
+    /// Chooses what the clients say
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
+    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let plan = plan(args)?;
+    let mut bar = Bar::new(&plan);
+    let report = annulus_load::run(&plan, &mut bar).map_err(classify)?;
+    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
+    if report.seconds > 0.0 && !occupied {
+        output::print(&table::of_report(&report))?;
+    }
+    if let Some(sheet) = sheet {
+        sheet.write_json(&report)?;
+    }
+    judge(&report)
+}
+
+fn plan(args: LoadArgs) -> Result<Plan> {
+    let plan = Plan {
+        address: args.address.resolve_one()?,
+        clients: args.number as usize,
+        length: args.length as usize,
+        warm_up: args.warm_up,
+        duration: args.duration,
+        pin: args.pin,
+        reply_timeout: args.reply_timeout,
+        connect_timeout: args.connect_timeout,
+        seed: args.seed,
+        driver: args.driver,
+    };
+    plan.validate().map_err(|error| Misuse(error.to_string()))?;
+    Ok(plan)
+}
+
+fn classify(error: LoadError) -> anyhow::Error {
+    match error {
+        LoadError::Plan(error) => Misuse(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+/// A run with failures is a failure, in one line: how many of which kind, and the first in words.
+fn judge(report: &Report) -> Result<ExitCode> {
+    if report.errors.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let kinds: Vec<_> =
+        report.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let first = report.first_error.as_deref().unwrap_or_default();
+    bail!("errors at {}: {} ({first})", report.address, kinds.join(", "))
+}
+
+/// Progress on a terminal; nothing where standard error is none.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(plan: &Plan) -> Bar {
+        let length = plan.duration.as_millis() as u64;
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}");
+        Bar(bar.with_style(style.expect("a template that is a constant")))
+    }
+}
+
+impl Observer for Bar {
+    fn window_closed(&mut self) {
+        self.0.finish_and_clear();
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        if self.0.is_hidden() {
+            return;
+        }
+        let rate = progress.responses as f64 / progress.elapsed.as_secs_f64().max(1e-9);
+        self.0.set_message(format!("{} requests/s", table::thousands(rate as u64)));
+        self.0.set_position(progress.elapsed.as_millis() as u64);
+    }
+}

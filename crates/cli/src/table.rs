@@ -1,0 +1,63 @@
+//! A load's report as a table.
+
+use crate::page::Page;
+use annulus_load::Report;
+
+pub(crate) fn of_report(report: &Report) -> String {
+    let mut page = Page::new();
+    let Report { address, clients, length, seconds, .. } = report;
+    page.row(
+        "server",
+        &format!("{address}, {clients} clients × {} bytes", thousands(*length as u64)),
+    );
+    page.row("requests/s", &thousands(report.requests_per_second.round() as u64));
+    page.row("responses", &format!("{} in {seconds:.3} s", thousands(report.responses)));
+    latency(&mut page, report);
+    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
+    page.row("driver", &report.driver);
+    errors(&mut page, report);
+    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    page.finish()
+}
+
+fn latency(page: &mut Page, report: &Report) {
+    let l = &report.latency_us;
+    let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let values = [l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max];
+    page.row("latency µs", &names.map(|name| format!("{name:<9}")).concat());
+    page.row("", &values.map(|value| format!("{value:<9.1}")).concat());
+}
+
+fn errors(page: &mut Page, report: &Report) {
+    if report.errors.is_empty() {
+        page.row("errors", "none");
+    }
+    for (kind, count) in &report.errors {
+        page.row("errors", &format!("{kind}: {count}"));
+    }
+}
+
+/// A number with its thousands apart.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(thousands(number), text);
+        }
+    }
+}

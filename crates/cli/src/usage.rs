@@ -1,0 +1,73 @@
+//! How the command says that something went wrong: one line, and the exit status.
+
+use clap::error::ErrorKind;
+use std::fmt;
+use std::process::ExitCode;
+
+/// Exit status for a command line that cannot be carried out as written.
+const USAGE: u8 = 2;
+
+/// A wrong value that only showed after parsing: exits like a usage error.
+#[derive(Debug)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// Prints a failure as one line.
+pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("annulus: {}", one_line(&format!("{error:#}")));
+    if error.is::<Misuse>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+}
+
+/// Prints what clap made of the command line: help as it is, an error as one line.
+pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Where standard output is gone, nobody is there to be told.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(USAGE)
+        }
+        _ => {
+            eprintln!("annulus: {}", condense(&error.to_string()));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// clap's error without its usage and pointer to the help, as one line.
+fn condense(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let kept = text
+        .split("\n\n")
+        .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
+    let line = one_line(&kept.collect::<Vec<_>>().join("; "));
+    format!("{line} (--help tells more)")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clap_error_becomes_one_line() {
+        let text = "error: invalid value 'x' for '--driver <D>': unknown\n  [possible values: a, b]\n\n  tip: try a\n\nUsage: y\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            condense(text),
+            "invalid value 'x' for '--driver <D>': unknown [possible values: a, b]; tip: try a (--help tells more)"
+        );
+    }
+}

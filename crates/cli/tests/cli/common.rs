@@ -1,0 +1,149 @@
+//! Running the binary: to its end, or as a server.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
+/// How long anything may take before a test gives up: far more than it should.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Asserts one line on standard error with all of these parts, and this exit status.
+    #[track_caller]
+    pub(crate) fn complains(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert_eq!(self.stderr.lines().count(), 1, "not one line: {self:?}");
+        assert!(self.stderr.starts_with("annulus: "), "{self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "'{part}' is not in: {}", self.stderr);
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(command: &mut Command) -> Said {
+    try_finish(command).unwrap()
+}
+
+/// Runs a command to its end, or fails where it cannot even be started.
+pub(crate) fn try_finish(command: &mut Command) -> io::Result<Said> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ok(Said {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    })
+}
+
+/// Runs annulus to its end.
+pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
+    finish(Command::new(ANNULUS).args(args))
+}
+
+/// Every way to serve that works on this machine.
+pub(crate) fn drivers() -> Vec<&'static str> {
+    let mut drivers = vec!["auto", "threads"];
+    match annulus(["doctor", "--require", "uring"]).code {
+        Some(0) => drivers.push("uring"),
+        _ => println!("skipped: the uring driver does not work here"),
+    }
+    drivers
+}
+
+/// `annulus echo`, running.
+pub(crate) struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) address: SocketAddr,
+    /// The line that said it was ready.
+    pub(crate) ready: String,
+}
+
+impl Server {
+    /// Starts it on a free port, and waits until it is ready.
+    pub(crate) fn start(args: &[&str]) -> Server {
+        Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", "127.0.0.1:0"]).args(args))
+    }
+
+    pub(crate) fn spawn(command: &mut Command) -> Server {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut ready = String::new();
+        stderr.read_line(&mut ready).unwrap();
+        let address = ready
+            .strip_prefix("annulus echo: listening on ")
+            .and_then(|rest| rest.split(' ').next());
+        let address = address.and_then(|text| text.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("not a ready line: {ready:?}"));
+        Server { child, stderr, address, ready }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Said {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        Said { code: self.child.wait().unwrap().code(), stdout, stderr }
+    }
+
+    /// Asks it to stop, and waits for its end.
+    pub(crate) fn stop(self) -> Said {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After `wait` there is nothing left to kill, and the error says so.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends bytes, and asserts that the same come back.
+#[track_caller]
+pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    let mut back = vec![0; bytes.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == bytes, "{} bytes came back changed", bytes.len());
+}
+
+/// Bytes without a short period.
+pub(crate) fn noise(count: usize) -> Vec<u8> {
+    (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}

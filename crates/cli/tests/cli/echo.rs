@@ -1,0 +1,247 @@
+//! `annulus echo` against clients that share no code with it, on every driver.
+
+use crate::common::{
+    ANNULUS, PATIENCE, Server, annulus, drivers, finish, noise, round_trip, try_finish,
+};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a check on a fresh server of each driver.
+fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
+    for driver in drivers() {
+        println!("driver {driver}");
+        let server = Server::start(&[args, &["--driver", driver]].concat());
+        check(&server);
+        let said = server.stop();
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
+    }
+}
+
+#[test]
+fn one_byte_comes_back() {
+    on_every_driver(&[], |server| round_trip(&mut server.connect(), b"x"));
+}
+
+#[test]
+fn a_mebibyte_in_one_write_comes_back() {
+    let bytes = noise(1 << 20);
+    on_every_driver(&[], |server| {
+        let mut stream = server.connect();
+        let mut writer = stream.try_clone().unwrap();
+        let sent = bytes.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&sent));
+        let mut back = vec![0; bytes.len()];
+        stream.read_exact(&mut back).unwrap();
+        writing.join().unwrap().unwrap();
+        assert!(back == bytes, "a mebibyte came back changed");
+    });
+}
+
+#[test]
+fn after_a_half_close_everything_comes_back_and_then_the_end() {
+    let bytes = noise(200_000);
+    on_every_driver(&[], |server| {
+        let mut stream = server.connect();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        assert!(back == bytes, "{} of {} bytes came back", back.len(), bytes.len());
+    });
+}
+
+#[test]
+fn many_tiny_writes_come_back() {
+    let bytes = noise(5000);
+    on_every_driver(&[], |server| {
+        let mut stream = server.connect();
+        stream.set_nodelay(true).unwrap();
+        for byte in bytes.chunks(1) {
+            stream.write_all(byte).unwrap();
+        }
+        let mut back = vec![0; bytes.len()];
+        stream.read_exact(&mut back).unwrap();
+        assert!(back == bytes, "tiny writes came back changed");
+    });
+}
+
+#[test]
+fn many_clients_at_once() {
+    let bytes = noise(3000);
+    on_every_driver(&[], |server| {
+        let mut streams: Vec<_> = (0..100).map(|_| server.connect()).collect();
+        for turn in 0..3 {
+            streams.iter_mut().for_each(|stream| stream.write_all(&bytes[turn..]).unwrap());
+            for stream in &mut streams {
+                let mut back = vec![0; bytes.len() - turn];
+                stream.read_exact(&mut back).unwrap();
+                assert!(back == bytes[turn..]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_python_client_gets_its_bytes_back() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/client.py");
+    on_every_driver(&[], |server| {
+        let port = server.address.port().to_string();
+        let said = finish(Command::new("python3").arg(&script).args(["127.0.0.1", &port]));
+        assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 5), "{said:?}");
+    });
+}
+
+#[test]
+fn the_ready_line_names_address_driver_and_reason() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver]);
+        assert_ne!(server.address.port(), 0);
+        let (_, how) = server.ready.trim_end().split_once(" (").unwrap();
+        let (name, reason) = how.strip_suffix(')').unwrap().split_once(": ").unwrap();
+        assert!(driver == "auto" || name == driver, "asked for {driver}: {}", server.ready);
+        assert!(!reason.is_empty(), "{}", server.ready);
+    }
+}
+
+#[test]
+fn beyond_the_most_connections_the_next_waits_until_one_closes() {
+    on_every_driver(&["--max-connections", "2"], |server| {
+        let (mut one, mut two) = (server.connect(), server.connect());
+        round_trip(&mut one, b"one");
+        round_trip(&mut two, b"two");
+        let mut three = server.connect();
+        three.write_all(b"three").unwrap();
+        // The server is busy with the others for as long as it would need to serve the third.
+        (0..200).for_each(|_| round_trip(&mut one, b"one again"));
+        three.set_nonblocking(true).unwrap();
+        let early = three.read(&mut [0; 5]);
+        assert_eq!(early.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        three.set_nonblocking(false).unwrap();
+        drop(two);
+        let mut back = [0; 5];
+        three.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"three");
+        round_trip(&mut one, b"still here");
+    });
+}
+
+#[test]
+fn who_says_nothing_is_closed_and_who_talks_is_not() {
+    on_every_driver(&["--idle-timeout", "400ms"], |server| {
+        let (mut idle, mut busy) = (server.connect(), server.connect());
+        round_trip(&mut idle, b"hello");
+        idle.set_nonblocking(true).unwrap();
+        // The busy one talks until the idle one has been closed.
+        while let Err(error) = idle.read(&mut [0; 1]) {
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            round_trip(&mut busy, b"tick");
+        }
+        round_trip(&mut busy, b"still here");
+    });
+}
+
+#[test]
+fn the_figures_at_the_end_are_those_of_the_work() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver, "--stats", "-"]);
+        for turn in 0..5 {
+            let mut stream = server.connect();
+            (0..10).for_each(|_| round_trip(&mut stream, &noise(100 + turn)));
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        }
+        let said = server.stop();
+        assert_eq!(said.code, Some(0));
+        let stats = said.json();
+        assert_eq!(stats["connections"], 5, "{driver}: {stats}");
+        assert_eq!(stats["messages"], 50, "{driver}: {stats}");
+        assert_eq!(stats["bytes"], 10 * (100 + 101 + 102 + 103 + 104), "{driver}: {stats}");
+        assert_eq!(stats["cut_off"], 0, "{driver}: {stats}");
+        assert!(driver == "auto" || stats["driver"] == driver, "{driver}: {stats}");
+        assert!(stats["cpu_seconds"].as_f64().unwrap() > 0.0, "{stats}");
+        assert!(stats["peak_rss_bytes"].as_u64().unwrap() > 500_000, "{stats}");
+        assert!(driver != "uring" || stats["counters"]["enters"].as_u64().unwrap() >= 1, "{stats}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for driver in drivers() {
+        let said = annulus(["echo", "--driver", driver, "--listen", &address]);
+        said.complains(1, &[&address, "in use", "choose another port"]);
+    }
+}
+
+#[test]
+fn a_foreign_address_is_named() {
+    for driver in drivers() {
+        let said = annulus(["echo", "--driver", driver, "--listen", "192.0.2.1:7000"]);
+        said.complains(1, &["192.0.2.1:7000", "no such address"]);
+    }
+}
+
+#[test]
+fn a_port_without_permission_is_named() {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+        .unwrap_or_default();
+    if first.trim() != "1024" {
+        println!("skipped: ports below 1024 need no permission here");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    for driver in drivers() {
+        let mut command = Command::new(ANNULUS);
+        command.args(["echo", "--driver", driver, "--listen", "127.0.0.1:81"]);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        match try_finish(&mut command) {
+            Ok(said) => said.complains(1, &["127.0.0.1:81", "ermission denied", "1024"]),
+            Err(error) => println!("skipped: another user cannot run the binary: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_full_open_file_limit_is_named_with_both_numbers() {
+    let script =
+        format!("ulimit -n 64 && exec {ANNULUS} echo --listen 127.0.0.1:0 --max-connections 100");
+    let said = finish(Command::new("sh").args(["-c", &script]));
+    said.complains(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
+}
+
+#[test]
+fn the_soft_limit_is_raised() {
+    let script =
+        format!("ulimit -Sn 32 && exec {ANNULUS} echo --listen 127.0.0.1:0 --max-connections 100");
+    let server = Server::spawn(Command::new("sh").args(["-c", &script]));
+    let mut streams: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(|stream| round_trip(stream, b"all of us"));
+}
+
+#[test]
+fn a_client_that_resets_harms_nobody() {
+    on_every_driver(&[], |server| {
+        let mut steady = server.connect();
+        for _ in 0..20 {
+            reset(server.connect());
+            round_trip(&mut steady, b"unimpressed");
+        }
+    });
+}
+
+/// Closes with unread bytes, which resets the connection.
+fn reset(mut stream: TcpStream) {
+    stream.write_all(b"never read").unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.peek(&mut [0; 1]).unwrap();
+}

@@ -1,0 +1,178 @@
+//! `annulus load`: its figures, and what it says about servers that misbehave.
+
+use crate::common::{ANNULUS, Said, Server, annulus, drivers, finish};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+/// A server of blocking threads, one a connection; it ends with the test's process.
+fn serve(talk: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Answers each read with what `change` makes of it.
+fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let mut reply = buffer[..count].to_vec();
+        change(&mut reply);
+        if stream.write_all(&reply).is_err() {
+            return;
+        }
+    }
+}
+
+fn load(address: SocketAddr, args: &[&str]) -> Said {
+    let address = address.to_string();
+    let short =
+        ["load", "--address", &address, "--duration", "0.2", "--warm-up", "0.05", "--json", "-"];
+    annulus(short.iter().chain(args))
+}
+
+/// Three clients against a faulty server: exit status 1, the kind named and counted, in words and as JSON.
+#[track_caller]
+fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
+    let address = serve(talk);
+    let said = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
+    said.complains(1, &[kind, &address.to_string(), "client "]);
+    let json = said.json();
+    assert!(json["errors"][kind].as_u64().is_some_and(|count| (1..=3).contains(&count)), "{json}");
+}
+
+#[test]
+fn the_json_has_what_was_promised() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver]);
+        let said = load(server.address, &["--number", "20", "--length", "128"]);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}: {said:?}");
+        let json = said.json();
+        let (responses, seconds) =
+            (json["responses"].as_u64().unwrap(), json["seconds"].as_f64().unwrap());
+        assert!(responses > 20, "{driver}: {json}");
+        assert_eq!(json["requests"], responses);
+        assert!(seconds >= 0.2, "{json}");
+        let rate = json["requests_per_second"].as_f64().unwrap();
+        assert!((rate * seconds - responses as f64).abs() < 1.0, "{json}");
+        assert_eq!(json["errors"].as_object().unwrap().len(), 0);
+        assert!(json["client_cpu_share"].as_f64().unwrap() > 0.0);
+        let latency = ["min", "p50", "p90", "p99", "p99.9", "max"]
+            .map(|name| json["latency_us"][name].as_f64().unwrap());
+        assert!(latency.is_sorted() && latency[0] > 0.0, "{json}");
+        assert!(json["latency_us"]["mean"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn every_driver_of_the_load_works() {
+    let server = Server::start(&[]);
+    for driver in drivers().into_iter().filter(|driver| *driver != "threads") {
+        let said = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
+        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
+        let json = said.json();
+        assert!(json["responses"].as_u64().unwrap() > 5, "{json}");
+        assert!(driver == "auto" || json["driver"].as_str().unwrap().starts_with(driver), "{json}");
+    }
+}
+
+#[test]
+fn large_messages_are_verified_too() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver]);
+        let said = load(server.address, &["-c", "3", "-l", "3000001"]);
+        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
+        assert!(said.json()["responses"].as_u64().unwrap() > 0, "{driver}: {said:?}");
+    }
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let said =
+        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-t", "0.1", "--warm-up", "0"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    for part in ["requests/s", "p99.9", "4 clients × 64 bytes", "client CPU", "errors       none"]
+    {
+        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+    }
+    assert!(said.stdout.lines().all(|line| line.chars().count() <= 80), "{}", said.stdout);
+}
+
+#[test]
+fn the_json_goes_to_a_file() {
+    let server = Server::start(&[]);
+    let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
+    let (address, path) = (server.address.to_string(), file.to_str().unwrap());
+    let said =
+        annulus(["load", "-a", &address, "-c", "2", "-t", "0.1", "--warm-up", "0", "--json", path]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("requests/s"), "the table is still there: {said:?}");
+    assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["responses"].is_u64());
+}
+
+#[test]
+fn a_server_that_closes() {
+    expect(
+        "closed early",
+        |mut stream| {
+            let mut buffer = [0; 65_536];
+            let count = stream.read(&mut buffer).unwrap_or(0);
+            let _ = stream.write_all(&buffer[..count / 2]);
+            let _ = stream.shutdown(Shutdown::Write);
+            while let Ok(1..) = stream.read(&mut buffer) {}
+        },
+        &[],
+    );
+}
+
+#[test]
+fn a_server_that_resets() {
+    // Closing with unread bytes resets the connection.
+    expect("reset", |mut stream| drop(stream.read(&mut [0; 1])), &[]);
+}
+
+#[test]
+fn a_server_that_answers_wrong_bytes() {
+    expect("wrong bytes", |stream| answer(stream, |reply| *reply.last_mut().unwrap() ^= 1), &[]);
+}
+
+#[test]
+fn a_server_that_answers_too_many_bytes() {
+    expect("too many bytes", |stream| answer(stream, |reply| reply.push(b'!')), &[]);
+}
+
+#[test]
+fn a_server_that_never_answers() {
+    expect("reply timeout", |stream| answer(stream, Vec::clear), &["--reply-timeout", "200ms"]);
+}
+
+#[test]
+fn nobody_there() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = load(address, &[]);
+    said.complains(1, &["connect refused", &address.to_string(), "is the server running"]);
+    assert_eq!(said.json()["responses"], 0);
+}
+
+#[test]
+fn more_clients_than_open_files() {
+    let limited = |limits: &str, address: SocketAddr| {
+        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -t 0.1 --warm-up 0");
+        finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
+    };
+    let server = Server::start(&[]);
+    let said = limited("ulimit -n 64", server.address);
+    said.complains(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
+    let said = limited("ulimit -Sn 32", server.address);
+    assert_eq!(said.code, Some(0), "the soft limit was not raised: {said:?}");
+}

@@ -1,0 +1,8 @@
+//! The annulus command from outside: a child process, its sockets, signals, output and exit status.
+
+mod common;
+mod doctor;
+mod echo;
+mod load;
+mod signals;
+mod usage;

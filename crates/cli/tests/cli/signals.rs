@@ -1,0 +1,110 @@
+//! How `annulus echo` ends: what is in flight comes back, within the grace, and a second signal does not wait.
+
+use crate::common::{Server, drivers, noise, round_trip};
+use annulus_load::clock;
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Writes without ever reading, until the server has gone: there is always more in flight than it can send.
+fn clog(server: &Server) -> JoinHandle<()> {
+    let mut stream = server.connect();
+    round_trip(&mut stream, b"hello");
+    std::thread::spawn(move || while stream.write_all(&noise(1 << 16)).is_ok() {})
+}
+
+/// Waits until the server no longer accepts.
+fn await_closed_doors(server: &Server) {
+    while TcpStream::connect(server.address).is_ok() {}
+}
+
+#[test]
+fn either_signal_ends_an_idle_server_with_success() {
+    for driver in drivers() {
+        for signal in [Signal::INT, Signal::TERM] {
+            let server = Server::start(&["--driver", driver]);
+            server.signal(signal);
+            let said = server.wait();
+            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
+        }
+    }
+}
+
+#[test]
+fn idle_connections_do_not_hold_the_server_up() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+        let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
+        let said = server.stop();
+        assert_eq!(said.code, Some(0), "{driver}");
+        for mut stream in streams {
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{driver}: more than was asked for");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_flight_comes_back_after_the_signal() {
+    let bytes = noise(4 << 20);
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+        let mut stream = server.connect();
+        let mut writer = stream.try_clone().unwrap();
+        let sent = bytes.clone();
+        let writing = std::thread::spawn(move || writer.write_all(&sent));
+        let mut back = vec![0; 1];
+        stream.read_exact(&mut back).unwrap();
+        server.signal(Signal::TERM);
+        await_closed_doors(&server);
+        stream.read_to_end(&mut back).unwrap();
+        writing.join().unwrap().unwrap();
+        assert!(back == bytes, "{driver}: {} of {} bytes came back", back.len(), bytes.len());
+        assert_eq!(server.wait().code, Some(0), "{driver}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_the_server_up_for_the_grace_only() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver, "--grace", "400ms"]);
+        let writing = clog(&server);
+        let signalled = clock::now();
+        let said = server.stop();
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
+        assert!(
+            clock::now() - signalled >= Duration::from_millis(300),
+            "{driver}: no grace at all"
+        );
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn who_is_there_when_the_grace_is_over_is_cut_off_and_counted() {
+    for driver in drivers() {
+        let server = Server::start(&["--driver", driver, "--grace", "0", "--stats", "-"]);
+        let mut streams = [server.connect(), server.connect()];
+        streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
+        let said = server.stop();
+        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
+        assert_eq!(said.json()["cut_off"], 2, "{driver}: {said:?}");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    for driver in drivers() {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+            let writing = clog(&server);
+            server.signal(Signal::TERM);
+            await_closed_doors(&server);
+            server.signal(signal);
+            assert_eq!(server.wait().code, Some(code), "{driver}");
+            writing.join().unwrap();
+        }
+    }
+}

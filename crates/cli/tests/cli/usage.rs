@@ -1,0 +1,107 @@
+//! The command line: help that fits, and errors of one line that name the value and the way out.
+
+use crate::common::annulus;
+
+#[test]
+fn help_is_complete_and_fits_80_columns() {
+    for (args, parts) in [
+        (&["--help"][..], &["echo", "load", "bench", "doctor", "Examples:", "Exit status"][..]),
+        (
+            &["echo", "--help"],
+            &[
+                "--listen",
+                "--driver",
+                "--pin",
+                "--max-connections",
+                "--idle-timeout",
+                "--grace",
+                "--stats",
+                "Examples:",
+            ],
+        ),
+        (
+            &["load", "--help"],
+            &[
+                "-a, --address",
+                "-c, --number",
+                "-l, --length",
+                "-t, --duration",
+                "--warm-up",
+                "--pin",
+                "--json",
+                "--reply-timeout",
+                "--driver",
+                "Examples:",
+            ],
+        ),
+        (&["doctor", "--help"], &["--require", "--json", "Examples:"]),
+    ] {
+        let said = annulus(args);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+        for part in parts {
+            assert!(said.stdout.contains(part), "'{part}' is not in {args:?}:\n{}", said.stdout);
+        }
+        for line in said.stdout.lines() {
+            assert!(line.chars().count() <= 80, "{args:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn no_command_shows_the_help_as_an_error() {
+    let said = annulus::<&str>([]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("annulus echo"), "{said:?}");
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_exits_2() {
+    for (args, parts) in [
+        (&["sing"][..], &["sing"][..]),
+        (&["echo", "--loud"], &["--loud"]),
+        (&["echo", "--listen", "127.0.0.1"], &["'127.0.0.1'", "HOST:PORT"]),
+        (&["echo", "--listen", "127.0.0.1:99999"], &["'99999' is not a port", "65535"]),
+        (&["echo", "--listen", "300.0.0.1:7000"], &["'300.0.0.1' is not an IPv4 address"]),
+        (&["echo", "--driver", "kqueue"], &["'kqueue'", "auto, uring, threads"]),
+        (&["echo", "--max-connections", "0"], &["'0'", "--max-connections"]),
+        (&["echo", "--idle-timeout", "0"], &["idle time-out of zero", "30s"]),
+        (&["echo", "--grace", "soon"], &["'soon'", "--grace", "unit"]),
+        (&["load", "--length", "0"], &["'0'", "--length", "1..=67108864"]),
+        (&["load", "--length", "67108865"], &["'67108865'", "1..=67108864"]),
+        (&["load", "--number", "0"], &["'0'", "--number", "1..=1000000"]),
+        (&["load", "--duration", "0"], &["duration of zero"]),
+        (&["load", "--reply-timeout", "0"], &["reply time-out of zero"]),
+        (&["load", "--address", "nowhere"], &["'nowhere'", "HOST:PORT"]),
+        (&["load", "--address", "127.0.0.1:0"], &["127.0.0.1:0", "port 0"]),
+        (&["load", "--driver", "kqueue"], &["'kqueue'", "auto", "uring"]),
+        (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
+    ] {
+        annulus(args).complains(2, parts);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line_and_exits_1() {
+    for (args, parts) in [
+        (
+            &["echo", "--listen", "127.0.0.1:0", "--pin", "100000"][..],
+            &["CPU 100000", "may use"][..],
+        ),
+        (
+            &["echo", "--listen", "127.0.0.1:0", "--stats", "/no/such/folder/file"],
+            &["/no/such/folder/file", "choose another file"],
+        ),
+        (&["load", "--pin", "100000"], &["CPU 100000", "may use"]),
+        (&["load", "--json", "/no/such/folder/file"], &["/no/such/folder/file"]),
+    ] {
+        annulus(args).complains(1, parts);
+    }
+}
+
+#[test]
+fn an_unresolvable_name_is_named() {
+    // An empty label: no resolver need be asked to know that it does not exist.
+    for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
+        annulus(args).complains(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Operations that wait for a descriptor to become readable: receives, accepts, edges.
+#![allow(unsafe_code)]
+
+use super::{Epoll, calls};
+use crate::event::Event;
+use crate::token::Token;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input {
+    /// Receives into the pool's buffers, so many bytes at most; without `multi`, once.
+    Lent { left: u64, multi: bool },
+    /// Receives into the submitter's memory, once.
+    Own { buffer: *mut u8, len: u32 },
+    /// Accepts; without `multi`, once.
+    Accept { multi: bool },
+    /// Tells each edge.
+    Readable,
+}
+
+impl Epoll {
+    pub(super) fn start_input(&mut self, token: Token, fd: RawFd, input: Input) {
+        let watch = self.watches.meet(fd);
+        if watch.input.is_some() {
+            return self.end(token, Err(Errno::BUSY));
+        }
+        watch.input = Some((token, input));
+        if let Err(errno) = self.park(token, fd) {
+            self.watches.known(fd).input = None;
+            self.end(token, Err(errno));
+        }
+    }
+
+    /// Tries the operation of a descriptor that has one.
+    #[inline]
+    pub(super) fn attempt_input(&mut self, fd: RawFd) -> Option<Event> {
+        let watch = self.watches.known(fd);
+        let (token, input) = watch.input?;
+        match input {
+            Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
+            Input::Own { buffer, len } => self.receive(fd, token, buffer, len),
+            Input::Accept { multi } => self.accept(fd, token, multi),
+            Input::Readable => {
+                watch.readable = false;
+                Some(Event { token, result: Ok(1), more: true, buffer: None })
+            }
+        }
+    }
+
+    #[inline]
+    fn receive_lent(&mut self, fd: RawFd, token: Token, left: u64, multi: bool) -> Option<Event> {
+        let Some(id) = self.pool.lend() else {
+            self.counters.enobufs += 1;
+            return self.end_input(fd, token, Err(Errno::NOBUFS));
+        };
+        let asked = u64::from(self.pool.buffer_size()).min(left) as u32;
+        // SAFETY: the buffer was lent just now, and holds what is asked for.
+        let result = unsafe { calls::receive(fd, self.pool.address(id), asked) };
+        let Ok(count @ 1..) = result else {
+            self.pool.give_back(id);
+            return self.end_input(fd, token, result);
+        };
+        let watch = self.watches.known(fd);
+        if count < asked {
+            watch.drained();
+        }
+        let left = left - u64::from(count);
+        let more = multi && left > 0;
+        watch.input = more.then_some((token, Input::Lent { left, multi }));
+        Some(Event { token, result, more, buffer: Some(id) })
+    }
+
+    fn receive(&mut self, fd: RawFd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
+        // SAFETY: the submitter lends the memory until the terminal event, which is still to come.
+        let result = unsafe { calls::receive(fd, buffer, len) };
+        if result.is_ok_and(|count| 0 < count && count < len) {
+            self.watches.known(fd).drained();
+        }
+        self.end_input(fd, token, result)
+    }
+
+    fn accept(&mut self, fd: RawFd, token: Token, multi: bool) -> Option<Event> {
+        match calls::accept(fd) {
+            Ok(socket) if multi => {
+                Some(Event { token, result: Ok(socket), more: true, buffer: None })
+            }
+            result => self.end_input(fd, token, result),
+        }
+    }
+
+    /// An operation's last event; or none, where it only has to wait for the next edge.
+    #[inline]
+    fn end_input(&mut self, fd: RawFd, token: Token, result: Result<u32, Errno>) -> Option<Event> {
+        let watch = self.watches.known(fd);
+        if result == Err(Errno::AGAIN) {
+            watch.readable = false;
+            return None;
+        }
+        watch.input = None;
+        Some(Event { token, result, more: false, buffer: None })
+    }
+}

@@ -1,0 +1,298 @@
+//! The epoll driver: the same operations, each tried by a plain system call and parked until an edge says try again.
+//!
+//! The life of an operation that may wait: *submitted*, it is noted with its descriptor, which is registered with epoll
+//! once, edge-triggered, for everything → *parked*, until an edge comes or one is remembered → *tried*, when the layer
+//! above asks for the next event → an event, or parked again. A `…Now` send never waits: it happens as it is submitted.
+//!
+//! Where the kernel would run a multishot operation for up to 32 rounds before others get their turn, so does this
+//! driver. A descriptor has at most one operation a direction; a second one is refused as busy.
+#![allow(unsafe_code)]
+
+mod calls;
+mod input;
+mod output;
+mod poller;
+mod watch;
+
+use crate::counters::Counters;
+use crate::driver::Wait;
+use crate::event::Event;
+use crate::op::Op;
+use crate::pool::{Pool, PoolSize};
+use crate::token::{Kind, Token};
+use annulus_ring::op::IoVec;
+use annulus_ring::Kernel;
+use input::Input;
+use output::Outputs;
+use poller::Poller;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::time::Duration;
+use watch::Watches;
+
+/// Events one descriptor may bring in a turn before it goes to the back.
+const ROUNDS: u32 = 32;
+
+/// An epoll instance, what is watched, and what is to be tried.
+pub struct Epoll {
+    poller: Poller,
+    watches: Watches,
+    outputs: Outputs,
+    /// Descriptors with something to try, oldest first.
+    work: VecDeque<RawFd>,
+    /// Of these, how many are for this turn.
+    due: usize,
+    /// Events that the first of them may still bring in this turn.
+    rounds: u32,
+    /// Events of what was over as it was submitted, oldest first.
+    done: VecDeque<Event>,
+    pool: Rc<Pool>,
+    kernel: Rc<dyn Kernel>,
+    counters: Counters,
+}
+
+impl Epoll {
+    /// Makes the epoll instance and reserves receive memory.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a pool size out of range; `EMFILE`, `ENOMEM`, … of the system.
+    pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
+        Ok(Self {
+            poller: Poller::new()?,
+            watches: Watches::default(),
+            outputs: Outputs::default(),
+            work: VecDeque::with_capacity(64),
+            due: 0,
+            rounds: ROUNDS,
+            done: VecDeque::with_capacity(64),
+            pool: Pool::new(pool, kernel.clone())?,
+            kernel,
+            counters: Counters::default(),
+        })
+    }
+
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    #[inline]
+    pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
+        self.counters.sqes += 1;
+        match op {
+            Op::SendNow { fd, buffer, len } => {
+                let len = len as usize;
+                // SAFETY: the caller's promise, passed on.
+                let sent = unsafe { calls::send(fd, IoVec { base: buffer, len }) };
+                self.sent_now(token, fd, sent, len);
+            }
+            Op::SendVectorNow { fd, header } => {
+                // SAFETY: the caller's promise: header and vectors live through the submission.
+                let parts = unsafe { calls::parts(header) };
+                // SAFETY: the caller's promise, passed on.
+                let sent = unsafe { calls::send_all(fd, parts) };
+                self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
+            }
+            // SAFETY: the caller's promise, passed on.
+            _ => unsafe { self.submit_slowly(token, op) },
+        }
+    }
+
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    unsafe fn submit_slowly(&mut self, token: Token, op: Op) {
+        match op {
+            Op::ReceiveMulti { fd, limit } => {
+                let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
+                self.start_input(token, fd, Input::Lent { left, multi: true });
+            }
+            Op::ReceiveLent { fd } => {
+                self.start_input(token, fd, Input::Lent { left: u64::MAX, multi: false });
+            }
+            Op::Receive { fd, buffer, len } => self.start_input(token, fd, Input::Own { buffer, len }),
+            Op::AcceptMulti { fd } => self.start_input(token, fd, Input::Accept { multi: true }),
+            Op::Accept { fd } => self.start_input(token, fd, Input::Accept { multi: false }),
+            Op::Readable { fd } => self.start_input(token, fd, Input::Readable),
+            Op::Connect { fd, .. } | Op::Send { fd, .. } | Op::SendVector { fd, .. } => {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { self.start_output(token, fd, op) };
+            }
+            Op::Cancel { target } => self.cancel(target),
+            Op::Close { fd } => {
+                self.watches.forget(fd);
+                self.kernel.close(fd);
+            }
+            Op::SendNow { .. } | Op::SendVectorNow { .. } => unreachable!("sent as submitted"),
+        }
+    }
+
+    #[inline]
+    fn sent_now(&mut self, token: Token, fd: RawFd, sent: Result<usize, Errno>, len: usize) {
+        if sent != Ok(len) {
+            if let Some(watch) = self.watches.find(fd) {
+                watch.writable = false;
+            }
+            self.end(token, sent.map(|count| count as u32));
+        }
+    }
+
+    /// Lets an operation wait for its descriptor, or sees to it that it is tried where an edge came before it.
+    fn park(&mut self, token: Token, fd: RawFd) -> Result<(), Errno> {
+        self.watches.settle(token, fd);
+        if !self.watches.known(fd).registered {
+            self.poller.add(fd)?;
+            self.watches.known(fd).registered = true;
+        } else if self.watches.enlist(fd) {
+            self.work.push_back(fd);
+        }
+        Ok(())
+    }
+
+    /// Ends an operation outside the work.
+    fn end(&mut self, token: Token, result: Result<u32, Errno>) {
+        self.done.push_back(Event { token, result, more: false, buffer: None });
+    }
+
+    fn cancel(&mut self, target: Token) {
+        let Some(fd) = self.watches.home(target) else { return };
+        let watch = self.watches.known(fd);
+        if let Some((_, input)) = watch.input.take_if(|(token, _)| *token == target) {
+            if matches!(input, Input::Readable) {
+                // Its owner may close it behind our back from here on.
+                self.release(fd);
+            }
+            self.end(target, Err(Errno::CANCELED));
+        } else if let Some(output) = watch.output.map(|place| self.outputs.get(place))
+            && output.token == target
+        {
+            let result = output.given_up(Errno::CANCELED);
+            self.end_output(fd);
+            self.end(target, result);
+        }
+    }
+
+    /// The descriptor goes elsewhere, open.
+    pub(crate) fn release(&mut self, fd: RawFd) {
+        if self.watches.find(fd).is_some_and(|watch| watch.registered) {
+            self.poller.remove(fd);
+            self.watches.forget(fd);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        let urgent = !self.done.is_empty() || !self.work.is_empty();
+        let timeout = match wait {
+            Wait::Upto(timeout) if !urgent => timeout,
+            Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
+        };
+        self.counters.enters += 1;
+        self.poller.wait(timeout)?;
+        for (fd, flags) in self.poller.edges() {
+            if self.watches.note(fd, flags) {
+                self.work.push_back(fd);
+            }
+        }
+        self.due = self.work.len();
+        self.rounds = ROUNDS;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let event = match self.done.pop_front() {
+                Some(event) => event,
+                None => self.work()?,
+            };
+            self.counters.cqes += 1;
+            if event.token.kind() != Kind::Ignored {
+                return Some(event);
+            }
+            event.buffer.into_iter().for_each(|id| self.pool.give_back(id));
+        }
+    }
+
+    /// Tries what is due until something comes of it.
+    #[inline]
+    fn work(&mut self) -> Option<Event> {
+        while self.due > 0 {
+            let fd = self.work[0];
+            if self.rounds > 0
+                && let Some(event) = self.attempt(fd)
+            {
+                self.rounds -= 1;
+                return Some(event);
+            }
+            self.next_descriptor(fd);
+        }
+        None
+    }
+
+    /// The first descriptor has nothing to try any more, or has had its share of this turn.
+    #[inline]
+    fn next_descriptor(&mut self, fd: RawFd) {
+        self.work.pop_front();
+        self.due -= 1;
+        self.rounds = ROUNDS;
+        let watch = self.watches.known(fd);
+        watch.queued = false;
+        if self.watches.enlist(fd) {
+            self.work.push_back(fd);
+        }
+    }
+
+    #[inline]
+    fn attempt(&mut self, fd: RawFd) -> Option<Event> {
+        let watch = self.watches.known(fd);
+        if watch.can_write()
+            && let Some(event) = self.attempt_output(fd)
+        {
+            return Some(event);
+        }
+        if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
+    }
+
+    /// True where every event so far was taken: whatever did not have to wait has happened as it was submitted.
+    #[inline]
+    pub(crate) fn settled(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn refill(&mut self) {
+        self.pool.restock();
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.pool.trim(false);
+    }
+
+    #[inline]
+    pub(crate) fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    #[inline]
+    pub(crate) fn kernel(&self) -> &Rc<dyn Kernel> {
+        &self.kernel
+    }
+}
+
+impl fmt::Debug for Epoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epoll")
+            .field("work", &self.work)
+            .field("due", &self.due)
+            .field("done", &self.done)
+            .field("pool", &self.pool)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

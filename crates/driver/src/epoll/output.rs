@@ -1,0 +1,173 @@
+//! Operations that wait for a descriptor to become writable: sends that found no room, and connects.
+#![allow(unsafe_code)]
+
+use super::{Epoll, calls};
+use crate::event::Event;
+use crate::op::Op;
+use crate::token::Token;
+use annulus_ring::op::IoVec;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// A send that has sent this much ends there, so that its count fits an event.
+const MOST: usize = 1 << 30;
+
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Send,
+    Connect { address: *const u8, len: u32 },
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) token: Token,
+    pub(super) fd: RawFd,
+    job: Job,
+    /// What is still to be sent: a copy, since the submitter's vectors last for the submission only.
+    parts: Vec<IoVec>,
+    /// Parts of these that went.
+    gone: usize,
+    sent: usize,
+}
+
+impl Output {
+    fn empty() -> Self {
+        Self { token: Token::IGNORED, fd: -1, job: Job::Send, parts: Vec::new(), gone: 0, sent: 0 }
+    }
+
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    unsafe fn fill(&mut self, token: Token, op: Op) {
+        (self.token, self.gone, self.sent) = (token, 0, 0);
+        self.parts.clear();
+        (self.fd, self.job) = match op {
+            Op::Connect { fd, address, len } => (fd, Job::Connect { address, len }),
+            Op::Send { fd, buffer, len } => {
+                self.parts.push(IoVec { base: buffer, len: len as usize });
+                (fd, Job::Send)
+            }
+            Op::SendVector { fd, header } => {
+                // SAFETY: header and vectors live through the submission, which this is part of.
+                self.parts.extend_from_slice(unsafe { calls::parts(header) });
+                (fd, Job::Send)
+            }
+            other => unreachable!("{other:?} does not wait for room"),
+        };
+    }
+
+    /// Goes on as far as it can. `None` where it has to wait.
+    pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
+        match self.job {
+            Job::Send => self.send(),
+            Job::Connect { address, len } => {
+                // SAFETY: the submitter keeps the address until the terminal event, which is still to come.
+                let outcome = unsafe { calls::connect(self.fd, address, len) };
+                (outcome != Err(Errno::AGAIN)).then_some(outcome)
+            }
+        }
+    }
+
+    /// What it comes to when it is given up, or fails, now.
+    pub(super) fn given_up(&self, errno: Errno) -> Result<u32, Errno> {
+        if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
+    }
+
+    fn send(&mut self) -> Option<Result<u32, Errno>> {
+        // SAFETY: the submitter keeps the bytes until the terminal event, which is still to come.
+        match unsafe { calls::send_all(self.fd, &self.parts[self.gone..]) } {
+            Ok(count) => self.advance(count),
+            Err(Errno::AGAIN) => return None,
+            Err(errno) => return Some(self.given_up(errno)),
+        }
+        let done = self.gone == self.parts.len() || self.sent >= MOST;
+        done.then_some(Ok(self.sent as u32))
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.sent += count;
+        while let Some(part) = self.parts.get_mut(self.gone) {
+            if count < part.len {
+                // SAFETY: the count is within the part.
+                part.base = unsafe { part.base.add(count) };
+                part.len -= count;
+                break;
+            }
+            count -= part.len;
+            self.gone += 1;
+        }
+    }
+}
+
+/// Those under way, in places that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    places: Vec<Output>,
+    free: Vec<u32>,
+}
+
+impl Outputs {
+    /// Takes an operation in; the answer is its place.
+    ///
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    pub(super) unsafe fn insert(&mut self, token: Token, op: Op) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Output::empty());
+            self.places.len() as u32 - 1
+        });
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.places[place as usize].fill(token, op) };
+        place
+    }
+
+    pub(super) fn get(&mut self, place: u32) -> &mut Output {
+        &mut self.places[place as usize]
+    }
+
+    /// The operation is over.
+    pub(super) fn remove(&mut self, place: u32) {
+        self.free.push(place);
+    }
+}
+
+impl Epoll {
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    pub(super) unsafe fn start_output(&mut self, token: Token, fd: RawFd, op: Op) {
+        let watch = self.watches.meet(fd);
+        if watch.output.is_some() {
+            return self.end(token, Err(Errno::BUSY));
+        }
+        // SAFETY: the caller's promise, passed on.
+        let place = unsafe { self.outputs.insert(token, op) };
+        watch.output = Some(place);
+        // Nothing tells that a socket can be connected: a first try starts that.
+        let starts = matches!(op, Op::Connect { .. });
+        let outcome = if starts { self.outputs.get(place).attempt() } else { None };
+        if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
+            self.end_output(fd);
+            self.end(token, result);
+        }
+    }
+
+    /// Tries the operation of a descriptor that has one.
+    #[cold]
+    pub(super) fn attempt_output(&mut self, fd: RawFd) -> Option<Event> {
+        let watch = self.watches.known(fd);
+        let output = self.outputs.get(watch.output?);
+        let token = output.token;
+        let Some(result) = output.attempt() else {
+            watch.writable = false;
+            return None;
+        };
+        self.end_output(fd);
+        Some(Event { token, result, more: false, buffer: None })
+    }
+
+    pub(super) fn end_output(&mut self, fd: RawFd) {
+        if let Some(place) = self.watches.known(fd).output.take() {
+            self.outputs.remove(place);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The epoll instance: what is watched, and the wait.
+
+use super::calls::borrow;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Most edges a wait brings; the rest comes with the next one.
+const EDGES: usize = 1024;
+
+/// What every descriptor is registered for, once. The edge for room comes only after a send that found none, and the
+/// one for a peer's end saves no call to learn it: so both cost nothing until then, and no second registration later.
+const EVERYTHING: EventFlags = EventFlags::IN
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::PRI)
+    .union(EventFlags::ET);
+
+/// `epoll_pwait` counts milliseconds. Waits longer than this are rounded up to them; shorter ones get a timer.
+const EXACT_BELOW: Duration = Duration::from_millis(20);
+/// The longest wait; a loop that wakes once a day for nothing still sleeps.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// An epoll instance.
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    edges: Vec<Event>,
+    /// Made by the first short wait.
+    timer: Option<OwnedFd>,
+}
+
+impl Poller {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, edges: Vec::with_capacity(EDGES), timer: None })
+    }
+
+    /// Watches a descriptor; how ready it is already comes as its first edge.
+    pub(super) fn add(&self, fd: RawFd) -> Result<(), Errno> {
+        let data = EventData::new_u64(fd as u64);
+        match epoll::add(&self.epoll, borrow(fd), data, EVERYTHING) {
+            // Known from an earlier life: told anew all the same.
+            Err(Errno::EXIST) => epoll::modify(&self.epoll, borrow(fd), data, EVERYTHING),
+            outcome => outcome,
+        }
+    }
+
+    /// Watches a descriptor no longer. A closed one goes by itself.
+    pub(super) fn remove(&self, fd: RawFd) {
+        // It fails only where the descriptor is not watched.
+        _ = epoll::delete(&self.epoll, borrow(fd));
+    }
+
+    /// Waits for edges: one system call, and another for the timer where the wait is short.
+    #[inline]
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.edges.clear();
+        let timeout = timeout.filter(|left| !self.is_timed(*left)).map(timespec);
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.edges), timeout.as_ref()) {
+            // A signal came first: the next turn waits again.
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// What the last wait brought.
+    #[inline]
+    pub(super) fn edges(&self) -> impl Iterator<Item = (RawFd, EventFlags)> {
+        self.edges.iter().map(|edge| (edge.data.u64() as RawFd, edge.flags))
+    }
+
+    /// Whether a timer will end the wait, since milliseconds are too coarse for it.
+    #[inline]
+    fn is_timed(&mut self, left: Duration) -> bool {
+        !left.is_zero() && left < EXACT_BELOW && self.set_timer(left).is_ok()
+    }
+
+    /// Lets a timer end the wait. It may go off later than its wait ended, and ends another one for nothing.
+    #[cold]
+    fn set_timer(&mut self, left: Duration) -> io::Result<()> {
+        if self.timer.is_none() {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            self.add(timer.as_raw_fd())?;
+            self.timer = Some(timer);
+        }
+        let timer = self.timer.as_ref().expect("made just now");
+        let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(left) };
+        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let time = time.min(LONGEST);
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}

@@ -1,0 +1,97 @@
+//! Which cores to put the servers and the load on.
+
+use std::fs;
+
+/// The cores of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Where the servers run.
+    pub server: usize,
+    /// Where the load runs.
+    pub load: usize,
+}
+
+impl Cores {
+    /// Chooses those that are not given out of `allowed`, which must not be empty: the server gets
+    /// the first, the load the first that shares nothing with it, else another one, else the same.
+    pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
+        choose(allowed, server, load, siblings)
+    }
+
+    /// Whether both are the same core, or two hardware threads of one.
+    pub fn are_shared(self) -> bool {
+        self.server == self.load || siblings(self.server).contains(&self.load)
+    }
+}
+
+fn choose(
+    allowed: &[usize],
+    server: Option<usize>,
+    load: Option<usize>,
+    siblings: impl Fn(usize) -> Vec<usize>,
+) -> Cores {
+    let first_but = |others: &[usize]| allowed.iter().copied().find(|core| !others.contains(core));
+    let beside = |core: usize| {
+        let apart = first_but(&[&siblings(core)[..], &[core]].concat());
+        apart.or_else(|| first_but(&[core])).unwrap_or(core)
+    };
+    let server = server.unwrap_or_else(|| load.map_or(allowed[0], beside));
+    Cores { server, load: load.unwrap_or_else(|| beside(server)) }
+}
+
+/// The hardware threads of this core, itself among them; empty where the system does not say.
+fn siblings(core: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+    fs::read_to_string(path).map_or_else(|_| Vec::new(), |list| numbers(list.trim()))
+}
+
+/// The numbers of a list like `0-2,5`.
+fn numbers(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two hardware threads a core, numbered next to each other.
+    fn neighbours(core: usize) -> Vec<usize> {
+        vec![core & !1, core | 1]
+    }
+
+    fn chosen(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> (usize, usize) {
+        let Cores { server, load } = choose(allowed, server, load, neighbours);
+        (server, load)
+    }
+
+    #[test]
+    fn the_load_keeps_clear_of_the_servers_whole_core() {
+        assert_eq!(chosen(&[0, 1, 2, 3], None, None), (0, 2));
+        assert_eq!(chosen(&[5, 6, 7], None, None), (5, 6));
+        assert_eq!(chosen(&[0, 1, 2, 3], Some(3), None), (3, 0));
+        assert_eq!(chosen(&[0, 1, 2, 3], None, Some(0)), (2, 0));
+    }
+
+    #[test]
+    fn it_takes_a_sibling_where_there_is_nothing_else_and_shares_where_there_is_one_core() {
+        assert_eq!(chosen(&[0, 1], None, None), (0, 1));
+        assert_eq!(chosen(&[4], None, None), (4, 4));
+    }
+
+    #[test]
+    fn what_is_given_is_taken() {
+        assert_eq!(chosen(&[0, 1, 2, 3], Some(1), Some(1)), (1, 1));
+        assert!(Cores { server: 1, load: 1 }.are_shared());
+    }
+
+    #[test]
+    fn lists_of_the_kernel_are_read() {
+        assert_eq!(numbers("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(numbers("7"), [7]);
+        assert!(numbers("").is_empty());
+    }
+}

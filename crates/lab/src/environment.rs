@@ -1,0 +1,129 @@
+//! Where and how a result came about: without this, a figure means nothing a month later.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::clock;
+
+/// The machine, the program and the circumstances of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Environment {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's architecture.
+    pub architecture: String,
+    /// The processor's name, or empty where `/proc/cpuinfo` has none.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: Vec<usize>,
+    /// What the kernel does about each flaw that this processor has.
+    pub mitigations: BTreeMap<String, String>,
+    /// The version of annulus.
+    pub version: String,
+    /// The commit it was built from, where it was built in a repository.
+    pub commit: Option<String>,
+    /// The command line, its program without a folder.
+    pub command_line: Vec<String>,
+    /// The variables that could change what was run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
+    pub variables: BTreeMap<String, String>,
+    /// The load average when the run began: above 0 on a machine that does nothing else means that
+    /// it did.
+    pub load_average: String,
+    /// When the run began, in UTC.
+    pub time: String,
+}
+
+impl Environment {
+    /// Reads it off the system; what can't be read stays empty.
+    pub fn read(cores: &[usize]) -> Environment {
+        let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        Environment {
+            kernel: line("/proc/sys/kernel/osrelease"),
+            architecture: std::env::consts::ARCH.into(),
+            cpu: cpu(&line("/proc/cpuinfo")).unwrap_or_default(),
+            cores: cores.to_vec(),
+            mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: option_env!("ANNULUS_COMMIT").map(str::to_owned),
+            command_line: command_line(std::env::args()),
+            variables: std::env::vars().filter(|(name, _)| matters(name)).collect(),
+            load_average: line("/proc/loadavg"),
+            time: clock::utc_now(),
+        }
+    }
+}
+
+fn cpu(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// One entry a flaw, without those that the processor does not have.
+fn mitigations(folder: &Path) -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let says = fs::read_to_string(entry.path()).ok()?.trim().to_owned();
+            Some((entry.file_name().into_string().ok()?, says))
+        })
+        .filter(|(_, says)| says != "Not affected")
+        .collect()
+}
+
+fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut arguments: Vec<String> = arguments.collect();
+    if let Some(program) = arguments.first_mut() {
+        let name = Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned());
+        *program = name.unwrap_or_default();
+    }
+    arguments
+}
+
+fn matters(variable: &str) -> bool {
+    ["ANNULUS_", "CARGO_PROFILE_", "RUST"].iter().any(|start| variable.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_machine() {
+        let here = Environment::read(&[0]);
+        assert!(here.kernel.starts_with(|c: char| c.is_ascii_digit()), "{here:?}");
+        assert!(here.time.ends_with('Z') && !here.load_average.is_empty(), "{here:?}");
+        assert_eq!(here.cores, [0]);
+        assert!(!here.command_line[0].contains('/'), "{here:?}");
+    }
+
+    #[test]
+    fn the_name_of_a_processor_stands_behind_the_colon() {
+        let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
+        assert_eq!(cpu(text).as_deref(), Some("Some CPU @ 2 GHz"));
+        assert_eq!(cpu("processor : 0"), None);
+    }
+
+    #[test]
+    fn flaws_that_the_processor_lacks_are_left_out() {
+        let folder = std::env::temp_dir().join(format!("annulus-lab-flaws-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("folder");
+        fs::write(folder.join("meltdown"), "Not affected\n").expect("file");
+        fs::write(folder.join("spectre_v2"), "Mitigation: Retpolines\n").expect("file");
+        let found = mitigations(&folder);
+        fs::remove_dir_all(&folder).expect("clean up");
+        assert_eq!(found, [("spectre_v2".into(), "Mitigation: Retpolines".into())].into());
+        assert!(mitigations(&folder).is_empty());
+    }
+
+    #[test]
+    fn only_variables_that_could_matter_are_kept() {
+        assert!(
+            matters("RUSTFLAGS") && matters("ANNULUS_X") && matters("CARGO_PROFILE_RELEASE_LTO")
+        );
+        assert!(!matters("HOME") && !matters("CARGO_HOME") && !matters("PATH"));
+    }
+}

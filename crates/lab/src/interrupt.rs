@@ -1,0 +1,47 @@
+//! Being asked to stop: once to stop measuring and report, twice to stop at once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::server;
+
+/// The status of a program that a user broke off, as shells have it (128 + SIGINT).
+pub const INTERRUPTED: u8 = 130;
+
+/// Says whether somebody asked this process to stop.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    asked: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over ctrl-C (SIGINT), SIGTERM and SIGHUP of this process for the rest of its life.
+    ///
+    /// The first one is noted, and answered by `noted` on a thread of its own. The second kills all
+    /// servers and ends the process.
+    pub fn install(noted: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let asked = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt { asked: Arc::clone(&asked) };
+        thread::spawn(move || {
+            let mut signals = signals.forever();
+            signals.next();
+            asked.store(true, Ordering::Relaxed);
+            noted();
+            signals.next();
+            server::kill_all();
+            std::process::exit(INTERRUPTED.into());
+        });
+        Ok(interrupt)
+    }
+
+    /// Whether somebody asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,220 @@
+//! Medians, and ratios with the interval that says how far to trust them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::random::Generator;
+
+/// Fewer rounds than this carry no 95 % interval: five rounds that all point one way do so by
+/// chance alone in 6 % of runs (2 × ½⁵), six in 3 %.
+pub const FEWEST_ROUNDS: usize = 6;
+
+/// How often the rounds are drawn anew for one interval.
+const RESAMPLES: usize = 5_000;
+
+/// The middle value, or the mean of the two in the middle; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| middle(&mut values.to_vec()))
+}
+
+/// One thing as a multiple of another: the median over the rounds, and where it lies with 95 %
+/// confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The median of the rounds' ratios.
+    pub median: f64,
+    /// Its interval; `None` with fewer than [`FEWEST_ROUNDS`] rounds.
+    pub interval: Option<Interval>,
+}
+
+impl Ratio {
+    /// The median of `ratios`, one a round, with its bootstrap interval; `None` of no rounds.
+    ///
+    /// The rounds are drawn anew, with replacement, 5,000 times by a generator of this
+    /// seed; the interval is what the middle 95 % of the medians span (Efron's percentile method).
+    pub fn of(ratios: &[f64], seed: u64) -> Option<Ratio> {
+        let interval = (ratios.len() >= FEWEST_ROUNDS).then(|| bootstrap(ratios, seed));
+        median(ratios).map(|median| Ratio { median, interval })
+    }
+
+    /// The same comparison seen from the other side.
+    pub fn inverse(self) -> Ratio {
+        let interval = self.interval.map(|i| Interval { low: 1.0 / i.high, high: 1.0 / i.low });
+        Ratio { median: 1.0 / self.median, interval }
+    }
+
+    /// How far the whole interval lies from 1: 0 when 1 is inside, or when there is no interval.
+    pub fn distance(self) -> f64 {
+        self.interval.map_or(0.0, |i| (i.low - 1.0).max(1.0 - i.high).max(0.0))
+    }
+
+    /// How far from 1 the interval reaches: 0 when there is none.
+    pub fn reach(self) -> f64 {
+        self.interval.map_or(0.0, |i| (i.high - 1.0).max(1.0 - i.low))
+    }
+
+    /// Whether the whole interval is below 1 by more than `margin`.
+    pub fn is_below_one(self, margin: f64) -> bool {
+        self.median < 1.0 && self.distance() > margin
+    }
+
+    /// Half of the interval's width, if there is one.
+    pub fn half_width(self) -> Option<f64> {
+        self.interval.map(|i| (i.high - i.low) / 2.0)
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Three places, or one from 10 on: what a table has room for, and a reader a use for.
+        let places = if self.median < 10.0 { 3 } else { 1 };
+        write!(f, "{:.places$}", self.median)?;
+        match self.interval {
+            Some(Interval { low, high }) => write!(f, " [{low:.places$}, {high:.places$}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The two ends of a 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+fn bootstrap(values: &[f64], seed: u64) -> Interval {
+    let mut generator = Generator::new(seed);
+    let mut drawn = vec![0.0; values.len()];
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            drawn.fill_with(|| values[generator.below(values.len())]);
+            middle(&mut drawn)
+        })
+        .collect();
+    medians.sort_unstable_by(f64::total_cmp);
+    let tail = RESAMPLES / 40; // 2.5 % on either side.
+    Interval { low: medians[tail], high: medians[RESAMPLES - 1 - tail] }
+}
+
+/// The median of values that are there; leaves them in another order.
+fn middle(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(values[half - 1], values[half])
+    } else {
+        values[half]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn five_rounds_have_no_interval_and_six_have_one() {
+        let five = Ratio::of(&[0.5; 5], 1).expect("five rounds");
+        assert_eq!(five, Ratio { median: 0.5, interval: None });
+        let six = Ratio::of(&[0.5; 6], 1).expect("six rounds");
+        assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
+        assert_eq!(Ratio::of(&[], 1), None);
+    }
+
+    /// Fifteen distinct rounds: the medians of resamples follow a known law. The k-th smallest of
+    /// 15 or less is drawn with p = k/15, and the median is at most it when 8 or more draws are:
+    /// P(Bin(15, 4/15) ≥ 8) = 2.4 %, P(Bin(15, 3/15) ≥ 8) = 0.4 %. So the 2.5 % point is the fourth
+    /// or fifth smallest, and by symmetry the other end is the twelfth or eleventh.
+    #[test]
+    fn interval_agrees_with_the_binomial_law() {
+        let rounds: Vec<f64> = (1..=15).map(f64::from).collect();
+        for seed in 0..20 {
+            let interval = Ratio::of(&rounds, seed).and_then(|r| r.interval).expect("interval");
+            assert!((4.0..=5.0).contains(&interval.low), "seed {seed}: {interval:?}");
+            assert!((11.0..=12.0).contains(&interval.high), "seed {seed}: {interval:?}");
+        }
+    }
+
+    #[test]
+    fn distance_is_to_the_nearer_end_and_reach_to_the_farther() {
+        let with = |low, high| Ratio { median: 1.0, interval: Some(Interval { low, high }) };
+        assert!((with(1.25, 1.5).distance() - 0.25).abs() < 1e-12);
+        assert!((with(0.5, 0.75).distance() - 0.25).abs() < 1e-12);
+        assert_eq!(with(0.9, 1.1).distance(), 0.0);
+        assert!((with(0.75, 1.5).reach() - 0.5).abs() < 1e-12);
+        assert!((with(0.75, 1.125).reach() - 0.25).abs() < 1e-12);
+        assert_eq!(Ratio { median: 0.1, interval: None }.distance(), 0.0);
+    }
+
+    #[test]
+    fn below_one_needs_the_whole_interval_and_the_margin() {
+        let ratio = Ratio { median: 0.9, interval: Some(Interval { low: 0.85, high: 0.95 }) };
+        assert!(ratio.is_below_one(0.0) && ratio.is_below_one(0.04));
+        assert!(!ratio.is_below_one(0.06));
+        assert!(!ratio.inverse().is_below_one(0.0));
+        let touching = Ratio { median: 0.9, interval: Some(Interval { low: 0.8, high: 1.0 }) };
+        assert!(!touching.is_below_one(0.0));
+    }
+
+    #[test]
+    fn shows_three_places_and_the_interval_where_there_is_one() {
+        let ratio = Ratio { median: 0.41249, interval: Some(Interval { low: 0.4, high: 0.43 }) };
+        assert_eq!(ratio.to_string(), "0.412 [0.400, 0.430]");
+        assert_eq!(Ratio { interval: None, ..ratio }.to_string(), "0.412");
+        let large = Ratio { median: 12.34, interval: Some(Interval { low: 9.99, high: 13.0 }) };
+        assert_eq!(large.to_string(), "12.3 [10.0, 13.0]");
+    }
+
+    fn rounds() -> impl Strategy<Value = Vec<f64>> {
+        prop::collection::vec(0.05_f64..20.0, FEWEST_ROUNDS..40)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn interval_holds_the_median_and_stays_within_the_rounds(values in rounds(), seed: u64) {
+            let ratio = Ratio::of(&values, seed).unwrap();
+            let Interval { low, high } = ratio.interval.unwrap();
+            prop_assert!(low <= ratio.median && ratio.median <= high);
+            prop_assert!(values.iter().any(|&v| v <= low) && values.iter().any(|&v| v >= high));
+        }
+
+        #[test]
+        fn order_of_rounds_does_not_move_the_median(mut values in rounds(), seed: u64) {
+            let before = median(&values);
+            Generator::new(seed).shuffle(&mut values);
+            prop_assert_eq!(median(&values), before);
+        }
+
+        #[test]
+        fn scaling_every_round_scales_the_interval(values in rounds(), seed: u64) {
+            let doubled: Vec<f64> = values.iter().map(|v| v * 2.0).collect();
+            let (one, two) = (Ratio::of(&values, seed).unwrap(), Ratio::of(&doubled, seed).unwrap());
+            prop_assert_eq!(two.median, one.median * 2.0);
+            prop_assert_eq!(two.interval.unwrap().low, one.interval.unwrap().low * 2.0);
+            prop_assert_eq!(two.interval.unwrap().high, one.interval.unwrap().high * 2.0);
+        }
+
+        #[test]
+        fn the_other_side_of_the_other_side_is_this_side(values in rounds(), seed: u64) {
+            let ratio = Ratio::of(&values, seed).unwrap();
+            let back = ratio.inverse().inverse();
+            prop_assert!((back.median - ratio.median).abs() < 1e-9);
+            prop_assert_eq!(ratio.distance() == 0.0, ratio.inverse().distance() == 0.0);
+        }
+    }
+}

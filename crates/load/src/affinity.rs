@@ -1,0 +1,94 @@
+//! Pinning the calling thread to one CPU.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fmt;
+use std::io;
+
+/// A pinned thread; dropping it gives the thread its former CPUs back.
+#[derive(Debug)]
+#[must_use = "the pin is undone when this is dropped"]
+pub struct Pinned {
+    former: CpuSet,
+}
+
+/// A CPU this thread cannot run on.
+#[derive(Debug)]
+pub struct PinError {
+    cpu: usize,
+    allowed: Vec<usize>,
+    source: io::Error,
+}
+
+/// Pins the calling thread, and the threads it starts from now on, to `cpu`.
+///
+/// # Errors
+/// Where the machine has no such CPU, or this process may not use it.
+pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
+    let failed = |allowed: Vec<usize>, source: io::Error| PinError { cpu, allowed, source };
+    let former = sched_getaffinity(None).map_err(|error| failed(Vec::new(), error.into()))?;
+    let allowed = members(&former);
+    if !allowed.contains(&cpu) {
+        return Err(failed(allowed, io::ErrorKind::InvalidInput.into()));
+    }
+    let mut wanted = CpuSet::new();
+    wanted.set(cpu);
+    sched_setaffinity(None, &wanted).map_err(|error| failed(allowed, error.into()))?;
+    Ok(Pinned { former })
+}
+
+/// The CPUs the calling thread may use.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn allowed() -> io::Result<Vec<usize>> {
+    Ok(members(&sched_getaffinity(None)?))
+}
+
+fn members(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // A set that was in force a moment ago; where it no longer is, staying pinned is all that is left.
+        let _ = sched_setaffinity(None, &self.former);
+    }
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PinError { cpu, allowed, source } = self;
+        if allowed.is_empty() || allowed.contains(cpu) {
+            return write!(f, "cannot pin to CPU {cpu}: {source}");
+        }
+        let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        write!(f, "cannot pin to CPU {cpu}: this process may use {list}")
+    }
+}
+
+impl std::error::Error for PinError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_holds_until_it_is_dropped() {
+        let before = allowed().unwrap();
+        let cpu = *before.last().unwrap();
+        let pinned = pin(cpu).unwrap();
+        assert_eq!(allowed().unwrap(), [cpu]);
+        drop(pinned);
+        assert_eq!(allowed().unwrap(), before);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+        let text = pin(100_000).unwrap_err().to_string();
+        let first = allowed().unwrap()[0];
+        assert!(
+            text.contains("CPU 100000") && text.contains(&format!("may use {first}")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! All clients of a run, and the sweep that finds those that get no answer.
+
+use crate::board::Board;
+use crate::client::{Client, Pulse};
+use crate::clock;
+use crate::fault::{Fault, Kind};
+use crate::pattern::Script;
+use crate::plan::Plan;
+use crate::quiet::{Quiet, sweep_interval};
+use annulus::net::TcpStream;
+use annulus::{JoinError, JoinHandle, time};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a server may take to close after the client's half-close. Longer is no failure: it owes no bytes any more.
+const PARTING: Duration = Duration::from_millis(500);
+
+/// The clients' tasks.
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    board: Rc<Board>,
+    reply_timeout: Duration,
+}
+
+struct Member {
+    task: JoinHandle<()>,
+    pulse: Rc<Pulse>,
+    quiet: Quiet,
+}
+
+impl Crew {
+    /// Starts a client on each stream.
+    pub(crate) fn start(plan: &Plan, streams: Vec<TcpStream>, board: &Rc<Board>) -> Crew {
+        let now = clock::now();
+        let member = |(number, stream)| {
+            let script = Script::new(plan.seed, number, plan.length);
+            let client = Client::new(number, stream, script, plan.length, Rc::clone(board));
+            let pulse = client.pulse();
+            Member {
+                quiet: Quiet::new(pulse.beats(), now),
+                pulse,
+                task: annulus::spawn(client.run()),
+            }
+        };
+        let members = streams.into_iter().enumerate().map(member).collect();
+        Crew { members, board: Rc::clone(board), reply_timeout: plan.reply_timeout }
+    }
+
+    /// How often to [`Crew::sweep`].
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        sweep_interval(self.reply_timeout)
+    }
+
+    /// Whether no client is at work any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.members.iter().all(|member| member.task.is_finished())
+    }
+
+    /// Ends the clients that have waited too long.
+    pub(crate) fn sweep(&mut self) {
+        let now = clock::now();
+        for (number, member) in self.members.iter_mut().enumerate() {
+            if !member.task.is_finished() {
+                member.check(number, now, self.reply_timeout, &self.board);
+            }
+        }
+    }
+
+    /// Waits until every client has ended, sweeping on.
+    pub(crate) async fn finish(&mut self) {
+        let interval = self.sweep_interval().min(PARTING / 8);
+        for number in 0..self.members.len() {
+            while let Err(time::Elapsed { .. }) = self.wait(number, interval).await {
+                self.sweep();
+            }
+        }
+    }
+
+    async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
+        match time::timeout(limit, &mut self.members[number].task).await? {
+            Ok(()) | Err(JoinError::Aborted) => Ok(()),
+            Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Member {
+    fn check(&mut self, number: usize, now: Duration, limit: Duration, board: &Board) {
+        let quiet = self.quiet.lasts(self.pulse.beats(), now);
+        if self.pulse.is_parting() {
+            if quiet >= limit.min(PARTING) {
+                self.task.abort();
+            }
+        } else if quiet >= limit {
+            self.task.abort();
+            board.fault(
+                number,
+                &Fault::new(Kind::ReplyTimeout, format!("no byte of a reply came for {limit:?}")),
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The open-file limit: raised as far as it goes, or an error that says how far that is.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fmt;
+
+/// Descriptors kept free for what a process opens beside its connections: ring, timer, signals, result files.
+const SPARE: u64 = 16;
+
+/// More connections than the process may open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileShortage {
+    /// Connections that were asked for.
+    pub connections: u64,
+    /// Open files they would need, with what is open already.
+    pub needed: u64,
+    /// The limit when it was asked, before raising.
+    pub soft: u64,
+    /// The limit up to which a process may raise its own.
+    pub hard: u64,
+}
+
+impl fmt::Display for FileShortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FileShortage { connections, needed, soft, hard } = self;
+        let room = hard.saturating_sub(needed - connections);
+        write!(
+            f,
+            "{connections} connections need {needed} open files, and the limit is {hard} (soft {soft}): "
+        )?;
+        write!(f, "ask for at most {room}, or raise the hard limit (ulimit -Hn)")
+    }
+}
+
+impl std::error::Error for FileShortage {}
+
+/// Makes room for `connections` more open files, raising the soft limit up to the hard one where that is needed.
+///
+/// # Errors
+/// Where even the hard limit is too low.
+pub fn reserve(connections: usize) -> Result<(), FileShortage> {
+    let connections = connections as u64;
+    let needed = connections.saturating_add(overhead());
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let (soft, hard) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
+    if needed <= soft {
+        return Ok(());
+    }
+    let raised =
+        needed <= hard && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    if raised { Ok(()) } else { Err(FileShortage { connections, needed, soft, hard }) }
+}
+
+/// How many more connections fit under the hard limit.
+pub fn room() -> usize {
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
+}
+
+/// What is open already, and what will be.
+fn overhead() -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |entries| entries.count() as u64);
+    open + SPARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_has_both_numbers_and_the_way_out() {
+        let shortage =
+            FileShortage { connections: 30_000, needed: 30_020, soft: 1024, hard: 20_000 };
+        let text = shortage.to_string();
+        for part in ["30000", "30020", "1024", "20000", "at most 19980", "ulimit -Hn"] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    }
+
+    #[test]
+    fn few_connections_always_fit() {
+        assert_eq!(reserve(1), Ok(()));
+        assert!(room() > 1);
+    }
+}

@@ -1,0 +1,177 @@
+//! What a run found.
+
+use crate::conductor::{Outcome, Window};
+use crate::plan::Plan;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Above this share of its core the client may have been the bottleneck.
+const SATURATED: f64 = 0.9;
+
+/// The result of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The server's address.
+    pub address: String,
+    /// Connections.
+    pub clients: usize,
+    /// Bytes a message.
+    pub length: usize,
+    /// Requests that were settled within the window: answered or failed.
+    pub requests: u64,
+    /// Complete and correct responses within the window.
+    pub responses: u64,
+    /// The measured time; 0 where measuring never began.
+    pub seconds: f64,
+    /// Responses over measured time.
+    pub requests_per_second: f64,
+    /// Latency in µs, from the intended start of the send to the last byte of the response.
+    pub latency_us: LatencySummary,
+    /// Failures of the whole run by kind: `connect refused`, `connect timeout`, `no local port`, `connect failed`,
+    /// `reset`, `closed early`, `wrong bytes`, `too many bytes`, `reply timeout`, `input/output error`. A client that
+    /// fails stays down, so each counts at most once a client.
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure in words.
+    pub first_error: Option<String>,
+    /// Share of one core the load itself used within the window.
+    pub client_cpu_share: f64,
+    /// The driver the load ran on, and why.
+    pub driver: String,
+    /// What speaks against these figures.
+    pub doubts: Vec<String>,
+    /// Every latency of the window, in ns.
+    #[serde(skip)]
+    pub histogram: Histogram<u64>,
+}
+
+/// The usual figures of a latency distribution, in µs; all zero where nothing was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LatencySummary {
+    /// The shortest.
+    pub min: f64,
+    /// The average.
+    pub mean: f64,
+    /// Half took no longer.
+    pub p50: f64,
+    /// Nine in ten took no longer.
+    pub p90: f64,
+    /// 99 in 100 took no longer.
+    pub p99: f64,
+    /// 999 in 1000 took no longer.
+    #[serde(rename = "p99.9")]
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Report {
+    pub(crate) fn new(plan: &Plan, driver: String, outcome: Outcome) -> Report {
+        let Outcome { window, findings } = outcome;
+        let (seconds, responses) = (window.length.as_secs_f64(), findings.histogram.len());
+        let share = share(window);
+        Report {
+            address: plan.address.to_string(),
+            clients: plan.clients,
+            length: plan.length,
+            requests: responses + findings.failed,
+            responses,
+            seconds,
+            requests_per_second: if seconds > 0.0 { responses as f64 / seconds } else { 0.0 },
+            latency_us: LatencySummary::new(&findings.histogram),
+            doubts: doubts(plan, seconds, share, findings.faults.by_kind.values().sum()),
+            errors: findings.faults.by_kind,
+            first_error: findings.faults.first,
+            client_cpu_share: share,
+            driver,
+            histogram: findings.histogram,
+        }
+    }
+}
+
+impl LatencySummary {
+    /// Sums up a histogram of nanoseconds.
+    pub fn new(histogram: &Histogram<u64>) -> LatencySummary {
+        if histogram.is_empty() {
+            return LatencySummary::default();
+        }
+        let at = |quantile| micros(histogram.value_at_quantile(quantile) as f64);
+        LatencySummary {
+            min: micros(histogram.min() as f64),
+            mean: micros(histogram.mean()),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: micros(histogram.max() as f64),
+        }
+    }
+}
+
+/// Nanoseconds as µs, to the nanosecond.
+fn micros(nanos: f64) -> f64 {
+    nanos.round() / 1000.0
+}
+
+fn share(window: Window) -> f64 {
+    if window.length.is_zero() {
+        0.0
+    } else {
+        window.cpu.as_secs_f64() / window.length.as_secs_f64()
+    }
+}
+
+fn doubts(plan: &Plan, seconds: f64, share: f64, failed: u64) -> Vec<String> {
+    if seconds == 0.0 {
+        return vec!["nothing was measured: not every client could connect and stay".into()];
+    }
+    let mut doubts = Vec::new();
+    if share > SATURATED {
+        let percent = share * 100.0;
+        doubts.push(format!(
+            "the load used {percent:.0}% of its core: the server may be faster than this shows"
+        ));
+    }
+    if failed > 0 {
+        doubts.push(format!("{failed} of {} clients failed and stayed down", plan.clients));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_answered_is_all_zero() {
+        let histogram = Histogram::new(3).unwrap();
+        assert_eq!(LatencySummary::new(&histogram), LatencySummary::default());
+    }
+
+    #[test]
+    fn latencies_are_in_microseconds() {
+        let mut histogram = Histogram::new(3).unwrap();
+        (1..=1000).for_each(|n| histogram.record(n * 1000).unwrap());
+        let summary = LatencySummary::new(&histogram);
+        assert_eq!(summary.min, 1.0);
+        for (found, wanted) in [
+            (summary.mean, 500.5),
+            (summary.p50, 500.0),
+            (summary.p90, 900.0),
+            (summary.p99, 990.0),
+            (summary.p99_9, 999.0),
+            (summary.max, 1000.0),
+        ] {
+            assert!((found / wanted - 1.0).abs() < 0.001, "{found} is not near {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_busy_client_and_failures_are_doubts() {
+        let plan = Plan::new("127.0.0.1:7000".parse().unwrap());
+        assert_eq!(doubts(&plan, 1.0, 0.5, 0), Vec::<String>::new());
+        assert!(doubts(&plan, 0.0, 0.0, 1)[0].contains("nothing was measured"));
+        let doubts = doubts(&plan, 1.0, 0.97, 2).join("; ");
+        assert!(doubts.contains("97%") && doubts.contains("2 of 50 clients"), "{doubts}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Buffer groups: memory that was lent for receives, watched until it is used.
+
+use crate::memory::{BufferEntries, Piece};
+
+/// A buffer that the kernel may fill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffer {
+    pub(crate) id: u16,
+    pub(crate) memory: Piece,
+}
+
+/// A registered buffer ring.
+pub(crate) struct BufferGroup {
+    number: u16,
+    entries: BufferEntries,
+    count: u32,
+    /// The next one to use, and the first one not yet seen; both wrap.
+    head: u16,
+    seen: u16,
+    /// By id: published and not yet used.
+    held: Vec<bool>,
+    /// Bytes at either end of a buffer that are poisoned.
+    span: usize,
+}
+
+impl BufferGroup {
+    pub(crate) fn new(number: u16, entries: BufferEntries, count: u32, span: usize) -> Self {
+        Self { number, entries, count, head: 0, seen: 0, held: Vec::new(), span }
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Buffers with the kernel.
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.seen.wrapping_sub(self.head))
+    }
+
+    /// Takes in what was published since the last look, and poisons it.
+    ///
+    /// Panics where a buffer is published that the kernel still has, or more of them than the ring has entries.
+    #[inline]
+    pub(crate) fn look(&mut self) {
+        let tail = self.entries.tail();
+        while self.seen != tail {
+            let (id, memory) = self.entries.buffer(self.seen);
+            self.hold(id);
+            memory.poison(self.span);
+            self.seen = self.seen.wrapping_add(1);
+        }
+        let held = self.len();
+        assert!(
+            held <= self.count as usize,
+            "buffer group {} holds {held} buffers in a ring of {}: what was published first is overwritten",
+            self.number,
+            self.count,
+        );
+    }
+
+    fn hold(&mut self, id: u16) {
+        let index = usize::from(id);
+        if self.held.len() <= index {
+            self.held.resize(index + 1, false);
+        }
+        assert!(
+            !self.held[index],
+            "buffer {id} of group {} was published twice: the kernel still has it",
+            self.number,
+        );
+        self.held[index] = true;
+    }
+
+    /// The buffer that a receive would use next.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Buffer> {
+        (self.head != self.seen).then(|| self.buffer(self.head))
+    }
+
+    /// Uses the next buffer: from here on it is the submitter's again.
+    ///
+    /// Panics where somebody wrote to it while it was with the kernel.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Buffer {
+        let buffer = self.buffer(self.head);
+        self.verify(buffer);
+        self.held[usize::from(buffer.id)] = false;
+        self.head = self.head.wrapping_add(1);
+        buffer
+    }
+
+    /// Looks for writes to any buffer that the kernel has. Panics as [`take`](Self::take) does.
+    pub(crate) fn verify_all(&self) {
+        let mut index = self.head;
+        while index != self.seen {
+            self.verify(self.buffer(index));
+            index = index.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn buffer(&self, index: u16) -> Buffer {
+        let (id, memory) = self.entries.buffer(index);
+        Buffer { id, memory }
+    }
+
+    #[inline]
+    fn verify(&self, buffer: Buffer) {
+        if let Some(at) = buffer.memory.touched(self.span) {
+            panic!(
+                "buffer {} of group {} was written to while it was with the kernel (byte {at} of {})",
+                buffer.id,
+                self.number,
+                buffer.memory.len(),
+            );
+        }
+    }
+}

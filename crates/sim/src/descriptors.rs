@@ -1,0 +1,136 @@
+//! Descriptors and the files behind them. A file lives as long as its descriptor or an operation on it.
+
+use crate::slab::Slab;
+use rustix::io::Errno;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::RawFd;
+
+/// The first descriptor: far above those that the process has from Linux, so that the two are not mixed up unnoticed.
+pub(crate) const FIRST: RawFd = 10_000;
+
+/// What a descriptor stands for, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum File {
+    Socket(u32),
+    Ring(u32),
+}
+
+/// A file's number.
+pub(crate) type FileId = u32;
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    holders: u32,
+}
+
+/// The process's table of descriptors.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    table: Vec<Option<FileId>>,
+    free: BinaryHeap<Reverse<u32>>,
+    files: Slab<Open>,
+    most: usize,
+}
+
+impl Descriptors {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { table: Vec::new(), free: BinaryHeap::new(), files: Slab::new(), most }
+    }
+
+    /// Whether another one could be opened.
+    pub(crate) fn has_room(&self) -> bool {
+        self.len() < self.most
+    }
+
+    /// Descriptors that are open.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len() - self.free.len()
+    }
+
+    /// The lowest free descriptor, now open.
+    pub(crate) fn open(&mut self, file: File) -> Result<RawFd, Errno> {
+        if !self.has_room() {
+            return Err(Errno::MFILE);
+        }
+        let id = Some(self.files.insert(Open { file, holders: 1 }));
+        let place = match self.free.pop() {
+            Some(Reverse(place)) => {
+                self.table[place as usize] = id;
+                place as usize
+            }
+            None => {
+                self.table.push(id);
+                self.table.len() - 1
+            }
+        };
+        Ok(FIRST + place as RawFd)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, fd: RawFd) -> Result<(FileId, File), Errno> {
+        let place = fd.checked_sub(FIRST).and_then(|place| usize::try_from(place).ok());
+        let id = place.and_then(|place| *self.table.get(place)?).ok_or(Errno::BADF)?;
+        Ok((id, self.files.at(id).file))
+    }
+
+    /// Keeps a file alive beyond its descriptor.
+    #[inline]
+    pub(crate) fn hold(&mut self, id: FileId) {
+        self.files.at_mut(id).holders += 1;
+    }
+
+    /// Ends a hold. What nobody holds any more is handed out, to be torn down.
+    #[inline]
+    pub(crate) fn release(&mut self, id: FileId) -> Option<File> {
+        let open = self.files.at_mut(id);
+        open.holders -= 1;
+        (open.holders == 0).then(|| self.files.remove(id).file)
+    }
+
+    /// Frees a descriptor; as [`release`](Self::release).
+    pub(crate) fn close(&mut self, fd: RawFd) -> Result<Option<File>, Errno> {
+        let (id, _) = self.find(fd)?;
+        let place = (fd - FIRST) as u32;
+        self.table[place as usize] = None;
+        self.free.push(Reverse(place));
+        Ok(self.release(id))
+    }
+
+    /// Everything that is open: descriptor and file.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RawFd, File)> {
+        let open = (FIRST..).zip(&self.table);
+        open.filter_map(|(fd, id)| Some((fd, self.files.at((*id)?).file)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_descriptor_is_next_and_the_limit_holds() {
+        let mut table = Descriptors::new(3);
+        let fds: Vec<_> = (0..3).map(|n| table.open(File::Socket(n)).unwrap()).collect();
+        assert_eq!(fds, [FIRST, FIRST + 1, FIRST + 2]);
+        assert_eq!(table.open(File::Ring(0)), Err(Errno::MFILE));
+        assert_eq!(table.close(fds[1]), Ok(Some(File::Socket(1))));
+        assert_eq!(table.close(fds[0]), Ok(Some(File::Socket(0))));
+        assert_eq!(table.close(fds[0]), Err(Errno::BADF));
+        assert_eq!(table.open(File::Ring(0)), Ok(FIRST));
+        assert_eq!(table.find(3), Err(Errno::BADF));
+        assert_eq!(table.find(-1), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_held_file_outlives_its_descriptor() {
+        let mut table = Descriptors::new(3);
+        let fd = table.open(File::Socket(9)).unwrap();
+        let (id, _) = table.find(fd).unwrap();
+        table.hold(id);
+        assert_eq!(table.close(fd), Ok(None));
+        assert_eq!((table.find(fd), table.len()), (Err(Errno::BADF), 0));
+        assert_eq!(table.release(id), Some(File::Socket(9)));
+    }
+}

@@ -1,0 +1,192 @@
+//! A range of the submitter's memory, and how to tell whether somebody touched it meanwhile.
+#![allow(unsafe_code)]
+
+use crate::random::mix;
+use std::collections::VecDeque;
+
+/// What memory is filled with while it is the kernel's: no two neighbours alike, and nothing that text would contain.
+const POISON: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = 0x80 | (i as u8).wrapping_mul(37) ^ 0x5A;
+        i += 1;
+    }
+    bytes
+};
+
+/// A range of memory that was lent to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    address: u64,
+    len: usize,
+}
+
+/// What a piece looked like when it was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal(u64);
+
+impl Piece {
+    /// # Safety
+    /// See the module: the memory is lent to the kernel until it posts the terminal completion.
+    pub(super) unsafe fn new(address: u64, len: usize) -> Self {
+        Self { address, len }
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// The piece without its first `count` bytes.
+    #[inline]
+    pub(crate) fn skip(self, count: usize) -> Self {
+        let count = count.min(self.len);
+        Self { address: self.address + count as u64, len: self.len - count }
+    }
+
+    /// Its first `count` bytes.
+    #[inline]
+    pub(crate) fn first(self, count: usize) -> Self {
+        Self { len: self.len.min(count), ..self }
+    }
+
+    /// Reads it all.
+    #[inline]
+    pub(crate) fn append_to(self, bytes: &mut VecDeque<u8>) {
+        if self.len > 0 {
+            // SAFETY: the memory is lent, and the submitter initialised what it wants sent.
+            let source = unsafe { std::slice::from_raw_parts(self.pointer(), self.len) };
+            bytes.extend(source);
+        }
+    }
+
+    /// Writes what fits from the front of `bytes`, which loses it; returns how much that was.
+    #[inline]
+    pub(crate) fn fill_from(self, bytes: &mut VecDeque<u8>, most: usize) -> usize {
+        let count = self.len.min(most).min(bytes.len());
+        let (front, back) = bytes.as_slices();
+        let head = front.len().min(count);
+        self.write(&front[..head]);
+        self.skip(head).write(&back[..count - head]);
+        bytes.drain(..count);
+        count
+    }
+
+    /// Marks the first and last `span` bytes as the kernel's.
+    #[inline]
+    pub(crate) fn poison(self, span: usize) {
+        self.edges(span, |part| part.write(&POISON));
+    }
+
+    /// Where the poison was first written over, if it was.
+    #[inline]
+    pub(crate) fn touched(self, span: usize) -> Option<u64> {
+        let mut found = None;
+        self.edges(span, |part| {
+            // SAFETY: the memory is lent, and `poison` has initialised these bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(part.pointer(), part.len) };
+            if found.is_none() && *bytes != POISON[..part.len] {
+                let at = bytes.iter().zip(&POISON).position(|(a, b)| a != b).unwrap_or(0);
+                found = Some(part.address - self.address + at as u64);
+            }
+        });
+        found
+    }
+
+    /// What the first and last `span` bytes look like. For memory that the submitter initialised.
+    pub(crate) fn seal(self, span: usize) -> Seal {
+        let mut hash = self.len as u64;
+        self.edges(span, |part| {
+            // SAFETY: the memory is lent, and the submitter initialised what it wants sent.
+            let bytes = unsafe { std::slice::from_raw_parts(part.pointer(), part.len) };
+            for chunk in bytes.chunks(8) {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                hash = mix(hash ^ u64::from_le_bytes(word));
+            }
+        });
+        Seal(hash)
+    }
+
+    /// Calls `visit` with the parts of the two edges, each no longer than the poison.
+    #[inline]
+    fn edges(self, span: usize, mut visit: impl FnMut(Self)) {
+        let span = span.min(self.len);
+        let tail = self.len.saturating_sub(span).max(span);
+        for edge in [self.first(span), self.skip(tail)] {
+            let mut rest = edge;
+            while rest.len > 0 {
+                visit(rest.first(POISON.len()));
+                rest = rest.skip(POISON.len());
+            }
+        }
+    }
+
+    /// Writes what fits.
+    #[inline]
+    fn write(self, bytes: &[u8]) {
+        let count = self.len.min(bytes.len());
+        // SAFETY: the memory is lent to us for writing, and nobody else has a reference to it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), count) };
+    }
+
+    #[inline]
+    fn pointer(self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.address as usize)
+    }
+}
+
+impl Seal {
+    /// A seal over several pieces.
+    pub(crate) fn join(self, other: Self) -> Self {
+        Self(mix(self.0 ^ other.0.rotate_left(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(memory: &mut [u8]) -> Piece {
+        // SAFETY: the tests touch the memory only between two uses of the piece.
+        unsafe { Piece::new(memory.as_mut_ptr().expose_provenance() as u64, memory.len()) }
+    }
+
+    #[test]
+    fn bytes_go_through_a_queue_that_wraps() {
+        let mut queue: VecDeque<u8> = VecDeque::with_capacity(8);
+        let mut text = *b"abcdefgh";
+        piece(&mut text).append_to(&mut queue);
+        let mut got = [0; 6];
+        assert_eq!(piece(&mut got).fill_from(&mut queue, 5), 5);
+        assert_eq!(&got, b"abcde\0");
+        piece(&mut text).first(5).append_to(&mut queue);
+        let mut rest = [0; 16];
+        assert_eq!(piece(&mut rest).fill_from(&mut queue, 100), 8);
+        assert_eq!(&rest[..9], b"fghabcde\0");
+    }
+
+    #[test]
+    fn one_byte_written_over_the_poison_is_seen_at_either_edge() {
+        for len in [1, 7, 256, 600, 4096] {
+            for at in [0, len / 2, len - 1] {
+                let mut memory = vec![0; len];
+                piece(&mut memory).poison(512);
+                assert_eq!(piece(&mut memory).touched(512), None);
+                memory[at] ^= 1;
+                let within = at < 512 || at + 512 >= len;
+                assert_eq!(piece(&mut memory).touched(512), within.then_some(at as u64), "{at} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seal_tells_a_change() {
+        let mut memory = vec![3; 1000];
+        let seal = piece(&mut memory).seal(64);
+        assert_eq!(piece(&mut memory).seal(64), seal);
+        memory[999] = 4;
+        assert_ne!(piece(&mut memory).seal(64), seal);
+    }
+}

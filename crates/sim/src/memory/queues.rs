@@ -1,0 +1,188 @@
+//! A ring's two queues, from the kernel's side.
+#![allow(unsafe_code)]
+
+use super::Submitted;
+use annulus_ring::{Completion, CompletionOffsets, Entry, Mapping, SubmissionOffsets};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where things lie in a ring's first mapping. The completions follow at `CQES`, the index array behind them.
+pub(crate) const SUBMISSIONS: SubmissionOffsets = SubmissionOffsets {
+    head: 0,
+    tail: 4,
+    ring_mask: 8,
+    ring_entries: 12,
+    flags: 16,
+    dropped: 20,
+    array: 0,
+    reserved: 0,
+    user_addr: 0,
+};
+pub(crate) const COMPLETIONS: CompletionOffsets = CompletionOffsets {
+    head: 64,
+    tail: 68,
+    ring_mask: 72,
+    ring_entries: 76,
+    overflow: 80,
+    cqes: CQES,
+    flags: 84,
+    reserved: 0,
+    user_addr: 0,
+};
+const CQES: u32 = 128;
+/// Indices start just below the wrap: Linux starts at zero, but nobody may rely on it.
+const START: u32 = u32::MAX - 7;
+
+/// The shape of a ring's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) submissions: u32,
+    pub(crate) completions: u32,
+    /// Whether an index array lies between the submission queue and the entries.
+    pub(crate) array: bool,
+}
+
+impl Shape {
+    /// Where the index array lies; zero without one.
+    pub(crate) fn array_offset(self) -> u32 {
+        if self.array { CQES + self.completions * size_of::<Completion>() as u32 } else { 0 }
+    }
+
+    fn rings_len(self) -> usize {
+        let array = if self.array { self.submissions as usize * 4 } else { 0 };
+        CQES as usize + self.completions as usize * size_of::<Completion>() + array
+    }
+}
+
+/// The memory of both queues and of the entries, with the indices that are the kernel's to move.
+pub(crate) struct Queues {
+    rings: Mapping,
+    entries: Mapping,
+    shape: Shape,
+    head: u32,
+    tail: u32,
+}
+
+impl Queues {
+    pub(crate) fn new(shape: Shape) -> Result<Self, Errno> {
+        let map = |len| Mapping::anonymous(len).map_err(|_| Errno::NOMEM);
+        let rings = map(shape.rings_len())?;
+        let entries = map(shape.submissions as usize * size_of::<Entry>())?;
+        let queues = Self { rings, entries, shape, head: START, tail: START };
+        for offset in [SUBMISSIONS.head, SUBMISSIONS.tail, COMPLETIONS.head, COMPLETIONS.tail] {
+            queues.word(offset).store(START, Ordering::Relaxed);
+        }
+        queues.word(SUBMISSIONS.ring_mask).store(shape.submissions - 1, Ordering::Relaxed);
+        queues.word(SUBMISSIONS.ring_entries).store(shape.submissions, Ordering::Relaxed);
+        queues.word(COMPLETIONS.ring_mask).store(shape.completions - 1, Ordering::Relaxed);
+        queues.word(COMPLETIONS.ring_entries).store(shape.completions, Ordering::Relaxed);
+        Ok(queues)
+    }
+
+    /// The first byte of the mapping at `offset`, where it holds `len` bytes.
+    pub(crate) fn address(&self, offset: u64, len: usize) -> Option<*mut u8> {
+        let mapping = match offset {
+            0 => &self.rings,
+            0x1000_0000 => &self.entries,
+            _ => return None,
+        };
+        (len <= mapping.len()).then(|| mapping.as_ptr())
+    }
+
+    /// Whether one of the mappings starts there.
+    pub(crate) fn owns(&self, address: *const u8) -> bool {
+        [&self.rings, &self.entries].iter().any(|mapping| mapping.as_ptr().cast_const() == address)
+    }
+
+    pub(crate) fn completion_entries(&self) -> u32 {
+        self.shape.completions
+    }
+
+    /// Entries the submitter has published and we have not read.
+    #[inline]
+    pub(crate) fn submitted(&self) -> u32 {
+        // Acquire pairs with the submitter's release store of the tail.
+        let tail = self.word(SUBMISSIONS.tail).load(Ordering::Acquire);
+        tail.wrapping_sub(self.head).min(self.shape.submissions)
+    }
+
+    /// Reads the next entry; `None` where the index array names one that does not exist. Only after
+    /// [`submitted`](Self::submitted) said that there is one.
+    #[inline]
+    pub(crate) fn take_entry(&mut self) -> Option<Submitted> {
+        let slot = self.head & (self.shape.submissions - 1);
+        self.head = self.head.wrapping_add(1);
+        let index = if self.shape.array { self.indirect(slot) } else { slot };
+        if index >= self.shape.submissions {
+            return None;
+        }
+        // SAFETY: the index lies inside the mapping, and the submitter leaves the entry alone until the head passed it.
+        let entry = unsafe { self.entries.as_ptr().cast::<Entry>().add(index as usize).read() };
+        // SAFETY: published entries keep the promise of `Kernel::enter`.
+        Some(unsafe { Submitted::new(entry) })
+    }
+
+    /// Tells the submitter which entries were read.
+    #[inline]
+    pub(crate) fn commit(&self) {
+        // Release pairs with the submitter's acquire load of the head: only then may it write over the entries.
+        self.word(SUBMISSIONS.head).store(self.head, Ordering::Release);
+    }
+
+    /// Completions posted and not yet taken.
+    #[inline]
+    pub(crate) fn ready(&self) -> u32 {
+        self.tail.wrapping_sub(self.taken())
+    }
+
+    /// The submitter's head of the completion queue.
+    #[inline]
+    pub(crate) fn taken(&self) -> u32 {
+        // Acquire pairs with the submitter's release store of the head: the slots before it are ours again.
+        self.word(COMPLETIONS.head).load(Ordering::Acquire)
+    }
+
+    /// Completions posted so far, wrapping.
+    #[inline]
+    pub(crate) fn posted(&self) -> u32 {
+        self.tail
+    }
+
+    /// Posts a completion; false where there is no room.
+    #[inline]
+    pub(crate) fn post(&mut self, completion: Completion) -> bool {
+        if self.ready() >= self.shape.completions {
+            return false;
+        }
+        let slot = (self.tail & (self.shape.completions - 1)) as usize;
+        // SAFETY: the slot lies inside the mapping, and the submitter has taken what stood there.
+        unsafe {
+            let first = self.rings.as_ptr().add(CQES as usize).cast::<Completion>();
+            first.add(slot).write(completion);
+        }
+        self.tail = self.tail.wrapping_add(1);
+        // Release pairs with the submitter's acquire load of the tail.
+        self.word(COMPLETIONS.tail).store(self.tail, Ordering::Release);
+        true
+    }
+
+    /// Sets or clears a bit of the submission queue's flags.
+    #[inline]
+    pub(crate) fn flag(&self, bit: u32, on: bool) {
+        let flags = self.word(SUBMISSIONS.flags);
+        let value = flags.load(Ordering::Relaxed);
+        flags.store(if on { value | bit } else { value & !bit }, Ordering::Relaxed);
+    }
+
+    fn indirect(&self, slot: u32) -> u32 {
+        self.word(self.shape.array_offset() + slot * 4).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn word(&self, offset: u32) -> &AtomicU32 {
+        debug_assert!(offset as usize + 4 <= self.rings.len());
+        // SAFETY: the callers' offsets are of the layout above: aligned, inside the mapping, and reached only through
+        // atomics on both sides.
+        unsafe { &*self.rings.as_ptr().add(offset as usize).cast::<AtomicU32>() }
+    }
+}

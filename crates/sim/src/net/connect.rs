@@ -1,0 +1,139 @@
+//! How a connection comes about.
+
+use super::ports::{mapped, reachable};
+use super::socket::{Side, Socket, SocketId, State};
+use super::{Event, Net};
+use crate::timeline::Nanos;
+use annulus_ring::Domain;
+use rustix::io::Errno;
+use std::net::SocketAddr;
+
+/// Attempts at a listener whose queue is full, the waits between them doubling from a second: `tcp_syn_retries`.
+const RETRIES: u8 = 6;
+const FIRST_WAIT: Nanos = 1_000_000_000;
+
+impl Net {
+    /// Starts connecting. The outcome shows as the end of [`State::Connecting`].
+    pub(crate) fn connect(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
+        let socket = self.socket(id);
+        match socket.state {
+            State::Fresh | State::Closed => {}
+            State::Open => return Err(Errno::ISCONN),
+            State::Connecting => return Err(Errno::ALREADY),
+            State::Listening(_) => return Err(Errno::ISCONN),
+        }
+        if to.is_ipv4() != (socket.domain == Domain::Inet) {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        let to = reachable(to);
+        let port = match socket.local {
+            Some(local) => local.port(),
+            None => self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?,
+        };
+        let socket = self.socket_mut(id);
+        socket.local = Some((to.ip(), port).into());
+        socket.remote = Some(to);
+        socket.state = State::Connecting;
+        self.attempt(id, 0, 0);
+        Ok(())
+    }
+
+    fn attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
+        let delay = self.link.delay(&mut self.random);
+        self.schedule(self.time.now() + wait + delay, Event::Attempt(id, nth));
+    }
+
+    /// An attempt reaches the address it was made for.
+    pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
+        let client = self.socket(id);
+        if client.released || !matches!(client.state, State::Connecting) {
+            return;
+        }
+        let Some(remote) = client.remote else { return };
+        let Some(listener) = self.ports.listener(remote, &mut self.random) else {
+            return self.send_event(id, Event::Refused(id));
+        };
+        if !self.has_place(listener) {
+            return self.try_later(id, nth);
+        }
+        let child = self.child(listener, id);
+        if let State::Listening(listening) = &mut self.socket_mut(listener).state {
+            listening.queue.push_back(child);
+        }
+        self.wake(listener, Side::Read);
+        self.send_event(id, Event::Established(id));
+    }
+
+    /// A full queue takes one more than the backlog, then lets attempts go unanswered.
+    fn has_place(&self, listener: SocketId) -> bool {
+        match &self.socket(listener).state {
+            State::Listening(listening) => listening.queue.len() <= listening.backlog,
+            _ => false,
+        }
+    }
+
+    fn try_later(&mut self, id: SocketId, nth: u8) {
+        if nth == RETRIES {
+            return self.on_refused(id, Errno::TIMEDOUT);
+        }
+        self.attempt(id, nth + 1, FIRST_WAIT << nth);
+    }
+
+    /// The accepting end of a connection.
+    fn child(&mut self, listener: SocketId, client: SocketId) -> SocketId {
+        let parent = self.socket(listener);
+        let mut child = Socket::new(parent.domain, false, parent.options);
+        let (local, remote) = (self.socket(client).remote, self.socket(client).local);
+        let seen = |address: SocketAddr| match child.domain {
+            Domain::Inet => address,
+            Domain::Inet6 => mapped(address),
+        };
+        (child.local, child.remote) = (local.map(seen), remote.map(seen));
+        child.state = State::Open;
+        child.peer = Some(client);
+        let child = self.sockets.insert(child);
+        self.socket_mut(client).peer = Some(child);
+        child
+    }
+
+    pub(super) fn on_established(&mut self, id: SocketId) {
+        let socket = self.socket_mut(id);
+        if matches!(socket.state, State::Connecting) {
+            socket.state = State::Open;
+            self.wake(id, Side::Write);
+            self.wake(id, Side::Read);
+        }
+    }
+
+    pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
+        let socket = self.socket_mut(id);
+        if matches!(socket.state, State::Connecting) {
+            socket.state = State::Fresh;
+            socket.remote = None;
+            socket.error = Some(error);
+            self.wake(id, Side::Write);
+            self.wake(id, Side::Read);
+        }
+    }
+
+    /// What a connect that waits finds: done, or why not.
+    pub(crate) fn connected(&mut self, id: SocketId) -> Result<(), Errno> {
+        let socket = self.socket_mut(id);
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        match socket.state {
+            State::Open => Ok(()),
+            State::Connecting => Err(Errno::AGAIN),
+            _ => Err(Errno::CONNABORTED),
+        }
+    }
+
+    /// Takes the connection that has waited longest at a listener.
+    pub(crate) fn accept(&mut self, id: SocketId) -> Result<SocketId, Errno> {
+        match &mut self.socket_mut(id).state {
+            State::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}

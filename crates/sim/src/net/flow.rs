@@ -1,0 +1,140 @@
+//! One direction of a connection, kept at its receiving end: bytes that wait to be read, bytes under way, bytes that wait
+//! to leave. One queue holds all three, so a byte is copied in once and out once.
+
+use crate::timeline::Nanos;
+use std::collections::VecDeque;
+
+/// Where the end of the stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The sender may send more.
+    #[default]
+    Open,
+    /// It leaves behind the last byte.
+    Queued,
+    /// Under way.
+    Flying,
+    /// The receiver knows.
+    Arrived,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// Front: `arrived` readable bytes; then `flying` ones; then those that wait to leave.
+    pub(crate) bytes: VecDeque<u8>,
+    pub(crate) arrived: usize,
+    flying: usize,
+    pub(crate) end: End,
+    /// When the wire is free, and when the last thing sent arrives: nothing overtakes it.
+    wire_free: Nanos,
+    last: Nanos,
+}
+
+impl Flow {
+    /// Bytes that wait to leave.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        self.bytes.len() - self.arrived - self.flying
+    }
+
+    /// Bytes that the sender still has to keep.
+    #[inline]
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.bytes.len() - self.arrived
+    }
+
+    /// How much may leave now: what the receiver has room for, but not in driblets.
+    #[inline]
+    pub(crate) fn sendable(&self, receive_buffer: usize, segment: usize) -> usize {
+        let window = receive_buffer.saturating_sub(self.arrived + self.flying);
+        let unsent = self.unsent();
+        let worthwhile = segment.min(receive_buffer / 2).max(1);
+        if window >= unsent.min(worthwhile) { window.min(unsent).min(segment) } else { 0 }
+    }
+
+    /// The next `count` unsent bytes leave.
+    #[inline]
+    pub(crate) fn depart(&mut self, count: usize) {
+        self.flying += count;
+    }
+
+    /// The oldest `count` flying bytes are there.
+    #[inline]
+    pub(crate) fn arrive(&mut self, count: usize) {
+        self.flying -= count;
+        self.arrived += count;
+    }
+
+    /// The oldest `count` flying bytes arrive where nobody wants them.
+    pub(crate) fn lose(&mut self, count: usize) {
+        self.flying -= count;
+        self.bytes.drain(self.arrived..self.arrived + count);
+    }
+
+    /// What is readable is lost.
+    pub(crate) fn discard_arrived(&mut self) {
+        self.bytes.drain(..self.arrived);
+        self.arrived = 0;
+    }
+
+    /// What has not left never will, the end of the stream included.
+    pub(crate) fn discard_unsent(&mut self) {
+        self.bytes.truncate(self.arrived + self.flying);
+        if self.end == End::Queued {
+            self.end = End::Open;
+        }
+    }
+
+    /// When something arrives that occupies the wire for `occupied` and travels for `delay`.
+    #[inline]
+    pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
+        self.wire_free = self.wire_free.max(now) + occupied;
+        self.last = self.last.max(self.wire_free + delay);
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_move_from_unsent_to_flying_to_arrived() {
+        let mut flow = Flow::default();
+        flow.bytes.extend([7; 100]);
+        assert_eq!((flow.unsent(), flow.sendable(60, 1000)), (100, 60));
+        flow.depart(60);
+        assert_eq!((flow.unsent(), flow.unacknowledged(), flow.sendable(60, 1000)), (40, 100, 0));
+        flow.arrive(60);
+        assert_eq!((flow.arrived, flow.unacknowledged()), (60, 40));
+        flow.depart(30);
+        flow.lose(30);
+        assert_eq!((flow.arrived, flow.unacknowledged()), (60, 10));
+        flow.discard_unsent();
+        flow.discard_arrived();
+        assert!(flow.bytes.is_empty());
+    }
+
+    #[test]
+    fn a_window_that_opens_by_a_byte_is_not_used() {
+        let mut flow = Flow::default();
+        flow.bytes.extend([7; 100]);
+        flow.depart(60);
+        flow.arrive(60);
+        flow.bytes.drain(..10);
+        flow.arrived -= 10;
+        assert_eq!(flow.sendable(60, 1000), 0, "10 of 60 are a driblet");
+        flow.bytes.drain(..25);
+        flow.arrived -= 25;
+        assert_eq!(flow.sendable(60, 1000), 35);
+    }
+
+    #[test]
+    fn nothing_overtakes() {
+        let mut flow = Flow::default();
+        let slow = flow.schedule(0, 10, 1000);
+        let quick = flow.schedule(5, 10, 1);
+        assert_eq!((slow, quick), (1010, 1010));
+    }
+}

@@ -1,0 +1,187 @@
+//! Who is bound to which port.
+
+use super::socket::SocketId;
+use crate::random::Random;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// `ip_local_port_range`: from here on up.
+const EPHEMERAL: u16 = 32_768;
+
+/// A socket's claim on a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding {
+    pub(crate) socket: SocketId,
+    pub(crate) ip: IpAddr,
+    pub(crate) v6_only: bool,
+    pub(crate) reuse_address: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) listening: bool,
+}
+
+impl Binding {
+    fn overlaps(&self, other: &Self) -> bool {
+        let wild = |binding: &Self| binding.ip.is_unspecified();
+        match (self.ip, other.ip) {
+            (IpAddr::V6(_), IpAddr::V4(_)) => wild(self) && !self.v6_only,
+            (IpAddr::V4(_), IpAddr::V6(_)) => wild(other) && !other.v6_only,
+            (a, b) => a == b || wild(self) || wild(other),
+        }
+    }
+
+    fn conflicts(&self, other: &Self) -> bool {
+        let quiet = self.reuse_address && other.reuse_address && !self.listening && !other.listening;
+        self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
+    }
+
+    /// How well it suits a connection to `ip`: an exact address best, then its family's wildcard, then the other's.
+    fn suits(&self, ip: IpAddr) -> Option<u8> {
+        match self.ip {
+            own if own == ip => Some(2),
+            own if !own.is_unspecified() => None,
+            own if own.is_ipv4() == ip.is_ipv4() => Some(1),
+            IpAddr::V6(_) if !self.v6_only => Some(0),
+            _ => None,
+        }
+    }
+}
+
+/// All claims, by port.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    bound: BTreeMap<u16, Vec<Binding>>,
+    next: u16,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Self {
+        Self { bound: BTreeMap::new(), next: EPHEMERAL }
+    }
+
+    /// Claims a port; zero takes a free one.
+    pub(crate) fn bind(&mut self, port: u16, binding: Binding) -> Result<u16, Errno> {
+        let port = if port == 0 { self.free_port()? } else { port };
+        if self.on(port).any(|other| binding.conflicts(other)) {
+            return Err(Errno::ADDRINUSE);
+        }
+        self.bound.entry(port).or_default().push(binding);
+        Ok(port)
+    }
+
+    /// A port that nobody has claimed, each time another one.
+    pub(crate) fn free_port(&mut self) -> Result<u16, Errno> {
+        for _ in EPHEMERAL..=u16::MAX {
+            let port = self.next;
+            self.next = port.checked_add(1).unwrap_or(EPHEMERAL);
+            if !self.bound.contains_key(&port) {
+                return Ok(port);
+            }
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    /// Makes a claim that of a listener.
+    pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
+        let mut own = *self.on(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
+        own.listening = true;
+        let rivals = self.on(port).filter(|other| other.socket != socket && other.listening);
+        if rivals.into_iter().any(|other| own.conflicts(other)) {
+            return Err(Errno::ADDRINUSE);
+        }
+        self.unbind(port, socket);
+        self.bound.entry(port).or_default().push(own);
+        Ok(())
+    }
+
+    pub(crate) fn unbind(&mut self, port: u16, socket: SocketId) {
+        if let Some(bindings) = self.bound.get_mut(&port) {
+            bindings.retain(|binding| binding.socket != socket);
+            if bindings.is_empty() {
+                self.bound.remove(&port);
+            }
+        }
+    }
+
+    /// The listener for a connection; among several that share a port, any.
+    pub(crate) fn listener(&self, to: SocketAddr, random: &mut Random) -> Option<SocketId> {
+        let suits = |binding: &Binding| binding.suits(to.ip()).filter(|_| binding.listening);
+        let best = self.on(to.port()).filter_map(suits).max()?;
+        let fit: Vec<SocketId> =
+            self.on(to.port()).filter(|b| suits(b) == Some(best)).map(|b| b.socket).collect();
+        Some(if fit.len() == 1 { fit[0] } else { random.pick(&fit) })
+    }
+
+    fn on(&self, port: u16) -> impl Iterator<Item = &Binding> {
+        self.bound.get(&port).into_iter().flatten()
+    }
+}
+
+/// The address that a connection to a wildcard really goes to.
+pub(crate) fn reachable(to: SocketAddr) -> SocketAddr {
+    match to.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, to.port()).into(),
+        _ => to,
+    }
+}
+
+/// How a socket of the newer family sees an address of the older one.
+pub(crate) fn mapped(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),
+        IpAddr::V6(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(socket: SocketId, ip: &str) -> Binding {
+        Binding {
+            socket,
+            ip: ip.parse().unwrap(),
+            v6_only: false,
+            reuse_address: false,
+            reuse_port: false,
+            listening: false,
+        }
+    }
+
+    #[test]
+    fn claims_conflict_where_they_overlap() {
+        let mut ports = Ports::new();
+        assert_eq!(ports.bind(80, binding(1, "127.0.0.1")), Ok(80));
+        for (ip, free) in [("127.0.0.2", true), ("0.0.0.0", false), ("::1", true), ("::", false)] {
+            let answer = ports.bind(80, binding(2, ip));
+            assert_eq!(answer, if free { Ok(80) } else { Err(Errno::ADDRINUSE) }, "{ip}");
+            ports.unbind(80, 2);
+        }
+        assert_eq!(ports.bind(80, Binding { v6_only: true, ..binding(2, "::") }), Ok(80));
+    }
+
+    #[test]
+    fn shared_ports_need_both_to_agree_and_listeners_share_only_by_reuse_port() {
+        let mut ports = Ports::new();
+        let quiet = |socket| Binding { reuse_address: true, ..binding(socket, "0.0.0.0") };
+        assert_eq!((ports.bind(80, quiet(1)), ports.bind(80, quiet(2))), (Ok(80), Ok(80)));
+        assert_eq!((ports.listen(80, 1), ports.listen(80, 2)), (Ok(()), Err(Errno::ADDRINUSE)));
+        assert_eq!(ports.bind(80, quiet(3)), Err(Errno::ADDRINUSE));
+        let shared = |socket| Binding { reuse_port: true, ..binding(socket, "0.0.0.0") };
+        assert_eq!((ports.bind(81, shared(4)), ports.bind(81, shared(5))), (Ok(81), Ok(81)));
+        assert_eq!((ports.listen(81, 4), ports.listen(81, 5)), (Ok(()), Ok(())));
+        let mut random = Random::new(0);
+        let to = "10.0.0.1:81".parse().unwrap();
+        let chosen: Vec<_> = (0..50).filter_map(|_| ports.listener(to, &mut random)).collect();
+        assert!(chosen.contains(&4) && chosen.contains(&5));
+    }
+
+    #[test]
+    fn port_zero_takes_a_free_one() {
+        let mut ports = Ports::new();
+        let first = ports.bind(0, binding(1, "127.0.0.1")).unwrap();
+        let second = ports.bind(0, binding(2, "127.0.0.1")).unwrap();
+        assert!(first >= EPHEMERAL && second >= EPHEMERAL && first != second);
+    }
+}

@@ -1,0 +1,180 @@
+//! The simulated kernel as others see it: the seam, and what a test may look at.
+#![allow(unsafe_code)]
+
+use crate::builder::Builder;
+use crate::counts::Counts;
+use crate::faults::Faults;
+use crate::memory::Argument;
+use crate::world::World;
+use annulus_ring::{
+    Address, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown, SocketOption,
+    SocketType,
+};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// A kernel in the process: virtual time, a network of its own, one seed.
+///
+/// It belongs to one thread. Time passes only inside `enter`: a little each time, and as much as it takes where
+/// something is waited for. A wait that nothing can ever end answers EDEADLK.
+pub struct Sim {
+    world: RefCell<World>,
+}
+
+impl Sim {
+    /// A simulation that is decided by `seed`, and by what is asked of it.
+    pub fn builder(seed: u64) -> Builder {
+        Builder::new(seed)
+    }
+
+    pub(crate) fn new(world: World) -> Self {
+        Self { world: RefCell::new(world) }
+    }
+
+    /// A hash of every entry consumed, completion posted and fault that struck, with its time. Equal for equal runs.
+    pub fn trace_hash(&self) -> u64 {
+        self.world.borrow().trace.hash()
+    }
+
+    /// The trace as text, a line each; empty unless [`Builder::trace_text`] asked for it.
+    pub fn trace_lines(&self) -> Vec<String> {
+        self.world.borrow().trace.lines().to_vec()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.world.borrow().counts
+    }
+
+    /// Descriptors that are open, those of rings included.
+    pub fn open_descriptors(&self) -> usize {
+        self.world.borrow().files.len()
+    }
+
+    /// Operations that were submitted and have not completed.
+    pub fn pending_operations(&self) -> usize {
+        self.world.borrow().ops.len()
+    }
+
+    /// Sockets that exist: with a descriptor, with an operation, waiting to be accepted, or still sending their last.
+    pub fn sockets(&self) -> usize {
+        self.world.borrow().net.len()
+    }
+
+    /// Buffers that were published and have not been used, in all groups of all rings.
+    pub fn buffers_held(&self) -> usize {
+        self.world.borrow().buffers_held()
+    }
+
+    /// Looks at all memory that is lent to the kernel now.
+    ///
+    /// # Panics
+    /// Where somebody has written to it; the message says to which.
+    pub fn check(&self) {
+        self.world.borrow().check();
+    }
+
+    /// Changes what goes wrong from here on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.world.borrow_mut().set_faults(faults);
+    }
+
+    fn call<T>(&self, call: impl FnOnce(&mut World) -> Result<T, Errno>) -> io::Result<T> {
+        Ok(call(&mut self.world.borrow_mut())?)
+    }
+}
+
+impl Kernel for Sim {
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+        self.call(|world| world.setup(entries, params))
+    }
+
+    unsafe fn enter(
+        &self,
+        ring: RingId,
+        to_submit: u32,
+        min_complete: u32,
+        flags: EnterFlags,
+        arg: EnterArg,
+    ) -> io::Result<u32> {
+        self.call(|world| world.enter(ring, to_submit, min_complete, flags, arg))
+    }
+
+    unsafe fn register(
+        &self,
+        ring: RawFd,
+        what: Register,
+        arg: *mut u8,
+        count: u32,
+    ) -> io::Result<u32> {
+        // SAFETY: the caller vouches for `arg` and `count`.
+        let arg = unsafe { Argument::new(arg, count) };
+        self.call(|world| world.register(ring, what, arg))
+    }
+
+    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+        self.call(|world| world.map(ring, offset, len))
+    }
+
+    unsafe fn unmap(&self, address: *mut u8, _: usize) {
+        self.world.borrow_mut().unmap(address);
+    }
+
+    fn real_descriptors(&self) -> bool {
+        false
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.world.borrow().net.time.now())
+    }
+
+    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
+        self.call(|world| world.socket(domain, kind, nonblocking))
+    }
+
+    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        self.call(|world| world.bind(fd, address))
+    }
+
+    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
+        self.call(|world| world.listen(fd, backlog))
+    }
+
+    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
+        self.call(|world| world.shutdown(fd, how))
+    }
+
+    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        self.call(|world| world.set_option(fd, option))
+    }
+
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
+        self.call(|world| world.local_address(fd))
+    }
+
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
+        self.call(|world| world.peer_address(fd))
+    }
+
+    fn close(&self, fd: RawFd) {
+        _ = self.call(|world| world.close(fd));
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.world.try_borrow() {
+            Ok(world) => f
+                .debug_struct("Sim")
+                .field("now", &Duration::from_nanos(world.net.time.now()))
+                .field("descriptors", &world.files)
+                .field("counts", &world.counts)
+                .finish_non_exhaustive(),
+            Err(_) => f.write_str("Sim(at work)"),
+        }
+    }
+}

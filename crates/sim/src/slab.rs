@@ -1,0 +1,98 @@
+//! Numbered places: the last one freed is the next one used, so the numbers depend on nothing but the history.
+
+/// Values by number.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.places[index as usize] = Some(value);
+            return index;
+        }
+        self.places.push(Some(value));
+        (self.places.len() - 1) as u32
+    }
+
+    /// Takes a value out for good.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        self.free.push(index);
+        self.places[index as usize].take().expect("a freed place was freed again")
+    }
+
+    /// Takes a value out for a moment: its place stays reserved until [`put`](Self::put).
+    #[inline]
+    pub(crate) fn take(&mut self, index: u32) -> T {
+        self.places[index as usize].take().expect("nothing is in this place")
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, index: u32, value: T) {
+        self.places[index as usize] = Some(value);
+    }
+
+    /// Gives up the place of a value that was taken out.
+    #[inline]
+    pub(crate) fn forget(&mut self, index: u32) {
+        debug_assert!(self.places[index as usize].is_none());
+        self.free.push(index);
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, index: u32) -> Option<&T> {
+        self.places.get(index as usize).and_then(Option::as_ref)
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> &T {
+        self.places[index as usize].as_ref().expect("nothing is in this place")
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
+        self.places[index as usize].as_mut().expect("nothing is in this place")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// All values with their numbers, in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.places).filter_map(|(index, place)| Some((index, place.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_used_again_last_in_first_out() {
+        let mut slab = Slab::new();
+        let numbers: Vec<u32> = ["a", "b", "c"].into_iter().map(|v| slab.insert(v)).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!((slab.remove(0), slab.remove(2)), ("a", "c"));
+        assert_eq!((slab.insert("d"), slab.insert("e"), slab.insert("f")), (2, 0, 3));
+        assert_eq!(slab.len(), 4);
+    }
+
+    #[test]
+    fn a_value_taken_for_a_moment_keeps_its_place() {
+        let mut slab = Slab::new();
+        let index = slab.insert(1);
+        let value = slab.take(index);
+        assert_eq!((slab.insert(2), slab.find(index)), (1, None));
+        slab.put(index, value + 10);
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(0, &11), (1, &2)]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Virtual time: what will happen, in order. Time moves only when the kernel is entered.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// A moment, in nanoseconds since the beginning.
+pub(crate) type Nanos = u64;
+
+/// The clock, and the events ahead of it. Events of one moment happen in the order they were scheduled.
+pub(crate) struct Timeline<E> {
+    now: Nanos,
+    scheduled: u64,
+    ahead: BinaryHeap<Due<E>>,
+}
+
+struct Due<E> {
+    at: Nanos,
+    order: u64,
+    event: E,
+}
+
+impl<E> Timeline<E> {
+    pub(crate) fn new() -> Self {
+        Self { now: 0, scheduled: 0, ahead: BinaryHeap::new() }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    #[inline]
+    pub(crate) fn schedule(&mut self, at: Nanos, event: E) {
+        self.scheduled += 1;
+        self.ahead.push(Due { at: at.max(self.now), order: self.scheduled, event });
+    }
+
+    /// When the next event is due.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.ahead.peek().map(|due| due.at)
+    }
+
+    /// The next event that is due by now.
+    #[inline]
+    pub(crate) fn pop_due(&mut self) -> Option<E> {
+        if self.next()? > self.now {
+            return None;
+        }
+        self.ahead.pop().map(|due| due.event)
+    }
+
+    /// Moves the clock, never back.
+    #[inline]
+    pub(crate) fn advance_to(&mut self, at: Nanos) {
+        self.now = self.now.max(at);
+    }
+}
+
+impl<E> PartialEq for Due<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Due<E> {}
+
+impl<E> PartialOrd for Due<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Due<E> {
+    /// Reversed: the heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// A duration as nanoseconds; what is longer than 584 years is cut to that.
+#[inline]
+pub(crate) fn nanos(duration: Duration) -> Nanos {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_ties_in_order() {
+        let mut time = Timeline::new();
+        for (at, name) in [(5, "late"), (1, "first"), (3, "tie 1"), (3, "tie 2")] {
+            time.schedule(at, name);
+        }
+        assert_eq!((time.pop_due(), time.next()), (None, Some(1)));
+        time.advance_to(3);
+        let due: Vec<_> = std::iter::from_fn(|| time.pop_due()).collect();
+        assert_eq!(due, ["first", "tie 1", "tie 2"]);
+    }
+
+    #[test]
+    fn nothing_is_scheduled_in_the_past_and_time_never_goes_back() {
+        let mut time = Timeline::new();
+        time.advance_to(10);
+        time.advance_to(4);
+        time.schedule(2, ());
+        assert_eq!((time.now(), time.next()), (10, Some(10)));
+    }
+}

@@ -1,0 +1,95 @@
+//! One try of an operation on its socket: accepts, connects and polls. Receives and sends have files of their own.
+
+use super::World;
+use crate::descriptors::File;
+use crate::faults::Fault;
+use crate::net::SocketId;
+use crate::op::{Answer, Body, Op, Outcome};
+use annulus_ring::op::poll;
+use annulus_ring::{Completion, CompletionFlags};
+use rustix::io::Errno;
+
+/// `POLLHUP`, which is told without being asked for.
+const POLL_HANGUP: u32 = 0x10;
+
+impl World {
+    #[inline]
+    pub(super) fn attempt(&mut self, op: &mut Op) -> Outcome {
+        let Some(socket) = op.socket() else { return Outcome::Waits };
+        match op.body {
+            Body::Receive(_) => self.attempt_receive(op, socket),
+            Body::Send(_) => self.attempt_send(op, socket),
+            Body::Accept { multi, nonblocking } => self.attempt_accept(op, socket, multi, nonblocking),
+            Body::Connect => Outcome::of(self.net.connected(socket).map(|()| 0)),
+            Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
+            Body::Never => Outcome::Waits,
+        }
+    }
+
+    /// Accepts one connection, or as many as there are.
+    fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool, nonblocking: bool) -> Outcome {
+        loop {
+            let fd = match self.accept(socket, nonblocking) {
+                Err(Errno::AGAIN) => return Outcome::Waits,
+                answer @ Err(_) => return Outcome::of(answer),
+                Ok(fd) => fd,
+            };
+            if !multi || self.strikes(Fault::EndsWell) || !self.post_one_of_many(op, fd as i32, 0) {
+                return Outcome::of(Ok(fd));
+            }
+            if self.strikes(Fault::EndsBadly) {
+                return Outcome::of(Err(Errno::NOMEM));
+            }
+        }
+    }
+
+    /// As Linux: the descriptor is found first, so a full table shows even where nobody waits.
+    fn accept(&mut self, socket: SocketId, nonblocking: bool) -> Result<usize, Errno> {
+        if !self.files.has_room() || self.strikes(Fault::AcceptLimit) {
+            return Err(Errno::MFILE);
+        }
+        let child = self.net.accept(socket)?;
+        self.net.socket_mut(child).nonblocking = nonblocking;
+        self.files.open(File::Socket(child)).map(|fd| fd as usize)
+    }
+
+    /// Tells what a poll asked for and what is so; many times only when something changes.
+    fn attempt_poll(&mut self, op: &Op, socket: SocketId, events: u32, multi: bool) -> Outcome {
+        let mask = self.poll_mask(socket, events);
+        if mask == 0 || multi && self.post_one_of_many(op, mask as i32, 0) {
+            return Outcome::Waits;
+        }
+        Outcome::of(Ok(mask as usize))
+    }
+
+    pub(super) fn poll_mask(&self, socket: SocketId, events: u32) -> u32 {
+        let state = self.net.socket(socket);
+        let hung_up = if state.is_closed() { POLL_HANGUP } else { 0 };
+        let readable = if state.readable() { poll::IN } else { 0 };
+        let writable = if self.net.writable(socket) { poll::OUT } else { 0 };
+        (readable | writable) & events | hung_up
+    }
+
+    /// Posts a completion that promises more; false where it found no room, and so must be the last one.
+    #[inline]
+    pub(super) fn post_one_of_many(&mut self, op: &Op, result: i32, flags: u32) -> bool {
+        let flags = flags | CompletionFlags::MORE.bits();
+        self.post_more(op.ring, Completion { user_data: op.user_data, result, flags })
+    }
+
+    /// Less than `count`, where a fault strikes and there is less.
+    #[inline]
+    pub(super) fn shorten(&mut self, count: usize, fault: Fault) -> usize {
+        if count > 1 && self.strikes(fault) {
+            return self.random.between(1, count as u64 - 1) as usize;
+        }
+        count
+    }
+}
+
+impl Outcome {
+    #[inline]
+    pub(super) fn of(result: Result<usize, Errno>) -> Self {
+        Self::Done(Answer::from(result))
+    }
+}

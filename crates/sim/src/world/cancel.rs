@@ -1,0 +1,45 @@
+//! Cancelling by name: 0, ENOENT or EALREADY, and the target's own end before or after.
+
+use super::World;
+use crate::faults::Fault;
+use crate::op::{Answer, OpId};
+use rustix::io::Errno;
+
+impl World {
+    pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> Answer {
+        let Some(id) = self.ops.named(ring, user_data) else { return Answer::error(Errno::NOENT) };
+        if self.strikes(Fault::CancelLost) {
+            return Answer::error(self.lose_race(id));
+        }
+        if let Some(op) = self.ops.find(id) {
+            op.cancelled = true;
+        }
+        if self.strikes(Fault::CancelSecond) {
+            self.run(id);
+            return Answer::good(0);
+        }
+        self.queue(id);
+        Answer::good(0)
+    }
+
+    /// Whether the target would get on if it were tried now.
+    fn is_due(&self, id: OpId) -> bool {
+        self.ops.peek(id).is_some_and(|op| !op.cancelled && self.is_ready(op))
+    }
+
+    /// The target does what it would have done; what it would have done later is cut off.
+    fn lose_race(&mut self, id: OpId) -> Errno {
+        if self.is_due(id) {
+            self.run(id);
+        }
+        match self.ops.find(id) {
+            Some(op) => {
+                op.cancelled = true;
+                self.queue(id);
+                Errno::ALREADY
+            }
+            None if self.random.chance(500) => Errno::NOENT,
+            None => Errno::ALREADY,
+        }
+    }
+}

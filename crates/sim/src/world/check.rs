@@ -1,0 +1,81 @@
+//! Whether an entry makes sense: what Linux looks at before it looks for the file, in its order.
+
+use crate::memory::Submitted;
+use crate::profile::Profile;
+use annulus_ring::op::msg;
+use annulus_ring::{EntryFlags, opcode};
+use rustix::io::Errno;
+
+/// `IORING_RECVSEND_POLL_FIRST`: do not try before the socket says it is ready.
+const POLL_FIRST: u16 = 1 << 0;
+/// `IORING_RECV_MULTISHOT`
+pub(super) const RECEIVE_MANY: u16 = 1 << 1;
+/// `IORING_ACCEPT_MULTISHOT`
+pub(super) const ACCEPT_MANY: u16 = 1 << 0;
+/// `IORING_ACCEPT_DONTWAIT`
+pub(super) const ACCEPT_NOW: u16 = 1 << 1;
+/// `IORING_ACCEPT_POLL_FIRST`
+const ACCEPT_POLL_FIRST: u16 = 1 << 2;
+/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`
+pub(super) const NONBLOCK: u32 = 0o4000;
+const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+/// `IORING_POLL_ADD_MULTI`
+pub(super) const POLL_MANY: u32 = 1 << 0;
+
+/// EINVAL for what this kernel does not understand.
+pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
+    let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
+    let flags = EntryFlags::from_bits_retain(entry.flags);
+    if flags.contains(EntryFlags::FIXED_FILE) {
+        return Err(Errno::BADF);
+    }
+    let selects = flags.contains(EntryFlags::BUFFER_SELECT) && entry.opcode != opcode::RECV;
+    if !known.contains(flags) || selects || !profile.has(entry.opcode) {
+        return Err(Errno::INVAL);
+    }
+    let sound = match entry.opcode {
+        opcode::RECV => receive(entry, profile),
+        opcode::SEND | opcode::SENDMSG => {
+            let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+            entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
+        }
+        opcode::ACCEPT => accept(entry),
+        opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
+        opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,
+        opcode::ASYNC_CANCEL => entry.op_flags == 0 && entry.off == 0,
+        opcode::CLOSE => entry.addr == 0 && entry.len == 0 && entry.file_index == 0,
+        opcode::SHUTDOWN => entry.len <= 2 && entry.addr == 0,
+        _ => true,
+    };
+    if sound { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+fn receive(entry: &Submitted, profile: &Profile) -> bool {
+    let many = entry.ioprio & RECEIVE_MANY != 0;
+    let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
+    let limited = entry.file_index != 0;
+    entry.ioprio & !(POLL_FIRST | RECEIVE_MANY) == 0
+        && entry.op_flags & !(msg::DONTWAIT | msg::NOSIGNAL) == 0
+        && entry.off == 0
+        && (!many || selects && entry.len == 0)
+        && (!limited || many && profile.receive_limit)
+}
+
+/// The peer's address is not written anywhere.
+fn accept(entry: &Submitted) -> bool {
+    entry.ioprio & !(ACCEPT_MANY | ACCEPT_NOW | ACCEPT_POLL_FIRST) == 0
+        && entry.op_flags & !(NONBLOCK | CLOSE_ON_EXEC) == 0
+        && entry.addr == 0
+        && entry.off == 0
+        && entry.len == 0
+}
+
+/// Whether an operation is not to be tried at once.
+pub(super) fn waits_first(entry: &Submitted) -> bool {
+    entry.flags & EntryFlags::ASYNC.bits() != 0
+        || match entry.opcode {
+            opcode::ACCEPT => entry.ioprio & ACCEPT_POLL_FIRST != 0,
+            opcode::RECV | opcode::SEND | opcode::SENDMSG => entry.ioprio & POLL_FIRST != 0,
+            _ => false,
+        }
+}

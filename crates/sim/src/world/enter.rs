@@ -1,0 +1,140 @@
+//! `io_uring_enter`: submit, harvest, wait. The order of steps is Linux's.
+
+use super::World;
+use crate::faults::Fault;
+use crate::timeline::{Nanos, nanos};
+use annulus_ring::{EnterArg, EnterFlags, RingId};
+use rustix::io::Errno;
+
+/// Deferred work that one harvest runs, unless more was asked for (`IO_LOCAL_TW_DEFAULT_MAX`).
+const HARVEST: u32 = 20;
+
+impl World {
+    pub(crate) fn enter(
+        &mut self,
+        ring: RingId,
+        to_submit: u32,
+        min_complete: u32,
+        flags: EnterFlags,
+        arg: EnterArg,
+    ) -> Result<u32, Errno> {
+        let ring = self.entered(ring)?;
+        self.counts.enters += 1;
+        self.pass(self.turn);
+        let state = self.rings.at_mut(ring);
+        state.look_at_buffers();
+        if !state.defers() {
+            self.run_work(ring, u32::MAX, u32::MAX);
+        }
+        let harvest = flags.contains(EnterFlags::GETEVENTS);
+        let mut submitted = 0;
+        if to_submit > 0 {
+            submitted = self.submit(ring, to_submit)?;
+            if submitted != to_submit {
+                return Ok(submitted);
+            }
+            if harvest && self.rings.at(ring).defers() {
+                self.run_work(ring, min_complete, HARVEST.max(min_complete));
+            }
+        }
+        let waited = if harvest { self.wait(ring, min_complete, arg) } else { Ok(()) };
+        // What was submitted is reported first; the reason for coming back is then lost, as on Linux.
+        if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
+    }
+
+    fn entered(&self, ring: RingId) -> Result<u32, Errno> {
+        let index = if ring.registered {
+            let place = usize::try_from(ring.fd).ok();
+            let found = place.and_then(|place| *self.registered.get(place)?);
+            found.ok_or(Errno::BADF)?.0
+        } else {
+            self.ring_of(ring.fd)?
+        };
+        if self.rings.at(index).enabled { Ok(index) } else { Err(Errno::BADFD) }
+    }
+
+    /// Time passes, and what is due happens.
+    #[inline]
+    fn pass(&mut self, time: Nanos) {
+        self.net.time.advance_to(self.net.time.now() + time);
+        self.net.run();
+        self.wake();
+    }
+
+    /// Consumes up to `count` entries.
+    fn submit(&mut self, ring: u32, count: u32) -> Result<u32, Errno> {
+        if self.strikes(Fault::EnterAgain) {
+            return Err(Errno::AGAIN);
+        }
+        if self.strikes(Fault::EnterBusy) {
+            return Err(Errno::BUSY);
+        }
+        let mut left = count.min(self.rings.at(ring).queues.submitted());
+        if left > 1 && self.strikes(Fault::PartialSubmit) {
+            left = self.random.between(1, u64::from(left) - 1) as u32;
+        }
+        for _ in 0..left {
+            // An index that names no entry is dropped, and counts as consumed.
+            if let Some(entry) = self.rings.at_mut(ring).queues.take_entry() {
+                self.submit_one(ring, &entry);
+            }
+        }
+        self.rings.at(ring).queues.commit();
+        self.wake();
+        Ok(left)
+    }
+
+    fn wait(&mut self, ring: u32, min_complete: u32, arg: EnterArg) -> Result<(), Errno> {
+        let least = min_complete.min(self.rings.at(ring).queues.completion_entries());
+        self.run_work(ring, least, HARVEST.max(least));
+        if self.satisfied(ring, least) {
+            return Ok(());
+        }
+        let deadline = arg.timeout.map(|t| self.net.time.now().saturating_add(nanos(t)));
+        let end = self.rings.at(ring).queues.taken().wrapping_add(least);
+        loop {
+            let come = self.sleep(ring, deadline);
+            // How many are missing, as a difference of wrapping indices.
+            let missing = end.wrapping_sub(self.rings.at(ring).queues.posted());
+            self.run_work(ring, missing, missing);
+            if let Err(why) = come {
+                return self.leave(ring, why);
+            }
+            if self.satisfied(ring, least) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn satisfied(&mut self, ring: u32, least: u32) -> bool {
+        let ring = self.rings.at_mut(ring);
+        ring.flush_overflow();
+        ring.queues.ready() >= least
+    }
+
+    /// A wait that was cut short is no error where it found something, unless it could never have ended.
+    fn leave(&self, ring: u32, why: Errno) -> Result<(), Errno> {
+        let nothing = self.rings.at(ring).queues.ready() == 0;
+        if nothing || why == Errno::DEADLK { Err(why) } else { Ok(()) }
+    }
+
+    /// Lets time pass until the ring has work.
+    fn sleep(&mut self, ring: u32, deadline: Option<Nanos>) -> Result<(), Errno> {
+        if !self.rings.at(ring).has_work() && self.strikes(Fault::Interrupt) {
+            return Err(Errno::INTR);
+        }
+        while !self.rings.at(ring).has_work() {
+            let next = match (self.net.time.next(), deadline) {
+                (None, None) => return Err(Errno::DEADLK),
+                (next, deadline) => next.unwrap_or(u64::MAX).min(deadline.unwrap_or(u64::MAX)),
+            };
+            self.net.time.advance_to(next);
+            self.net.run();
+            self.wake();
+            if deadline == Some(next) {
+                return Err(Errno::TIME);
+            }
+        }
+        Ok(())
+    }
+}

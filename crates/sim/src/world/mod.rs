@@ -1,0 +1,202 @@
+//! Everything that is simulated, in one piece: whoever holds it runs alone.
+
+mod attempt;
+mod calls;
+mod cancel;
+mod check;
+mod enter;
+mod receive;
+mod register;
+mod ring;
+mod send;
+mod setup;
+mod submit;
+mod work;
+
+use crate::counts::Counts;
+use crate::descriptors::{Descriptors, File, FileId};
+use crate::faults::{Fault, Faults};
+use crate::net::{Link, Net, SocketId};
+use crate::op::{Body, Op, OpId, Ops};
+use crate::profile::Profile;
+use crate::random::Random;
+use crate::slab::Slab;
+use crate::timeline::Nanos;
+use crate::trace::{Note, Trace};
+use annulus_ring::Completion;
+use ring::Ring;
+
+/// A thread's table of registered rings has so many places.
+const PLACES: usize = 16;
+
+/// What a simulation is built with.
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) profile: Profile,
+    pub(crate) faults: Faults,
+    pub(crate) link: Link,
+    pub(crate) descriptors: usize,
+    pub(crate) turn: Nanos,
+    pub(crate) poison: usize,
+    pub(crate) text: bool,
+}
+
+/// The simulated kernel's whole state.
+pub(crate) struct World {
+    pub(crate) net: Net,
+    pub(crate) files: Descriptors,
+    pub(crate) ops: Ops,
+    pub(crate) trace: Trace,
+    pub(crate) counts: Counts,
+    faults: Faults,
+    random: Random,
+    profile: Profile,
+    rings: Slab<Ring>,
+    registered: [Option<(u32, FileId)>; PLACES],
+    /// What entering costs.
+    turn: Nanos,
+    /// Bytes at either end of lent memory that are watched.
+    poison: usize,
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let mut random = Random::new(settings.seed);
+        let network = Random::new(random.bits());
+        Self {
+            net: Net::new(settings.link, network),
+            files: Descriptors::new(settings.descriptors),
+            ops: Ops::new(),
+            trace: Trace::new(settings.text),
+            counts: Counts::default(),
+            faults: settings.faults,
+            random,
+            profile: settings.profile,
+            rings: Slab::new(),
+            registered: [None; PLACES],
+            turn: settings.turn,
+            poison: settings.poison,
+        }
+    }
+
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// Whether a fault strikes on this occasion.
+    #[inline]
+    fn strikes(&mut self, fault: Fault) -> bool {
+        let strikes = self.random.chance(self.faults.of(fault));
+        if strikes {
+            self.counts.faults += 1;
+            self.trace.note(self.net.time.now(), Note::Fault(fault));
+        }
+        strikes
+    }
+
+    /// Posts a completion; one that finds no room waits in the overflow list.
+    #[inline]
+    fn post(&mut self, ring: u32, completion: Completion) {
+        self.counts.completed += 1;
+        self.trace.note(self.net.time.now(), Note::Completed(&completion));
+        if self.rings.at_mut(ring).post(completion) {
+            self.counts.overflowed += 1;
+        }
+    }
+
+    /// Posts a completion that is not its operation's last; false where there is no room.
+    #[inline]
+    fn post_more(&mut self, ring: u32, completion: Completion) -> bool {
+        let posted = self.rings.at_mut(ring).post_more(completion);
+        if posted {
+            self.counts.completed += 1;
+            self.trace.note(self.net.time.now(), Note::Completed(&completion));
+        }
+        posted
+    }
+
+    /// Passes the network's notes on: operations whose socket changed get their turn.
+    #[inline]
+    fn wake(&mut self) {
+        while let Some((socket, side)) = self.net.next_woken() {
+            let waiters = std::mem::take(self.net.socket_mut(socket).waiters(side));
+            waiters.iter().for_each(|&id| self.queue(id));
+            *self.net.socket_mut(socket).waiters(side) = waiters;
+        }
+    }
+
+    /// Puts an operation into its ring's work queue, once.
+    #[inline]
+    fn queue(&mut self, id: OpId) {
+        if let Some(op) = self.ops.find(id)
+            && !op.queued
+        {
+            op.queued = true;
+            self.rings.at_mut(op.ring).queue(id);
+        }
+    }
+
+    /// Ends a hold on a file, and tears down what nobody holds any more.
+    fn let_go(&mut self, file: FileId) {
+        if let Some(file) = self.files.release(file) {
+            self.tear_down(file);
+        }
+    }
+
+    fn tear_down(&mut self, file: File) {
+        match file {
+            File::Socket(id) => self.net.release(id),
+            File::Ring(ring) => self.end_ring(ring),
+        }
+        self.wake();
+    }
+
+    pub(crate) fn buffers_held(&self) -> usize {
+        self.rings.iter().flat_map(|(_, ring)| ring.groups()).map(|group| group.len()).sum()
+    }
+
+    /// Looks for lent memory that was touched. Panics where it finds some.
+    pub(crate) fn check(&self) {
+        for (_, ring) in self.rings.iter() {
+            ring.groups().for_each(|group| group.verify_all());
+        }
+        self.ops.iter().for_each(|op| self.verify(op));
+    }
+
+    /// Panics where an operation's memory was touched while it waited.
+    fn verify(&self, op: &Op) {
+        let whose = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
+        match &op.body {
+            Body::Receive(receive) => {
+                if let Some(at) = receive.touched(self.poison) {
+                    panic!("{} was written to while it was with the kernel (byte {at})", whose("a receive"));
+                }
+            }
+            Body::Send(send) => {
+                let intact = send.seal.is_none() || send.seal == send.source.seal(self.poison);
+                assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an operation's next try would get somewhere.
+    #[inline]
+    fn is_ready(&self, op: &Op) -> bool {
+        let Some(socket) = op.socket() else { return false };
+        match op.body {
+            Body::Connect | Body::Send(_) => self.net.writable(socket),
+            Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
+            // A poll of many edges looks again only when something changes.
+            Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
+            Body::Never => false,
+        }
+    }
+
+    fn socket_of(&self, fd: i32) -> Result<(FileId, SocketId), rustix::io::Errno> {
+        match self.files.find(fd)? {
+            (file, File::Socket(socket)) => Ok((file, socket)),
+            (_, File::Ring(_)) => Err(rustix::io::Errno::NOTSOCK),
+        }
+    }
+}

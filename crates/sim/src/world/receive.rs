@@ -1,0 +1,99 @@
+//! One try of a receive.
+
+use super::World;
+use crate::buffers::Buffer;
+use crate::faults::Fault;
+use crate::net::SocketId;
+use crate::op::{Answer, Body, Into, Op, Outcome, Receive};
+use annulus_ring::CompletionFlags;
+use rustix::io::Errno;
+
+/// After so many buffers in a row, others come first (`MULTISHOT_MAX_RETRY`).
+const RETRIES: u32 = 32;
+
+/// What one receive brought.
+struct Got {
+    count: usize,
+    flags: u32,
+}
+
+impl World {
+    pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
+        for _ in 0..=RETRIES {
+            let Body::Receive(receive) = &mut op.body else { unreachable!("asked of receives only") };
+            let got = match self.receive(op.ring, socket, receive.into) {
+                Err(Errno::AGAIN) => return Outcome::Waits,
+                Err(errno) => return Outcome::of(Err(errno)),
+                Ok(got) => got,
+            };
+            let over = receive.is_over_after(got.count) || self.ends_well(receive.multi);
+            if over || !self.post_one_of_many(op, got.count as i32, got.flags) {
+                return Outcome::Done(Answer { flags: got.flags, ..Answer::good(got.count) });
+            }
+            if self.strikes(Fault::EndsBadly) {
+                return Outcome::of(Err(Errno::NOMEM));
+            }
+            if got.flags & CompletionFlags::SOCK_NONEMPTY.bits() == 0 {
+                return Outcome::Waits;
+            }
+        }
+        Outcome::GoesOn
+    }
+
+    fn ends_well(&mut self, multi: bool) -> bool {
+        multi && self.strikes(Fault::EndsWell)
+    }
+
+    #[inline]
+    fn receive(&mut self, ring: u32, socket: SocketId, into: Into) -> Result<Got, Errno> {
+        match into {
+            Into::Memory(memory) => {
+                let there = self.net.socket_mut(socket).look()?;
+                let most = self.shorten(there, Fault::ShortRead);
+                let count = self.net.read(socket, memory, most);
+                Ok(self.got(socket, count, 0))
+            }
+            Into::Group(group) => {
+                // As Linux: without a buffer nobody looks whether there is something to put into it.
+                self.buffer_at_hand(ring, group)?;
+                let there = self.net.socket_mut(socket).look()?;
+                if there == 0 {
+                    return Ok(self.got(socket, 0, 0));
+                }
+                let most = self.shorten(there, Fault::ShortRead);
+                let Buffer { id, memory } = self.take_buffer(ring, group);
+                let count = self.net.read(socket, memory, most);
+                let flags = CompletionFlags::BUFFER.bits() | u32::from(id) << 16;
+                Ok(self.got(socket, count, flags))
+            }
+        }
+    }
+
+    fn got(&self, socket: SocketId, count: usize, flags: u32) -> Got {
+        let more = self.net.socket(socket).has_more();
+        let hint = if more { CompletionFlags::SOCK_NONEMPTY.bits() } else { 0 };
+        Got { count, flags: flags | hint }
+    }
+
+    fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<(), Errno> {
+        let at_hand = self.rings.at_mut(ring).group(group).is_some_and(|group| group.next().is_some());
+        if at_hand && !self.strikes(Fault::NoBuffers) { Ok(()) } else { Err(Errno::NOBUFS) }
+    }
+
+    fn take_buffer(&mut self, ring: u32, group: u16) -> Buffer {
+        let group = self.rings.at_mut(ring).group(group);
+        group.expect("a buffer is at hand").take()
+    }
+}
+
+impl Receive {
+    /// Counts what came; true where the receive ends with it.
+    #[inline]
+    fn is_over_after(&mut self, count: usize) -> bool {
+        let spent = self.left.as_mut().is_some_and(|left| {
+            *left = left.saturating_sub(count as u32);
+            *left == 0
+        });
+        count == 0 || !self.multi || spent
+    }
+}

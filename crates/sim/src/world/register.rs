@@ -1,0 +1,104 @@
+//! `io_uring_register`.
+
+use super::{PLACES, World};
+use crate::buffers::BufferGroup;
+use crate::memory::Argument;
+use annulus_ring::Register;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// `IORING_RESTRICTION_SQE_OP`
+const ALLOW_OPERATION: u16 = 1;
+
+impl World {
+    pub(crate) fn register(&mut self, fd: RawFd, what: Register, arg: Argument) -> Result<u32, Errno> {
+        let ring = self.ring_of(fd)?;
+        match what {
+            Register::Probe => {
+                let profile = &self.profile;
+                arg.answer_probe(profile.last_opcode(), |code| profile.has(code))?;
+            }
+            Register::Restrictions => self.restrict(ring, arg)?,
+            Register::EnableRings => self.enable(ring)?,
+            Register::IowqMaxWorkers => {}
+            Register::RingFds => return self.register_ring(arg),
+            Register::UnregisterRingFds => return self.unregister_ring(arg),
+            Register::BufferRing => self.add_buffers(ring, arg)?,
+            Register::UnregisterBufferRing => self.remove_buffers(ring, arg)?,
+        }
+        Ok(0)
+    }
+
+    fn enable(&mut self, ring: u32) -> Result<(), Errno> {
+        let ring = self.rings.at_mut(ring);
+        if std::mem::replace(&mut ring.enabled, true) { Err(Errno::BADFD) } else { Ok(()) }
+    }
+
+    /// Only a ring that is not enabled yet can be restricted, once, and here only to a list of operations.
+    fn restrict(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+        let ring = self.rings.at_mut(ring);
+        if ring.enabled {
+            return Err(Errno::BADFD);
+        }
+        if ring.allowed.is_some() {
+            return Err(Errno::BUSY);
+        }
+        let rules = (0..arg.count()).map(|index| arg.restriction(index));
+        let operations = rules.filter(|rule| rule.kind == ALLOW_OPERATION);
+        ring.allowed = Some(operations.map(|rule| rule.value).collect());
+        Ok(())
+    }
+
+    fn register_ring(&mut self, arg: Argument) -> Result<u32, Errno> {
+        let mut update = arg.ring_update()?;
+        let fd = RawFd::try_from(update.data).map_err(|_| Errno::BADF)?;
+        let ring = self.ring_of(fd)?;
+        let place = match update.offset {
+            u32::MAX => self.registered.iter().position(Option::is_none).ok_or(Errno::BUSY)?,
+            asked if (asked as usize) < PLACES => asked as usize,
+            _ => return Err(Errno::INVAL),
+        };
+        if self.registered[place].is_some() {
+            return Err(Errno::BUSY);
+        }
+        let (file, _) = self.files.find(fd)?;
+        self.files.hold(file);
+        self.registered[place] = Some((ring, file));
+        update.offset = place as u32;
+        arg.answer_ring_update(update);
+        Ok(1)
+    }
+
+    fn unregister_ring(&mut self, arg: Argument) -> Result<u32, Errno> {
+        let place = arg.ring_update()?.offset as usize;
+        let place = self.registered.get_mut(place).ok_or(Errno::INVAL)?;
+        if let Some((_, file)) = place.take() {
+            self.let_go(file);
+        }
+        Ok(1)
+    }
+
+    fn add_buffers(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+        let setup = arg.buffer_ring()?;
+        if setup.flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let entries = arg.buffer_entries(&setup)?;
+        let ring = self.rings.at_mut(ring);
+        if ring.group(setup.group).is_some() {
+            return Err(Errno::EXIST);
+        }
+        ring.add_group(BufferGroup::new(setup.group, entries, setup.ring_entries, self.poison));
+        Ok(())
+    }
+
+    /// The memory is its owner's again; a last look at what was still with us.
+    fn remove_buffers(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+        let number = arg.buffer_ring()?.group;
+        let group = self.rings.at_mut(ring).remove_group(number).ok_or(Errno::NOENT)?;
+        if !std::thread::panicking() {
+            group.verify_all();
+        }
+        Ok(())
+    }
+}

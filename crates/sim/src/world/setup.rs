@@ -1,0 +1,99 @@
+//! Making rings and ending them.
+
+use super::World;
+use super::ring::Ring;
+use crate::descriptors::File;
+use crate::memory::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
+use annulus_ring::{Params, SetupFlags};
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// Most entries of the two queues.
+const MOST: u32 = 32_768;
+
+impl World {
+    pub(crate) fn setup(&mut self, entries: u32, params: &mut Params) -> Result<RawFd, Errno> {
+        if let Some(errno) = self.profile.refusal {
+            return Err(errno);
+        }
+        let flags = SetupFlags::from_bits_retain(params.flags);
+        self.grant(flags)?;
+        let shape = shape(entries, params.cq_entries, flags)?;
+        let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags));
+        let fd = self.files.open(File::Ring(ring)).inspect_err(|_| drop(self.rings.remove(ring)))?;
+        params.sq_entries = shape.submissions;
+        params.cq_entries = shape.completions;
+        params.features = self.profile.features.bits();
+        params.sq_off = SUBMISSIONS;
+        params.sq_off.array = shape.array_offset();
+        params.cq_off = COMPLETIONS;
+        Ok(fd)
+    }
+
+    /// Which flags go, and go together.
+    fn grant(&self, flags: SetupFlags) -> Result<(), Errno> {
+        let has = |flag| flags.contains(flag);
+        let quiet = SetupFlags::COOP_TASKRUN | SetupFlags::DEFER_TASKRUN;
+        let wrong = !self.profile.setup.contains(flags)
+            || has(SetupFlags::DEFER_TASKRUN) && !has(SetupFlags::SINGLE_ISSUER)
+            || has(SetupFlags::TASKRUN_FLAG) && !flags.intersects(quiet)
+            || has(quiet);
+        if wrong { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// The number of a ring that a descriptor stands for.
+    pub(super) fn ring_of(&self, fd: RawFd) -> Result<u32, Errno> {
+        match self.files.find(fd)?.1 {
+            File::Ring(ring) => Ok(ring),
+            File::Socket(_) => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    pub(crate) fn map(&mut self, fd: RawFd, offset: u64, len: usize) -> Result<*mut u8, Errno> {
+        let ring = self.ring_of(fd)?;
+        let ring = self.rings.at_mut(ring);
+        let address = ring.queues.address(offset, len).ok_or(Errno::INVAL)?;
+        ring.mappings += 1;
+        Ok(address)
+    }
+
+    /// One mapping less of the ring that this address belongs to.
+    pub(crate) fn unmap(&mut self, address: *mut u8) {
+        let found = self.rings.iter().find(|(_, ring)| ring.queues.owns(address));
+        let Some((index, _)) = found else { return };
+        self.rings.at_mut(index).mappings -= 1;
+        self.free_ring(index);
+    }
+
+    /// The ring's file is gone: what it has in flight ends unheard.
+    pub(super) fn end_ring(&mut self, ring: u32) {
+        for id in self.ops.of_ring(ring) {
+            let op = self.ops.take(id);
+            self.ops.end(id, &op);
+            self.forget(id, &op);
+        }
+        self.rings.at_mut(ring).ended = true;
+        self.free_ring(ring);
+    }
+
+    fn free_ring(&mut self, ring: u32) {
+        let state = self.rings.at(ring);
+        if state.ended && state.mappings == 0 {
+            self.rings.remove(ring);
+        }
+    }
+}
+
+fn shape(entries: u32, completions: u32, flags: SetupFlags) -> Result<Shape, Errno> {
+    let clamp = |count: u32, most: u32| match count {
+        0 => Err(Errno::INVAL),
+        count if count <= most => Ok(count.next_power_of_two()),
+        _ if flags.contains(SetupFlags::CLAMP) => Ok(most),
+        _ => Err(Errno::INVAL),
+    };
+    let submissions = clamp(entries, MOST)?;
+    let asked = if flags.contains(SetupFlags::CQSIZE) { completions } else { 2 * submissions };
+    let completions = clamp(asked, 2 * MOST)?;
+    let array = !flags.contains(SetupFlags::NO_SQARRAY);
+    if completions < submissions { Err(Errno::INVAL) } else { Ok(Shape { submissions, completions, array }) }
+}

@@ -1,0 +1,163 @@
+//! From an entry to an operation.
+
+use super::World;
+use super::check::{ACCEPT_MANY, ACCEPT_NOW, NONBLOCK, POLL_MANY, RECEIVE_MANY, check, waits_first};
+use crate::faults::Fault;
+use crate::memory::Submitted;
+use crate::op::{Answer, Body, Into, Op, Outcome, Receive, Send, Source};
+use crate::trace::Note;
+use annulus_ring::op::msg;
+use annulus_ring::{EntryFlags, Shutdown, opcode};
+use rustix::io::Errno;
+
+impl World {
+    #[inline]
+    pub(super) fn submit_one(&mut self, ring: u32, entry: &Submitted) {
+        self.counts.submitted += 1;
+        self.trace.note(self.net.time.now(), Note::Submitted(entry));
+        let skip = entry.flags & EntryFlags::SKIP_SUCCESS.bits() != 0;
+        let answer = match self.may_submit(ring, entry) {
+            Ok(()) => self.perform(ring, entry, skip),
+            Err(errno) => Some(Answer::error(errno)),
+        };
+        if let Some(answer) = answer {
+            self.complete(ring, entry.user_data, skip, answer);
+        }
+    }
+
+    fn may_submit(&self, ring: u32, entry: &Submitted) -> Result<(), Errno> {
+        let allowed = self.rings.at(ring).allowed.as_ref();
+        if allowed.is_some_and(|allowed| !allowed.contains(&entry.opcode)) {
+            return Err(Errno::ACCESS);
+        }
+        check(entry, &self.profile)
+    }
+
+    /// Does what is done at once; what is not becomes an operation in flight.
+    fn perform(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Option<Answer> {
+        let done = |result: Result<(), Errno>| Some(result.map(|()| 0).into());
+        match entry.opcode {
+            opcode::NOP => done(Ok(())),
+            opcode::ASYNC_CANCEL => Some(self.cancel(ring, entry.addr)),
+            opcode::CLOSE => done(self.close(entry.fd)),
+            opcode::SHUTDOWN => done(self.shutdown(entry.fd, half(entry.len))),
+            _ => match self.operation(ring, entry, skip) {
+                Ok(op) => self.start(op, entry),
+                Err(errno) => Some(Answer::error(errno)),
+            },
+        }
+    }
+
+    fn operation(&self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
+        let body = match entry.opcode {
+            opcode::ACCEPT => accept(entry),
+            opcode::CONNECT => Body::Connect,
+            opcode::RECV => Body::Receive(receive(entry)),
+            opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
+            _ => Body::Send(send(entry)?),
+        };
+        let mut op = Op {
+            user_data: entry.user_data,
+            ring,
+            file: None,
+            skip,
+            nowait: false,
+            queued: false,
+            cancelled: false,
+            body,
+        };
+        match self.socket_of(entry.fd) {
+            Ok(file) => op.file = Some(file),
+            // What is not ours may be anything: it just never becomes ready.
+            Err(_) if entry.opcode == opcode::POLL_ADD && entry.fd >= 0 => op.body = Body::Never,
+            Err(errno) => return Err(errno),
+        }
+        op.nowait = self.must_not_wait(&op, entry);
+        Ok(op)
+    }
+
+    fn must_not_wait(&self, op: &Op, entry: &Submitted) -> bool {
+        let asked = match op.body {
+            Body::Accept { .. } => entry.ioprio & ACCEPT_NOW != 0,
+            Body::Receive(_) | Body::Send(_) => entry.op_flags & msg::DONTWAIT != 0,
+            Body::Connect => false,
+            Body::Poll { .. } | Body::Never => return false,
+        };
+        asked || op.socket().is_some_and(|socket| self.net.socket(socket).nonblocking)
+    }
+
+    /// The first try.
+    fn start(&mut self, mut op: Op, entry: &Submitted) -> Option<Answer> {
+        if matches!(op.body, Body::Never) {
+            self.park(op, false);
+            return None;
+        }
+        let polls = matches!(op.body, Body::Poll { .. });
+        if !polls && self.strikes(Fault::NoMemory) {
+            return Some(Answer::error(Errno::NOMEM));
+        }
+        if let Body::Connect = op.body {
+            let socket = op.socket()?;
+            let begun = self.begin_connect(socket, entry);
+            if begun.is_err() || op.nowait {
+                return Some(Answer::error(begun.err().unwrap_or(Errno::INPROGRESS)));
+            }
+        }
+        if !op.nowait && !polls && (waits_first(entry) || self.strikes(Fault::Defer)) {
+            self.park(op, false);
+            return None;
+        }
+        match self.attempt(&mut op) {
+            Outcome::Done(answer) => return Some(answer),
+            Outcome::Waits if op.nowait => return Some(op.stopped_by(Errno::AGAIN)),
+            Outcome::Waits => self.park(op, false),
+            Outcome::GoesOn => self.park(op, true),
+        };
+        None
+    }
+}
+
+fn accept(entry: &Submitted) -> Body {
+    let multi = entry.ioprio & ACCEPT_MANY != 0;
+    Body::Accept { multi, nonblocking: entry.op_flags & NONBLOCK != 0 }
+}
+
+fn receive(entry: &Submitted) -> Receive {
+    let into = if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 {
+        Into::Group(entry.buf_group)
+    } else {
+        Into::Memory(entry.memory())
+    };
+    Receive {
+        into,
+        multi: entry.ioprio & RECEIVE_MANY != 0,
+        left: (entry.file_index > 0).then_some(entry.file_index),
+        watched: false,
+    }
+}
+
+fn send(entry: &Submitted) -> Result<Send, Errno> {
+    let source = if entry.opcode == opcode::SENDMSG {
+        let mut pieces = Vec::new();
+        entry.vectors(&mut pieces)?;
+        Source::Many(pieces.into())
+    } else {
+        Source::One(entry.memory())
+    };
+    let total = source.pieces().iter().map(|piece| piece.len()).sum();
+    let all = entry.op_flags & msg::WAITALL != 0;
+    Ok(Send { source, total, done: 0, all, seal: None })
+}
+
+/// The kernel reads poll events as two little-endian half words.
+fn events(entry: &Submitted) -> u32 {
+    if cfg!(target_endian = "big") { entry.op_flags.rotate_left(16) } else { entry.op_flags }
+}
+
+fn half(how: u32) -> Shutdown {
+    match how {
+        0 => Shutdown::Read,
+        1 => Shutdown::Write,
+        _ => Shutdown::Both,
+    }
+}

@@ -1,0 +1,182 @@
+/*
+ * An echo server on epoll, one thread, edge-triggered: two system calls a message and its share of one epoll_wait.
+ *
+ * One receive buffer serves every connection and stays hot in the cache: what is received is sent at once. Only what the
+ * socket would not take is copied, into the connection's backlog; until EPOLLOUT has drained it, nothing more is received
+ * there, so a connection that does not read holds at most one buffer here. EPOLLOUT is registered from the start: an edge
+ * comes only after a send that did not fit, so it costs nothing until then and saves every epoll_ctl later.
+ */
+#define _GNU_SOURCE
+#include "../listen.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+    EVENTS = 512,
+    BUFFER = 512 * 1024,
+    ROUNDS = 4,  /* full buffers from one connection before the others get their turn */
+    CONNECTION_EVENTS = EPOLLIN | EPOLLOUT | EPOLLRDHUP | (int)EPOLLET,
+};
+
+/* How handling a connection ended. */
+enum outcome { WAITING, BLOCKED, UNFINISHED, FINISHED };
+
+struct backlog {
+    uint32_t start, end;
+    char bytes[];
+};
+
+struct server {
+    int epoll, listener;
+    int accept_paused;
+    struct backlog **backlogs; /* by descriptor; null when nothing waits to be sent */
+};
+
+static char buffer[BUFFER] __attribute__((aligned(64)));
+
+static void control(struct server *server, int operation, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.fd = fd};
+    if (epoll_ctl(server->epoll, operation, fd, &event))
+        die(EXIT_FAILED, "cannot watch descriptor %d: %s", fd, strerror(errno));
+}
+
+static void accept_all(struct server *server)
+{
+    server->accept_paused = 0;
+    for (;;) {
+        int fd = accept4(server->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            control(server, EPOLL_CTL_ADD, fd, CONNECTION_EVENTS);
+        else if (errno == EAGAIN)
+            return;
+        else if (is_shortage(errno)) {
+            server->accept_paused = 1;
+            return;
+        } /* else: that connection died before it was accepted; the next one may live */
+    }
+}
+
+static void close_connection(struct server *server, int fd)
+{
+    free(server->backlogs[fd]);
+    server->backlogs[fd] = NULL;
+    close(fd);
+    if (unlikely(server->accept_paused))
+        accept_all(server);
+}
+
+static void keep_rest(struct server *server, int fd, const char *bytes, size_t length)
+{
+    struct backlog *backlog = malloc(sizeof *backlog + length);
+    if (!backlog)
+        die(EXIT_FAILED, "cannot allocate a backlog of %zu bytes", length);
+    backlog->start = 0;
+    backlog->end = length;
+    memcpy(backlog->bytes, bytes, length);
+    server->backlogs[fd] = backlog;
+}
+
+/* A short send means the socket is full: EPOLLOUT will follow, so there is no second try. */
+static enum outcome send_received(struct server *server, int fd, size_t length)
+{
+    ssize_t sent = send(fd, buffer, length, MSG_NOSIGNAL);
+    if (likely(sent == (ssize_t)length))
+        return WAITING;
+    if (sent < 0 && errno != EAGAIN)
+        return FINISHED;
+    size_t taken = sent < 0 ? 0 : (size_t)sent;
+    keep_rest(server, fd, buffer + taken, length - taken);
+    return BLOCKED;
+}
+
+/* A short receive has emptied the socket, unless the peer is done: then the end is still to be read. */
+static enum outcome echo(struct server *server, int fd, int until_end)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        ssize_t received = recv(fd, buffer, BUFFER, 0);
+        if (received <= 0)
+            return received < 0 && errno == EAGAIN ? WAITING : FINISHED;
+        enum outcome sent = send_received(server, fd, (size_t)received);
+        if (unlikely(sent != WAITING))
+            return sent;
+        if (likely(received < BUFFER && !until_end))
+            return WAITING;
+    }
+    return UNFINISHED;
+}
+
+static enum outcome drain_backlog(struct server *server, int fd)
+{
+    struct backlog *backlog = server->backlogs[fd];
+    ssize_t sent = send(fd, backlog->bytes + backlog->start, backlog->end - backlog->start, MSG_NOSIGNAL);
+    if (sent < 0)
+        return errno == EAGAIN ? BLOCKED : FINISHED;
+    backlog->start += (uint32_t)sent;
+    if (backlog->start < backlog->end)
+        return BLOCKED;
+    free(backlog);
+    server->backlogs[fd] = NULL;
+    return WAITING;
+}
+
+/* While a backlog stands, edges of arriving data pass unread; so once it is drained, read until EAGAIN. */
+static enum outcome serve(struct server *server, int fd, int until_end)
+{
+    if (likely(!server->backlogs[fd]))
+        return echo(server, fd, until_end);
+    enum outcome drained = drain_backlog(server, fd);
+    return drained == WAITING ? echo(server, fd, 1) : drained;
+}
+
+/* Modifying to the same events queues a new edge behind everyone else's, if there is something to read. */
+static void take_turn(struct server *server, int fd)
+{
+    control(server, EPOLL_CTL_MOD, fd, CONNECTION_EVENTS);
+}
+
+static void settle(struct server *server, int fd, enum outcome outcome)
+{
+    if (unlikely(outcome == FINISHED))
+        close_connection(server, fd);
+    else if (unlikely(outcome == UNFINISHED))
+        take_turn(server, fd);
+}
+
+static void handle(struct server *server, const struct epoll_event *event)
+{
+    int fd = event->data.fd;
+    if (unlikely(fd == server->listener))
+        accept_all(server);
+    else if (event->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || server->backlogs[fd])
+        settle(server, fd, serve(server, fd, event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
+}
+
+__attribute__((noreturn)) static void run(struct server *server)
+{
+    static struct epoll_event events[EVENTS];
+    for (;;) {
+        int count = epoll_wait(server->epoll, events, EVENTS, -1);
+        if (count < 0 && errno != EINTR)
+            die(EXIT_FAILED, "epoll_wait failed: %s", strerror(errno));
+        for (int i = 0; i < count; i++)
+            handle(server, &events[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint16_t port = parse_port(argc, argv);
+    size_t limit = descriptor_limit();
+    struct server server = {
+        .epoll = epoll_create1(EPOLL_CLOEXEC),
+        .listener = listen_on(port, SOCK_NONBLOCK),
+        .backlogs = map_zeroed(limit * sizeof *server.backlogs),
+    };
+    if (server.epoll < 0)
+        die(EXIT_FAILED, "cannot create an epoll instance: %s", strerror(errno));
+    control(&server, EPOLL_CTL_ADD, server.listener, EPOLLIN | EPOLLET);
+    announce(server.listener);
+    run(&server);
+}

@@ -1,0 +1,139 @@
+/* Receive memory: a ring of buffers lent to the kernel, and the chunks that carry received bytes to the send that returns
+ * them. A chunk is a ring buffer, or heap memory where the ring has run short. */
+#ifndef FLOOR_POOL_H
+#define FLOOR_POOL_H
+
+#include "ring.h"
+
+#ifndef BUFFERS
+#define BUFFERS 128 /* a power of two, at least 4 */
+#endif
+
+enum {
+    BUFFER = 64 * 1024, /* what counts is how many buffers a message takes; unused pages cost nothing */
+    GROUP = 0,
+    LOW_WATER = BUFFERS / 4, /* below this, what waits for a slow reader moves to the heap */
+};
+
+struct chunk {
+    struct chunk *next;
+    char *data;
+    uint32_t start, end; /* what is still to be sent */
+    uint32_t bid;        /* BUFFERS for one on the heap */
+};
+
+struct queue {
+    struct chunk *first, *last;
+};
+
+struct pool {
+    struct buf *ring; /* shared with the kernel; the tail is in entry 0 */
+    uint16_t tail;    /* before it is published */
+    uint32_t available;
+    char *memory;
+    struct chunk chunks[BUFFERS];
+};
+
+/* Writes address, length and id only: a whole entry 0 would overwrite the tail. */
+static void pool_return(struct pool *pool, uint32_t bid)
+{
+    struct buf *entry = &pool->ring[pool->tail++ & (BUFFERS - 1)];
+    entry->addr = (uint64_t)(pool->memory + (size_t)bid * BUFFER);
+    entry->len = BUFFER;
+    entry->bid = (uint16_t)bid;
+    pool->available++;
+}
+
+/* Once a turn, before the enter: release, so that the kernel sees the entries no later than the tail. */
+static void pool_publish(struct pool *pool)
+{
+    __atomic_store_n(&pool->ring[0].tail, pool->tail, __ATOMIC_RELEASE);
+}
+
+static void pool_open(struct pool *pool, int ring_fd)
+{
+    pool->ring = map_zeroed(BUFFERS * sizeof *pool->ring);
+    pool->memory = map_zeroed((size_t)BUFFERS * BUFFER);
+    madvise(pool->memory, (size_t)BUFFERS * BUFFER, MADV_HUGEPAGE);
+    struct buf_reg group = {.ring_addr = (uint64_t)pool->ring, .ring_entries = BUFFERS, .bgid = GROUP};
+    if (ring_register(ring_fd, REGISTER_PBUF_RING, &group, 1))
+        die(EXIT_FAILED, "cannot register a buffer ring of %d: %s", BUFFERS, strerror(errno));
+    for (uint32_t bid = 0; bid < BUFFERS; bid++)
+        pool_return(pool, bid);
+    pool_publish(pool);
+}
+
+/* The kernel filled buffer `bid` with `length` bytes. */
+static struct chunk *pool_take(struct pool *pool, uint32_t bid, uint32_t length)
+{
+    struct chunk *chunk = &pool->chunks[bid];
+    *chunk = (struct chunk){.data = pool->memory + (size_t)bid * BUFFER, .end = length, .bid = bid};
+    pool->available--;
+    return chunk;
+}
+
+static void chunk_release(struct pool *pool, struct chunk *chunk)
+{
+    if (likely(chunk->bid < BUFFERS))
+        pool_return(pool, chunk->bid);
+    else
+        free(chunk);
+}
+
+static uint32_t chunk_length(const struct chunk *chunk) { return chunk->end - chunk->start; }
+
+/* Moves a ring buffer's bytes to the heap and gives the buffer back; it must not be in a send. */
+static struct chunk *chunk_to_heap(struct pool *pool, struct chunk *chunk)
+{
+    struct chunk *copy = malloc(sizeof *copy + BUFFER);
+    if (!copy)
+        die(EXIT_FAILED, "cannot allocate a chunk of %d bytes", BUFFER);
+    *copy = (struct chunk){.next = chunk->next, .data = (char *)(copy + 1), .end = chunk_length(chunk), .bid = BUFFERS};
+    memcpy(copy->data, chunk->data + chunk->start, copy->end);
+    pool_return(pool, chunk->bid);
+    return copy;
+}
+
+static void queue_push(struct queue *queue, struct chunk *chunk)
+{
+    *(queue->first ? &queue->last->next : &queue->first) = chunk;
+    queue->last = chunk;
+}
+
+/* Appends to the last chunk if it has room; a send in flight reads only what it was given. */
+static int queue_absorb(struct queue *queue, const char *bytes, uint32_t length)
+{
+    struct chunk *last = queue->first ? queue->last : NULL;
+    if (!last || last->end + length > BUFFER)
+        return 0;
+    memcpy(last->data + last->end, bytes, length);
+    last->end += length;
+    return 1;
+}
+
+static void queue_release(struct queue *queue, struct pool *pool, uint32_t bytes)
+{
+    while (bytes) {
+        struct chunk *chunk = queue->first;
+        uint32_t length = chunk_length(chunk);
+        if (bytes < length) {
+            chunk->start += bytes;
+            return;
+        }
+        bytes -= length;
+        queue->first = chunk->next;
+        chunk_release(pool, chunk);
+    }
+}
+
+/* Moves every ring buffer of the queue to the heap; none of them may be in a send. */
+static void queue_to_heap(struct queue *queue, struct pool *pool)
+{
+    for (struct chunk **link = &queue->first; *link; link = &(*link)->next) {
+        if ((*link)->bid < BUFFERS)
+            *link = chunk_to_heap(pool, *link);
+        queue->last = *link;
+    }
+}
+
+#endif

@@ -1,0 +1,65 @@
+//! Builds the servers in `peers/` and runs the conformance check over each. The contract is in `peers/README.md`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::step::{Failure, Outcome, Step, root, target};
+
+/// The exit code by which a peer says that this machine lacks what it needs.
+const UNAVAILABLE: Option<i32> = Some(3);
+
+/// Checks the named peers, or all of them.
+pub(crate) fn run(names: &[String]) -> Outcome {
+    let known = all()?;
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(Failure::Usage(format!(
+            "unknown peer '{unknown}': one of {}",
+            known.join(", ")
+        )));
+    }
+    if Step::new("python3", "--version").probe().is_none() {
+        return Ok(vec!["peers (no python3)".into()]);
+    }
+    let chosen = if names.is_empty() { &known } else { names };
+    chosen.iter().try_fold(Vec::new(), |mut skipped, name| {
+        skipped.extend(check(name)?);
+        Ok(skipped)
+    })
+}
+
+/// The folders with a `build`, by name.
+fn all() -> Result<Vec<String>, Failure> {
+    let folder = root().join("peers");
+    let entries = fs::read_dir(&folder)
+        .map_err(|error| Failure::Failed(format!("cannot list peers/: {error}")))?;
+    let with_build = entries.flatten().filter(|entry| entry.path().join("build").is_file());
+    let mut names: Vec<_> =
+        with_build.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Builds and checks one peer; returns why it was skipped, if it was.
+fn check(name: &str) -> Result<Option<String>, Failure> {
+    let Some(binary) = build(name)? else {
+        return Ok(Some(format!("peer {name} (cannot be built here)")));
+    };
+    let status = Step::new("python3", "peers/check.py").argument(binary).status()?;
+    match status.code() {
+        Some(0) => Ok(None),
+        UNAVAILABLE => Ok(Some(format!("peer {name} (cannot run here)"))),
+        _ => Err(Failure::Failed(format!("peer {name} does not echo as it should"))),
+    }
+}
+
+/// The path of the built program, or none where a tool is missing.
+fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
+    let (status, output) = Step::new(&format!("peers/{name}/build"), "")
+        .argument(target().join("peers").join(name))
+        .capture()?;
+    match (status.code(), output.lines().last()) {
+        (Some(0), Some(path)) => Ok(Some(path.into())),
+        (UNAVAILABLE, _) => Ok(None),
+        _ => Err(Failure::Failed(format!("peers/{name}/build failed or named no program"))),
+    }
+}

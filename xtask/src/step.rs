@@ -1,0 +1,103 @@
+//! One command: what it is called on the screen, and running it from the workspace's root.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// How a verb ends well: the steps that could not run here, each with its reason.
+pub(crate) type Outcome = Result<Vec<String>, Failure>;
+
+/// How a verb ends badly.
+pub(crate) enum Failure {
+    /// A step ran and failed, or could not be started.
+    Failed(String),
+    /// The verb was called wrongly.
+    Usage(String),
+}
+
+/// A command about to run. It reads nothing from stdin.
+pub(crate) struct Step {
+    command: Command,
+    line: String,
+}
+
+impl Step {
+    /// Runs `program` with `arguments`, separated by single spaces.
+    pub(crate) fn new(program: &str, arguments: &str) -> Self {
+        let mut command = Command::new(resolve(program));
+        command.current_dir(root()).stdin(Stdio::null()).args(arguments.split_whitespace());
+        Self { command, line: format!("{program} {arguments}").trim_end().to_owned() }
+    }
+
+    /// Adds one argument as it is, spaces and all.
+    pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        let argument = argument.into();
+        self.line.push_str(&format!(" {}", argument.display()));
+        self.command.arg(argument);
+        self
+    }
+
+    /// Sets an environment variable for this command.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.line = format!("{name}='{value}' {}", self.line);
+        self.command.env(name, value);
+        self
+    }
+
+    /// Prints the command, runs it, and fails unless it succeeds.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        match self.status()? {
+            status if status.success() => Ok(()),
+            status => Err(Failure::Failed(format!("`{}` ended with {status}", self.line))),
+        }
+    }
+
+    /// Prints the command, runs it, and returns how it ended.
+    pub(crate) fn status(&mut self) -> Result<ExitStatus, Failure> {
+        self.announce();
+        let status = self.command.status();
+        status.map_err(|error| self.not_started(&error))
+    }
+
+    /// Prints the command, runs it, and returns how it ended and what it wrote to stdout.
+    pub(crate) fn capture(mut self) -> Result<(ExitStatus, String), Failure> {
+        self.announce();
+        let output = self.command.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| self.not_started(&error))?;
+        Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
+    /// What the command writes to stdout, if it can be run here and succeeds. Nothing is printed.
+    pub(crate) fn probe(mut self) -> Option<String> {
+        let output = self.command.stderr(Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn announce(&self) {
+        eprintln!("$ {}", self.line);
+    }
+
+    fn not_started(&self, error: &io::Error) -> Failure {
+        Failure::Failed(format!("`{}` did not start: {error}", self.line))
+    }
+}
+
+/// The workspace's root: cargo says where this package is when it runs it.
+pub(crate) fn root() -> PathBuf {
+    env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from("."), |package| PathBuf::from(package).join(".."))
+}
+
+/// Where cargo puts what it builds. A relative choice counts from where cargo was called.
+pub(crate) fn target() -> PathBuf {
+    let chosen = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    chosen.and_then(|path| std::path::absolute(path).ok()).unwrap_or_else(|| root().join("target"))
+}
+
+/// The cargo that runs us is the cargo that we run.
+fn resolve(program: &str) -> OsString {
+    let running = if program == "cargo" { env::var_os("CARGO") } else { None };
+    running.unwrap_or_else(|| program.into())
+}

@@ -1,0 +1,62 @@
+//! What the verbs run. Each returns the steps it had to skip.
+
+use crate::peers;
+use crate::step::{Failure, Outcome, Step};
+
+/// The crates whose unsafe code touches memory that the kernel shares.
+const UNSAFE_CRATES: &str = "-p annulus-ring -p annulus-driver -p annulus";
+
+/// The sanitizer needs `--target`, or build scripts and macros would be instrumented too.
+const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Format, lints, documentation; licences and sources where cargo-deny is at hand.
+pub(crate) fn check() -> Outcome {
+    cargo("fmt --all --check").run()?;
+    cargo("clippy --workspace --all-targets -- -D warnings").run()?;
+    cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()?;
+    deny()
+}
+
+/// The test command of the README.
+pub(crate) fn test() -> Outcome {
+    cargo("test --workspace").run()?;
+    Ok(Vec::new())
+}
+
+/// Tests under the address sanitizer; skipped where there is no nightly toolchain.
+pub(crate) fn asan() -> Outcome {
+    if !has_nightly() {
+        return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
+    }
+    let tests =
+        format!("run nightly cargo test --lib --tests --target {SANITIZER_TARGET} {UNSAFE_CRATES}");
+    Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address").run()?;
+    Ok(Vec::new())
+}
+
+/// Everything a change must pass.
+pub(crate) fn ci() -> Outcome {
+    let parts: [fn() -> Outcome; 3] = [test, check, || peers::run(&[])];
+    parts.iter().try_fold(Vec::new(), |mut skipped, part| {
+        skipped.extend(part()?);
+        Ok(skipped)
+    })
+}
+
+fn cargo(arguments: &str) -> Step {
+    Step::new("cargo", arguments)
+}
+
+/// Advisories are left out: a change does not bring them, and their database is one more thing to reach.
+fn deny() -> Result<Vec<String>, Failure> {
+    if cargo("deny --version").probe().is_none() {
+        return Ok(vec!["cargo deny (not installed: `cargo install cargo-deny`)".into()]);
+    }
+    cargo("deny check bans licenses sources").run()?;
+    Ok(Vec::new())
+}
+
+fn has_nightly() -> bool {
+    let toolchains = Step::new("rustup", "toolchain list").probe().unwrap_or_default();
+    toolchains.lines().any(|toolchain| toolchain.starts_with("nightly"))
+}
