@@ -174,6 +174,10 @@ impl Inner {
     /// Passes every event that is there to its slot, then settles the sends that were not heard of.
     #[inline]
     pub(crate) fn take_events(&mut self) {
+        // Before any event is handled: that may submit more.
+        if self.driver.all_taken() {
+            self.vectors.free_all();
+        }
         while let Some(event) = self.driver.next_event() {
             self.quiet = Duration::ZERO;
             self.dispatch(event);

@@ -70,8 +70,19 @@ impl Driver {
         }
     }
 
-    /// True where every operation was started and every event so far was taken: a `…Now` send without an event by
-    /// then went out whole.
+    /// True where the last turn started everything that had been submitted before it: what was to outlive the submission
+    /// only may go.
+    #[inline]
+    pub fn all_taken(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.all_taken(),
+            // Whatever was submitted was tried there and then.
+            Self::Epoll(_) => true,
+        }
+    }
+
+    /// True where, besides, every event so far was taken: a `…Now` send submitted before the last turn and without an
+    /// event by then went out whole.
     #[inline]
     pub fn settled(&self) -> bool {
         match self {

@@ -60,6 +60,13 @@ impl Sim {
         self.world.borrow().ops.len()
     }
 
+    /// What is open and what is in flight, a line each: for the message of a test that expected nothing.
+    pub fn leftovers(&self) -> Vec<String> {
+        let world = self.world.borrow();
+        let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
+        open.chain(world.ops.iter().map(|op| format!("operation {:x}: {:?}", op.user_data, op.body))).collect()
+    }
+
     /// Sockets that exist: with a descriptor, with an operation, waiting to be accepted, or still sending their last.
     pub fn sockets(&self) -> usize {
         self.world.borrow().net.len()

@@ -1,6 +1,7 @@
 //! What happened, as a hash that two runs can compare, and as text where asked for. No address goes in: those differ
 //! from run to run.
 
+use crate::descriptors::FIRST;
 use crate::faults::Fault;
 use crate::random::mix;
 use crate::timeline::Nanos;
@@ -43,6 +44,11 @@ impl Trace {
     }
 }
 
+/// A descriptor as far as it is the same in every run: those of the process are not.
+fn descriptor(fd: i32) -> u32 {
+    if (0..FIRST).contains(&fd) { 0 } else { fd as u32 }
+}
+
 /// What an entry's address field means to a trace: only a cancel's target, which is no address.
 fn target(entry: &Entry) -> u64 {
     if entry.opcode == opcode::ASYNC_CANCEL { entry.addr } else { 0 }
@@ -54,7 +60,7 @@ impl Note<'_> {
         match *self {
             Self::Submitted(entry) => {
                 let what = u64::from(entry.opcode) | u64::from(entry.flags) << 8;
-                let how = what | u64::from(entry.ioprio) << 16 | u64::from(entry.fd as u32) << 32;
+                let how = what | u64::from(entry.ioprio) << 16 | u64::from(descriptor(entry.fd)) << 32;
                 let much = u64::from(entry.len) | u64::from(entry.op_flags) << 32;
                 [1 ^ how, entry.user_data ^ target(entry), much ^ u64::from(entry.file_index)]
             }

@@ -321,10 +321,9 @@ impl Inner {
         }
     }
 
-    /// The driver is settled: sends of which no event came went out whole, and no vector is in use any more.
+    /// The driver is settled: sends of which no event came went out whole.
     #[inline]
     pub(crate) fn settle_sends(&mut self) {
-        self.vectors.free_all();
         while let Some(slot) = self.agenda.eager.pop() {
             if self.streams.peek(slot).is_some_and(|stream| stream.tx.state == State::Now) {
                 let all = self.streams.get(slot).tx.flying;

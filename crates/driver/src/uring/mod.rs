@@ -53,6 +53,8 @@ pub struct Uring {
     pool: Rc<Pool>,
     /// Entries that found the submission queue full, oldest first.
     backlog: VecDeque<Entry>,
+    /// The last turn left nothing behind.
+    all_taken: bool,
     features: Features,
     limits_receives: bool,
     counters: Counters,
@@ -85,6 +87,7 @@ impl Uring {
             buffers,
             pool,
             backlog: VecDeque::new(),
+            all_taken: true,
             features,
             limits_receives,
             counters: Counters::default(),
@@ -144,7 +147,14 @@ impl Uring {
         };
         self.counters.enters += 1;
         self.counters.overflows += u64::from(self.ring.overflowed());
-        self.ring.enter(wait).map(drop)
+        let entered = self.ring.enter(wait);
+        self.all_taken = self.backlog.is_empty() && self.ring.pending() == 0;
+        entered.map(drop)
+    }
+
+    #[inline]
+    pub(crate) fn all_taken(&self) -> bool {
+        self.all_taken
     }
 
     #[inline]
@@ -183,10 +193,7 @@ impl Uring {
 
     #[inline]
     pub(crate) fn settled(&self) -> bool {
-        self.backlog.is_empty()
-            && self.ring.pending() == 0
-            && self.ring.ready() == 0
-            && !self.ring.overflowed()
+        self.all_taken && self.ring.ready() == 0 && !self.ring.overflowed()
     }
 
     #[inline]

@@ -7,7 +7,6 @@ mod ports;
 mod socket;
 mod stream;
 
-pub(crate) use flow::End;
 pub use link::Link;
 pub(crate) use socket::{Side, Socket, SocketId, State};
 

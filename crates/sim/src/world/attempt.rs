@@ -20,7 +20,7 @@ impl World {
             Body::Receive(_) => self.attempt_receive(op, socket),
             Body::Send(_) => self.attempt_send(op, socket),
             Body::Accept { multi, nonblocking } => self.attempt_accept(op, socket, multi, nonblocking),
-            Body::Connect => Outcome::of(self.net.connected(socket).map(|()| 0)),
+            Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
             Body::Never => Outcome::Waits,
         }
@@ -30,9 +30,8 @@ impl World {
     fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool, nonblocking: bool) -> Outcome {
         loop {
             let fd = match self.accept(socket, nonblocking) {
-                Err(Errno::AGAIN) => return Outcome::Waits,
-                answer @ Err(_) => return Outcome::of(answer),
                 Ok(fd) => fd,
+                refused => return Outcome::when_ready(refused),
             };
             if !multi || self.strikes(Fault::EndsWell) || !self.post_one_of_many(op, fd as i32, 0) {
                 return Outcome::of(Ok(fd));
@@ -91,5 +90,11 @@ impl Outcome {
     #[inline]
     pub(super) fn of(result: Result<usize, Errno>) -> Self {
         Self::Done(Answer::from(result))
+    }
+
+    /// As [`of`](Self::of), but EAGAIN is no answer: it means to wait.
+    #[inline]
+    pub(super) fn when_ready(result: Result<usize, Errno>) -> Self {
+        if result == Err(Errno::AGAIN) { Self::Waits } else { Self::of(result) }
     }
 }

@@ -22,9 +22,8 @@ impl World {
         for _ in 0..=RETRIES {
             let Body::Receive(receive) = &mut op.body else { unreachable!("asked of receives only") };
             let got = match self.receive(op.ring, socket, receive.into) {
-                Err(Errno::AGAIN) => return Outcome::Waits,
-                Err(errno) => return Outcome::of(Err(errno)),
                 Ok(got) => got,
+                Err(errno) => return Outcome::when_ready(Err(errno)),
             };
             let over = receive.is_over_after(got.count) || self.ends_well(receive.multi);
             if over || !self.post_one_of_many(op, got.count as i32, got.flags) {

@@ -1,0 +1,215 @@
+//! A ring with the handful of moves that the tests are made of, over the simulated kernel or over Linux.
+#![allow(unsafe_code, dead_code, unreachable_pub)]
+
+use annulus_ring::op::msg;
+use annulus_ring::*;
+use annulus_sim::{Builder, Sim};
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Long enough for anything on Linux's loopback to arrive.
+pub const SOON: Duration = Duration::from_millis(40);
+pub const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+pub const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
+
+pub struct Host {
+    pub kernel: Rc<dyn Kernel>,
+    pub ring: Ring,
+}
+
+/// Runs one body over the simulated kernel and over Linux, whose answers must be the same.
+pub fn on_both(body: impl Fn(Host)) {
+    body(Host::simulated(Sim::builder(1)).0);
+    body(Host::over(Rc::new(Linux), 8, 64));
+}
+
+pub fn errno(errno: Errno) -> i32 {
+    -errno.raw_os_error()
+}
+
+/// What a completion says, without the hints that depend on timing.
+pub fn told(completion: &Completion) -> (u64, i32, bool) {
+    (completion.user_data, completion.result, completion.more())
+}
+
+impl Host {
+    pub fn over(kernel: Rc<dyn Kernel>, entries: u32, completions: u32) -> Self {
+        let builder = Ring::builder().kernel(kernel.clone()).entries(entries).completions(completions);
+        Self { kernel, ring: builder.build().expect("these tests need io_uring") }
+    }
+
+    pub fn simulated(builder: Builder) -> (Self, Rc<Sim>) {
+        let sim = builder.build();
+        (Self::over(sim.clone(), 8, 64), sim)
+    }
+
+    pub fn push(&mut self, user_data: u64, entry: Entry) {
+        // SAFETY: the tests name memory that outlives the ring, or wait for the terminal completion.
+        unsafe { self.ring.push(entry.user_data(user_data)) }.unwrap();
+    }
+
+    /// Submits without waiting, and harvests what is there.
+    pub fn reap(&mut self) -> Vec<Completion> {
+        self.ring.enter(Wait::Reap).unwrap();
+        self.ring.completions().collect()
+    }
+
+    /// Waits for `count` completions.
+    pub fn take(&mut self, count: usize) -> Vec<Completion> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            let wait = Wait::For { completions: 1, timeout: Some(Duration::from_secs(20)) };
+            let entered = self.ring.enter(wait).unwrap();
+            assert_ne!(entered, Entered::TimedOut, "{taken:?} and nothing more");
+            taken.extend(self.ring.completions());
+        }
+        taken
+    }
+
+    /// Everything that comes until nothing comes for a while.
+    pub fn settle(&mut self) -> Vec<Completion> {
+        let mut taken = Vec::new();
+        loop {
+            let wait = Wait::For { completions: 1, timeout: Some(SOON) };
+            let entered = self.ring.enter(wait).unwrap();
+            taken.extend(self.ring.completions());
+            if entered == Entered::TimedOut {
+                return taken;
+            }
+        }
+    }
+
+    /// Does one thing and waits for its only completion.
+    pub fn once(&mut self, entry: Entry) -> i32 {
+        self.push(u64::MAX, entry);
+        let taken = self.take(1);
+        assert_eq!((taken.len(), taken[0].user_data), (1, u64::MAX), "{taken:?}");
+        taken[0].result
+    }
+
+    pub fn socket(&self) -> RawFd {
+        self.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap()
+    }
+
+    pub fn listener(&self, backlog: u32) -> (RawFd, SocketAddr) {
+        let fd = self.socket();
+        self.kernel.bind(fd, &Address::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
+        self.kernel.listen(fd, backlog).unwrap();
+        (fd, self.kernel.local_address(fd).unwrap().to_inet().unwrap())
+    }
+
+    pub fn connect(&mut self, fd: RawFd, to: SocketAddr) -> i32 {
+        let address = Address::from(to);
+        let bytes = address.as_bytes();
+        let (target, len) = (Target::Fd(fd), bytes.len() as u32);
+        self.once(op::Connect { target, address: bytes.as_ptr(), len }.entry())
+    }
+
+    pub fn accept(&mut self, listener: RawFd) -> RawFd {
+        let fd = self.once(op::Accept { target: Target::Fd(listener) }.entry());
+        assert!(fd >= 0, "accept answered {fd}");
+        fd
+    }
+
+    /// The two ends of a connection.
+    pub fn pair(&mut self) -> (RawFd, RawFd) {
+        let (listener, address) = self.listener(16);
+        let ends = self.pair_through(listener, address);
+        self.kernel.close(listener);
+        ends
+    }
+
+    pub fn pair_through(&mut self, listener: RawFd, address: SocketAddr) -> (RawFd, RawFd) {
+        let client = self.socket();
+        assert_eq!(self.connect(client, address), 0);
+        (client, self.accept(listener))
+    }
+
+    pub fn send(&mut self, fd: RawFd, bytes: &[u8]) -> i32 {
+        self.once(send(fd, bytes, ALL))
+    }
+
+    /// Receives once, up to 64 KiB.
+    pub fn recv(&mut self, fd: RawFd) -> Result<Vec<u8>, i32> {
+        let mut memory = vec![0; 65_536];
+        let len = memory.len() as u32;
+        let entry = op::Recv { target: Target::Fd(fd), buffer: memory.as_mut_ptr(), len }.entry();
+        let count = self.once(entry);
+        memory.truncate(usize::try_from(count).map_err(|_| count)?);
+        Ok(memory)
+    }
+
+    /// Receives until the end of the stream.
+    pub fn recv_to_end(&mut self, fd: RawFd) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let part = self.recv(fd).unwrap();
+            if part.is_empty() {
+                return all;
+            }
+            all.extend(part);
+        }
+    }
+}
+
+pub fn send(fd: RawFd, bytes: &[u8], flags: u32) -> Entry {
+    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
+    op::Send { target, buffer: bytes.as_ptr(), len, flags }.entry()
+}
+
+pub fn recv_multi(fd: RawFd, limit: u32) -> Entry {
+    op::RecvMulti { target: Target::Fd(fd), group: GROUP, limit }.entry()
+}
+
+pub fn cancel(user_data: u64) -> Entry {
+    op::Cancel { user_data }.entry()
+}
+
+pub const GROUP: u16 = 3;
+
+/// Memory of equal buffers, and the ring they are lent through.
+pub struct Lent {
+    pub memory: Mapping,
+    pub size: usize,
+    entries: BufferRing,
+}
+
+impl Lent {
+    /// `count` buffers of `size` bytes, all published.
+    pub fn new(ring: &Ring, count: u16, size: usize) -> Self {
+        let memory = Mapping::anonymous(usize::from(count) * size).unwrap();
+        let room = u32::from(count).next_power_of_two();
+        let entries = BufferRing::register(ring, GROUP, room).unwrap();
+        let mut lent = Self { memory, size, entries };
+        (0..count).for_each(|id| lent.publish(id));
+        lent
+    }
+
+    pub fn address(&self, id: u16) -> *mut u8 {
+        // SAFETY: the ids are those of `new`.
+        unsafe { self.memory.as_ptr().add(usize::from(id) * self.size) }
+    }
+
+    pub fn publish(&mut self, id: u16) {
+        // SAFETY: the memory outlives the registration: the tests unregister, or drop the ring first.
+        unsafe { self.entries.add(self.address(id), self.size as u32, id) };
+        self.entries.publish();
+    }
+
+    /// What a completion brought, copied out; its buffer goes back.
+    pub fn bytes(&mut self, completion: &Completion) -> Vec<u8> {
+        let id = completion.buffer().expect("a completion with a buffer");
+        let len = completion.result as usize;
+        // SAFETY: the completion gave the buffer back, and the kernel has filled that much of it.
+        let bytes = unsafe { std::slice::from_raw_parts(self.address(id), len) }.to_vec();
+        self.publish(id);
+        bytes
+    }
+
+    pub fn unregister(self, ring: &Ring) {
+        self.entries.unregister(ring).unwrap();
+    }
+}

@@ -1,0 +1,341 @@
+//! The ring's own rules: the simulated kernel keeps them as Linux does.
+
+mod common;
+
+use annulus_ring::*;
+use common::*;
+use rustix::io::Errno;
+use std::time::Duration;
+
+#[test]
+fn nops_come_back_in_order_through_many_wraps() {
+    on_both(|mut host| {
+        for round in 0..1000u64 {
+            (0..4).for_each(|i| host.push(round * 4 + i, op::Nop.entry()));
+            let seen: Vec<u64> = host.take(4).iter().map(|c| c.user_data).collect();
+            assert_eq!(seen, (round * 4..round * 4 + 4).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_wait_without_work_times_out() {
+    on_both(|mut host| {
+        let before = host.kernel.now();
+        let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(3)) };
+        assert_eq!(host.ring.enter(wait).unwrap(), Entered::TimedOut);
+        assert!(host.kernel.now() - before >= Duration::from_millis(3));
+    });
+}
+
+#[test]
+fn a_timeout_is_not_told_where_something_was_submitted() {
+    on_both(|mut host| {
+        let (_client, server) = host.pair();
+        let lent = Lent::new(&host.ring, 2, 16);
+        host.push(1, recv_multi(server, 0));
+        let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(3)) };
+        assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
+        assert_eq!(host.ring.ready(), 0);
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn an_overflowing_queue_loses_nothing_and_says_so() {
+    on_both(|mut host| {
+        for round in 0..20 {
+            (0..8).for_each(|i| host.push(round * 8 + i, op::Nop.entry()));
+            host.ring.enter(Wait::No).unwrap();
+        }
+        assert!(host.ring.overflowed());
+        assert_eq!(host.ring.ready(), 64);
+        let seen: Vec<u64> = host.take(160).iter().map(|c| c.user_data).collect();
+        assert_eq!(seen, (0..160).collect::<Vec<_>>());
+        assert!(!host.ring.overflowed());
+    });
+}
+
+#[test]
+fn overflow_ends_a_multishot_with_a_success() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut lent = Lent::new(&host.ring, 8, 16);
+        host.push(1, recv_multi(server, 0));
+        host.reap();
+        host.push(2, send(client, &[7; 40], NOW).with(EntryFlags::SKIP_SUCCESS));
+        host.ring.enter(Wait::No).unwrap();
+        (0..8).for_each(|_| {
+            (0..8).for_each(|_| host.push(9, op::Nop.entry()));
+            host.ring.enter(Wait::No).unwrap();
+        });
+        assert_eq!((host.ring.ready(), host.ring.overflowed()), (64, false), "full to the brim");
+        pass(&host, SOON);
+        host.ring.enter(Wait::Reap).unwrap();
+        host.ring.enter(Wait::Reap).unwrap();
+        assert!(host.ring.overflowed());
+        let taken: Vec<_> = host.take(65).into_iter().filter(|c| c.user_data == 1).collect();
+        let last = taken.last().unwrap();
+        assert_eq!((last.result, last.more()), (16, false));
+        assert_eq!(lent.bytes(last), [7; 16]);
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_multishot_receive_stops_at_its_limit() {
+    on_both(|mut host| {
+        for (limit, parts) in [(8, 1), (16, 1), (20, 2), (40, 3)] {
+            for early in [true, false] {
+                let (client, server) = host.pair();
+                let lent = Lent::new(&host.ring, 8, 16);
+                if early {
+                    assert_eq!(host.send(client, &[1; 100]), 100);
+                    host.settle();
+                }
+                host.push(1, recv_multi(server, limit));
+                let mut taken = host.reap();
+                if !early {
+                    assert_eq!(taken, []);
+                    host.push(2, send(client, &[1; 100], NOW).with(EntryFlags::SKIP_SUCCESS));
+                }
+                taken.extend(host.settle());
+                let told: Vec<_> = taken.iter().map(told).collect();
+                let expected: Vec<_> = (1..=parts).map(|i| (1, 16, i < parts)).collect();
+                assert_eq!(told, expected, "a limit of {limit}: no buffer is cut");
+                host.kernel.close(client);
+                host.kernel.close(server);
+                lent.unregister(&host.ring);
+            }
+        }
+    });
+}
+
+#[test]
+fn no_buffers_is_told_at_once_and_when_they_run_out() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut lent = Lent::new(&host.ring, 2, 16);
+        host.push(1, recv_multi(server, 0));
+        host.push(2, send(client, &[5; 40], NOW).with(EntryFlags::SKIP_SUCCESS));
+        let taken: Vec<_> = host.settle();
+        let expected = [(1, 16, true), (1, 16, true), (1, errno(Errno::NOBUFS), false)];
+        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), expected);
+        host.push(3, recv_multi(client, 0));
+        let none = (3, errno(Errno::NOBUFS), false);
+        assert_eq!(told(&host.take(1)[0]), none, "although there is nothing to receive");
+        assert_eq!(lent.bytes(&taken[0]), [5; 16]);
+        host.push(4, op::RecvSelect { target: Target::Fd(server), group: GROUP }.entry());
+        assert_eq!(told(&host.take(1)[0]), (4, 8, false));
+        host.push(5, op::RecvSelect { target: Target::Fd(server), group: 99 }.entry());
+        assert_eq!(told(&host.take(1)[0]), (5, errno(Errno::NOBUFS), false));
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn the_end_of_the_stream_ends_a_multishot_behind_its_data() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let lent = Lent::new(&host.ring, 4, 16);
+        assert_eq!(host.send(client, &[1; 20]), 20);
+        host.kernel.close(client);
+        host.settle();
+        host.push(1, recv_multi(server, 0));
+        let taken = host.take(3);
+        let expected = [(1, 16, true), (1, 4, true), (1, 0, false)];
+        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(taken[2].buffer(), None);
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_send_that_skips_its_success_tells_only_what_is_missing() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let quiet = |bytes| send(client, bytes, NOW).with(EntryFlags::SKIP_SUCCESS);
+        host.push(1, quiet(b"all of it"));
+        assert_eq!(host.settle(), []);
+        assert_eq!(host.recv(server).unwrap(), b"all of it");
+        let big = vec![1; 32 << 20];
+        host.push(2, quiet(&big));
+        let short = host.take(1)[0];
+        assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
+        // What Linux's loopback moves on in the meantime makes room again.
+        let full = (0..1000).find_map(|_| {
+            host.push(3, quiet(&big));
+            let again = host.take(1)[0];
+            (again.result == errno(Errno::AGAIN)).then_some(again)
+        });
+        assert_eq!(full.map(|c| told(&c)), Some((3, errno(Errno::AGAIN), false)));
+    });
+}
+
+#[test]
+fn a_cancel_answers_first_and_its_target_keeps_the_data() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let lent = Lent::new(&host.ring, 4, 16);
+        host.push(1, recv_multi(server, 0));
+        host.reap();
+        host.push(9, send(client, b"unread", NOW).with(EntryFlags::SKIP_SUCCESS));
+        host.ring.enter(Wait::No).unwrap();
+        pass(&host, SOON);
+        host.push(2, cancel(1));
+        host.push(3, cancel(77));
+        let told: Vec<_> = host.take(3).iter().map(told).collect();
+        let canceled = (1, errno(Errno::CANCELED), false);
+        assert_eq!(told, [(2, 0, false), (3, errno(Errno::NOENT), false), canceled]);
+        assert_eq!(host.recv(server).unwrap(), b"unread");
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_cancelled_send_tells_what_went() {
+    on_both(|mut host| {
+        let (client, _server) = host.pair();
+        let big = vec![1; 32 << 20];
+        host.push(1, send(client, &big, ALL));
+        assert_eq!(host.settle(), []);
+        host.push(2, cancel(1));
+        let taken = host.take(2);
+        assert_eq!(told(&taken[0]), (2, 0, false));
+        assert!(taken[1].result > 0 && (taken[1].result as usize) < big.len(), "{taken:?}");
+    });
+}
+
+#[test]
+fn each_kind_of_waiting_operation_can_be_cancelled() {
+    on_both(|mut host| {
+        let (listener, _) = host.listener(1);
+        let (client, server) = host.pair();
+        let mut memory = [0; 8];
+        let target = Target::Fd(client);
+        host.push(1, op::Accept { target: Target::Fd(listener) }.entry());
+        host.push(2, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+        host.push(3, op::Recv { target, buffer: memory.as_mut_ptr(), len: 8 }.entry());
+        host.push(4, op::PollMulti { target: Target::Fd(server), events: op::poll::IN }.entry());
+        host.reap();
+        for target in 1..=4 {
+            host.push(100 + target, cancel(target));
+            let told: Vec<_> = host.take(2).iter().map(told).collect();
+            assert!(told.contains(&(100 + target, 0, false)), "{told:?}");
+            assert!(told.contains(&(target, errno(Errno::CANCELED), false)), "{told:?}");
+        }
+    });
+}
+
+#[test]
+fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        host.push(1, op::PollMulti { target: Target::Fd(server), events: op::poll::IN }.entry());
+        host.reap();
+        for _ in 0..3 {
+            host.push(9, send(client, b"edge", NOW).with(EntryFlags::SKIP_SUCCESS));
+            assert_eq!(told(&host.take(1)[0]), (1, 1, true));
+            assert_eq!(host.settle(), []);
+        }
+    });
+}
+
+#[test]
+fn bad_entries_are_answered_in_the_order_of_linux() {
+    on_both(|mut host| {
+        let (_client, server) = host.pair();
+        let target = Target::Fd(server);
+        let bare = op::Nop.entry();
+        let (inval, badf) = (errno(Errno::INVAL), errno(Errno::BADF));
+        let many = op::RecvMulti { target, group: GROUP, limit: 0 }.entry();
+        let none = op::RecvMulti { target: Target::Fd(-1), group: GROUP, limit: 1 }.entry();
+        let cases = [
+            ("an unknown operation", Entry { opcode: 250, ..bare }, inval),
+            ("a multishot without a group", Entry { flags: 0, ..many }, inval),
+            ("unknown receive flags", Entry { ioprio: 1 << 14, ..many }, inval),
+            ("a file that is not there", none, badf),
+            ("a close of nothing", op::Close { fd: 9_999 }.entry(), badf),
+        ];
+        for (what, entry, answer) in cases {
+            assert_eq!(host.once(entry), answer, "{what}");
+        }
+    });
+}
+
+#[test]
+fn one_enter_harvests_twenty_unless_more_is_asked_for() {
+    on_both(|mut host| {
+        let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
+        let mut memory = vec![[0u8; 8]; pairs.len()];
+        for (n, (&(_, server), memory)) in pairs.iter().zip(&mut memory).enumerate() {
+            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+            host.push(n as u64, op::Recv { target, buffer, len: 8 }.entry());
+            host.reap();
+        }
+        for chunk in pairs.chunks(8) {
+            let quiet = |fd| send(fd, b"go", NOW).with(EntryFlags::SKIP_SUCCESS);
+            chunk.iter().for_each(|&(client, _)| host.push(999, quiet(client)));
+            host.ring.enter(Wait::No).unwrap();
+        }
+        pass(&host, SOON);
+        host.ring.enter(Wait::No).unwrap();
+        assert_eq!(host.ring.ready(), 0, "deferred work runs only where it was asked for");
+        assert!(host.ring.work_pending());
+        assert_eq!(host.reap().len(), 20);
+        let wait = Wait::For { completions: 25, timeout: Some(SOON) };
+        assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
+        assert_eq!(host.ring.completions().count(), 25);
+        assert_eq!(host.reap().len(), 5);
+        assert!(!host.ring.work_pending());
+    });
+}
+
+/// Lets time pass without looking at the ring: on a simulated kernel, through another one.
+fn pass(host: &Host, time: Duration) {
+    std::thread::sleep(time);
+    let mut other = Host::over(host.kernel.clone(), 1, 1);
+    let entered = other.ring.enter(Wait::For { completions: 1, timeout: Some(time) }).unwrap();
+    assert_eq!(entered, Entered::TimedOut);
+}
+
+#[test]
+fn both_kernels_offer_what_the_driver_needs() {
+    on_both(|host| {
+        let features = Features::detect_on(host.kernel.clone()).unwrap();
+        for name in ["multishot receive", "multishot accept", "receive limit", "no index array"] {
+            assert!(features.has(name), "{name}");
+        }
+        let probe = host.ring.probe().unwrap();
+        assert!(probe.has(opcode::RECV) && probe.has(opcode::SENDMSG) && !probe.has(250));
+    });
+}
+
+#[test]
+fn every_rung_of_the_ladder_works() {
+    on_both(|host| {
+        for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
+            let builder = Ring::builder().kernel(host.kernel.clone()).entries(4).without(without);
+            let ring = builder.build().unwrap();
+            assert!(!ring.setup_flags().intersects(without));
+            let mut host = Host { kernel: host.kernel.clone(), ring };
+            let (client, server) = host.pair();
+            assert_eq!(host.send(client, b"up"), 2);
+            assert_eq!(host.recv(server).unwrap(), b"up");
+        }
+    });
+}
+
+#[test]
+fn a_thread_has_sixteen_places_and_a_dropped_ring_leaves_its_own() {
+    on_both(|host| {
+        for _ in 0..40 {
+            drop(Host::over(host.kernel.clone(), 4, 8));
+        }
+        let more: Vec<_> = (0..20).map(|_| Host::over(host.kernel.clone(), 4, 8)).collect();
+        for mut host in more {
+            host.push(1, op::Nop.entry());
+            assert_eq!(host.take(1).len(), 1);
+        }
+    });
+}

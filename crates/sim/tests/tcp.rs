@@ -1,0 +1,272 @@
+//! TCP as the ring sees it: the simulated kernel answers what Linux answers.
+
+mod common;
+
+use annulus_ring::*;
+use common::*;
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[test]
+fn bytes_go_there_and_back() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        assert_eq!(host.send(client, b"question"), 8);
+        assert_eq!(host.recv(server).unwrap(), b"question");
+        assert_eq!(host.send(server, b"answer"), 6);
+        assert_eq!(host.recv(client).unwrap(), b"answer");
+    });
+}
+
+#[test]
+fn each_end_knows_both_addresses() {
+    on_both(|mut host| {
+        let (listener, address) = host.listener(1);
+        let (client, server) = host.pair_through(listener, address);
+        let own = |fd| host.kernel.local_address(fd).unwrap().to_inet().unwrap();
+        let other = |fd| host.kernel.peer_address(fd).unwrap().to_inet().unwrap();
+        assert_eq!((own(server), other(client)), (address, address));
+        assert_eq!(own(client), other(server));
+        let error = host.kernel.peer_address(listener).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+    });
+}
+
+#[test]
+fn a_half_closed_connection_still_carries_the_other_half() {
+    on_both(|mut host| {
+        for client_first in [true, false] {
+            let (client, server) = host.pair();
+            let (first, second) = if client_first { (client, server) } else { (server, client) };
+            assert_eq!(host.send(first, b"last words"), 10);
+            host.kernel.shutdown(first, Shutdown::Write).unwrap();
+            assert_eq!(host.recv_to_end(second), b"last words");
+            assert_eq!(host.recv(second).unwrap(), b"", "the end stays the end");
+            assert_eq!(host.send(first, b"more"), errno(Errno::PIPE));
+            assert_eq!(host.send(second, b"still here"), 10);
+            host.kernel.close(second);
+            assert_eq!(host.recv_to_end(first), b"still here");
+            host.kernel.close(first);
+        }
+    });
+}
+
+#[test]
+fn a_receive_that_waits_learns_the_end() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let lent = Lent::new(&host.ring, 2, 16);
+        host.push(1, recv_multi(server, 0));
+        host.reap();
+        host.kernel.close(client);
+        assert_eq!(told(&host.take(1)[0]), (1, 0, false));
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn an_abortive_close_resets_the_peer_behind_the_data() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        assert_eq!(host.send(client, b"before"), 6);
+        host.settle();
+        let linger = SocketOption::Linger(Some(Duration::ZERO));
+        host.kernel.set_option(client, linger).unwrap();
+        host.kernel.close(client);
+        host.settle();
+        assert_eq!(host.recv(server).unwrap(), b"before");
+        assert_eq!(host.recv(server), Err(errno(Errno::CONNRESET)));
+        assert_eq!(host.recv(server).unwrap(), b"", "the error shows once");
+        assert_eq!(host.send(server, b"x"), errno(Errno::PIPE));
+    });
+}
+
+#[test]
+fn a_close_with_unread_data_is_a_reset() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        assert_eq!(host.send(server, b"nobody reads this"), 17);
+        host.settle();
+        host.kernel.close(client);
+        host.settle();
+        assert_eq!(host.send(server, b"x"), errno(Errno::CONNRESET));
+        assert_eq!(host.send(server, b"x"), errno(Errno::PIPE));
+    });
+}
+
+#[test]
+fn sending_to_a_closed_peer_works_once() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        host.kernel.close(client);
+        host.settle();
+        assert_eq!(host.send(server, b"first"), 5);
+        host.settle();
+        assert_eq!(host.send(server, b"second"), errno(Errno::PIPE));
+        assert_eq!(host.recv(server).unwrap(), b"");
+    });
+}
+
+#[test]
+fn nobody_listening_is_a_refusal_and_the_socket_can_try_again() {
+    on_both(|mut host| {
+        let (listener, address) = host.listener(1);
+        host.kernel.close(listener);
+        let client = host.socket();
+        assert_eq!(host.connect(client, address), errno(Errno::CONNREFUSED));
+        let (_listener, address) = host.listener(1);
+        assert_eq!(host.connect(client, address), 0);
+        assert_eq!(host.connect(client, address), errno(Errno::ISCONN));
+    });
+}
+
+#[test]
+fn an_address_in_use_is_refused_until_its_listener_is_gone() {
+    on_both(|host| {
+        let (listener, address) = host.listener(1);
+        let other = host.socket();
+        let error = host.kernel.bind(other, &Address::from(address)).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::ADDRINUSE));
+        host.kernel.close(listener);
+        host.kernel.bind(other, &Address::from(address)).unwrap();
+    });
+}
+
+#[test]
+fn a_socket_that_is_not_connected_says_so() {
+    on_both(|mut host| {
+        let fd = host.socket();
+        assert_eq!(host.recv(fd), Err(errno(Errno::NOTCONN)));
+        assert_eq!(host.send(fd, b"x"), errno(Errno::PIPE));
+        let error = host.kernel.shutdown(fd, Shutdown::Write).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+        host.kernel.close(fd);
+        assert_eq!(host.recv(fd), Err(errno(Errno::BADF)));
+    });
+}
+
+#[test]
+fn a_listener_that_is_shut_down_ends_its_accepts() {
+    on_both(|mut host| {
+        let (listener, address) = host.listener(1);
+        host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+        host.reap();
+        host.kernel.shutdown(listener, Shutdown::Read).unwrap();
+        assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::INVAL), false));
+        let client = host.socket();
+        assert_eq!(host.connect(client, address), errno(Errno::CONNREFUSED));
+    });
+}
+
+#[test]
+fn a_closed_descriptor_leaves_its_operations_alone() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut lent = Lent::new(&host.ring, 4, 16);
+        host.push(1, recv_multi(server, 0));
+        host.reap();
+        host.kernel.close(server);
+        host.push(9, send(client, b"still read", ALL));
+        let taken = host.take(2);
+        let got = taken.iter().find(|c| c.user_data == 1).unwrap();
+        assert_eq!((lent.bytes(got), got.more()), (b"still read".to_vec(), true));
+        host.push(2, cancel(1));
+        let ends: Vec<_> = host.take(2).iter().map(told).collect();
+        assert!(ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false)));
+        // The last hold is gone, and with it the connection.
+        assert_eq!(host.recv(client).unwrap(), b"");
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_multishot_accept_takes_everybody() {
+    on_both(|mut host| {
+        let (listener, address) = host.listener(16);
+        host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+        let address = Address::from(address);
+        for n in 0..3 {
+            let (fd, bytes) = (host.socket(), address.as_bytes());
+            let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+            host.push(10 + n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+        }
+        let taken = host.take(6);
+        let accepted: Vec<_> = taken.iter().filter(|c| c.user_data == 1).collect();
+        assert_eq!(accepted.len(), 3);
+        assert!(accepted.iter().all(|c| c.result > 2 && c.more()));
+    });
+}
+
+#[test]
+fn vectors_are_read_when_they_are_submitted() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut parts = ["one, ", "two, ", "three"]
+            .map(|text: &'static str| op::IoVec { base: text.as_ptr(), len: text.len() });
+        let mut header = op::MsgHeader {
+            name: std::ptr::null(),
+            name_len: 0,
+            vectors: parts.as_ptr(),
+            vector_count: parts.len(),
+            control: std::ptr::null(),
+            control_len: 0,
+            flags: 0,
+        };
+        let address = (&raw const header).cast();
+        let message = op::SendMsg { target: Target::Fd(client), header: address, flags: NOW };
+        host.push(1, message.entry());
+        host.ring.enter(Wait::No).unwrap();
+        header.vector_count = 0;
+        parts.iter_mut().for_each(|part| part.len = 0);
+        assert_eq!(told(&host.take(1)[0]), (1, 15, false));
+        assert_eq!(host.recv(server).unwrap(), b"one, two, three");
+        assert_eq!((header.vector_count, parts[0].len), (0, 0));
+    });
+}
+
+#[test]
+fn a_slow_reader_holds_the_sender_back() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let bytes: Vec<u8> = (0..8 << 20).map(|i| (i % 251) as u8).collect();
+        host.push(1, send(client, &bytes, ALL));
+        assert_eq!(host.settle(), [], "8 MiB do not fit into a socket");
+        let mut got = Vec::new();
+        while got.len() < bytes.len() {
+            let mut memory = vec![0; 65_536];
+            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let taken = host.take(1);
+            for done in taken.iter().filter(|c| c.user_data == 1) {
+                assert_eq!(done.result as usize, bytes.len());
+            }
+            let Some(part) = taken.iter().find(|c| c.user_data == 2) else {
+                let part = host.take(1)[0].result as usize;
+                got.extend_from_slice(&memory[..part]);
+                continue;
+            };
+            got.extend_from_slice(&memory[..part.result as usize]);
+        }
+        assert!(got == bytes, "what was sent arrived, in order");
+    });
+}
+
+#[test]
+fn families_do_not_mix_but_a_dual_listener_takes_both() {
+    on_both(|mut host| {
+        let dual = host.kernel.socket(Domain::Inet6, SocketType::Stream, false).unwrap();
+        let any: SocketAddr = "[::]:0".parse().unwrap();
+        host.kernel.bind(dual, &Address::from(any)).unwrap();
+        host.kernel.listen(dual, 4).unwrap();
+        let port = host.kernel.local_address(dual).unwrap().to_inet().unwrap().port();
+        let to = SocketAddr::from(([127, 0, 0, 1], port));
+        let (_client, server) = host.pair_through(dual, to);
+        let seen = host.kernel.local_address(server).unwrap().to_inet().unwrap();
+        assert_eq!(seen.to_string(), format!("[::ffff:127.0.0.1]:{port}"));
+        let newer = host.kernel.socket(Domain::Inet6, SocketType::Stream, false).unwrap();
+        host.kernel.set_option(newer, SocketOption::V6Only(true)).unwrap();
+        let error = host.kernel.bind(newer, &Address::from(to)).unwrap_err();
+        assert!(Errno::from_io_error(&error).is_some());
+    });
+}
