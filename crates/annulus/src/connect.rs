@@ -24,7 +24,12 @@ pub(crate) struct Connect {
 
 impl Inner {
     /// Starts connecting `fd`; at the deadline the attempt is given up.
-    pub(crate) fn start_connect(&mut self, fd: RawFd, address: Address, deadline: Option<Instant>) -> u32 {
+    pub(crate) fn start_connect(
+        &mut self,
+        fd: RawFd,
+        address: Address,
+        deadline: Option<Instant>,
+    ) -> u32 {
         let attempt = Connect {
             fd,
             address: Box::new(address),

@@ -96,9 +96,13 @@ impl Inner {
         match event.result {
             Ok(fd) if listener.dropped => self.close(fd as RawFd),
             Ok(fd) => listener.unclaimed.push_back(fd as RawFd),
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => self.pause_accepts(slot),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                self.pause_accepts(slot)
+            }
             // The connection's end, or the operation's: not the listener's.
-            Err(Errno::CANCELED | Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO) => {}
+            Err(
+                Errno::CANCELED | Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO,
+            ) => {}
             Err(errno) => listener.error = Some(errno),
         }
         self.after_accept(slot);
@@ -113,7 +117,10 @@ impl Inner {
         if !listener.unclaimed.is_empty() || listener.error.is_some() {
             self.after.wakes.append(&mut listener.wakers);
         }
-        if listener.state == State::Armed && !listener.singly && listener.unclaimed.len() >= MOST_UNCLAIMED {
+        if listener.state == State::Armed
+            && !listener.singly
+            && listener.unclaimed.len() >= MOST_UNCLAIMED
+        {
             listener.singly = true;
             listener.state = State::Cancelling;
             return self.cancel(token);

@@ -39,7 +39,12 @@ unsafe impl Sync for SharedBytes {}
 impl SharedBytes {
     /// # Safety
     /// `start` and `len` must lie in buffer `id` of `memory`, lent and not given back by anybody else.
-    pub(crate) unsafe fn lent(memory: Arc<PoolMemory>, id: u16, start: NonNull<u8>, len: usize) -> Self {
+    pub(crate) unsafe fn lent(
+        memory: Arc<PoolMemory>,
+        id: u16,
+        start: NonNull<u8>,
+        len: usize,
+    ) -> Self {
         Self { start, len, owner: Arc::new(Owner::Lent { memory, id }) }
     }
 

@@ -47,7 +47,8 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
     if !core.kernel.real_descriptors() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation gets no signals"));
     }
-    let catches = which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
+    let catches =
+        which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
     Ok(Signals { catches })
 }
 

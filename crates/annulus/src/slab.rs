@@ -40,7 +40,9 @@ impl<T> Slab<T> {
         }
         let index = self.free;
         let slot = self.slot_mut(index);
-        let Entry::Free { next } = slot.entry else { unreachable!("the free list holds free slots") };
+        let Entry::Free { next } = slot.entry else {
+            unreachable!("the free list holds free slots")
+        };
         slot.entry = Entry::Used(value);
         self.free = next;
         self.len += 1;
@@ -119,7 +121,8 @@ impl<T> Slab<T> {
         let first = (self.chunks.len() * CHUNK) as u32;
         let last = first + CHUNK as u32 - 1;
         let free = |index| Entry::Free { next: if index == last { END } else { index + 1 } };
-        let chunk = (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
+        let chunk =
+            (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
         self.chunks.push(chunk);
         self.free = first;
     }

@@ -129,9 +129,8 @@ fn runtimes_stand_side_by_side_and_one_after_the_other() {
         first.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
         second.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
     }
-    let threads: Vec<_> = (0..4)
-        .map(|_| std::thread::spawn(|| run(async { pair().await.map(drop) })))
-        .collect();
+    let threads: Vec<_> =
+        (0..4).map(|_| std::thread::spawn(|| run(async { pair().await.map(drop) }))).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
@@ -140,7 +139,7 @@ fn a_task_that_panics_ends_alone() {
     run(async {
         let panicking = spawn(async { panic!("on purpose") });
         let fine = spawn(async { 7 });
-        let error: JoinError = panicking.await.map(|()| ()).unwrap_err();
+        let error: JoinError = panicking.await.unwrap_err();
         assert!(error.to_string().contains("on purpose"), "{error}");
         assert_eq!(error.into_panic().unwrap().downcast_ref::<&str>(), Some(&"on purpose"));
         assert_eq!(fine.await.unwrap(), 7);

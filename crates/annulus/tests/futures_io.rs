@@ -34,7 +34,11 @@ impl AsyncBufRead for Compat {
 }
 
 impl AsyncRead for Compat {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let available = ready!(self.as_mut().poll_fill_buf(cx))?;
         let len = available.len().min(buf.len());
         buf[..len].copy_from_slice(&available[..len]);
@@ -44,7 +48,11 @@ impl AsyncRead for Compat {
 }
 
 impl AsyncWrite for Compat {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.stream.poll_write(cx, buf)
     }
 
@@ -110,13 +118,16 @@ fn writes_are_bounded_until_somebody_reads() {
         let mut accepted = 0;
         // Until the socket and the bound are full: the write must then wait.
         loop {
-            let step = poll_fn(|cx| Poll::Ready(Pin::new(&mut compat).poll_write(cx, &chunk))).await;
+            let step =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut compat).poll_write(cx, &chunk))).await;
             match step {
                 Poll::Ready(count) => accepted += count?,
                 Poll::Pending => {
                     let before = accepted;
                     annulus::time::sleep(std::time::Duration::from_millis(5)).await;
-                    let again = poll_fn(|cx| Poll::Ready(Pin::new(&mut compat).poll_write(cx, &chunk))).await;
+                    let again =
+                        poll_fn(|cx| Poll::Ready(Pin::new(&mut compat).poll_write(cx, &chunk)))
+                            .await;
                     if let Poll::Ready(count) = again {
                         accepted += count?;
                     }

@@ -80,7 +80,9 @@ fn copied_writes_allocate_nothing_either() {
     run(async {
         let (mut client, server) = pair().await?;
         spawn(echo(server));
-        let write = |client: &mut TcpStream, cx: &mut std::task::Context<'_>| client.poll_write(cx, b"ping");
+        let write = |client: &mut TcpStream, cx: &mut std::task::Context<'_>| {
+            client.poll_write(cx, b"ping")
+        };
         for round in 0..200 {
             let before = allocations();
             assert_eq!(std::future::poll_fn(|cx| write(&mut client, cx)).await?, 4);

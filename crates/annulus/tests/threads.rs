@@ -9,9 +9,6 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc;
 use std::time::Duration;
 
-trait Check<const SEND: bool> {
-    const YES: bool = true;
-}
 struct Probe<T>(std::marker::PhantomData<T>);
 impl<T: Send> Probe<T> {
     const IS_SEND: bool = true;
@@ -21,8 +18,10 @@ trait NotSend {
 }
 impl<T> NotSend for Probe<T> {}
 
-const _: () = assert!(Probe::<SharedBytes>::IS_SEND && Probe::<Handle>::IS_SEND && Probe::<Parts>::IS_SEND);
-const _: () = assert!(!Probe::<Lease>::IS_SEND && !Probe::<TcpStream>::IS_SEND && !Probe::<Runtime>::IS_SEND);
+const _: () =
+    assert!(Probe::<SharedBytes>::IS_SEND && Probe::<Handle>::IS_SEND && Probe::<Parts>::IS_SEND);
+const _: () =
+    assert!(!Probe::<Lease>::IS_SEND && !Probe::<TcpStream>::IS_SEND && !Probe::<Runtime>::IS_SEND);
 
 #[test]
 fn shared_bytes_come_back_from_another_thread() {
@@ -30,7 +29,8 @@ fn shared_bytes_come_back_from_another_thread() {
     common::run_on(Runtime::builder().buffers(4096, 4), async {
         let (mut client, mut server) = pair().await?;
         let (sender, receiver) = mpsc::channel::<SharedBytes>();
-        let thread = std::thread::spawn(move || receiver.into_iter().map(|b| b.len()).sum::<usize>());
+        let thread =
+            std::thread::spawn(move || receiver.into_iter().map(|b| b.len()).sum::<usize>());
         for _ in 0..1000 {
             client.send(pattern(1000)).await?;
             let mut left = 1000;
@@ -83,7 +83,9 @@ async fn collect<T>(receiver: mpsc::Receiver<T>) -> Vec<T> {
         match receiver.try_recv() {
             Ok(item) => all.push(item),
             Err(mpsc::TryRecvError::Disconnected) => return all,
-            Err(mpsc::TryRecvError::Empty) => annulus::time::sleep(Duration::from_micros(200)).await,
+            Err(mpsc::TryRecvError::Empty) => {
+                annulus::time::sleep(Duration::from_micros(200)).await
+            }
         }
     }
 }

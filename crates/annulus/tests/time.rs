@@ -73,7 +73,9 @@ fn ticks_keep_their_rhythm() {
 fn signals_are_awaited() {
     run(async {
         let mut caught = signals(&[Signal::Interrupt, Signal::Terminate])?;
-        for (send, expected) in [(15, Signal::Terminate), (2, Signal::Interrupt), (15, Signal::Terminate)] {
+        for (send, expected) in
+            [(15, Signal::Terminate), (2, Signal::Interrupt), (15, Signal::Terminate)]
+        {
             raise(send);
             assert_eq!(timeout(Duration::from_secs(5), caught.recv()).await.unwrap()?, expected);
         }

@@ -326,10 +326,11 @@ impl Book {
             .clamp(LEAST_DEPTH, START_DEPTH.max(self.depth))
             .min(pool.size.most);
         self.most_taken = 0;
-        let mut unused: Vec<u16> = self.idle.drain(..self.least_idle).collect();
-        unused.sort_unstable();
-        pool.discard(&unused);
-        self.cold.append(&mut unused);
+        let Self { idle, cold, .. } = self;
+        let known = cold.len();
+        cold.extend(idle.drain(..self.least_idle));
+        cold[known..].sort_unstable();
+        pool.discard(&cold[known..]);
         self.least_idle = self.idle.len();
     }
 }

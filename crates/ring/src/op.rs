@@ -21,7 +21,7 @@ pub mod msg {
     pub const NOSIGNAL: u32 = 0x4000;
 }
 
-/// `POLL*` bits for [`Poll`].
+/// `POLL*` bits for [`PollMulti`].
 pub mod poll {
     /// There is something to read.
     pub const IN: u32 = 0x1;

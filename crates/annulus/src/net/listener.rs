@@ -71,7 +71,9 @@ impl ListenOptions {
         for address in resolve(address)? {
             match self.bind_one(&core, address) {
                 Ok(listener) => return Ok(listener),
-                Err(e) => error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}"))),
+                Err(e) => {
+                    error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}")))
+                }
             }
         }
         Err(last_error(error))

@@ -93,16 +93,18 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // After the runtime's end the slot is gone already; in a forked child it is the parent's.
         if !self.gone
-            && let Ok(mut inner) = self.core.enter() {
+            && let Ok(mut inner) = self.core.enter()
+        {
             inner.drop_stream(self.slot);
         }
     }
 }
 
-/// A descriptor that is closed again unless it is taken over.
+/// A descriptor that is closed again unless it is handed over.
 pub(super) struct NewFd {
     kernel: Rc<dyn Kernel>,
     fd: RawFd,
+    handed_over: bool,
 }
 
 impl NewFd {
@@ -110,7 +112,7 @@ impl NewFd {
     pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
         let fd = kernel.socket(domain, SocketType::Stream, true)?;
-        Ok(Self { kernel: kernel.clone(), fd })
+        Ok(Self { kernel: kernel.clone(), fd, handed_over: false })
     }
 
     pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
@@ -126,15 +128,16 @@ impl NewFd {
     }
 
     /// Hands the descriptor over.
-    pub(super) fn into_raw(self) -> RawFd {
-        let fd = self.fd;
-        std::mem::forget(self);
-        fd
+    pub(super) fn into_raw(mut self) -> RawFd {
+        self.handed_over = true;
+        self.fd
     }
 }
 
 impl Drop for NewFd {
     fn drop(&mut self) {
-        self.kernel.close(self.fd);
+        if !self.handed_over {
+            self.kernel.close(self.fd);
+        }
     }
 }

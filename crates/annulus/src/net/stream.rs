@@ -45,7 +45,10 @@ impl TcpStream {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn connect_timeout(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
+    pub async fn connect_timeout(
+        address: impl ToSocketAddrs,
+        timeout: Duration,
+    ) -> io::Result<Self> {
         ConnectOptions::new().timeout(timeout).connect(address).await
     }
 
@@ -169,7 +172,8 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         poll_fn(|cx| socket.poll_flush(cx)).await?;
-        poll_fn(|cx| socket.core.enter()?.poll_stopped(socket.slot, cx).map(Ok::<_, io::Error>)).await?;
+        poll_fn(|cx| socket.core.enter()?.poll_stopped(socket.slot, cx).map(Ok::<_, io::Error>))
+            .await?;
         let (fd, received) = socket.core.enter()?.release_stream(socket.slot);
         socket.forget();
         Ok(Parts::new(fd, received))
@@ -267,7 +271,9 @@ impl ConnectOptions {
         for address in resolve(address)? {
             match self.connect_one(&core, address).await {
                 Ok(stream) => return Ok(stream),
-                Err(e) => error = Some(io::Error::new(e.kind(), format!("connecting to {address}: {e}"))),
+                Err(e) => {
+                    error = Some(io::Error::new(e.kind(), format!("connecting to {address}: {e}")))
+                }
             }
         }
         Err(last_error(error))

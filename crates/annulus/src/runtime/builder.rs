@@ -1,7 +1,7 @@
 //! Building a runtime.
 
-use super::choice::DriverChoice;
 use super::Runtime;
+use super::choice::DriverChoice;
 use crate::core::{Bounds, Core, Inner};
 use crate::remote::Remote;
 use crate::slab::Slab;
@@ -116,7 +116,8 @@ impl Builder {
     }
 
     fn check(&self) -> io::Result<()> {
-        let zero = [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
+        let zero =
+            [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {
             None => Ok(()),
             Some((name, _)) => {

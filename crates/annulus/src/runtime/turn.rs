@@ -30,7 +30,10 @@ impl Core {
                 return Ok(value);
             }
             if self.remote.take_stop() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "the runtime was asked to stop"));
+                return Err(io::Error::new(
+                    io::ErrorKind::Interrupted,
+                    "the runtime was asked to stop",
+                ));
             }
             self.ready.extend(self.remote.take());
             self.ready.run(BUDGET);

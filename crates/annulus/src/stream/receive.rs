@@ -236,7 +236,10 @@ impl Inner {
                 rx.bytes += len;
             }
             // Ends of a receive, not of the stream.
-            (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM), _) => {}
+            (
+                Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM),
+                _,
+            ) => {}
             (Err(errno), _) => rx.end = Some(End::Failed(errno)),
         }
         self.after_receive(slot, event.more);

@@ -65,7 +65,9 @@ impl Transmit {
         if let Some(errno) = self.error {
             return Some(errno.into());
         }
-        self.ending.then(|| io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending"))
+        self.ending.then(|| {
+            io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending")
+        })
     }
 }
 
@@ -361,7 +363,11 @@ impl Inner {
             && first.len() <= gone
         {
             gone -= first.len();
-            tx.queue.pop().and_then(Chunk::into_copied).into_iter().for_each(|b| self.spares.keep(b));
+            tx.queue
+                .pop()
+                .and_then(Chunk::into_copied)
+                .into_iter()
+                .for_each(|b| self.spares.keep(b));
         }
         tx.sent = gone;
         tx.state = State::Idle;

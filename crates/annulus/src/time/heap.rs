@@ -112,7 +112,8 @@ impl Timers {
         loop {
             let children = [2 * place + 1, 2 * place + 2];
             let in_heap = children.into_iter().filter(|&child| child < self.heap.len());
-            let Some(least) = in_heap.reduce(|a, b| if self.heap[b].before(&self.heap[a]) { b } else { a })
+            let Some(least) =
+                in_heap.reduce(|a, b| if self.heap[b].before(&self.heap[a]) { b } else { a })
             else {
                 break;
             };
@@ -169,7 +170,12 @@ mod tests {
     #[test]
     fn removed_timers_do_not_fire_whatever_their_place() {
         // A fixed scramble of 0..101 (7 generates the numbers modulo the prime 101).
-        let scramble: Vec<u64> = (0..100).scan(1, |n, _| { *n = *n * 7 % 101; Some(*n) }).collect();
+        let scramble: Vec<u64> = (0..100)
+            .scan(1, |n, _| {
+                *n = *n * 7 % 101;
+                Some(*n)
+            })
+            .collect();
         let mut timers = Timers::new();
         let keys: Vec<TimerKey> =
             scramble.iter().map(|&n| timers.insert(at(n), Fire::Linger(n as u32, 0))).collect();

@@ -40,7 +40,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 
 /// Receives until so many bytes are there, or the stream ends.
 pub(crate) async fn receive(stream: &mut TcpStream, len: usize) -> io::Result<Vec<u8>> {
-    let mut got = Vec::with_capacity(len);
+    let mut got = Vec::new();
     while got.len() < len {
         let Some(lease) = stream.recv().await? else { break };
         got.extend_from_slice(&lease);

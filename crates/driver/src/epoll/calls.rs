@@ -33,9 +33,8 @@ fn again<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
 pub(super) unsafe fn receive(fd: RawFd, buffer: *mut u8, len: u32) -> Result<u32> {
     again(|| {
         // SAFETY: the caller's promise; the kernel initialises what it counts, and nobody reads more.
-        let memory = unsafe {
-            slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize)
-        };
+        let memory =
+            unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize) };
         let (_, count) = net::recv(borrow(fd), memory, RecvFlags::DONTWAIT)?;
         Ok(count as u32)
     })
@@ -58,7 +57,8 @@ pub(super) unsafe fn send_all(fd: RawFd, parts: &[IoVec]) -> Result<usize> {
         return unsafe { send(fd, *part) };
     }
     // SAFETY: both types are `struct iovec`, and the caller vouches for the bytes they name.
-    let slices = unsafe { slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
+    let slices =
+        unsafe { slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
     again(|| net::sendmsg(borrow(fd), slices, &mut SendAncillaryBuffer::default(), SEND))
 }
 

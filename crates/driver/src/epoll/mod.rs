@@ -20,8 +20,8 @@ use crate::event::Event;
 use crate::op::Op;
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
-use annulus_ring::op::IoVec;
 use annulus_ring::Kernel;
+use annulus_ring::op::IoVec;
 use input::Input;
 use output::Outputs;
 use poller::Poller;
@@ -110,7 +110,9 @@ impl Epoll {
             Op::ReceiveLent { fd } => {
                 self.start_input(token, fd, Input::Lent { left: u64::MAX, multi: false });
             }
-            Op::Receive { fd, buffer, len } => self.start_input(token, fd, Input::Own { buffer, len }),
+            Op::Receive { fd, buffer, len } => {
+                self.start_input(token, fd, Input::Own { buffer, len })
+            }
             Op::AcceptMulti { fd } => self.start_input(token, fd, Input::Accept { multi: true }),
             Op::Accept { fd } => self.start_input(token, fd, Input::Accept { multi: false }),
             Op::Readable { fd } => self.start_input(token, fd, Input::Readable),

@@ -9,7 +9,9 @@ use crate::event::Event;
 use crate::op::Op;
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
-use annulus_ring::{BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags};
+use annulus_ring::{
+    BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
+};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;

@@ -1,6 +1,8 @@
 //! A ring with the handful of moves that the tests are made of, over the simulated kernel or over Linux.
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
+pub mod mill;
+
 use annulus_ring::op::msg;
 use annulus_ring::*;
 use annulus_sim::{Builder, Sim};
@@ -90,8 +92,14 @@ impl Host {
         taken[0].result
     }
 
+    /// A new socket. A full table is a fault that passes.
     pub fn socket(&self) -> RawFd {
-        self.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap()
+        loop {
+            match self.kernel.socket(Domain::Inet, SocketType::Stream, false) {
+                Ok(fd) => return fd,
+                Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE)),
+            }
+        }
     }
 
     pub fn listener(&self, backlog: u32) -> (RawFd, SocketAddr) {

@@ -1,0 +1,342 @@
+//! Many connections at once, each end sending a stream that the other end checks byte by byte: a small driver of its
+//! own, with every kind of receive and send, and cancels out of nowhere.
+
+use super::*;
+use annulus_sim::Random;
+
+const ACCEPT: u64 = 1 << 56;
+const CONNECT: u64 = 2 << 56;
+const RECEIVE: u64 = 3 << 56;
+const SEND: u64 = 4 << 56;
+const CANCEL: u64 = 5 << 56;
+const CLOSE: u64 = 6 << 56;
+const KIND: u64 = 0xFF << 56;
+
+/// How much work there is.
+pub struct Size {
+    pub connections: usize,
+    /// Most bytes a direction.
+    pub bytes: usize,
+    pub buffers: u16,
+    pub buffer: usize,
+}
+
+/// One end of a connection.
+struct End {
+    fd: RawFd,
+    /// What it sends: the number of the stream, its bytes, how many went.
+    stream: usize,
+    bytes: Vec<u8>,
+    sent: usize,
+    sending: bool,
+    quiet: bool,
+    shut: bool,
+    /// What it receives: the stream's number, once the first bytes told it.
+    from: Option<usize>,
+    received: usize,
+    receiving: bool,
+    memory: Vec<u8>,
+    over: bool,
+    closed: bool,
+}
+
+/// The whole mill.
+pub struct Mill {
+    host: Host,
+    lent: Lent,
+    random: Random,
+    listener: RawFd,
+    address: Box<Address>,
+    ends: Vec<End>,
+    /// Sockets whose connect has not come back.
+    connecting: Vec<RawFd>,
+    size: Size,
+    accepting: bool,
+    limits: bool,
+    pub cancels: u64,
+}
+
+/// A stream's byte at a place.
+fn byte(stream: usize, at: usize) -> u8 {
+    (stream * 31 + at * 7 + (at >> 8) * 13) as u8
+}
+
+impl Mill {
+    pub fn new(mut host: Host, seed: u64, size: Size) -> Self {
+        let (listener, address) = host.listener(size.connections as u32);
+        let features = Features::of(&mut host.ring).unwrap();
+        let lent = Lent::new(&host.ring, size.buffers, size.buffer);
+        Self {
+            host,
+            lent,
+            random: Random::new(seed),
+            listener,
+            address: Box::new(address.into()),
+            ends: Vec::new(),
+            connecting: Vec::new(),
+            size,
+            accepting: false,
+            limits: features.has("receive limit"),
+            cancels: 0,
+        }
+    }
+
+    /// Runs until every byte of every stream has arrived and every descriptor is closed.
+    pub fn run(mut self) -> Host {
+        for _ in 0..self.size.connections {
+            self.open();
+        }
+        let mut turns = 0u64;
+        while !self.is_done() {
+            self.start();
+            self.turn();
+            turns += 1;
+            assert!(turns < 3_000_000, "it does not end: {}", self.state());
+        }
+        self.host.kernel.close(self.listener);
+        self.push(CANCEL, cancel(ACCEPT));
+        while self.accepting {
+            self.turn();
+        }
+        self.lent.unregister(&self.host.ring);
+        self.host
+    }
+
+    fn open(&mut self) {
+        let fd = self.host.socket();
+        let number = self.connecting.len() as u64;
+        self.connecting.push(fd);
+        self.connect(fd, number);
+    }
+
+    fn connect(&mut self, fd: RawFd, number: u64) {
+        let bytes = self.address.as_bytes();
+        let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+        let entry = op::Connect { target: Target::Fd(fd), address, len }.entry();
+        self.push(CONNECT | number, entry);
+    }
+
+    fn add(&mut self, fd: RawFd) {
+        let stream = self.ends.len();
+        let len = self.random.below(self.size.bytes as u64) as usize;
+        self.ends.push(End {
+            fd,
+            stream,
+            // The stream's number comes first, so that the other end knows what to expect.
+            bytes: (0..len + 8).map(|at| first(stream, at)).collect(),
+            sent: 0,
+            sending: false,
+            quiet: false,
+            shut: false,
+            from: None,
+            received: 0,
+            receiving: false,
+            memory: vec![0; 300],
+            over: false,
+            closed: false,
+        });
+    }
+
+    fn is_done(&self) -> bool {
+        self.ends.len() == 2 * self.size.connections && self.ends.iter().all(|end| end.closed)
+    }
+
+    /// Pushes an entry; a full queue is emptied first.
+    fn push(&mut self, user_data: u64, entry: Entry) {
+        // SAFETY: what entries name lives in `self` until their terminal completions.
+        while unsafe { self.host.ring.push(entry.user_data(user_data)) }.is_err() {
+            self.host.ring.enter(Wait::No).unwrap();
+        }
+    }
+
+    /// Starts whatever is not under way.
+    fn start(&mut self) {
+        if !self.accepting {
+            self.accepting = true;
+            let target = Target::Fd(self.listener);
+            let multi = self.random.chance(700);
+            let single = op::Accept { target }.entry();
+            self.push(ACCEPT, if multi { op::AcceptMulti { target }.entry() } else { single });
+        }
+        for index in 0..self.ends.len() {
+            if self.random.chance(900) {
+                self.start_receive(index);
+            }
+            if self.random.chance(900) {
+                self.start_send(index);
+            }
+            if self.random.chance(30) && self.ends[index].receiving {
+                self.cancels += 1;
+                self.push(CANCEL, cancel(RECEIVE | index as u64));
+            }
+            self.finish(index);
+        }
+    }
+
+    fn start_receive(&mut self, index: usize) {
+        let end = &mut self.ends[index];
+        if end.receiving || end.over {
+            return;
+        }
+        end.receiving = true;
+        let target = Target::Fd(end.fd);
+        let limit = if self.limits { self.random.pick(&[0, 1, 500, 5000]) } else { 0 };
+        let entry = match self.random.below(4) {
+            0 => op::RecvSelect { target, group: GROUP }.entry(),
+            1 => {
+                let buffer = end.memory.as_mut_ptr();
+                op::Recv { target, buffer, len: end.memory.len() as u32 }.entry()
+            }
+            _ => op::RecvMulti { target, group: GROUP, limit }.entry(),
+        };
+        self.push(RECEIVE | index as u64, entry);
+    }
+
+    fn start_send(&mut self, index: usize) {
+        let end = &mut self.ends[index];
+        if end.sending || end.shut || end.sent == end.bytes.len() {
+            return;
+        }
+        end.sending = true;
+        let left = end.bytes.len() - end.sent;
+        let part = self.random.between(1, left as u64) as usize;
+        let bytes = &end.bytes[end.sent..end.sent + part];
+        end.quiet = self.random.chance(500);
+        let flags = if end.quiet { NOW } else { ALL };
+        let entry = send(end.fd, bytes, flags);
+        self.push(SEND | index as u64, entry);
+    }
+
+    /// Shuts and closes what has nothing left to do.
+    fn finish(&mut self, index: usize) {
+        let end = &mut self.ends[index];
+        if end.sent == end.bytes.len() && !end.sending && !end.shut {
+            end.shut = true;
+            self.host.kernel.shutdown(end.fd, Shutdown::Write).unwrap();
+        }
+        if end.shut && end.over && !end.receiving && !end.closed {
+            end.closed = true;
+            let fd = end.fd;
+            if self.random.chance(500) {
+                self.host.kernel.close(fd);
+            } else {
+                self.push(CLOSE, op::Close { fd }.entry().with(EntryFlags::SKIP_SUCCESS));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
+        self.host.ring.enter(wait).unwrap();
+        let taken: Vec<_> = self.host.ring.completions().collect();
+        for completion in taken {
+            let index = (completion.user_data & !KIND) as usize;
+            match completion.user_data & KIND {
+                ACCEPT => self.on_accept(completion),
+                CONNECT => self.on_connect(index, completion.result),
+                RECEIVE => self.on_receive(index, completion),
+                SEND => self.on_send(index, completion.result),
+                CANCEL => {
+                    let answers = [0, errno(Errno::NOENT), errno(Errno::ALREADY)];
+                    assert!(answers.contains(&completion.result), "{completion:?}");
+                }
+                _ => panic!("{completion:?} was not to be told"),
+            }
+        }
+    }
+
+    fn on_accept(&mut self, completion: Completion) {
+        self.accepting = completion.more();
+        if completion.result >= 0 {
+            self.add(completion.result);
+        } else {
+            let known = [Errno::MFILE, Errno::NOMEM, Errno::CANCELED].map(errno);
+            assert!(known.contains(&completion.result), "{completion:?}");
+        }
+    }
+
+    fn on_connect(&mut self, number: usize, result: i32) {
+        let fd = self.connecting[number];
+        if result == errno(Errno::NOMEM) {
+            self.connect(fd, number as u64);
+        } else {
+            assert_eq!(result, 0, "a connect");
+            self.add(fd);
+        }
+    }
+
+    fn on_receive(&mut self, index: usize, completion: Completion) {
+        if !completion.more() {
+            self.ends[index].receiving = false;
+        }
+        let count = match usize::try_from(completion.result) {
+            Ok(count) => count,
+            Err(_) => {
+                let known = [Errno::CANCELED, Errno::NOBUFS, Errno::NOMEM].map(errno);
+                return assert!(known.contains(&completion.result), "{completion:?}");
+            }
+        };
+        let bytes = match completion.buffer() {
+            Some(_) => self.lent.bytes(&completion),
+            None => self.ends[index].memory[..count].to_vec(),
+        };
+        self.ends[index].over |= count == 0;
+        self.ends[index].check(&bytes);
+        if count == 0 {
+            self.check_end(index);
+        }
+    }
+
+    /// The stream that ended here must have been all of it.
+    fn check_end(&self, index: usize) {
+        let end = &self.ends[index];
+        let sender = &self.ends[end.from.expect("a stream begins with its number")];
+        assert_eq!(end.received, sender.bytes.len(), "of stream {}", sender.stream);
+    }
+
+    fn on_send(&mut self, index: usize, result: i32) {
+        let end = &mut self.ends[index];
+        end.sending = false;
+        match usize::try_from(result) {
+            Ok(count) => end.sent += count,
+            Err(_) => {
+                let known = [Errno::AGAIN, Errno::NOMEM].map(errno);
+                assert!(known.contains(&result), "a send: {result}");
+            }
+        }
+    }
+
+    fn state(&self) -> String {
+        let count = |what: fn(&End) -> bool| self.ends.iter().filter(|end| what(end)).count();
+        format!(
+            "{} ends, {} shut, {} over, {} closed, {} sending, {} receiving",
+            self.ends.len(),
+            count(|end| end.shut),
+            count(|end| end.over),
+            count(|end| end.closed),
+            count(|end| end.sending),
+            count(|end| end.receiving),
+        )
+    }
+}
+
+/// A stream as it is sent: its number in eight bytes, then its bytes.
+fn first(stream: usize, at: usize) -> u8 {
+    if at < 8 { (stream as u64).to_le_bytes()[at] } else { byte(stream, at) }
+}
+
+impl End {
+    fn check(&mut self, bytes: &[u8]) {
+        for &got in bytes {
+            let at = self.received;
+            if at < 8 {
+                let number = self.from.get_or_insert(0);
+                *number |= usize::from(got) << (8 * at);
+            } else {
+                let stream = self.from.expect("told by now");
+                assert_eq!(got, byte(stream, at), "byte {at} of stream {stream}");
+            }
+            self.received += 1;
+        }
+    }
+}
