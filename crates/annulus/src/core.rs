@@ -219,3 +219,41 @@ fn forked() -> io::Error {
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended; its streams and timers end with it")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Runtime;
+    use annulus_driver::{Event, Kind, Token};
+    use rustix::io::Errno;
+    use std::os::fd::IntoRawFd;
+
+    fn event(kind: Kind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
+        Event { token: Token::new(kind, generation, slot), result, more: false, buffer: None }
+    }
+
+    #[test]
+    fn late_events_are_counted_dropped_and_reclaimed() {
+        let runtime = Runtime::new().unwrap();
+        let core = runtime.core();
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut inner = core.enter().unwrap();
+        let stream = inner.add_stream(-1);
+        let generation = inner.streams.generation(stream);
+        inner.streams.remove(stream);
+        // The slot's next life has another generation, and gets none of its predecessor's events.
+        let reborn = inner.add_stream(-1);
+        assert_eq!(reborn, stream);
+        for kind in [Kind::Receive, Kind::Send, Kind::Connect] {
+            inner.dispatch(event(kind, generation, stream, Ok(1)));
+            inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
+        }
+        let accepted = ours.into_raw_fd() as u32;
+        inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
+        assert_eq!(inner.driver.counters().late, 7);
+        inner.streams.remove(reborn);
+        drop(inner);
+        // The late connection's descriptor was closed.
+        core.turn(true, None).unwrap();
+        assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
+    }
+}

@@ -5,20 +5,9 @@ mod common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{sleep, timeout};
 use annulus::yield_now;
-use common::{half_pair, pair, pattern, receive, run};
-use std::future::Future;
+use common::{half_pair, pair, pattern, receive, run, touch};
 use std::io::{self, Read, Write};
-use std::pin::pin;
-use std::task::{Context, Waker};
 use std::time::Duration;
-
-/// Polls a future once and drops it.
-fn touch<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
-    }
-}
 
 #[test]
 fn dropped_receives_lose_no_byte() {
@@ -138,24 +127,6 @@ fn an_aborted_stream_resets() {
 }
 
 #[test]
-fn a_dropped_connect_closes_its_socket() {
-    run(async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        let before = common::open_descriptors();
-        for _ in 0..20 {
-            assert!(touch(TcpStream::connect(address)).is_none());
-        }
-        // Every cancelled attempt ends with its terminal event, within a few turns.
-        for _ in 0..100 {
-            sleep(Duration::from_micros(100)).await;
-        }
-        assert_eq!(common::open_descriptors(), before);
-        Ok(())
-    });
-}
-
-#[test]
 fn connecting_in_vain_times_out() {
     run(async {
         // A listener whose backlog is full answers no more handshakes.
@@ -181,25 +152,6 @@ fn a_dropped_sleep_is_gone() {
         let start = annulus::time::Instant::now();
         sleep(Duration::from_millis(5)).await;
         assert!(start.elapsed() >= Duration::from_millis(5));
-        Ok(())
-    });
-}
-
-#[test]
-fn a_dropped_connection_frees_its_descriptor_with_a_receive_armed() {
-    run(async {
-        let (first, second) = pair().await?;
-        let before = common::open_descriptors();
-        drop((first, second));
-        for _ in 0..50 {
-            let (mut a, mut b) = pair().await?;
-            assert!(touch(a.recv()).is_none());
-            assert!(touch(b.recv()).is_none());
-            yield_now().await;
-        }
-        while common::open_descriptors() > before {
-            sleep(Duration::from_millis(1)).await;
-        }
         Ok(())
     });
 }

@@ -5,7 +5,7 @@ mod common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{JoinError, Runtime, spawn, yield_now};
-use common::{pair, pattern, run};
+use common::{pair, pattern, run, touch};
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
@@ -42,29 +42,6 @@ fn the_end_drops_every_task_whatever_it_waits_for() {
         Ok(())
     });
     assert_eq!(dropped.get(), 6);
-}
-
-#[test]
-fn the_end_leaves_no_descriptor_open() {
-    // Once before, so that lazily opened ones are there.
-    run(async { pair().await.map(drop) });
-    let before = common::open_descriptors();
-    for _ in 0..20 {
-        run(async {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let (mut client, server) = pair().await?;
-            client.send("unread").await?;
-            spawn(async move {
-                _ = (client.recv().await, server);
-            });
-            spawn(async move {
-                _ = listener.accept().await;
-            });
-            yield_now().await;
-            Ok(())
-        });
-    }
-    assert_eq!(common::open_descriptors(), before);
 }
 
 #[test]
@@ -183,7 +160,7 @@ fn a_forked_child_gets_errors_and_no_crash_and_can_build_its_own() {
         // SAFETY: the child calls only what a child of a process with one relevant thread may, and exits at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let refused = poll_once(client.recv()).is_some_and(|answer| answer.is_err());
+            let refused = touch(client.recv()).is_some_and(|answer| answer.is_err());
             drop(client);
             drop(server);
             drop(lease);
@@ -201,14 +178,6 @@ fn a_forked_child_gets_errors_and_no_crash_and_can_build_its_own() {
         assert_eq!(&*server.recv().await?.unwrap(), b"ping");
         Ok(())
     });
-}
-
-fn poll_once<F: Future>(future: F) -> Option<F::Output> {
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut cx) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
-    }
 }
 
 #[test]

@@ -72,6 +72,11 @@ impl Runtime {
         self.core.enter().map(|mut inner| *inner.driver.counters()).unwrap_or_default()
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// A handle for other threads.
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.remote.clone())

@@ -5,6 +5,8 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::{Builder, Runtime};
 use std::future::Future;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// Runs a test's future on a runtime of the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
@@ -59,4 +61,12 @@ pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
 /// Descriptors that this process has open.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Polls a future once and drops it.
+pub(crate) fn touch<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
 }

@@ -256,10 +256,10 @@ impl Epoll {
         if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
     }
 
-    /// True where every event so far was taken: whatever did not have to wait has happened as it was submitted.
+    /// True where nothing is left of what the last turn brought. A `…Now` send has happened as it was submitted.
     #[inline]
     pub(crate) fn settled(&self) -> bool {
-        self.done.is_empty()
+        self.done.is_empty() && self.due == 0
     }
 
     #[inline]

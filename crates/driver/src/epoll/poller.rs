@@ -32,14 +32,18 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 pub(super) struct Poller {
     epoll: OwnedFd,
     edges: Vec<Event>,
-    /// Made by the first short wait.
-    timer: Option<OwnedFd>,
+    /// Ends waits that are too short for milliseconds.
+    timer: OwnedFd,
 }
 
 impl Poller {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, edges: Vec::with_capacity(EDGES), timer: None })
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer };
+        poller.add(poller.timer.as_raw_fd())?;
+        Ok(poller)
     }
 
     /// Watches a descriptor; how ready it is already comes as its first edge.
@@ -76,25 +80,15 @@ impl Poller {
         self.edges.iter().map(|edge| (edge.data.u64() as RawFd, edge.flags))
     }
 
-    /// Whether a timer will end the wait, since milliseconds are too coarse for it.
+    /// Whether the timer ends the wait, since milliseconds are too coarse for it. It may go off after its wait is over:
+    /// then it ends another one for nothing.
     #[inline]
-    fn is_timed(&mut self, left: Duration) -> bool {
-        !left.is_zero() && left < EXACT_BELOW && self.set_timer(left).is_ok()
-    }
-
-    /// Lets a timer end the wait. It may go off later than its wait ended, and ends another one for nothing.
-    #[cold]
-    fn set_timer(&mut self, left: Duration) -> io::Result<()> {
-        if self.timer.is_none() {
-            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-            let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            self.add(timer.as_raw_fd())?;
-            self.timer = Some(timer);
+    fn is_timed(&self, left: Duration) -> bool {
+        if left.is_zero() || left >= EXACT_BELOW {
+            return false;
         }
-        let timer = self.timer.as_ref().expect("made just now");
         let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(left) };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
-        Ok(())
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 }
 

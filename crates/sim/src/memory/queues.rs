@@ -30,6 +30,7 @@ pub(crate) const COMPLETIONS: CompletionOffsets = CompletionOffsets {
     user_addr: 0,
 };
 const CQES: u32 = 128;
+const PAGE: usize = 4096;
 /// Indices start just below the wrap: Linux starts at zero, but nobody may rely on it.
 const START: u32 = u32::MAX - 7;
 
@@ -86,7 +87,8 @@ impl Queues {
             0x1000_0000 => &self.entries,
             _ => return None,
         };
-        (len <= mapping.len()).then(|| mapping.as_ptr())
+        // A mapping has whole pages, whatever was asked for.
+        (len <= mapping.len().next_multiple_of(PAGE)).then(|| mapping.as_ptr())
     }
 
     /// Whether one of the mappings starts there.

@@ -1,0 +1,59 @@
+//! Invariant 7, alone in its process, since it lowers the process's limit of open files: a listener that runs out of
+//! descriptors pauses, tells nobody, and recovers by itself.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::net::TcpListener;
+use annulus::time::sleep;
+use annulus::{counters, spawn};
+use std::time::Duration;
+
+fn limit_open_files(to: u64) {
+    let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
+    // SAFETY: a plain structure, read by the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+}
+
+/// A client in another process: descriptors are scarce here.
+fn python_clients(address: std::net::SocketAddr, count: usize) -> Option<std::process::Child> {
+    let script = format!(
+        "import socket\n\
+         s=[socket.create_connection(('127.0.0.1',{})) for _ in range({count})]\n\
+         for c in s:\n c.sendall(b'hi')\n\
+         assert all(c.recv(2)==b'hi' for c in s)\n",
+        address.port()
+    );
+    std::process::Command::new("python3").arg("-c").arg(script).spawn().ok()
+}
+
+#[test]
+fn out_of_descriptors_the_listener_pauses_and_recovers() {
+    common::run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let Some(mut clients) = python_clients(address, 40) else {
+            eprintln!("skipped: no python3 for clients in another process");
+            return Ok(());
+        };
+        limit_open_files(common::open_descriptors() as u64 + 10);
+        // Each connection is served once and closed, which makes room for the next.
+        for _ in 0..40 {
+            let (mut stream, _) = listener.accept().await?;
+            spawn(async move {
+                while let Ok(Some(lease)) = stream.recv().await {
+                    stream.send(lease).await.unwrap();
+                    if counters().unwrap().accept_pauses > 0 {
+                        break;
+                    }
+                }
+            });
+        }
+        while clients.try_wait()?.is_none() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(clients.wait()?.success(), "every client got its answer");
+        assert!(counters().unwrap().accept_pauses > 0, "descriptors did run out");
+        Ok(())
+    });
+}

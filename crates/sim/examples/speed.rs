@@ -1,0 +1,101 @@
+//! How many simulated operations a second: an echo over many connections, multishot receives into lent buffers and
+//! sends that skip their completion, as the runtime does it.
+//!
+//! `cargo run --release -p annulus-sim --example speed`
+#![allow(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the one place that looks at a real clock")]
+
+use annulus_ring::op::msg;
+use annulus_ring::*;
+use annulus_sim::Sim;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+const CONNECTIONS: usize = 100;
+const MESSAGE: usize = 128;
+const BUFFERS: u16 = 512;
+const BUFFER: usize = 16 * 1024;
+const ROUNDS: usize = 2_000_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let sim = Sim::builder(1).build();
+    let mut ring = Ring::builder().kernel(sim.clone()).build()?;
+    let memory = Mapping::anonymous(usize::from(BUFFERS) * BUFFER)?;
+    let mut buffers = BufferRing::register(&ring, 0, BUFFERS.into())?;
+    // SAFETY: the ids are below the number of buffers.
+    let address = |id: u16| unsafe { memory.as_ptr().add(usize::from(id) * BUFFER) };
+    // SAFETY: the memory outlives the ring.
+    (0..BUFFERS).for_each(|id| unsafe { buffers.add(address(id), BUFFER as u32, id) });
+    buffers.publish();
+    let ends = connect(&sim, &mut ring)?;
+    for &fd in &ends {
+        let receive = op::RecvMulti { target: Target::Fd(fd), group: 0, limit: 0 };
+        push(&mut ring, receive.entry().user_data(fd as u64));
+    }
+    for &fd in ends.iter().step_by(2) {
+        push(&mut ring, reply(fd, address(0), MESSAGE as u32));
+    }
+    let (began, before) = (Instant::now(), sim.counts());
+    let mut messages = 0;
+    let mut taken = Vec::new();
+    while messages < ROUNDS {
+        ring.enter(Wait::For { completions: 1, timeout: None })?;
+        taken.extend(ring.completions());
+        messages += taken.len();
+        for done in taken.drain(..) {
+            let id = done.buffer().ok_or("a receive without a buffer")?;
+            push(&mut ring, reply(done.user_data as RawFd, address(id), done.result as u32));
+            // SAFETY: the send above is consumed before a receive can use the buffer again: both in the next enter.
+            unsafe { buffers.add(address(id), BUFFER as u32, id) };
+        }
+        // Sends go first: what was published before an enter may be written over in it.
+        ring.enter(Wait::No)?;
+        buffers.publish();
+    }
+    let (spent, after) = (began.elapsed().as_secs_f64(), sim.counts());
+    let operations = (after.submitted + after.completed - before.submitted - before.completed) as f64;
+    println!(
+        "{:.2} million entries and completions a second ({messages} messages in {spent:.2} s, {} enters)",
+        operations / spent / 1e6,
+        after.enters - before.enters,
+    );
+    Ok(())
+}
+
+fn push(ring: &mut Ring, entry: Entry) {
+    // SAFETY: what the entries name outlives the ring.
+    while unsafe { ring.push(entry) }.is_err() {
+        ring.enter(Wait::No).expect("an enter without faults");
+    }
+}
+
+fn reply(fd: RawFd, buffer: *const u8, len: u32) -> Entry {
+    let flags = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+    let send = op::Send { target: Target::Fd(fd), buffer, len, flags };
+    send.entry().with(EntryFlags::SKIP_SUCCESS)
+}
+
+/// Both ends of every connection.
+fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<RawFd>, Box<dyn std::error::Error>> {
+    let listener = sim.socket(Domain::Inet, SocketType::Stream, false)?;
+    sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 80)).into())?;
+    sim.listen(listener, 16)?;
+    let address: Address = sim.local_address(listener)?;
+    let bytes = address.as_bytes();
+    let mut ends = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let client = sim.socket(Domain::Inet, SocketType::Stream, false)?;
+        let (target, len) = (Target::Fd(client), bytes.len() as u32);
+        push(ring, op::Connect { target, address: bytes.as_ptr(), len }.entry());
+        push(ring, op::Accept { target: Target::Fd(listener) }.entry().user_data(1));
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            ring.enter(Wait::For { completions: 1, timeout: None })?;
+            done.extend(ring.completions());
+        }
+        let accepted = done.iter().find(|done| done.user_data == 1).ok_or("an accept")?;
+        ends.extend([client, accepted.result]);
+    }
+    Ok(ends)
+}

@@ -1,0 +1,77 @@
+//! The uring driver stands on the simulated kernel unchanged.
+#![allow(unsafe_code)]
+
+use annulus_driver::*;
+use annulus_ring::*;
+use annulus_sim::{Profile, Sim};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+fn driver(sim: &Rc<Sim>) -> Driver {
+    let pool = PoolSize { buffer: 4096, most: 64 };
+    let config = UringConfig { kernel: sim.clone(), pool, ..UringConfig::default() };
+    Driver::Uring(Box::new(Uring::new(config).unwrap()))
+}
+
+/// Turns until `count` events came.
+fn events(driver: &mut Driver, count: usize) -> Vec<Event> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        driver.refill();
+        driver.turn(annulus_driver::Wait::Upto(None)).unwrap();
+        while let Some(event) = driver.next_event() {
+            taken.push(event);
+        }
+    }
+    taken
+}
+
+fn submit(driver: &mut Driver, token: Token, op: Op) {
+    // SAFETY: the tests' memory lives until the terminal events.
+    unsafe { driver.submit(token, op) };
+}
+
+#[test]
+fn an_echo_through_the_driver() {
+    for profile in [Profile::current(), Profile::old()] {
+        let limits = profile.receive_limit;
+        let sim = Sim::builder(5).profile(profile).build();
+        let mut driver = driver(&sim);
+        assert_eq!(driver.limits_receives(), limits);
+        let listener = sim.socket(Domain::Inet, SocketType::Stream, false).unwrap();
+        sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 7000)).into()).unwrap();
+        sim.listen(listener, 8).unwrap();
+        let client = sim.socket(Domain::Inet, SocketType::Stream, false).unwrap();
+        let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 7000)));
+        let (bytes, token) = (address.as_bytes(), |kind| Token::new(kind, 1, 0));
+        submit(&mut driver, token(Kind::Accept), Op::AcceptMulti { fd: listener });
+        let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+        submit(&mut driver, token(Kind::Connect), Op::Connect { fd: client, address, len });
+        let made = events(&mut driver, 2);
+        let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
+        let server = accepted.result.unwrap() as i32;
+
+        submit(&mut driver, token(Kind::Receive), Op::ReceiveMulti { fd: server, limit: 0 });
+        let text = b"through the driver";
+        let (buffer, len) = (text.as_ptr(), text.len() as u32);
+        submit(&mut driver, token(Kind::Send), Op::SendNow { fd: client, buffer, len });
+        let got = events(&mut driver, 1)[0];
+        assert_eq!((got.result, got.more), (Ok(len), true));
+        let id = got.buffer.unwrap();
+        // SAFETY: the event lent us the buffer.
+        let bytes = unsafe { std::slice::from_raw_parts(driver.pool().address(id), text.len()) };
+        assert_eq!(bytes, text);
+        driver.pool().give_back(id);
+
+        submit(&mut driver, Token::IGNORED, Op::Cancel { target: token(Kind::Receive) });
+        submit(&mut driver, Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
+        assert!(events(&mut driver, 2).iter().all(|event| !event.more));
+        for fd in [client, server, listener] {
+            submit(&mut driver, Token::IGNORED, Op::Close { fd });
+        }
+        driver.turn(annulus_driver::Wait::No).unwrap();
+        sim.check();
+        driver.close().unwrap();
+        assert_eq!((sim.leftovers(), sim.open_descriptors()), (Vec::new(), 0));
+    }
+}

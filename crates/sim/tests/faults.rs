@@ -1,0 +1,197 @@
+//! Each fault alone, always on: what it looks like from above.
+
+mod common;
+
+use annulus_ring::*;
+use annulus_sim::{Fault, Faults, Sim};
+use common::*;
+use rustix::io::Errno;
+use std::rc::Rc;
+
+/// A connection made in good weather, with buffers; from then on the fault strikes every time.
+fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [i32; 2]) {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (client, server) = host.pair();
+    let lent = Lent::new(&host.ring, 8, 16);
+    sim.set_faults(Faults::none().with(fault, 1000));
+    (host, sim, lent, [client, server])
+}
+
+/// A receive, and enough for two buffers to arrive.
+fn receive_two(host: &mut Host, [client, server]: [i32; 2]) -> Vec<(u64, i32, bool)> {
+    host.push(1, recv_multi(server, 0));
+    host.push(2, send(client, &[1; 32], NOW).with(EntryFlags::SKIP_SUCCESS));
+    host.settle().iter().map(told).collect()
+}
+
+#[test]
+fn a_multishot_can_end_with_a_success() {
+    let (mut host, sim, _lent, ends) = under(Fault::EndsWell);
+    assert_eq!(receive_two(&mut host, ends), [(1, 16, false)]);
+    assert_eq!(sim.counts().faults, 1);
+    let (listener, address) = host.listener(4);
+    host.push(3, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    let client = host.socket();
+    let bytes = Address::from(address);
+    let (address, len) = (bytes.as_bytes().as_ptr(), bytes.as_bytes().len() as u32);
+    host.push(4, op::Connect { target: Target::Fd(client), address, len }.entry());
+    let taken = host.take(2);
+    assert!(taken.iter().any(|c| c.user_data == 3 && c.result > 0 && !c.more()), "{taken:?}");
+}
+
+#[test]
+fn a_multishot_can_end_badly_behind_what_it_brought() {
+    let (mut host, _sim, _lent, ends) = under(Fault::EndsBadly);
+    let expected = [(1, 16, true), (1, errno(Errno::NOMEM), false)];
+    assert_eq!(receive_two(&mut host, ends), expected);
+}
+
+#[test]
+fn a_group_can_seem_empty() {
+    let (mut host, _sim, _lent, ends) = under(Fault::NoBuffers);
+    assert_eq!(receive_two(&mut host, ends), [(1, errno(Errno::NOBUFS), false)]);
+}
+
+#[test]
+fn memory_can_be_short_for_any_operation() {
+    let (mut host, _sim, _lent, [client, server]) = under(Fault::NoMemory);
+    let nomem = errno(Errno::NOMEM);
+    assert_eq!(host.send(client, b"x"), nomem);
+    assert_eq!(host.recv(server), Err(nomem));
+    assert_eq!(host.once(op::Accept { target: Target::Fd(server) }.entry()), nomem);
+    assert_eq!(host.once(op::Nop.entry()), 0);
+}
+
+#[test]
+fn reads_and_writes_can_be_short() {
+    let (mut host, sim, _lent, [client, server]) = under(Fault::ShortWrite);
+    let short = host.once(send(client, &[1; 100], NOW));
+    assert!((1..100).contains(&short), "{short}");
+    assert_eq!(host.send(client, &[1; 100]), 100, "one that may wait goes on");
+    sim.set_faults(Faults::none().with(Fault::ShortRead, 1000));
+    host.settle();
+    let got = host.recv(server).unwrap().len() as i32;
+    assert!((1..short + 100).contains(&got), "{got}");
+}
+
+#[test]
+fn what_could_be_done_at_once_can_be_deferred() {
+    let (mut host, _sim, _lent, [client, _]) = under(Fault::Defer);
+    host.push(1, send(client, b"later", ALL));
+    host.ring.enter(Wait::No).unwrap();
+    assert_eq!((host.ring.ready(), host.ring.work_pending()), (0, true));
+    assert_eq!(told(&host.take(1)[0]), (1, 5, false));
+    host.push(2, send(client, b"now", NOW));
+    host.ring.enter(Wait::No).unwrap();
+    assert_eq!(host.ring.ready(), 1, "what must not wait does not");
+}
+
+#[test]
+fn a_cancel_can_answer_behind_its_target() {
+    let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelSecond);
+    host.push(1, recv_multi(server, 0));
+    host.push(2, cancel(1));
+    let told: Vec<_> = host.take(2).iter().map(told).collect();
+    assert_eq!(told, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
+}
+
+#[test]
+fn a_cancel_can_lose_the_race_to_its_targets_data() {
+    let (mut host, sim, mut lent, [client, server]) = under(Fault::CancelLost);
+    let mut answers = Vec::new();
+    for single in [true, false, true, true, true, true] {
+        let target = Target::Fd(server);
+        let once = op::RecvSelect { target, group: GROUP }.entry();
+        host.push(1, if single { once } else { recv_multi(server, 0) });
+        host.push(9, send(client, b"consumed", NOW).with(EntryFlags::SKIP_SUCCESS));
+        host.ring.enter(Wait::No).unwrap();
+        while !host.ring.work_pending() {
+            host.ring.enter(Wait::No).unwrap();
+        }
+        host.push(2, cancel(1));
+        let taken = host.settle();
+        let data = taken.iter().find(|c| c.result == 8).expect("the target consumed it");
+        assert_eq!((lent.bytes(data), data.more()), (b"consumed".to_vec(), !single));
+        let last = taken.iter().rfind(|c| c.user_data == 1).unwrap();
+        assert_eq!((last.more(), last.result == 8), (false, single));
+        answers.extend(taken.iter().filter(|c| c.user_data == 2).map(|c| c.result));
+    }
+    let (late, gone) = (errno(Errno::ALREADY), errno(Errno::NOENT));
+    assert!(answers.contains(&late) && answers.contains(&gone), "{answers:?}");
+    assert_eq!(sim.pending_operations(), 0);
+}
+
+#[test]
+fn a_cancel_that_is_too_late_for_a_waiting_target_still_ends_it() {
+    let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelLost);
+    host.push(1, recv_multi(server, 0));
+    host.push(2, cancel(1));
+    let told: Vec<_> = host.take(2).iter().map(told).collect();
+    assert_eq!(told, [(2, errno(Errno::ALREADY), false), (1, errno(Errno::CANCELED), false)]);
+}
+
+#[test]
+fn enters_can_be_refused_interrupted_or_cut_short() {
+    let (mut host, sim, _lent, [client, _]) = under(Fault::EnterAgain);
+    host.push(1, op::Nop.entry());
+    let wait = Wait::For { completions: 1, timeout: None };
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Busy);
+    sim.set_faults(Faults::none().with(Fault::EnterBusy, 1000));
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Busy);
+    assert_eq!((host.ring.pending(), host.ring.ready()), (1, 0), "nothing was consumed");
+    sim.set_faults(Faults::none().with(Fault::PartialSubmit, 1000));
+    (0..7).for_each(|n| host.push(2 + n, op::Nop.entry()));
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
+    let left = host.ring.pending();
+    assert!((1..8).contains(&left) && host.ring.ready() + left == 8);
+    sim.set_faults(Faults::none().with(Fault::Interrupt, 1000));
+    host.reap();
+    let mut memory = [0; 8];
+    let (target, buffer) = (Target::Fd(client), memory.as_mut_ptr());
+    host.push(20, op::Recv { target, buffer, len: 8 }.entry());
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done, "it submitted something");
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Interrupted);
+}
+
+#[test]
+fn descriptors_can_run_out_for_no_reason() {
+    let (mut host, sim, _lent, _) = under(Fault::SocketLimit);
+    let error = host.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
+    sim.set_faults(Faults::none().with(Fault::AcceptLimit, 1000));
+    let (listener, _) = host.listener(1);
+    host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
+}
+
+#[test]
+fn a_torn_connection_resets_both_ends() {
+    let (mut host, _sim, _lent, [client, server]) = under(Fault::Reset);
+    assert_eq!(host.send(client, b"lost"), 4);
+    host.settle();
+    assert_eq!(host.recv(server), Err(errno(Errno::CONNRESET)));
+    assert_eq!(host.recv(client), Err(errno(Errno::CONNRESET)));
+    assert_eq!(host.send(client, b"x"), errno(Errno::PIPE));
+}
+
+#[test]
+fn independent_work_is_shuffled_and_the_order_on_a_socket_stays() {
+    let (mut host, _sim, _lent, _) = under(Fault::Shuffle);
+    let pairs: Vec<_> = (0..6).map(|_| host.pair()).collect();
+    let mut memory = [[0u8; 4]; 12];
+    for (n, memory) in memory.iter_mut().enumerate() {
+        let (target, buffer) = (Target::Fd(pairs[n / 2].1), memory.as_mut_ptr());
+        host.push(n as u64, op::Recv { target, buffer, len: 4 }.entry());
+        host.reap();
+    }
+    for &(client, _) in &pairs {
+        host.push(99, send(client, b"onetwo", NOW).with(EntryFlags::SKIP_SUCCESS));
+    }
+    let order: Vec<u64> = host.take(12).iter().map(|c| c.user_data).collect();
+    assert!(!order.is_sorted(), "{order:?}");
+    for n in (0..12).step_by(2) {
+        let at = |n| order.iter().position(|&other| other == n);
+        assert!(at(n) < at(n + 1), "{order:?}");
+        assert_eq!((&memory[n as usize], &memory[n as usize + 1][..2]), (b"onet", &b"wo"[..]));
+    }
+}

@@ -1,0 +1,74 @@
+//! A ring restricted to some operations before it is enabled, driven by hand.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_ring::*;
+use annulus_sim::Sim;
+use common::errno;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const RINGS: u64 = 0;
+const ENTRIES: u64 = 0x1000_0000;
+const PAGE: usize = 4096;
+
+/// `struct io_uring_restriction` that allows one operation.
+fn allow(opcode: u8) -> [u8; 16] {
+    let mut rule = [0; 16];
+    rule[..2].copy_from_slice(&1u16.to_ne_bytes());
+    rule[2] = opcode;
+    rule
+}
+
+fn register(kernel: &dyn Kernel, ring: RawFd, what: Register, rules: &mut [[u8; 16]]) -> Result<u32, Errno> {
+    let (arg, count) = (rules.as_mut_ptr().cast(), rules.len() as u32);
+    let arg = if rules.is_empty() { std::ptr::null_mut() } else { arg };
+    // SAFETY: the rules are those that a restriction expects.
+    let answer = unsafe { kernel.register(ring, what, arg, count) };
+    answer.map_err(|error| Errno::from_io_error(&error).unwrap())
+}
+
+/// Submits one entry to a ring that nothing was submitted to before, and tells its result.
+fn submit(kernel: &dyn Kernel, ring: RawFd, params: &Params, entry: Entry) -> i32 {
+    let rings = kernel.map(ring, RINGS, PAGE).unwrap();
+    let entries = kernel.map(ring, ENTRIES, size_of::<Entry>()).unwrap();
+    // SAFETY: the offsets are the kernel's own, for these mappings; the kernel looks at them only inside `enter`.
+    unsafe {
+        let word = |offset: u32| &*rings.add(offset as usize).cast::<AtomicU32>();
+        let tail = word(params.sq_off.tail).load(Ordering::Relaxed);
+        entries.cast::<Entry>().add((tail & (params.sq_entries - 1)) as usize).write(entry);
+        word(params.sq_off.tail).store(tail.wrapping_add(1), Ordering::Release);
+        let head = word(params.cq_off.head).load(Ordering::Relaxed) & (params.cq_entries - 1);
+        let id = RingId { fd: ring, registered: false };
+        let arg = EnterArg::default();
+        assert_eq!(kernel.enter(id, 1, 1, EnterFlags::GETEVENTS, arg).unwrap(), 1);
+        let completions = rings.add(params.cq_off.cqes as usize).cast::<Completion>();
+        let result = completions.add(head as usize).read().result;
+        kernel.unmap(rings, PAGE);
+        kernel.unmap(entries, size_of::<Entry>());
+        result
+    }
+}
+
+#[test]
+fn a_restricted_ring_refuses_what_it_was_not_allowed() {
+    let kernels: [Rc<dyn Kernel>; 2] = [Sim::builder(1).build(), Rc::new(Linux)];
+    for kernel in kernels {
+        for (opcode, answer) in [(opcode::NOP, 0), (opcode::CLOSE, errno(Errno::ACCESS))] {
+            let flags = SetupFlags::R_DISABLED | SetupFlags::NO_SQARRAY | SetupFlags::SUBMIT_ALL;
+            let mut params = Params { flags: flags.bits(), ..Params::default() };
+            let ring = kernel.setup(1, &mut params).unwrap();
+            let mut rules = [allow(opcode::NOP), allow(opcode::RECV)];
+            register(&*kernel, ring, Register::Restrictions, &mut rules).unwrap();
+            register(&*kernel, ring, Register::EnableRings, &mut []).unwrap();
+            let late = register(&*kernel, ring, Register::Restrictions, &mut rules);
+            assert_eq!(late, Err(Errno::BADFD));
+            let entry = Entry::new(opcode, Target::Fd(-1));
+            assert_eq!(submit(&*kernel, ring, &params, entry), answer);
+            kernel.close(ring);
+        }
+    }
+}

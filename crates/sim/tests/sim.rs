@@ -1,0 +1,243 @@
+//! What only a simulated kernel can do: virtual time, a network of one's choice, other kernels, and their limits.
+
+mod common;
+
+use annulus_ring::*;
+use annulus_sim::{Builder, Link, Profile, Sim};
+use common::*;
+use rustix::io::Errno;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn link(change: impl FnOnce(&mut Link)) -> Builder {
+    let mut link = Link::default();
+    change(&mut link);
+    Sim::builder(1).link(link)
+}
+
+/// How much virtual time `body` takes.
+fn time(host: &mut Host, body: impl FnOnce(&mut Host)) -> Duration {
+    let before = host.kernel.now();
+    body(host);
+    host.kernel.now() - before
+}
+
+fn about(time: Duration, expected: Duration) -> bool {
+    let difference = time.abs_diff(expected);
+    difference < Duration::from_micros(20) + expected / 50
+}
+
+#[test]
+fn a_day_of_waiting_takes_a_day_of_virtual_time() {
+    let (mut host, _) = Host::simulated(Sim::builder(1));
+    let day = Duration::from_secs(24 * 3600);
+    let waited = time(&mut host, |host| {
+        let wait = Wait::For { completions: 1, timeout: Some(day) };
+        assert_eq!(host.ring.enter(wait).unwrap(), Entered::TimedOut);
+    });
+    assert!(about(waited, day), "{waited:?}");
+}
+
+#[test]
+fn polling_moves_the_clock_too() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1).turn(Duration::from_micros(3)));
+    let polled = time(&mut host, |host| (0..100).for_each(|_| assert_eq!(host.reap(), [])));
+    assert_eq!(polled, Duration::from_micros(300));
+    assert_eq!(sim.counts().enters, 100);
+}
+
+#[test]
+fn a_wait_that_nothing_can_end_is_a_deadlock() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (_client, server) = host.pair();
+    let lent = Lent::new(&host.ring, 2, 16);
+    host.push(1, recv_multi(server, 0));
+    host.settle();
+    let error = host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::DEADLK));
+    assert!(sim.leftovers().iter().any(|line| line.contains("Receive")), "{:?}", sim.leftovers());
+    lent.unregister(&host.ring);
+}
+
+#[test]
+fn latency_is_paid_once_a_direction() {
+    let latency = Duration::from_millis(20);
+    let (mut host, _) = Host::simulated(link(|link| link.latency = latency));
+    let (mut client, mut server) = (0, 0);
+    let connected = time(&mut host, |host| (client, server) = host.pair());
+    assert!(about(connected, 2 * latency), "{connected:?} for a handshake");
+    let echoed = time(&mut host, |host| {
+        host.send(client, b"there");
+        host.recv(server).unwrap();
+        host.send(server, b"and back");
+        host.recv(client).unwrap();
+    });
+    assert!(about(echoed, 2 * latency), "{echoed:?} for a round trip");
+}
+
+#[test]
+fn bandwidth_is_shared_by_nobody() {
+    let (mut host, _) = Host::simulated(link(|link| {
+        link.bandwidth = 1_000_000;
+        link.segment = 1_000;
+    }));
+    let (client, server) = host.pair();
+    let bytes = vec![1; 500_000];
+    let carried = time(&mut host, |host| {
+        host.push(1, send(client, &bytes, ALL));
+        host.reap();
+        let mut got = 0;
+        while got < bytes.len() {
+            let mut memory = vec![0; 65_536];
+            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let mut taken = host.take(1);
+            if taken.iter().all(|c| c.user_data == 1) {
+                taken.extend(host.take(1));
+            }
+            got += taken.iter().filter(|c| c.user_data == 2).map(|c| c.result as usize).sum::<usize>();
+        }
+    });
+    assert!(about(carried, Duration::from_millis(500)), "{carried:?} for half a second's bytes");
+}
+
+#[test]
+fn a_full_backlog_makes_clients_try_again_later() {
+    let (mut host, _) = Host::simulated(Sim::builder(1));
+    let (listener, address) = host.listener(1);
+    let bytes = Address::from(address);
+    for n in 0..3 {
+        let (fd, address) = (host.socket(), bytes.as_bytes());
+        let (address, len) = (address.as_ptr(), address.len() as u32);
+        host.push(n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+    }
+    assert_eq!(host.settle().len(), 2, "a backlog of one keeps two, as Linux does");
+    host.accept(listener);
+    let waited = time(&mut host, |host| assert_eq!(told(&host.take(1)[0]), (2, 0, false)));
+    assert!(about(waited, Duration::from_secs(1) - SOON), "{waited:?}");
+}
+
+#[test]
+fn a_backlog_that_stays_full_is_a_timeout_in_the_end() {
+    let (mut host, _) = Host::simulated(Sim::builder(1));
+    let (_listener, address) = host.listener(0);
+    let first = host.socket();
+    assert_eq!(host.connect(first, address), 0);
+    let second = host.socket();
+    let bytes = Address::from(address);
+    let (address, len) = (bytes.as_bytes().as_ptr(), bytes.as_bytes().len() as u32);
+    host.push(1, op::Connect { target: Target::Fd(second), address, len }.entry());
+    let waited = time(&mut host, |host| {
+        host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+        host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+    });
+    assert_eq!(host.ring.completions().map(|c| c.result).collect::<Vec<_>>(), [errno(Errno::TIMEDOUT)]);
+    assert!(about(waited, Duration::from_secs(63)), "{waited:?}: 1 + 2 + 4 + … + 32 seconds");
+}
+
+#[test]
+fn descriptors_run_out_and_come_back() {
+    let (mut host, _) = Host::simulated(Sim::builder(1).descriptors(4));
+    let (listener, address) = host.listener(4);
+    let client = host.socket();
+    assert_eq!(host.connect(client, address), 0);
+    let third = host.socket();
+    let error = host.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
+    host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
+    host.kernel.close(third);
+    assert_eq!(host.accept(listener), third, "the connection had waited, and the lowest number is free");
+}
+
+#[test]
+fn an_old_kernel_is_one_to_the_ring() {
+    let sim = Sim::builder(1).profile(Profile::old()).build();
+    let features = Features::detect_on(sim).unwrap();
+    for missing in ["deferred task work", "no index array", "receive limit", "honest iowait"] {
+        assert!(!features.has(missing), "{missing}");
+    }
+    for there in ["multishot receive", "multishot accept", "skipped completions"] {
+        assert!(features.has(there), "{there}");
+    }
+}
+
+#[test]
+fn an_old_kernel_harvests_all_there_is() {
+    let (mut host, _) = Host::simulated(Sim::builder(1).profile(Profile::old()));
+    let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
+    let mut memory = [0; 8];
+    for (n, &(_, server)) in pairs.iter().enumerate() {
+        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+        host.push(n as u64, op::Recv { target, buffer, len: 8 }.entry());
+        host.reap();
+    }
+    for &(client, _) in &pairs {
+        host.kernel.shutdown(client, Shutdown::Write).unwrap();
+    }
+    let wait = Wait::For { completions: 50, timeout: Some(SOON) };
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
+    assert_eq!(host.ring.ready(), 50);
+}
+
+#[test]
+fn a_refused_set_up_is_told_with_its_reason() {
+    for errno in [Errno::PERM, Errno::NOSYS, Errno::NOMEM, Errno::OPNOTSUPP] {
+        let sim = Sim::builder(1).profile(Profile::current().refusing(errno)).build();
+        let error = Ring::builder().kernel(sim.clone()).build().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()));
+        assert_eq!(sim.open_descriptors(), 0);
+    }
+}
+
+#[test]
+fn a_missing_operation_is_refused_and_not_probed() {
+    let (mut host, _) =
+        Host::simulated(Sim::builder(1).profile(Profile::current().without(opcode::SENDMSG)));
+    assert!(!host.ring.probe().unwrap().has(opcode::SENDMSG));
+    let message = op::SendMsg { target: Target::Fd(-1), header: std::ptr::null(), flags: 0 };
+    assert_eq!(host.once(message.entry()), errno(Errno::INVAL));
+}
+
+#[test]
+fn a_ring_that_goes_leaves_nothing_behind() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (client, server) = host.pair();
+    let mut memory = [0; 8];
+    let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+    host.push(1, op::Recv { target, buffer, len: 8 }.entry());
+    let unknown = op::PollMulti { target: Target::Fd(5), events: op::poll::IN };
+    host.push(2, unknown.entry());
+    assert_eq!(host.settle(), []);
+    assert_eq!((sim.open_descriptors(), sim.pending_operations()), (3, 2));
+    let kernel: Rc<dyn Kernel> = sim.clone();
+    drop(host);
+    assert_eq!((sim.open_descriptors(), sim.pending_operations()), (2, 0));
+    [client, server].into_iter().for_each(|fd| kernel.close(fd));
+    assert_eq!(sim.leftovers(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_descriptor_of_the_process_never_becomes_readable_and_can_be_cancelled() {
+    let (mut host, _) = Host::simulated(Sim::builder(1));
+    host.push(1, op::PollMulti { target: Target::Fd(0), events: op::poll::IN }.entry());
+    assert_eq!(host.settle(), []);
+    host.push(2, cancel(1));
+    let told: Vec<_> = host.take(2).iter().map(told).collect();
+    assert_eq!(told, [(2, 0, false), (1, errno(Errno::CANCELED), false)]);
+}
+
+#[test]
+fn the_trace_is_the_run() {
+    let run = |builder: Builder| {
+        let (mut host, sim) = Host::simulated(builder.trace_text());
+        let (client, server) = host.pair();
+        host.send(client, b"hello");
+        host.recv(server).unwrap();
+        (sim.trace_hash(), sim.trace_lines())
+    };
+    let (hash, lines) = run(Sim::builder(1));
+    assert_eq!((hash, &lines), (run(Sim::builder(1)).0, &run(Sim::builder(1)).1));
+    assert_ne!(hash, run(Sim::builder(1).turn(Duration::from_nanos(999))).0);
+    assert!(lines.iter().any(|line| line.to_lowercase().contains("send fd 10002 len 5")), "{lines:#?}");
+}

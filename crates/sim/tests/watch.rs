@@ -1,0 +1,136 @@
+//! Lent memory is watched: who breaks the contract is told, and by whom.
+
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_ring::*;
+use annulus_sim::{Sim, Builder};
+use common::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// A receive armed over two lent buffers, at one end of a connection.
+fn armed(builder: Builder) -> (Host, Rc<Sim>, Lent, i32) {
+    let (mut host, sim) = Host::simulated(builder);
+    let (client, server) = host.pair();
+    let lent = Lent::new(&host.ring, 2, 1024);
+    host.push(1, recv_multi(server, 0));
+    host.reap();
+    (host, sim, lent, client)
+}
+
+/// What a panic says.
+fn panic_of(body: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("a panic was due");
+    *panic.downcast::<String>().expect("a formatted message")
+}
+
+/// Writes where the kernel owns.
+fn scribble(lent: &Lent, id: u16, at: usize) {
+    // SAFETY: the byte lies in the mapping. That the kernel owns it is the offence under test; in the simulation
+    // nobody reads it at the same time.
+    unsafe { lent.address(id).add(at).write(1) };
+}
+
+#[test]
+fn a_buffer_written_to_while_it_is_lent_is_found_at_its_use() {
+    let (mut host, _sim, lent, client) = armed(Sim::builder(1));
+    scribble(&lent, 0, 7);
+    let text = panic_of(|| {
+        host.send(client, b"hello");
+        host.settle();
+    });
+    let expected = "buffer 0 of group 3 was written to while it was with the kernel (byte 7 of 1024)";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_buffer_written_to_is_found_by_a_check_and_by_the_end_of_its_group() {
+    let (host, sim, lent, _) = armed(Sim::builder(1));
+    sim.check();
+    assert_eq!(sim.buffers_held(), 2);
+    scribble(&lent, 1, 1023);
+    assert!(panic_of(|| sim.check()).starts_with("buffer 1 of group 3 was written to"));
+    assert!(panic_of(|| lent.unregister(&host.ring)).starts_with("buffer 1 of group 3"));
+}
+
+#[test]
+fn the_middle_of_a_buffer_is_watched_where_that_was_asked_for() {
+    for (span, found) in [(256, false), (usize::MAX, true)] {
+        let (_host, sim, lent, _) = armed(Sim::builder(1).poison(span));
+        scribble(&lent, 0, 512);
+        assert_eq!(catch_unwind(AssertUnwindSafe(|| sim.check())).is_err(), found);
+    }
+}
+
+#[test]
+fn a_buffer_published_twice_is_told_by_its_number() {
+    let (mut host, _sim, mut lent, _) = armed(Sim::builder(1));
+    lent.publish(1);
+    let text = panic_of(|| _ = host.reap());
+    assert_eq!(text, "buffer 1 of group 3 was published twice: the kernel still has it");
+}
+
+#[test]
+fn memory_of_a_waiting_receive_is_watched() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (client, server) = host.pair();
+    let memory = Mapping::anonymous(4096).unwrap();
+    let (target, buffer) = (Target::Fd(server), memory.as_ptr());
+    host.push(7, op::Recv { target, buffer, len: 100 }.entry());
+    host.reap();
+    sim.check();
+    // SAFETY: the byte lies in the mapping; see `scribble`.
+    unsafe { buffer.add(99).write(1) };
+    let expected = "the memory of a receive (user_data 0x7) was written to while it was with the kernel (byte 99)";
+    assert_eq!(panic_of(|| sim.check()), expected);
+    let arrival = panic_of(|| {
+        host.send(client, b"x");
+        host.settle();
+    });
+    assert_eq!(arrival, expected);
+}
+
+#[test]
+fn memory_of_a_waiting_send_is_watched_and_read_when_there_is_room() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (client, server) = host.pair();
+    let mut bytes = vec![5; 1 << 20];
+    host.push(7, send(client, &bytes, ALL));
+    host.reap();
+    sim.check();
+    bytes[0] = 6;
+    let expected = "the memory of a send (user_data 0x7) was changed while it was with the kernel";
+    assert_eq!(panic_of(|| sim.check()), expected);
+    let room = panic_of(|| {
+        host.recv(server).unwrap();
+        host.recv(server).unwrap();
+        host.settle();
+    });
+    assert_eq!(room, expected);
+}
+
+#[test]
+fn memory_is_free_again_with_the_completion() {
+    let (mut host, sim, mut lent, client) = armed(Sim::builder(1));
+    for _ in 0..5 {
+        host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
+        let got = host.take(1)[0];
+        scribble(&lent, got.buffer().unwrap(), 0);
+        sim.check();
+        lent.bytes(&got);
+    }
+    lent.unregister(&host.ring);
+}
+
+#[test]
+fn a_receive_writes_no_further_than_it_says() {
+    let (mut host, _sim, lent, client) = armed(Sim::builder(1));
+    host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
+    let id = host.take(1)[0].buffer().unwrap();
+    // SAFETY: the completion gave the buffer back; all of it was initialised by the kernel.
+    let whole = unsafe { std::slice::from_raw_parts(lent.address(id), 1024) };
+    assert_eq!(&whole[..5], b"hello");
+    assert!(whole[5..].iter().take(200).all(|&byte| byte >= 0x80), "still poisoned");
+}
