@@ -36,7 +36,7 @@ pub(crate) struct Op {
 /// What it does.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Accept { multi: bool, nonblocking: bool },
+    Accept { multi: bool },
     Connect,
     Receive(Receive),
     Send(Send),

@@ -139,8 +139,9 @@ impl Kernel for Sim {
         Duration::from_nanos(self.world.borrow().net.time.now())
     }
 
-    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
-        self.call(|world| world.socket(domain, kind, nonblocking))
+    /// No call here waits, and on a ring a non-blocking descriptor waits like any other.
+    fn socket(&self, domain: Domain, kind: SocketType, _: bool) -> io::Result<RawFd> {
+        self.call(|world| world.socket(domain, kind))
     }
 
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {

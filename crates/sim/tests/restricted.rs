@@ -15,11 +15,11 @@ const RINGS: u64 = 0;
 const ENTRIES: u64 = 0x1000_0000;
 const PAGE: usize = 4096;
 
-/// `struct io_uring_restriction` that allows one operation.
-fn allow(opcode: u8) -> [u8; 16] {
+/// `struct io_uring_restriction`: kind 0 allows a registration, 1 an operation, 2 entry flags.
+fn allow(kind: u16, value: u8) -> [u8; 16] {
     let mut rule = [0; 16];
-    rule[..2].copy_from_slice(&1u16.to_ne_bytes());
-    rule[2] = opcode;
+    rule[..2].copy_from_slice(&kind.to_ne_bytes());
+    rule[2] = value;
     rule
 }
 
@@ -55,19 +55,31 @@ fn submit(kernel: &dyn Kernel, ring: RawFd, params: &Params, entry: Entry) -> i3
 
 #[test]
 fn a_restricted_ring_refuses_what_it_was_not_allowed() {
+    let quiet = EntryFlags::SKIP_SUCCESS.bits();
+    let nop = Entry::new(opcode::NOP, Target::Fd(-1));
+    let cases = [
+        (nop, 0),
+        (Entry { flags: EntryFlags::ASYNC.bits(), ..nop }, errno(Errno::ACCESS)),
+        (Entry { opcode: opcode::CLOSE, ..nop }, errno(Errno::ACCESS)),
+        (Entry { opcode: opcode::ACCEPT, flags: quiet, ..nop }, errno(Errno::BADF)),
+    ];
     let kernels: [Rc<dyn Kernel>; 2] = [Sim::builder(1).build(), Rc::new(Linux)];
     for kernel in kernels {
-        for (opcode, answer) in [(opcode::NOP, 0), (opcode::CLOSE, errno(Errno::ACCESS))] {
+        for (entry, answer) in cases {
             let flags = SetupFlags::R_DISABLED | SetupFlags::NO_SQARRAY | SetupFlags::SUBMIT_ALL;
             let mut params = Params { flags: flags.bits(), ..Params::default() };
             let ring = kernel.setup(1, &mut params).unwrap();
-            let mut rules = [allow(opcode::NOP), allow(opcode::RECV)];
+            let operations = [allow(1, opcode::NOP), allow(1, opcode::ACCEPT)];
+            let mut rules = [operations[0], operations[1], allow(2, quiet), allow(0, 12)];
             register(&*kernel, ring, Register::Restrictions, &mut rules).unwrap();
+            let twice = register(&*kernel, ring, Register::Restrictions, &mut rules);
+            assert_eq!(twice, Err(Errno::BUSY));
             register(&*kernel, ring, Register::EnableRings, &mut []).unwrap();
-            let late = register(&*kernel, ring, Register::Restrictions, &mut rules);
-            assert_eq!(late, Err(Errno::BADFD));
-            let entry = Entry::new(opcode, Target::Fd(-1));
-            assert_eq!(submit(&*kernel, ring, &params, entry), answer);
+            let forbidden = register(&*kernel, ring, Register::Restrictions, &mut rules);
+            assert_eq!(forbidden, Err(Errno::ACCESS));
+            let allowed = register(&*kernel, ring, Register::EnableRings, &mut []);
+            assert_eq!(allowed, Err(Errno::BADFD), "allowed, though enabled already");
+            assert_eq!(submit(&*kernel, ring, &params, entry), answer, "{entry:?}");
             kernel.close(ring);
         }
     }

@@ -199,6 +199,27 @@ fn a_multishot_accept_takes_everybody() {
 }
 
 #[test]
+fn a_nonblocking_socket_still_waits_on_a_ring() {
+    on_both(|mut host| {
+        let (listener, address) = host.listener(1);
+        let nonblocking = |host: &Host| host.kernel.socket(Domain::Inet, SocketType::Stream, true);
+        let client = nonblocking(&host).unwrap();
+        assert_eq!(host.connect(client, address), 0);
+        let accept = op::Accept { target: Target::Fd(listener) }.entry();
+        let server = host.once(Entry { op_flags: accept.op_flags | 0o4000, ..accept });
+        let mut memory = [0; 8];
+        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+        host.push(1, op::Recv { target, buffer, len: 8 }.entry());
+        assert_eq!(host.settle(), []);
+        let big = vec![1; 32 << 20];
+        host.push(2, send(server, &big, ALL));
+        assert_eq!(host.settle(), []);
+        (1..=2).for_each(|target| host.push(9, cancel(target)));
+        assert_eq!(host.take(4).len(), 4);
+    });
+}
+
+#[test]
 fn vectors_are_read_when_they_are_submitted() {
     on_both(|mut host| {
         let (client, server) = host.pair();

@@ -59,7 +59,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn create(&mut self, domain: Domain, nonblocking: bool) -> SocketId {
+    pub(crate) fn create(&mut self, domain: Domain) -> SocketId {
         let options = Options {
             reuse_address: false,
             reuse_port: false,
@@ -68,7 +68,7 @@ impl Net {
             receive_buffer: self.link.receive_buffer as usize,
             send_buffer: self.link.send_buffer as usize,
         };
-        self.sockets.insert(Socket::new(domain, nonblocking, options))
+        self.sockets.insert(Socket::new(domain, options))
     }
 
     #[inline]

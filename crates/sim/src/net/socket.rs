@@ -53,7 +53,6 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
-    pub(crate) nonblocking: bool,
     pub(crate) options: Options,
     pub(crate) state: State,
     pub(crate) local: Option<SocketAddr>,
@@ -73,10 +72,9 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn new(domain: Domain, nonblocking: bool, options: Options) -> Self {
+    pub(crate) fn new(domain: Domain, options: Options) -> Self {
         Self {
             domain,
-            nonblocking,
             options,
             state: State::Fresh,
             local: None,

@@ -19,7 +19,7 @@ impl World {
         match op.body {
             Body::Receive(_) => self.attempt_receive(op, socket),
             Body::Send(_) => self.attempt_send(op, socket),
-            Body::Accept { multi, nonblocking } => self.attempt_accept(op, socket, multi, nonblocking),
+            Body::Accept { multi } => self.attempt_accept(op, socket, multi),
             Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
             Body::Never => Outcome::Waits,
@@ -27,9 +27,9 @@ impl World {
     }
 
     /// Accepts one connection, or as many as there are.
-    fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool, nonblocking: bool) -> Outcome {
+    fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool) -> Outcome {
         loop {
-            let fd = match self.accept(socket, nonblocking) {
+            let fd = match self.accept(socket) {
                 Ok(fd) => fd,
                 refused => return Outcome::when_ready(refused),
             };
@@ -43,12 +43,11 @@ impl World {
     }
 
     /// As Linux: the descriptor is found first, so a full table shows even where nobody waits.
-    fn accept(&mut self, socket: SocketId, nonblocking: bool) -> Result<usize, Errno> {
+    fn accept(&mut self, socket: SocketId) -> Result<usize, Errno> {
         if !self.files.has_room() || self.strikes(Fault::AcceptLimit) {
             return Err(Errno::MFILE);
         }
         let child = self.net.accept(socket)?;
-        self.net.socket_mut(child).nonblocking = nonblocking;
         self.files.open(File::Socket(child)).map(|fd| fd as usize)
     }
 

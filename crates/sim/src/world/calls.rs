@@ -11,19 +11,14 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 impl World {
-    pub(crate) fn socket(
-        &mut self,
-        domain: Domain,
-        kind: SocketType,
-        nonblocking: bool,
-    ) -> Result<RawFd, Errno> {
+    pub(crate) fn socket(&mut self, domain: Domain, kind: SocketType) -> Result<RawFd, Errno> {
         if kind == SocketType::Datagram {
             return Err(Errno::PROTONOSUPPORT);
         }
         if !self.files.has_room() || self.strikes(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
-        let socket = self.net.create(domain, nonblocking);
+        let socket = self.net.create(domain);
         self.files.open(File::Socket(socket))
     }
 

@@ -17,7 +17,7 @@ pub(super) const ACCEPT_NOW: u16 = 1 << 1;
 /// `IORING_ACCEPT_POLL_FIRST`
 const ACCEPT_POLL_FIRST: u16 = 1 << 2;
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`
-pub(super) const NONBLOCK: u32 = 0o4000;
+const NONBLOCK: u32 = 0o4000;
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 /// `IORING_POLL_ADD_MULTI`
 pub(super) const POLL_MANY: u32 = 1 << 0;

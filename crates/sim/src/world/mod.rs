@@ -7,6 +7,7 @@ mod check;
 mod enter;
 mod receive;
 mod register;
+mod restrict;
 mod ring;
 mod send;
 mod setup;

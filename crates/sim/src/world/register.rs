@@ -1,5 +1,6 @@
 //! `io_uring_register`.
 
+use super::restrict::Restrictions;
 use super::{PLACES, World};
 use crate::buffers::BufferGroup;
 use crate::memory::Argument;
@@ -7,12 +8,12 @@ use annulus_ring::Register;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// `IORING_RESTRICTION_SQE_OP`
-const ALLOW_OPERATION: u16 = 1;
-
 impl World {
     pub(crate) fn register(&mut self, fd: RawFd, what: Register, arg: Argument) -> Result<u32, Errno> {
         let ring = self.ring_of(fd)?;
+        if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_registration(what)) {
+            return Err(Errno::ACCESS);
+        }
         match what {
             Register::Probe => {
                 let profile = &self.profile;
@@ -34,18 +35,16 @@ impl World {
         if std::mem::replace(&mut ring.enabled, true) { Err(Errno::BADFD) } else { Ok(()) }
     }
 
-    /// Only a ring that is not enabled yet can be restricted, once, and here only to a list of operations.
+    /// Only a ring that is not enabled yet can be restricted, and once.
     fn restrict(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let ring = self.rings.at_mut(ring);
         if ring.enabled {
             return Err(Errno::BADFD);
         }
-        if ring.allowed.is_some() {
+        if ring.restricted.is_some() {
             return Err(Errno::BUSY);
         }
-        let rules = (0..arg.count()).map(|index| arg.restriction(index));
-        let operations = rules.filter(|rule| rule.kind == ALLOW_OPERATION);
-        ring.allowed = Some(operations.map(|rule| rule.value).collect());
+        ring.restricted = Some(Restrictions::read(arg)?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A ring, from the kernel's side.
 
+use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
 use crate::memory::Queues;
 use crate::op::OpId;
@@ -15,8 +16,8 @@ pub(super) struct Ring {
     pub(super) queues: Queues,
     pub(super) setup: SetupFlags,
     pub(super) enabled: bool,
-    /// The operations it may submit, where it is restricted.
-    pub(super) allowed: Option<Vec<u8>>,
+    /// What it may do once it is enabled.
+    pub(super) restricted: Option<Restrictions>,
     /// Its file is gone; the memory stays while it is mapped.
     pub(super) ended: bool,
     pub(super) mappings: u32,
@@ -33,13 +34,19 @@ impl Ring {
             queues,
             setup,
             enabled: !setup.contains(SetupFlags::R_DISABLED),
-            allowed: None,
+            restricted: None,
             ended: false,
             mappings: 0,
             groups: Vec::new(),
             work: VecDeque::new(),
             overflow: VecDeque::new(),
         }
+    }
+
+    /// The restrictions that hold now.
+    #[inline]
+    pub(super) fn restrictions(&self) -> Option<&Restrictions> {
+        self.restricted.as_ref().filter(|_| self.enabled)
     }
 
     /// Work runs only in an enter that asks for it.

@@ -1,7 +1,7 @@
 //! From an entry to an operation.
 
 use super::World;
-use super::check::{ACCEPT_MANY, ACCEPT_NOW, NONBLOCK, POLL_MANY, RECEIVE_MANY, check, waits_first};
+use super::check::{ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, waits_first};
 use crate::faults::Fault;
 use crate::memory::Submitted;
 use crate::op::{Answer, Body, Into, Op, Outcome, Receive, Send, Source};
@@ -26,8 +26,7 @@ impl World {
     }
 
     fn may_submit(&self, ring: u32, entry: &Submitted) -> Result<(), Errno> {
-        let allowed = self.rings.at(ring).allowed.as_ref();
-        if allowed.is_some_and(|allowed| !allowed.contains(&entry.opcode)) {
+        if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_entry(entry)) {
             return Err(Errno::ACCESS);
         }
         check(entry, &self.profile)
@@ -50,7 +49,7 @@ impl World {
 
     fn operation(&self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
         let body = match entry.opcode {
-            opcode::ACCEPT => accept(entry),
+            opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
             opcode::CONNECT => Body::Connect,
             opcode::RECV => Body::Receive(receive(entry)),
             opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
@@ -61,7 +60,7 @@ impl World {
             ring,
             file: None,
             skip,
-            nowait: false,
+            nowait: must_not_wait(entry),
             queued: false,
             cancelled: false,
             body,
@@ -72,18 +71,7 @@ impl World {
             Err(_) if entry.opcode == opcode::POLL_ADD && entry.fd >= 0 => op.body = Body::Never,
             Err(errno) => return Err(errno),
         }
-        op.nowait = self.must_not_wait(&op, entry);
         Ok(op)
-    }
-
-    fn must_not_wait(&self, op: &Op, entry: &Submitted) -> bool {
-        let asked = match op.body {
-            Body::Accept { .. } => entry.ioprio & ACCEPT_NOW != 0,
-            Body::Receive(_) | Body::Send(_) => entry.op_flags & msg::DONTWAIT != 0,
-            Body::Connect => false,
-            Body::Poll { .. } | Body::Never => return false,
-        };
-        asked || op.socket().is_some_and(|socket| self.net.socket(socket).nonblocking)
     }
 
     /// The first try.
@@ -98,9 +86,8 @@ impl World {
         }
         if let Body::Connect = op.body {
             let socket = op.socket()?;
-            let begun = self.begin_connect(socket, entry);
-            if begun.is_err() || op.nowait {
-                return Some(Answer::error(begun.err().unwrap_or(Errno::INPROGRESS)));
+            if let Err(errno) = self.begin_connect(socket, entry) {
+                return Some(Answer::error(errno));
             }
         }
         if !op.nowait && !polls && (waits_first(entry) || self.strikes(Fault::Defer)) {
@@ -117,9 +104,13 @@ impl World {
     }
 }
 
-fn accept(entry: &Submitted) -> Body {
-    let multi = entry.ioprio & ACCEPT_MANY != 0;
-    Body::Accept { multi, nonblocking: entry.op_flags & NONBLOCK != 0 }
+/// Only what the entry says counts: on a ring, a non-blocking descriptor waits like any other.
+fn must_not_wait(entry: &Submitted) -> bool {
+    match entry.opcode {
+        opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,
+        opcode::RECV | opcode::SEND | opcode::SENDMSG => entry.op_flags & msg::DONTWAIT != 0,
+        _ => false,
+    }
 }
 
 fn receive(entry: &Submitted) -> Receive {
