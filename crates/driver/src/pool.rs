@@ -359,3 +359,6 @@ impl fmt::Debug for Pool {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         buffers.publish();
     }
     let (spent, after) = (began.elapsed().as_secs_f64(), sim.counts());
-    let operations = (after.submitted + after.completed - before.submitted - before.completed) as f64;
+    let operations =
+        (after.submitted + after.completed - before.submitted - before.completed) as f64;
     println!(
         "{:.2} million entries and completions a second ({messages} messages in {spent:.2} s, {} enters)",
         operations / spent / 1e6,

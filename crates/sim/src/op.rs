@@ -36,11 +36,16 @@ pub(crate) struct Op {
 /// What it does.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Accept { multi: bool },
+    Accept {
+        multi: bool,
+    },
     Connect,
     Receive(Receive),
     Send(Send),
-    Poll { events: u32, multi: bool },
+    Poll {
+        events: u32,
+        multi: bool,
+    },
     /// A poll of something that is not ours: it never comes.
     Never,
 }

@@ -7,8 +7,8 @@ use crate::faults::Faults;
 use crate::memory::Argument;
 use crate::world::World;
 use annulus_ring::{
-    Address, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown, SocketOption,
-    SocketType,
+    Address, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
+    SocketOption, SocketType,
 };
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -64,7 +64,10 @@ impl Sim {
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
         let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
-        open.chain(world.ops.iter().map(|op| format!("operation {:x}: {:?}", op.user_data, op.body))).collect()
+        open.chain(
+            world.ops.iter().map(|op| format!("operation {:x}: {:?}", op.user_data, op.body)),
+        )
+        .collect()
     }
 
     /// Sockets that exist: with a descriptor, with an operation, waiting to be accepted, or still sending their last.

@@ -39,7 +39,12 @@ impl Trace {
     pub(crate) fn note(&mut self, now: Nanos, note: Note<'_>) {
         self.hash = note.words().into_iter().fold(self.hash ^ now, |hash, word| mix(hash ^ word));
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{}.{:09} {}", now / 1_000_000_000, now % 1_000_000_000, note.text()));
+            lines.push(format!(
+                "{}.{:09} {}",
+                now / 1_000_000_000,
+                now % 1_000_000_000,
+                note.text()
+            ));
         }
     }
 }
@@ -60,7 +65,8 @@ impl Note<'_> {
         match *self {
             Self::Submitted(entry) => {
                 let what = u64::from(entry.opcode) | u64::from(entry.flags) << 8;
-                let how = what | u64::from(entry.ioprio) << 16 | u64::from(descriptor(entry.fd)) << 32;
+                let how =
+                    what | u64::from(entry.ioprio) << 16 | u64::from(descriptor(entry.fd)) << 32;
                 let much = u64::from(entry.len) | u64::from(entry.op_flags) << 32;
                 [1 ^ how, entry.user_data ^ target(entry), much ^ u64::from(entry.file_index)]
             }
@@ -76,7 +82,8 @@ impl Note<'_> {
         match *self {
             Self::Submitted(entry) => {
                 let name = opcode::name(entry.opcode).unwrap_or("?");
-                let mut line = format!("{:x} {name} fd {} len {}", entry.user_data, entry.fd, entry.len);
+                let mut line =
+                    format!("{:x} {name} fd {} len {}", entry.user_data, entry.fd, entry.len);
                 if entry.opcode == opcode::ASYNC_CANCEL {
                     line = format!("{:x} {name} of {:x}", entry.user_data, entry.addr);
                 }
@@ -114,7 +121,10 @@ mod tests {
     #[test]
     fn text_is_there_where_it_was_asked_for() {
         let mut trace = Trace::new(true);
-        trace.note(1_000_000_002, Note::Completed(&Completion { user_data: 16, result: -4, flags: 2 }));
+        trace.note(
+            1_000_000_002,
+            Note::Completed(&Completion { user_data: 16, result: -4, flags: 2 }),
+        );
         assert_eq!(trace.lines(), ["1.000000002 10 = -4 flags 2"]);
     }
 }

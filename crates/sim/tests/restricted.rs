@@ -23,7 +23,12 @@ fn allow(kind: u16, value: u8) -> [u8; 16] {
     rule
 }
 
-fn register(kernel: &dyn Kernel, ring: RawFd, what: Register, rules: &mut [[u8; 16]]) -> Result<u32, Errno> {
+fn register(
+    kernel: &dyn Kernel,
+    ring: RawFd,
+    what: Register,
+    rules: &mut [[u8; 16]],
+) -> Result<u32, Errno> {
     let (arg, count) = (rules.as_mut_ptr().cast(), rules.len() as u32);
     let arg = if rules.is_empty() { std::ptr::null_mut() } else { arg };
     // SAFETY: the rules are those that a restriction expects.

@@ -95,7 +95,8 @@ fn bandwidth_is_shared_by_nobody() {
             if taken.iter().all(|c| c.user_data == 1) {
                 taken.extend(host.take(1));
             }
-            got += taken.iter().filter(|c| c.user_data == 2).map(|c| c.result as usize).sum::<usize>();
+            got +=
+                taken.iter().filter(|c| c.user_data == 2).map(|c| c.result as usize).sum::<usize>();
         }
     });
     assert!(about(carried, Duration::from_millis(500)), "{carried:?} for half a second's bytes");
@@ -131,7 +132,10 @@ fn a_backlog_that_stays_full_is_a_timeout_in_the_end() {
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
     });
-    assert_eq!(host.ring.completions().map(|c| c.result).collect::<Vec<_>>(), [errno(Errno::TIMEDOUT)]);
+    assert_eq!(
+        host.ring.completions().map(|c| c.result).collect::<Vec<_>>(),
+        [errno(Errno::TIMEDOUT)]
+    );
     assert!(about(waited, Duration::from_secs(63)), "{waited:?}: 1 + 2 + 4 + … + 32 seconds");
 }
 
@@ -147,7 +151,11 @@ fn descriptors_run_out_and_come_back() {
     host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
     assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
-    assert_eq!(host.accept(listener), third, "the connection had waited, and the lowest number is free");
+    assert_eq!(
+        host.accept(listener),
+        third,
+        "the connection had waited, and the lowest number is free"
+    );
 }
 
 #[test]
@@ -239,5 +247,8 @@ fn the_trace_is_the_run() {
     let (hash, lines) = run(Sim::builder(1));
     assert_eq!((hash, &lines), (run(Sim::builder(1)).0, &run(Sim::builder(1)).1));
     assert_ne!(hash, run(Sim::builder(1).turn(Duration::from_nanos(999))).0);
-    assert!(lines.iter().any(|line| line.to_lowercase().contains("send fd 10002 len 5")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.to_lowercase().contains("send fd 10002 len 5")),
+        "{lines:#?}"
+    );
 }

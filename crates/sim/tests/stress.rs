@@ -33,7 +33,12 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
     assert_eq!(host.settle(), []);
     assert_eq!(sim.sockets(), 0);
     drop(host);
-    assert_eq!((sim.open_descriptors(), sim.pending_operations()), (0, 0), "{:#?}", sim.leftovers());
+    assert_eq!(
+        (sim.open_descriptors(), sim.pending_operations()),
+        (0, 0),
+        "{:#?}",
+        sim.leftovers()
+    );
     sim
 }
 

@@ -173,7 +173,9 @@ fn a_closed_descriptor_leaves_its_operations_alone() {
         assert_eq!((lent.bytes(got), got.more()), (b"still read".to_vec(), true));
         host.push(2, cancel(1));
         let ends: Vec<_> = host.take(2).iter().map(told).collect();
-        assert!(ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false)));
+        assert!(
+            ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false))
+        );
         // The last hold is gone, and with it the connection.
         assert_eq!(host.recv(client).unwrap(), b"");
         lent.unregister(&host.ring);

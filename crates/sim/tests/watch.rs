@@ -5,7 +5,7 @@
 mod common;
 
 use annulus_ring::*;
-use annulus_sim::{Sim, Builder};
+use annulus_sim::{Builder, Sim};
 use common::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -41,7 +41,8 @@ fn a_buffer_written_to_while_it_is_lent_is_found_at_its_use() {
         host.send(client, b"hello");
         host.settle();
     });
-    let expected = "buffer 0 of group 3 was written to while it was with the kernel (byte 7 of 1024)";
+    let expected =
+        "buffer 0 of group 3 was written to while it was with the kernel (byte 7 of 1024)";
     assert_eq!(text, expected);
 }
 

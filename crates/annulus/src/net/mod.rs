@@ -9,5 +9,6 @@ mod stream;
 
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
+pub use socket::Send;
 pub use split::{RecvHalf, SendHalf};
 pub use stream::{ConnectOptions, TcpStream};

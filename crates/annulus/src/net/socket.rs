@@ -4,15 +4,17 @@ use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::lease::Lease;
 use annulus_ring::{Address, Domain, Kernel, SocketOption, SocketType};
-use std::future::poll_fn;
+use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// Owns a stream's slot. Dropping it lets what was accepted go out, then closes.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     pub(super) core: Rc<Core>,
     pub(super) slot: u32,
     /// The slot is another's, or free.
@@ -35,16 +37,8 @@ impl Socket {
     }
 
     #[inline]
-    pub(super) async fn send(&self, chunk: Chunk) -> io::Result<()> {
-        let mut chunk = Some(chunk);
-        poll_fn(|cx| {
-            let mut inner = self.core.enter()?;
-            if chunk.is_some() {
-                ready!(inner.poll_accept_chunk(self.slot, &mut chunk, cx))?;
-            }
-            inner.poll_room(self.slot, cx)
-        })
-        .await
+    pub(super) fn send(&self, chunk: Chunk) -> Send<'_> {
+        Send { socket: self, chunk: Some(chunk) }
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -86,6 +80,34 @@ impl Socket {
     fn with_fd<R>(&self, f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>) -> io::Result<R> {
         let fd = self.core.enter()?.streams.get(self.slot).fd;
         f(&*self.core.kernel, fd)
+    }
+}
+
+/// A send: see [`TcpStream::send`](super::TcpStream::send). Dropped after its first poll, it is finished all the same.
+#[must_use = "a send does nothing unless awaited"]
+pub struct Send<'a> {
+    socket: &'a Socket,
+    /// Not accepted yet.
+    chunk: Option<Chunk>,
+}
+
+impl Future for Send<'_> {
+    type Output = io::Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let mut inner = this.socket.core.enter()?;
+        if this.chunk.is_some() {
+            ready!(inner.poll_accept_chunk(this.socket.slot, &mut this.chunk, cx))?;
+        }
+        inner.poll_room(this.socket.slot, cx)
+    }
+}
+
+impl fmt::Debug for Send<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Send(accepted: {})", self.chunk.is_none())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The two directions of a connection, for two tasks.
 
-use super::socket::Socket;
+use super::socket::{Send, Socket};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use std::fmt;
@@ -62,8 +62,8 @@ impl SendHalf {
     /// # Errors
     /// As there.
     #[inline]
-    pub async fn send(&mut self, chunk: impl Into<Chunk>) -> io::Result<()> {
-        self.socket.send(chunk.into()).await
+    pub fn send(&mut self, chunk: impl Into<Chunk>) -> Send<'_> {
+        self.socket.send(chunk.into())
     }
 
     /// See [`TcpStream::send_vectored`](super::TcpStream::send_vectored).

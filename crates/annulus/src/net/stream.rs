@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 use super::resolve::{last_error, resolve};
-use super::socket::{NewFd, Socket};
+use super::socket::{NewFd, Send, Socket};
 use super::split::{RecvHalf, SendHalf};
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -88,8 +88,8 @@ impl TcpStream {
     /// Those of earlier sends, since this one is still to go: `BrokenPipe`, `ConnectionReset`, …; use
     /// [`flush`](Self::flush) for certainty. `BrokenPipe` after [`shutdown`](Self::shutdown).
     #[inline]
-    pub async fn send(&mut self, chunk: impl Into<Chunk>) -> io::Result<()> {
-        self.socket.send(chunk.into()).await
+    pub fn send(&mut self, chunk: impl Into<Chunk>) -> Send<'_> {
+        self.socket.send(chunk.into())
     }
 
     /// Sends several chunks, in order, as one.

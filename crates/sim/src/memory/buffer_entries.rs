@@ -45,7 +45,8 @@ impl BufferEntries {
         // beside is not read.
         unsafe {
             let slot = self.first.add(usize::from(index & self.mask));
-            let (address, len) = ((&raw const (*slot).address).read(), (&raw const (*slot).len).read());
+            let (address, len) =
+                ((&raw const (*slot).address).read(), (&raw const (*slot).len).read());
             ((&raw const (*slot).id).read(), Piece::new(address, len as usize))
         }
     }

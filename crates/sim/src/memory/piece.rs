@@ -176,7 +176,11 @@ mod tests {
                 assert_eq!(piece(&mut memory).touched(512), None);
                 memory[at] ^= 1;
                 let within = at < 512 || at + 512 >= len;
-                assert_eq!(piece(&mut memory).touched(512), within.then_some(at as u64), "{at} of {len}");
+                assert_eq!(
+                    piece(&mut memory).touched(512),
+                    within.then_some(at as u64),
+                    "{at} of {len}"
+                );
             }
         }
     }

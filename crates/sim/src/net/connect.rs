@@ -17,10 +17,11 @@ impl Net {
     pub(crate) fn connect(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
         let socket = self.socket(id);
         match socket.state {
-            State::Fresh | State::Closed => {}
-            State::Open => return Err(Errno::ISCONN),
             State::Connecting => return Err(Errno::ALREADY),
             State::Listening(_) => return Err(Errno::ISCONN),
+            // A connection that was reset was one all the same.
+            _ if socket.peer.is_some() => return Err(Errno::ISCONN),
+            _ => {}
         }
         if to.is_ipv4() != (socket.domain == Domain::Inet) {
             return Err(Errno::AFNOSUPPORT);

@@ -100,7 +100,9 @@ impl Net {
             SocketOption::ReusePort(on) => options.reuse_port = on,
             SocketOption::NoDelay(_) => {}
             SocketOption::Linger(time) => options.abortive = time == Some(Duration::ZERO),
-            SocketOption::V6Only(_) if socket.domain == Domain::Inet => return Err(Errno::NOPROTOOPT),
+            SocketOption::V6Only(_) if socket.domain == Domain::Inet => {
+                return Err(Errno::NOPROTOOPT);
+            }
             SocketOption::V6Only(_) if socket.local.is_some() => return Err(Errno::INVAL),
             SocketOption::V6Only(on) => options.v6_only = on,
             // As Linux: doubled, for its own overhead, and never absurdly small.

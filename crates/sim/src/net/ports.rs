@@ -31,7 +31,8 @@ impl Binding {
     }
 
     fn conflicts(&self, other: &Self) -> bool {
-        let quiet = self.reuse_address && other.reuse_address && !self.listening && !other.listening;
+        let quiet =
+            self.reuse_address && other.reuse_address && !self.listening && !other.listening;
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
@@ -83,7 +84,8 @@ impl Ports {
 
     /// Makes a claim that of a listener.
     pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
-        let mut own = *self.on(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
+        let mut own =
+            *self.on(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
         own.listening = true;
         let rivals = self.on(port).filter(|other| other.socket != socket && other.listening);
         if rivals.into_iter().any(|other| own.conflicts(other)) {

@@ -62,7 +62,11 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn begin_connect(&mut self, socket: SocketId, entry: &Submitted) -> Result<(), Errno> {
+    pub(super) fn begin_connect(
+        &mut self,
+        socket: SocketId,
+        entry: &Submitted,
+    ) -> Result<(), Errno> {
         let to = internet(&entry.address()?)?;
         self.net.connect(socket, to)
     }

@@ -170,7 +170,10 @@ impl World {
         match &op.body {
             Body::Receive(receive) => {
                 if let Some(at) = receive.touched(self.poison) {
-                    panic!("{} was written to while it was with the kernel (byte {at})", whose("a receive"));
+                    panic!(
+                        "{} was written to while it was with the kernel (byte {at})",
+                        whose("a receive")
+                    );
                 }
             }
             Body::Send(send) => {

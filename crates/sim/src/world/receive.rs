@@ -20,7 +20,9 @@ struct Got {
 impl World {
     pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         for _ in 0..=RETRIES {
-            let Body::Receive(receive) = &mut op.body else { unreachable!("asked of receives only") };
+            let Body::Receive(receive) = &mut op.body else {
+                unreachable!("asked of receives only")
+            };
             let got = match self.receive(op.ring, socket, receive.into) {
                 Ok(got) => got,
                 Err(errno) => return Outcome::when_ready(Err(errno)),
@@ -75,7 +77,8 @@ impl World {
     }
 
     fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<(), Errno> {
-        let at_hand = self.rings.at_mut(ring).group(group).is_some_and(|group| group.next().is_some());
+        let at_hand =
+            self.rings.at_mut(ring).group(group).is_some_and(|group| group.next().is_some());
         if at_hand && !self.strikes(Fault::NoBuffers) { Ok(()) } else { Err(Errno::NOBUFS) }
     }
 

@@ -9,7 +9,12 @@ use rustix::io::Errno;
 use std::os::fd::RawFd;
 
 impl World {
-    pub(crate) fn register(&mut self, fd: RawFd, what: Register, arg: Argument) -> Result<u32, Errno> {
+    pub(crate) fn register(
+        &mut self,
+        fd: RawFd,
+        what: Register,
+        arg: Argument,
+    ) -> Result<u32, Errno> {
         let ring = self.ring_of(fd)?;
         if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_registration(what)) {
             return Err(Errno::ACCESS);

@@ -20,7 +20,8 @@ impl World {
         self.grant(flags)?;
         let shape = shape(entries, params.cq_entries, flags)?;
         let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags));
-        let fd = self.files.open(File::Ring(ring)).inspect_err(|_| drop(self.rings.remove(ring)))?;
+        let fd =
+            self.files.open(File::Ring(ring)).inspect_err(|_| drop(self.rings.remove(ring)))?;
         params.sq_entries = shape.submissions;
         params.cq_entries = shape.completions;
         params.features = self.profile.features.bits();
@@ -95,5 +96,9 @@ fn shape(entries: u32, completions: u32, flags: SetupFlags) -> Result<Shape, Err
     let asked = if flags.contains(SetupFlags::CQSIZE) { completions } else { 2 * submissions };
     let completions = clamp(asked, 2 * MOST)?;
     let array = !flags.contains(SetupFlags::NO_SQARRAY);
-    if completions < submissions { Err(Errno::INVAL) } else { Ok(Shape { submissions, completions, array }) }
+    if completions < submissions {
+        Err(Errno::INVAL)
+    } else {
+        Ok(Shape { submissions, completions, array })
+    }
 }

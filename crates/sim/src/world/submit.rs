@@ -52,7 +52,9 @@ impl World {
             opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
             opcode::CONNECT => Body::Connect,
             opcode::RECV => Body::Receive(receive(entry)),
-            opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
+            opcode::POLL_ADD => {
+                Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
+            }
             _ => Body::Send(send(entry)?),
         };
         let mut op = Op {

@@ -1,6 +1,7 @@
 //! Many connections at once, each end sending a stream that the other end checks byte by byte: a small driver of its
 //! own, with every kind of receive and send, and cancels out of nowhere.
 
+use super::end::End;
 use super::*;
 use annulus_sim::Random;
 
@@ -21,25 +22,6 @@ pub struct Size {
     pub buffer: usize,
 }
 
-/// One end of a connection.
-struct End {
-    fd: RawFd,
-    /// What it sends: the number of the stream, its bytes, how many went.
-    stream: usize,
-    bytes: Vec<u8>,
-    sent: usize,
-    sending: bool,
-    quiet: bool,
-    shut: bool,
-    /// What it receives: the stream's number, once the first bytes told it.
-    from: Option<usize>,
-    received: usize,
-    receiving: bool,
-    memory: Vec<u8>,
-    over: bool,
-    closed: bool,
-}
-
 /// The whole mill.
 pub struct Mill {
     host: Host,
@@ -53,12 +35,6 @@ pub struct Mill {
     size: Size,
     accepting: bool,
     limits: bool,
-    pub cancels: u64,
-}
-
-/// A stream's byte at a place.
-fn byte(stream: usize, at: usize) -> u8 {
-    (stream * 31 + at * 7 + (at >> 8) * 13) as u8
 }
 
 impl Mill {
@@ -77,7 +53,6 @@ impl Mill {
             size,
             accepting: false,
             limits: features.has("receive limit"),
-            cancels: 0,
         }
     }
 
@@ -119,22 +94,7 @@ impl Mill {
     fn add(&mut self, fd: RawFd) {
         let stream = self.ends.len();
         let len = self.random.below(self.size.bytes as u64) as usize;
-        self.ends.push(End {
-            fd,
-            stream,
-            // The stream's number comes first, so that the other end knows what to expect.
-            bytes: (0..len + 8).map(|at| first(stream, at)).collect(),
-            sent: 0,
-            sending: false,
-            quiet: false,
-            shut: false,
-            from: None,
-            received: 0,
-            receiving: false,
-            memory: vec![0; 300],
-            over: false,
-            closed: false,
-        });
+        self.ends.push(End::new(fd, stream, len));
     }
 
     fn is_done(&self) -> bool {
@@ -166,7 +126,6 @@ impl Mill {
                 self.start_send(index);
             }
             if self.random.chance(30) && self.ends[index].receiving {
-                self.cancels += 1;
                 self.push(CANCEL, cancel(RECEIVE | index as u64));
             }
             self.finish(index);
@@ -194,23 +153,27 @@ impl Mill {
 
     fn start_send(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        if end.sending || end.shut || end.sent == end.bytes.len() {
+        if end.flying > 0 || end.shut || end.sent == end.bytes.len() {
             return;
         }
-        end.sending = true;
         let left = end.bytes.len() - end.sent;
-        let part = self.random.between(1, left as u64) as usize;
-        let bytes = &end.bytes[end.sent..end.sent + part];
+        end.flying = self.random.between(1, left as u64) as usize;
         end.quiet = self.random.chance(500);
         let flags = if end.quiet { NOW } else { ALL };
-        let entry = send(end.fd, bytes, flags);
-        self.push(SEND | index as u64, entry);
+        let parts = self.random.between(1, 3) as usize;
+        let entry = if parts == 1 {
+            send(end.fd, &end.bytes[end.sent..end.sent + end.flying], flags)
+        } else {
+            end.message(parts, flags)
+        };
+        let skip = if end.quiet { EntryFlags::SKIP_SUCCESS } else { EntryFlags::empty() };
+        self.push(SEND | index as u64, entry.with(skip));
     }
 
     /// Shuts and closes what has nothing left to do.
     fn finish(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        if end.sent == end.bytes.len() && !end.sending && !end.shut {
+        if end.sent == end.bytes.len() && end.flying == 0 && !end.shut {
             end.shut = true;
             self.host.kernel.shutdown(end.fd, Shutdown::Write).unwrap();
         }
@@ -242,6 +205,17 @@ impl Mill {
                 }
                 _ => panic!("{completion:?} was not to be told"),
             }
+        }
+        let ring = &self.host.ring;
+        if ring.pending() == 0 && ring.ready() == 0 && !ring.overflowed() {
+            self.settle_quiet();
+        }
+    }
+
+    /// Everything was consumed and everything told: what was not heard of went out whole.
+    fn settle_quiet(&mut self) {
+        for end in self.ends.iter_mut().filter(|end| end.quiet) {
+            end.sent += std::mem::take(&mut end.flying);
         }
     }
 
@@ -296,7 +270,7 @@ impl Mill {
 
     fn on_send(&mut self, index: usize, result: i32) {
         let end = &mut self.ends[index];
-        end.sending = false;
+        end.flying = 0;
         match usize::try_from(result) {
             Ok(count) => end.sent += count,
             Err(_) => {
@@ -314,29 +288,8 @@ impl Mill {
             count(|end| end.shut),
             count(|end| end.over),
             count(|end| end.closed),
-            count(|end| end.sending),
+            count(|end| end.flying > 0),
             count(|end| end.receiving),
         )
-    }
-}
-
-/// A stream as it is sent: its number in eight bytes, then its bytes.
-fn first(stream: usize, at: usize) -> u8 {
-    if at < 8 { (stream as u64).to_le_bytes()[at] } else { byte(stream, at) }
-}
-
-impl End {
-    fn check(&mut self, bytes: &[u8]) {
-        for &got in bytes {
-            let at = self.received;
-            if at < 8 {
-                let number = self.from.get_or_insert(0);
-                *number |= usize::from(got) << (8 * at);
-            } else {
-                let stream = self.from.expect("told by now");
-                assert_eq!(got, byte(stream, at), "byte {at} of stream {stream}");
-            }
-            self.received += 1;
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! A ring with the handful of moves that the tests are made of, over the simulated kernel or over Linux.
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
+mod end;
 pub mod mill;
 
 use annulus_ring::op::msg;
@@ -39,7 +40,8 @@ pub fn told(completion: &Completion) -> (u64, i32, bool) {
 
 impl Host {
     pub fn over(kernel: Rc<dyn Kernel>, entries: u32, completions: u32) -> Self {
-        let builder = Ring::builder().kernel(kernel.clone()).entries(entries).completions(completions);
+        let builder =
+            Ring::builder().kernel(kernel.clone()).entries(entries).completions(completions);
         Self { kernel, ring: builder.build().expect("these tests need io_uring") }
     }
 

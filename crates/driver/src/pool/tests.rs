@@ -1,0 +1,145 @@
+//! The pool against a model: who has which buffer.
+
+use super::*;
+use annulus_ring::Linux;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+
+const MOST: u32 = 128;
+
+/// What the pool must agree with.
+#[derive(Default)]
+struct Model {
+    /// First in, first out, as the kernel's ring is.
+    kernel: VecDeque<u16>,
+    lent: Vec<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Refill,
+    /// The kernel fills this many.
+    Take(usize),
+    GiveBack(usize),
+    GiveBackRemotely(usize),
+    Starved,
+    Trim(bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => Just(Step::Refill),
+        4 => (0usize..80).prop_map(Step::Take),
+        6 => any::<usize>().prop_map(Step::GiveBack),
+        2 => any::<usize>().prop_map(Step::GiveBackRemotely),
+        1 => Just(Step::Starved),
+        1 => any::<bool>().prop_map(Step::Trim),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+fn small_pool() -> Rc<Pool> {
+    Pool::new(PoolSize { buffer: 4096, most: MOST }, Rc::new(Linux)).unwrap()
+}
+
+impl Model {
+    fn apply(&mut self, pool: &Pool, step: Step) {
+        match step {
+            Step::Refill => self.refill(pool),
+            Step::Take(count) => (0..count).for_each(|_| self.take(pool)),
+            Step::GiveBack(n) => self.returned(n).into_iter().for_each(|id| pool.give_back(id)),
+            Step::GiveBackRemotely(n) => {
+                self.returned(n).into_iter().for_each(|id| pool.memory().give_back_remotely(id));
+            }
+            Step::Starved => pool.starved(),
+            Step::Trim(all) => pool.trim(all),
+        }
+    }
+
+    fn refill(&mut self, pool: &Pool) {
+        pool.refill(|address, len, id| {
+            assert_eq!((address, len), (pool.address(id), 4096));
+            assert!(u32::from(id) < pool.capacity());
+            self.kernel.push_back(id);
+        });
+        let all: BTreeSet<u16> = self.kernel.iter().chain(&self.lent).copied().collect();
+        assert_eq!(all.len(), self.kernel.len() + self.lent.len(), "a buffer has two owners");
+    }
+
+    fn take(&mut self, pool: &Pool) {
+        if let Some(id) = self.kernel.pop_front() {
+            pool.taken(id);
+            // SAFETY: the buffer is lent to this test now.
+            unsafe { pool.address(id).write(1) };
+            self.lent.push(id);
+        }
+    }
+
+    fn returned(&mut self, n: usize) -> Option<u16> {
+        (!self.lent.is_empty()).then(|| self.lent.swap_remove(n % self.lent.len()))
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_buffer_has_one_owner(steps in steps()) {
+        let pool = small_pool();
+        let mut model = Model::default();
+        for step in steps {
+            model.apply(&pool, step);
+            prop_assert_eq!(pool.with_kernel() as usize, model.kernel.len());
+        }
+        // What came back remotely is taken in by a refill.
+        model.refill(&pool);
+        prop_assert_eq!(pool.lent() as usize, model.lent.len());
+        let room = MOST as usize - model.lent.len();
+        prop_assert!(model.kernel.len() >= room.min(LEAST_DEPTH as usize), "the kernel is kept supplied");
+    }
+}
+
+#[test]
+fn the_kernel_holds_what_turns_need_and_no_more() {
+    let pool = Pool::new(PoolSize { buffer: 4096, most: 1024 }, Rc::new(Linux)).unwrap();
+    let mut model = Model::default();
+    let mut turn = |count: usize| {
+        model.refill(&pool);
+        (0..count).for_each(|_| model.take(&pool));
+        std::mem::take(&mut model.lent).into_iter().for_each(|id| pool.give_back(id));
+    };
+    (0..2 * PERIOD).for_each(|_| turn(3));
+    assert_eq!(pool.book.borrow().depth, LEAST_DEPTH);
+    turn(60);
+    (0..PERIOD).for_each(|_| turn(3));
+    assert_eq!(pool.book.borrow().depth, 120, "twice the most a turn took");
+}
+
+#[test]
+fn starvation_deepens_up_to_the_limit() {
+    let pool = small_pool();
+    let mut model = Model::default();
+    model.refill(&pool);
+    assert_eq!(pool.with_kernel(), MOST);
+    (0..MOST).for_each(|_| model.take(&pool));
+    (0..10).for_each(|_| pool.starved());
+    assert_eq!(pool.book.borrow().depth, MOST);
+    assert!(pool.is_short());
+}
+
+#[test]
+#[should_panic(expected = "given back twice")]
+fn a_double_return_is_found() {
+    let pool = small_pool();
+    let mut model = Model::default();
+    model.refill(&pool);
+    model.take(&pool);
+    pool.give_back(model.lent[0]);
+    pool.give_back(model.lent[0]);
+}
+
+#[test]
+fn sizes_out_of_range_are_named() {
+    for (buffer, most) in [(100, 8), (4096, 9), (4096, 65_536), (0, 8), (4096, 0)] {
+        let error = Pool::new(PoolSize { buffer, most }, Rc::new(Linux)).unwrap_err();
+        assert!(error.to_string().contains(&format!("{most} buffers of {buffer} bytes")), "{error}");
+    }
+}

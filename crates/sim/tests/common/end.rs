@@ -1,0 +1,101 @@
+//! One end of a connection: the stream it sends, and the one it checks.
+
+use super::*;
+
+/// One end of a connection.
+pub struct End {
+    pub fd: RawFd,
+    /// What it sends: the number of the stream, its bytes, how many went.
+    pub stream: usize,
+    pub bytes: Vec<u8>,
+    pub sent: usize,
+    /// How much of it is in flight, and whether only a failure will be told.
+    pub flying: usize,
+    pub quiet: bool,
+    /// Where a message lies while it is submitted.
+    pub vectors: Vec<op::IoVec>,
+    pub header: Box<op::MsgHeader>,
+    pub shut: bool,
+    /// What it receives: the stream's number, once the first bytes told it.
+    pub from: Option<usize>,
+    pub received: usize,
+    pub receiving: bool,
+    pub memory: Vec<u8>,
+    pub over: bool,
+    pub closed: bool,
+}
+
+/// A stream's byte at a place.
+fn byte(stream: usize, at: usize) -> u8 {
+    (stream * 31 + at * 7 + (at >> 8) * 13) as u8
+}
+
+/// A stream as it is sent: its number in eight bytes, then its bytes.
+fn first(stream: usize, at: usize) -> u8 {
+    if at < 8 { (stream as u64).to_le_bytes()[at] } else { byte(stream, at) }
+}
+
+fn no_header() -> op::MsgHeader {
+    op::MsgHeader {
+        name: std::ptr::null(),
+        name_len: 0,
+        vectors: std::ptr::null(),
+        vector_count: 0,
+        control: std::ptr::null(),
+        control_len: 0,
+        flags: 0,
+    }
+}
+
+impl End {
+    pub fn new(fd: RawFd, stream: usize, len: usize) -> Self {
+        Self {
+            fd,
+            stream,
+            // The stream's number comes first, so that the other end knows what to expect.
+            bytes: (0..len + 8).map(|at| first(stream, at)).collect(),
+            sent: 0,
+            flying: 0,
+            quiet: false,
+            vectors: Vec::new(),
+            header: Box::new(no_header()),
+            shut: false,
+            from: None,
+            received: 0,
+            receiving: false,
+            memory: vec![0; 300],
+            over: false,
+            closed: false,
+        }
+    }
+
+    /// What is to fly as a message of several parts, the last of them the largest.
+    pub fn message(&mut self, parts: usize, flags: u32) -> Entry {
+        let mut rest = &self.bytes[self.sent..self.sent + self.flying];
+        self.vectors.clear();
+        for left in (1..=parts).rev() {
+            let (part, behind) = rest.split_at(rest.len() / left);
+            self.vectors.push(op::IoVec { base: part.as_ptr(), len: part.len() });
+            rest = behind;
+        }
+        self.header.vectors = self.vectors.as_ptr();
+        self.header.vector_count = parts;
+        let header = std::ptr::from_ref(&*self.header).cast();
+        op::SendMsg { target: Target::Fd(self.fd), header, flags }.entry()
+    }
+
+    /// What came must be the next bytes of the stream it is from.
+    pub fn check(&mut self, bytes: &[u8]) {
+        for &got in bytes {
+            let at = self.received;
+            if at < 8 {
+                let number = self.from.get_or_insert(0);
+                *number |= usize::from(got) << (8 * at);
+            } else {
+                let stream = self.from.expect("told by now");
+                assert_eq!(got, byte(stream, at), "byte {at} of stream {stream}");
+            }
+            self.received += 1;
+        }
+    }
+}
