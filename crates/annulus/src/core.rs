@@ -55,8 +55,6 @@ pub(crate) struct Inner {
     pub(crate) spares: Spares,
     /// Listeners that wait for a descriptor.
     pub(crate) paused_listeners: usize,
-    /// Time slept since the last event.
-    pub(crate) quiet: Duration,
     /// Operations whose terminal event has not come.
     pub(crate) in_flight: usize,
 }
@@ -179,7 +177,6 @@ impl Inner {
             self.vectors.free_all();
         }
         while let Some(event) = self.driver.next_event() {
-            self.quiet = Duration::ZERO;
             self.dispatch(event);
         }
         if self.driver.settled() {

@@ -110,14 +110,6 @@ impl Driver {
         }
     }
 
-    /// Gives memory that nobody is using back to the system.
-    pub fn trim(&mut self) {
-        match self {
-            Self::Uring(uring) => uring.trim(),
-            Self::Epoll(epoll) => epoll.trim(),
-        }
-    }
-
     /// Whether a receive can be given a total limit.
     #[inline]
     pub fn limits_receives(&self) -> bool {

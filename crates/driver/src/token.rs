@@ -25,6 +25,11 @@ pub struct Token(u64);
 impl Token {
     /// For operations whose completion nobody waits for.
     pub const IGNORED: Self = Self(0);
+    /// For a driver's own operations: the layer above never sees their completions.
+    pub(crate) const fn ignored(slot: u32) -> Self {
+        Self(slot as u64)
+    }
+
     /// Generations run modulo this.
     pub const GENERATIONS: u32 = 1 << 24;
 
@@ -37,7 +42,7 @@ impl Token {
 
     /// The token as a `user_data`.
     #[inline]
-    pub fn bits(self) -> u64 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
@@ -49,7 +54,7 @@ impl Token {
 
     /// What the slot is an index into.
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub const fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> 56) as usize]
     }
 

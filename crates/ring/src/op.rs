@@ -259,6 +259,32 @@ impl PollMulti {
     }
 }
 
+/// `struct __kernel_timespec`: a length of time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TimeSpec {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// The rest, in nanoseconds.
+    pub nanoseconds: i64,
+}
+
+/// Completes with ETIME after a length of time. The time is read as the entry is consumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    /// How long.
+    pub after: *const TimeSpec,
+}
+
+impl Timeout {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::TIMEOUT, Target::Fd(-1));
+        Entry { addr: self.after as u64, len: 1, ..base }
+    }
+}
+
 /// Cancels the operation whose `user_data` is given. Answers 0, ENOENT (no such) or EALREADY (too late); the target
 /// still has its own terminal completion.
 #[derive(Clone, Copy, Debug)]

@@ -57,6 +57,22 @@ fn an_overflowing_queue_loses_nothing_and_says_so() {
 }
 
 #[test]
+fn a_completion_does_not_overtake_those_that_wait_for_room() {
+    on_both(|mut host| {
+        for n in 0..72 {
+            host.push(n, op::Nop.entry());
+            host.ring.enter(Wait::No).unwrap();
+        }
+        let mut seen: Vec<u64> = host.ring.completions().map(|c| c.user_data).collect();
+        host.push(72, op::Nop.entry());
+        host.ring.enter(Wait::No).unwrap();
+        assert_eq!(host.ring.ready(), 0, "there is room, but others come first");
+        seen.extend(host.take(9).iter().map(|c| c.user_data));
+        assert_eq!(seen, (0..73).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn overflow_ends_a_multishot_with_a_success() {
     on_both(|mut host| {
         let (client, server) = host.pair();

@@ -143,7 +143,6 @@ impl Builder {
             bounds: self.bounds,
             spares: Default::default(),
             paused_listeners: 0,
-            quiet: Duration::ZERO,
             in_flight: 0,
         };
         if let Some(alarm) = remote.alarm() {

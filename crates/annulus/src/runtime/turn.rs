@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// Most tasks a turn runs before it looks at the kernel again.
 const BUDGET: usize = 1024;
-/// After this long without any event, receive memory that nobody uses goes back to the system, once.
-const QUIET: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Turns the loop until the future is done.
@@ -78,16 +76,7 @@ impl Inner {
             let left = next.duration_since(self.now());
             timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
         }
-        if !self.driver.pool().touched() {
-            return self.driver.turn(Wait::Upto(timeout));
-        }
-        let timeout = timeout.map_or(QUIET, |timeout| timeout.min(QUIET));
-        self.driver.turn(Wait::Upto(Some(timeout)))?;
-        self.quiet += timeout;
-        if self.driver.settled() && self.quiet >= QUIET {
-            self.driver.trim();
-        }
-        Ok(())
+        self.driver.turn(Wait::Upto(timeout))
     }
 
     fn fire_timers(&mut self) {

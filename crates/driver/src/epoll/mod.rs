@@ -37,6 +37,9 @@ use watch::Watches;
 /// Events one descriptor may bring in a turn before it goes to the back.
 const ROUNDS: u32 = 32;
 
+/// Quiet for so long, receive memory that nobody uses goes back to the system.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// An epoll instance, what is watched, and what is to be tried.
 pub struct Epoll {
     poller: Poller,
@@ -53,6 +56,8 @@ pub struct Epoll {
     pool: Rc<Pool>,
     kernel: Rc<dyn Kernel>,
     counters: Counters,
+    /// Waited since the last edge.
+    quiet: Duration,
 }
 
 impl Epoll {
@@ -72,6 +77,7 @@ impl Epoll {
             pool: Pool::new(pool, kernel.clone())?,
             kernel,
             counters: Counters::default(),
+            quiet: Duration::ZERO,
         })
     }
 
@@ -190,7 +196,7 @@ impl Epoll {
             Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
         };
         self.counters.enters += 1;
-        self.poller.wait(timeout)?;
+        self.wait(timeout)?;
         for (fd, flags) in self.poller.edges() {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
@@ -198,6 +204,26 @@ impl Epoll {
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;
+        Ok(())
+    }
+
+    /// Waits; and after a while without edges gives receive memory that nobody uses back to the system.
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.pool.touched() {
+            return self.poller.wait(timeout);
+        }
+        let timeout = timeout.map_or(QUIET, |timeout| timeout.min(QUIET));
+        self.poller.wait(Some(timeout))?;
+        if self.poller.edges().next().is_some() {
+            self.quiet = Duration::ZERO;
+        } else {
+            self.quiet += timeout;
+        }
+        if self.quiet >= QUIET {
+            self.quiet = Duration::ZERO;
+            self.pool.trim(false);
+        }
         Ok(())
     }
 
@@ -270,10 +296,6 @@ impl Epoll {
     #[inline]
     pub(crate) fn pool(&self) -> &Rc<Pool> {
         &self.pool
-    }
-
-    pub(crate) fn trim(&mut self) {
-        self.pool.trim(false);
     }
 
     #[inline]

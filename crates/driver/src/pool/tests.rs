@@ -140,6 +140,9 @@ fn a_double_return_is_found() {
 fn sizes_out_of_range_are_named() {
     for (buffer, most) in [(100, 8), (4096, 9), (4096, 65_536), (0, 8), (4096, 0)] {
         let error = Pool::new(PoolSize { buffer, most }, Rc::new(Linux)).unwrap_err();
-        assert!(error.to_string().contains(&format!("{most} buffers of {buffer} bytes")), "{error}");
+        assert!(
+            error.to_string().contains(&format!("{most} buffers of {buffer} bytes")),
+            "{error}"
+        );
     }
 }

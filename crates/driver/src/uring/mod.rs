@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod encode;
+mod quiet;
 
 use crate::counters::Counters;
 use crate::driver::Wait;
@@ -12,6 +13,7 @@ use crate::token::{Kind, Token};
 use annulus_ring::{
     BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
 };
+use quiet::Alarm;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -57,6 +59,7 @@ pub struct Uring {
     backlog: VecDeque<Entry>,
     /// The last turn left nothing behind.
     all_taken: bool,
+    alarm: Alarm,
     features: Features,
     limits_receives: bool,
     counters: Counters,
@@ -90,6 +93,7 @@ impl Uring {
             pool,
             backlog: VecDeque::new(),
             all_taken: true,
+            alarm: Alarm::default(),
             features,
             limits_receives,
             counters: Counters::default(),
@@ -142,6 +146,14 @@ impl Uring {
     #[inline]
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.push_backlog();
+        if self.alarm.is_due() && self.pool.touched() && self.backlog.is_empty() {
+            let entry = self.alarm.set(self.counters.cqes);
+            self.counters.sqes += 1;
+            // SAFETY: the entry points to static memory.
+            if unsafe { self.ring.push(entry) }.is_err() {
+                self.backlog.push_back(entry);
+            }
+        }
         let urgent = self.ring.overflowed() || self.ring.ready() > 0 || !self.backlog.is_empty();
         let wait = match wait {
             Wait::Upto(timeout) if !urgent => annulus_ring::Wait::For { completions: 1, timeout },
@@ -188,6 +200,11 @@ impl Uring {
             }
             _ => {
                 buffer.into_iter().for_each(|id| self.pool.give_back(id));
+                if Alarm::is_mine(completion.user_data)
+                    && self.alarm.goes_off(result, self.counters.cqes)
+                {
+                    self.trim();
+                }
                 None
             }
         }
@@ -218,7 +235,7 @@ impl Uring {
         &self.pool
     }
 
-    pub(crate) fn trim(&mut self) {
+    fn trim(&self) {
         self.pool.trim(self.ring.setup_flags().contains(SetupFlags::DEFER_TASKRUN));
     }
 

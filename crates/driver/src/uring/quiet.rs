@@ -1,0 +1,51 @@
+//! When nothing has happened for a while, receive memory that nobody uses goes back to the system.
+//!
+//! A timeout inside every wait would cost every turn; one timer in the kernel, set anew only while receives go on, costs
+//! nothing. An idle ring has none.
+
+use crate::token::{Kind, Token};
+use annulus_ring::Entry;
+use annulus_ring::op::{TimeSpec, Timeout};
+use rustix::io::Errno;
+
+/// Quiet for so long, memory goes back.
+static QUIET: TimeSpec = TimeSpec { seconds: 10, nanoseconds: 0 };
+
+/// The timer, and what it remembers.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    /// Completions counted when it was set; `None` while it is not.
+    set_at: Option<u64>,
+    /// The kernel has no timers.
+    useless: bool,
+}
+
+impl Alarm {
+    /// What its completion carries: nobody else's token has a slot without a kind.
+    const TOKEN: Token = Token::ignored(1);
+
+    pub(super) fn is_due(&self) -> bool {
+        self.set_at.is_none() && !self.useless
+    }
+
+    /// Sets the timer: the entry to submit. It points to static memory.
+    pub(super) fn set(&mut self, completions: u64) -> Entry {
+        self.set_at = Some(completions);
+        Timeout { after: &raw const QUIET }.entry().user_data(Self::TOKEN.bits())
+    }
+
+    /// Whether a completion is the timer's.
+    #[inline]
+    pub(super) fn is_mine(user_data: u64) -> bool {
+        user_data == Self::TOKEN.bits()
+    }
+
+    /// The timer went off. True where nothing else has come since it was set.
+    pub(super) fn goes_off(&mut self, result: Result<u32, Errno>, completions: u64) -> bool {
+        self.useless = result != Err(Errno::TIME);
+        // Its own completion is one of those counted.
+        self.set_at.take().is_some_and(|then| completions == then + 1) && !self.useless
+    }
+}
+
+const _: () = assert!(matches!(Alarm::TOKEN.kind(), Kind::Ignored));
