@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+/// How many events ahead the slots are asked for.
+const AHEAD: u32 = 4;
+
 /// A runtime, as its streams, timers and tasks see it.
 pub(crate) struct Core {
     inner: RefCell<Option<Inner>>,
@@ -176,11 +179,23 @@ impl Inner {
         if self.driver.all_taken() {
             self.vectors.free_all();
         }
+        (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
         while let Some(event) = self.driver.next_event() {
+            self.prefetch(AHEAD - 1);
             self.dispatch(event);
         }
         if self.driver.settled() {
             self.settle_sends();
+        }
+    }
+
+    /// Asks for the slot of an event to come.
+    #[inline]
+    fn prefetch(&self, ahead: u32) {
+        if let Some(token) = self.driver.upcoming(ahead)
+            && matches!(token.kind(), Kind::Receive | Kind::Send)
+        {
+            self.streams.prefetch(token.slot());
         }
     }
 

@@ -51,6 +51,7 @@ mod handle;
 mod lease;
 mod listen;
 pub mod net;
+mod prefetch;
 mod readiness;
 mod remote;
 mod runtime;

@@ -1,5 +1,6 @@
 //! Slots with generations, in fixed chunks that never move.
 
+use crate::prefetch::prefetch;
 use annulus_driver::Token;
 
 const CHUNK: usize = 64;
@@ -78,6 +79,15 @@ impl<T> Slab<T> {
         match &mut slot.entry {
             Entry::Used(value) if slot.generation == generation => Some(value),
             _ => None,
+        }
+    }
+
+    /// Asks for a slot's memory ahead of time.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32) {
+        let chunk = self.chunks.get(index as usize / CHUNK);
+        if let Some(slot) = chunk.and_then(|chunk| chunk.get(index as usize % CHUNK)) {
+            prefetch(slot, size_of::<Slot<T>>());
         }
     }
 

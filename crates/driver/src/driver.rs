@@ -70,6 +70,15 @@ impl Driver {
         }
     }
 
+    /// Whose event stands `ahead` places behind the next one, where that is known already: a hint.
+    #[inline]
+    pub fn upcoming(&self, ahead: u32) -> Option<Token> {
+        match self {
+            Self::Uring(uring) => uring.upcoming(ahead),
+            Self::Epoll(epoll) => epoll.upcoming(ahead),
+        }
+    }
+
     /// True where the last turn started everything that had been submitted before it: what was to outlive the submission
     /// only may go.
     #[inline]
@@ -87,6 +96,16 @@ impl Driver {
     pub fn settled(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.settled(),
+            Self::Epoll(epoll) => epoll.settled(),
+        }
+    }
+
+    /// True where `…Now` sends happen as they are submitted, and every event so far was taken: each of them that has no
+    /// event by now went out whole.
+    #[inline]
+    pub fn sent_at_once(&self) -> bool {
+        match self {
+            Self::Uring(_) => false,
             Self::Epoll(epoll) => epoll.settled(),
         }
     }

@@ -172,6 +172,14 @@ impl Completed {
         self.tail.load(Ordering::Acquire).wrapping_sub(self.head)
     }
 
+    /// The completion `ahead` places behind the next one, left where it is.
+    #[inline]
+    pub(crate) fn peek(&self, ahead: u32) -> Option<Completion> {
+        let slot = (self.head.wrapping_add(ahead) & self.mask) as usize;
+        // SAFETY: as in `Completions::next`: below the tail, above the head.
+        (ahead < self.ready()).then(|| unsafe { self.completions.add(slot).read() })
+    }
+
     /// Takes everything that is there now.
     #[inline]
     pub(crate) fn drain(&mut self) -> Completions<'_> {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::builder::Builder;
+use crate::completion::Completion;
 use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::kernel::{EnterArg, EnterFlags, Kernel, Register, RingId};
@@ -194,6 +195,12 @@ impl Ring {
     #[inline]
     pub fn ready(&self) -> u32 {
         self.completed.ready()
+    }
+
+    /// The completion `ahead` places behind the next one, left where it is.
+    #[inline]
+    pub fn peek(&self, ahead: u32) -> Option<Completion> {
+        self.completed.peek(ahead)
     }
 
     /// Takes the completions that are there now.

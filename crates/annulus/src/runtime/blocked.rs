@@ -118,8 +118,10 @@ impl std::error::Error for Blocked {
 
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
-        let kind = match &blocked.0 {
-            SetupError::Refused(cause) | SetupError::Step(_, cause) => cause.kind(),
+        let kind = match blocked.0 {
+            // No refusal of the kernel, but a setting that is wrong under any driver: it says so itself.
+            SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
+            SetupError::Refused(ref cause) | SetupError::Step(_, ref cause) => cause.kind(),
             SetupError::Lacks(_) => io::ErrorKind::Unsupported,
             SetupError::Size { .. } => return blocked.0.into(),
         };

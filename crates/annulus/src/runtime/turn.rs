@@ -64,6 +64,11 @@ impl Inner {
     #[inline]
     fn prepare(&mut self) {
         self.start_sends();
+        if self.driver.sent_at_once() {
+            // What they held is there again for this turn's receives, still warm.
+            self.settle_sends();
+            self.agenda.sleepless |= !self.agenda.sends.is_empty();
+        }
         self.driver.refill();
         self.arm_receives();
     }

@@ -23,8 +23,7 @@ impl Inner {
         if !self.streams.get(slot).tx.is_idle() {
             let now = Instant::since_origin(self.driver.kernel().now());
             let fire = Fire::Linger(slot, self.streams.generation(slot));
-            let key = self.timers.insert(now + self.bounds.linger, fire);
-            self.streams.get(slot).tx.linger = Some(key);
+            self.timers.insert(now + self.bounds.linger, fire);
         }
         self.close_if_done(slot);
     }
@@ -40,8 +39,7 @@ impl Inner {
 
     /// The linger is over.
     pub(crate) fn on_linger(&mut self, slot: u32, generation: u32) {
-        if let Some(stream) = self.streams.find(slot, generation) {
-            stream.tx.linger = None;
+        if self.streams.find(slot, generation).is_some() {
             self.stop_sending(slot);
             self.close_if_done(slot);
         }
@@ -55,9 +53,6 @@ impl Inner {
         }
         self.discard_received(slot);
         let stream = self.streams.remove(slot);
-        if let Some(key) = stream.tx.linger {
-            self.timers.remove(key);
-        }
         self.close(stream.fd);
     }
 

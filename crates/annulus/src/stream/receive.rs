@@ -11,12 +11,15 @@
 use super::note_waker;
 use crate::core::Inner;
 use crate::lease::Lease;
+use crate::prefetch::prefetch;
 use annulus_driver::{Event, Kind, Op};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
 const NONE: u16 = u16::MAX;
+/// Of a task's memory, what is asked for ahead of its run: bytes.
+const TASK: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -46,9 +49,14 @@ pub(crate) struct Receive {
     last: u16,
     bytes: u32,
     /// Heap memory of a one-shot receive in flight, or what the stream was born with; ahead of the queue.
-    heap: Option<Box<[u8]>>,
-    heap_len: u32,
+    heap: Option<Box<Held>>,
     waker: Option<Waker>,
+}
+
+/// Heap memory: in flight while `len` is zero, then received.
+struct Held {
+    memory: Box<[u8]>,
+    len: u32,
 }
 
 impl Default for Receive {
@@ -61,7 +69,6 @@ impl Default for Receive {
             last: NONE,
             bytes: 0,
             heap: None,
-            heap_len: 0,
             waker: None,
         }
     }
@@ -70,9 +77,9 @@ impl Default for Receive {
 impl Receive {
     /// Bytes received earlier, elsewhere: they come first.
     pub(crate) fn with_bytes(bytes: Vec<u8>) -> Self {
-        let heap_len = bytes.len() as u32;
-        let heap = (heap_len > 0).then(|| bytes.into_boxed_slice());
-        Self { bytes: heap_len, heap_len, heap, ..Self::default() }
+        let len = bytes.len() as u32;
+        let heap = (len > 0).then(|| Box::new(Held { memory: bytes.into_boxed_slice(), len }));
+        Self { bytes: len, heap, ..Self::default() }
     }
 
     /// Nothing in flight.
@@ -136,11 +143,10 @@ impl Inner {
     #[inline]
     pub(crate) fn take_received(&mut self, slot: u32) -> Option<Lease> {
         let rx = &mut self.streams.get(slot).rx;
-        let lease = if rx.heap_len > 0 {
-            let bytes = rx.heap.take().expect("heap bytes lie in heap memory");
-            let len = std::mem::take(&mut rx.heap_len);
+        let lease = if let Some(held) = rx.heap.take_if(|held| held.len > 0) {
+            let Held { memory, len } = *held;
             rx.bytes -= len;
-            Lease::heap(bytes, len as usize)
+            Lease::heap(memory, len as usize)
         } else {
             if rx.first == NONE {
                 return None;
@@ -200,9 +206,10 @@ impl Inner {
                 return;
             }
             let size = self.driver.pool().buffer_size() as usize;
-            let memory = rx.heap.insert(vec![0; size].into_boxed_slice());
+            let memory = vec![0; size].into_boxed_slice();
+            let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
             self.driver.counters().heap_receives += 1;
-            let op = Op::Receive { fd, buffer: memory.as_mut_ptr(), len: size as u32 };
+            let op = Op::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size as u32 };
             (State::Single, op)
         } else if rx.singly {
             (State::Single, Op::ReceiveLent { fd })
@@ -232,8 +239,10 @@ impl Inner {
             }
             (Ok(len), Some(id)) => self.queue(slot, id, len),
             (Ok(len), None) => {
-                rx.heap_len = len;
-                rx.bytes += len;
+                if let Some(held) = &mut rx.heap {
+                    held.len = len;
+                    rx.bytes += len;
+                }
             }
             // Ends of a receive, not of the stream.
             (
@@ -258,14 +267,18 @@ impl Inner {
             return;
         }
         let rx = &mut stream.rx;
-        if rx.heap_len == 0 && !more {
-            rx.heap = None;
+        if !more {
+            // Nothing came of a one-shot receive: its memory goes.
+            rx.heap.take_if(|held| held.len == 0);
         }
         let again = rx.wants_more(bound);
         let pause = rx.state == State::Armed && !limited && rx.bytes >= bound;
         let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
         if !waiting_in_vain {
-            self.after.wakes.extend(rx.waker.take());
+            let waker = rx.waker.take();
+            // The task runs later in this turn.
+            waker.iter().for_each(|waker| prefetch(waker.data(), TASK));
+            self.after.wakes.extend(waker);
         }
         if again {
             self.want(slot);
@@ -339,7 +352,7 @@ impl Inner {
             self.driver.pool().give_back(id);
         }
         rx.bytes = 0;
-        // Heap memory may still be in flight: it goes with the slot.
-        rx.heap_len = 0;
+        // Memory in flight goes with the slot.
+        rx.heap.take_if(|held| held.len > 0);
     }
 }

@@ -10,7 +10,6 @@ use super::note_waker;
 use super::vectors::MOST;
 use crate::chunk::Chunk;
 use crate::core::Inner;
-use crate::time::TimerKey;
 use annulus_driver::{Event, Kind, Op};
 use annulus_ring::Shutdown;
 use annulus_ring::op::IoVec;
@@ -37,7 +36,7 @@ pub(crate) struct Transmit {
     bytes: usize,
     /// Of these, the bytes and chunks in flight.
     flying: usize,
-    flying_chunks: usize,
+    flying_chunks: u8,
     state: State,
     /// On the agenda.
     listed: bool,
@@ -46,7 +45,6 @@ pub(crate) struct Transmit {
     ended: bool,
     error: Option<Errno>,
     waker: Option<Waker>,
-    pub(crate) linger: Option<TimerKey>,
 }
 
 impl Transmit {
@@ -73,9 +71,13 @@ impl Transmit {
 
 /// A queue whose first chunk needs no memory of its own: the commonest has one or none.
 #[derive(Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "slots are small, and hardly any stream queues a second chunk"
+)]
 struct Queue {
     first: Option<Chunk>,
-    rest: VecDeque<Chunk>,
+    rest: Option<Box<VecDeque<Chunk>>>,
 }
 
 impl Queue {
@@ -89,25 +91,31 @@ impl Queue {
         if self.first.is_none() {
             self.first = Some(chunk);
         } else {
-            self.rest.push_back(chunk);
+            self.rest.get_or_insert_default().push_back(chunk);
         }
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Chunk> {
-        std::mem::replace(&mut self.first, self.rest.pop_front())
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        std::mem::replace(&mut self.first, next)
+    }
+
+    #[inline]
+    fn has_one(&self) -> bool {
+        self.first.is_some() && self.rest.as_ref().is_none_or(|rest| rest.is_empty())
     }
 
     fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.len()
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
     fn last_mut(&mut self) -> Option<&mut Chunk> {
-        self.rest.back_mut().or(self.first.as_mut())
+        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
     }
 
     fn iter(&self) -> impl Iterator<Item = &Chunk> {
-        self.first.iter().chain(&self.rest)
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 }
 
@@ -242,7 +250,7 @@ impl Inner {
             return Poll::Pending;
         }
         let part = &bytes[..count];
-        let at_rest = tx.queue.len() > tx.flying_chunks;
+        let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
         match tx.queue.last_mut().and_then(Chunk::copied_mut) {
             Some(buffer) if at_rest => {
                 buffer.extend_from_slice(part);
@@ -291,7 +299,7 @@ impl Inner {
             IoVec { base: bytes.as_ptr(), len: bytes.len() }
         });
         let now = state == State::Now;
-        let op = if tx.queue.rest.is_empty() {
+        let op = if tx.queue.has_one() {
             let IoVec { base: buffer, len } = parts.next().expect("the queue is not empty");
             // What does not fit a length of 32 bits goes out in pieces, as short counts do.
             let part = len.min(1 << 30);

@@ -10,7 +10,8 @@ use std::os::fd::RawFd;
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
-    /// Receives into the pool's buffers, so many bytes at most; without `multi`, once.
+    /// Receives into the pool's buffers until so many bytes have come; without `multi`, once. The last receive may go
+    /// beyond, as the kernel's own does: cut short, it would part what came together.
     Lent { left: u64, multi: bool },
     /// Receives into the submitter's memory, once.
     Own { buffer: *mut u8, len: u32 },
@@ -55,18 +56,18 @@ impl Epoll {
             self.counters.enobufs += 1;
             return self.end_input(fd, token, Err(Errno::NOBUFS));
         };
-        let asked = u64::from(self.pool.buffer_size()).min(left) as u32;
+        let room = self.pool.buffer_size();
         // SAFETY: the buffer was lent just now, and holds what is asked for.
-        let result = unsafe { calls::receive(fd, self.pool.address(id), asked) };
+        let result = unsafe { calls::receive(fd, self.pool.address(id), room) };
         let Ok(count @ 1..) = result else {
             self.pool.give_back(id);
             return self.end_input(fd, token, result);
         };
         let watch = self.watches.known(fd);
-        if count < asked {
+        if count < room {
             watch.drained();
         }
-        let left = left - u64::from(count);
+        let left = left.saturating_sub(u64::from(count));
         let more = multi && left > 0;
         watch.input = more.then_some((token, Input::Lent { left, multi }));
         Some(Event { token, result, more, buffer: Some(id) })

@@ -12,6 +12,7 @@ mod calls;
 mod input;
 mod output;
 mod poller;
+mod timer;
 mod watch;
 
 use crate::counters::Counters;
@@ -32,13 +33,11 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
+use timer::Alarm;
 use watch::Watches;
 
 /// Events one descriptor may bring in a turn before it goes to the back.
 const ROUNDS: u32 = 32;
-
-/// Quiet for so long, receive memory that nobody uses goes back to the system.
-const QUIET: Duration = Duration::from_secs(10);
 
 /// An epoll instance, what is watched, and what is to be tried.
 pub struct Epoll {
@@ -56,8 +55,7 @@ pub struct Epoll {
     pool: Rc<Pool>,
     kernel: Rc<dyn Kernel>,
     counters: Counters,
-    /// Waited since the last edge.
-    quiet: Duration,
+    alarm: Alarm,
 }
 
 impl Epoll {
@@ -66,8 +64,10 @@ impl Epoll {
     /// # Errors
     /// `InvalidInput` for a pool size out of range; `EMFILE`, `ENOMEM`, … of the system.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
+        let (poller, alarm) = (Poller::new()?, Alarm::new()?);
+        poller.add(alarm.timer.fd())?;
         Ok(Self {
-            poller: Poller::new()?,
+            poller,
             watches: Watches::default(),
             outputs: Outputs::default(),
             work: VecDeque::with_capacity(64),
@@ -77,7 +77,7 @@ impl Epoll {
             pool: Pool::new(pool, kernel.clone())?,
             kernel,
             counters: Counters::default(),
-            quiet: Duration::ZERO,
+            alarm,
         })
     }
 
@@ -195,35 +195,20 @@ impl Epoll {
             Wait::Upto(timeout) if !urgent => timeout,
             Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
         };
+        if !self.alarm.is_set() && self.pool.touched() {
+            self.alarm.set(self.counters.cqes);
+        }
         self.counters.enters += 1;
-        self.wait(timeout)?;
+        self.poller.wait(timeout)?;
         for (fd, flags) in self.poller.edges() {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
+            } else if fd == self.alarm.timer.fd() && self.alarm.goes_off(self.counters.cqes) {
+                self.pool.trim(false);
             }
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;
-        Ok(())
-    }
-
-    /// Waits; and after a while without edges gives receive memory that nobody uses back to the system.
-    #[inline]
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        if !self.pool.touched() {
-            return self.poller.wait(timeout);
-        }
-        let timeout = timeout.map_or(QUIET, |timeout| timeout.min(QUIET));
-        self.poller.wait(Some(timeout))?;
-        if self.poller.edges().next().is_some() {
-            self.quiet = Duration::ZERO;
-        } else {
-            self.quiet += timeout;
-        }
-        if self.quiet >= QUIET {
-            self.quiet = Duration::ZERO;
-            self.pool.trim(false);
-        }
         Ok(())
     }
 
@@ -280,6 +265,13 @@ impl Epoll {
             return Some(event);
         }
         if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
+    }
+
+    /// Of whom an event may come, `ahead` descriptors further on.
+    #[inline]
+    pub(crate) fn upcoming(&self, ahead: u32) -> Option<Token> {
+        let ahead = ahead as usize;
+        if ahead < self.due { self.watches.reader(self.work[ahead]) } else { None }
     }
 
     /// True where nothing is left of what the last turn brought. A `…Now` send has happened as it was submitted.

@@ -80,6 +80,12 @@ impl Watches {
         &mut self.table[fd as usize]
     }
 
+    /// The operation that waits to read from a descriptor.
+    #[inline]
+    pub(super) fn reader(&self, fd: RawFd) -> Option<Token> {
+        self.table[fd as usize].input.map(|(token, _)| token)
+    }
+
     /// A descriptor, unless it was never waited for.
     #[inline]
     pub(super) fn find(&mut self, fd: RawFd) -> Option<&mut Watch> {

@@ -146,3 +146,79 @@ fn sizes_out_of_range_are_named() {
         );
     }
 }
+
+/// For a driver that picks buffers itself.
+fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        2 => Just(Step::Refill),
+        4 => (0usize..80).prop_map(Step::Take),
+        6 => any::<usize>().prop_map(Step::GiveBack),
+        2 => any::<usize>().prop_map(Step::GiveBackRemotely),
+        1 => Just(Step::Trim(false)),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+impl Model {
+    fn apply_lending(&mut self, pool: &Pool, step: Step) {
+        match step {
+            Step::Refill => self.restock(pool),
+            Step::Take(count) => (0..count).for_each(|_| self.borrow(pool)),
+            other => self.apply(pool, other),
+        }
+    }
+
+    fn restock(&self, pool: &Pool) {
+        pool.restock();
+        assert_eq!(pool.with_kernel() as usize, MOST as usize - self.lent.len());
+    }
+
+    fn borrow(&mut self, pool: &Pool) {
+        if let Some(id) = pool.lend() {
+            assert!(!self.lent.contains(&id), "buffer {id} has two owners");
+            // SAFETY: the buffer is lent to this test now.
+            unsafe { pool.address(id).write(1) };
+            self.lent.push(id);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_lent_buffer_has_one_owner(steps in lending_steps()) {
+        let pool = small_pool();
+        let mut model = Model::default();
+        for step in steps {
+            model.apply_lending(&pool, step);
+        }
+        model.restock(&pool);
+        prop_assert_eq!(pool.lent() as usize, model.lent.len());
+        (0..MOST).for_each(|_| model.borrow(&pool));
+        prop_assert_eq!(model.lent.len(), MOST as usize, "no buffer is lost");
+        prop_assert_eq!(pool.lend(), None);
+    }
+}
+
+#[test]
+fn the_buffer_that_came_back_last_is_lent_first() {
+    let pool = small_pool();
+    pool.restock();
+    let ids: Vec<u16> = (0..3).map(|_| pool.lend().unwrap()).collect();
+    ids.iter().for_each(|id| pool.give_back(*id));
+    assert_eq!(pool.lend(), Some(ids[2]));
+    pool.restock();
+    assert_eq!((pool.lend(), pool.lend()), (Some(ids[1]), Some(ids[0])));
+}
+
+#[test]
+fn buffers_that_no_turn_lent_for_a_while_give_their_memory_back() {
+    let pool = small_pool();
+    let turn = |count: usize| {
+        pool.restock();
+        let ids: Vec<u16> = (0..count).map(|_| pool.lend().unwrap()).collect();
+        ids.into_iter().for_each(|id| pool.give_back(id));
+    };
+    turn(100);
+    (0..2 * PERIOD).for_each(|_| turn(3));
+    assert_eq!(pool.book.borrow().cold.len(), 97);
+}

@@ -182,6 +182,11 @@ impl Uring {
         }
     }
 
+    #[inline]
+    pub(crate) fn upcoming(&self, ahead: u32) -> Option<Token> {
+        self.ring.peek(ahead).and_then(|completion| Token::from_bits(completion.user_data))
+    }
+
     /// What a completion tells the layer above; nothing, where nobody waits for it.
     #[inline]
     fn event(&mut self, completion: Completion) -> Option<Event> {

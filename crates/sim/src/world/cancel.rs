@@ -12,7 +12,7 @@ impl World {
             return Answer::error(self.lose_race(id));
         }
         if let Some(op) = self.ops.find(id) {
-            
+            op.cancelled = true;
         }
         if self.strikes(Fault::CancelSecond) {
             self.run(id);
@@ -34,7 +34,7 @@ impl World {
         }
         match self.ops.find(id) {
             Some(op) => {
-                
+                op.cancelled = true;
                 self.queue(id);
                 Errno::ALREADY
             }

@@ -1,0 +1,172 @@
+//! Which driver runs where io_uring is blocked. Each case is a child process of its own: a filter stays for good.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::{DriverChoice, DriverKind, Runtime};
+use common::{echo, pair, receive, run_on};
+use std::io;
+use std::process::{Command, Output};
+
+/// Tells a child what `io_uring_setup` is to answer.
+const ERRNO: &str = "ANNULUS_TEST_ERRNO";
+
+/// What stands in the way, as errno; and what must be said of it: cause, and way out.
+const BLOCKS: [(i32, &str, &str); 4] = [
+    (libc::EPERM, "seccomp", "allow io_uring_setup"),
+    (libc::ENOSYS, "this kernel has no io_uring", "run Linux 6.0 or newer"),
+    (libc::ENOMEM, "memlock", "ulimit -l"),
+    (libc::EOPNOTSUPP, "host", "operator"),
+];
+
+/// Makes `io_uring_setup` fail on this thread and those it starts.
+fn block_io_uring(errno: i32) {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let setup = libc::SYS_io_uring_setup as u32;
+    let mut program = [
+        // The number of the system call is the first word of what a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, setup),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the first call takes numbers only; the program outlives the second, which copies it.
+    let answers = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+        ]
+    };
+    assert_eq!(answers, [0, 0], "{}", io::Error::last_os_error());
+}
+
+/// Runs one of the ignored tests below in a process of its own.
+fn child(test: &str, set: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env_remove("ANNULUS_DRIVER").env("RUST_BACKTRACE", "0");
+    command.envs(set.iter().copied()).output().unwrap()
+}
+
+fn assert_passes(test: &str, set: &[(&str, &str)]) {
+    let Output { status, stdout, stderr } = child(test, set);
+    let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(status.success() && text.contains("1 passed"), "{set:?}: {text}");
+}
+
+fn block_as_told() -> (i32, &'static str, &'static str) {
+    let errno: i32 = std::env::var(ERRNO).expect("run by its parent only").parse().unwrap();
+    block_io_uring(errno);
+    BLOCKS.into_iter().find(|(known, ..)| *known == errno).expect("an errno of the list")
+}
+
+/// An echo through whatever driver the builder chooses.
+fn echoes(choice: DriverChoice) {
+    let got = run_on(Runtime::builder().driver(choice), async {
+        let (mut client, server) = pair().await?;
+        annulus::spawn(echo(server));
+        client.send("there and back").await?;
+        receive(&mut client, 14).await
+    });
+    assert_eq!(got, b"there and back");
+}
+
+#[test]
+fn auto_falls_back_on_every_refusal_and_says_why() {
+    for (errno, ..) in BLOCKS {
+        assert_passes("blocked_auto", &[(ERRNO, &errno.to_string())]);
+    }
+}
+
+#[test]
+#[ignore = "run by its parent, under a filter"]
+fn blocked_auto() {
+    let (errno, cause, _) = block_as_told();
+    let runtime = Runtime::new().unwrap();
+    let info = runtime.driver();
+    assert_eq!(info.kind, DriverKind::Epoll);
+    for part in ["io_uring_setup", &format!("os error {errno}"), cause] {
+        assert!(info.reason.contains(part), "no `{part}` in: {info}");
+    }
+    assert_eq!(info.features.iter().count(), 0);
+    drop(runtime);
+    echoes(DriverChoice::Auto);
+}
+
+#[test]
+fn uring_demanded_is_an_error_that_names_cause_and_way_out() {
+    for (errno, ..) in BLOCKS {
+        assert_passes("blocked_uring", &[(ERRNO, &errno.to_string())]);
+        let demanded = [(ERRNO, &*errno.to_string()), ("ANNULUS_DRIVER", "uring")];
+        assert_passes("blocked_uring", &demanded);
+    }
+}
+
+#[test]
+#[ignore = "run by its parent, under a filter"]
+fn blocked_uring() {
+    let (errno, cause, way_out) = block_as_told();
+    let by_environment = std::env::var_os("ANNULUS_DRIVER").is_some();
+    let choice = if by_environment { DriverChoice::Auto } else { DriverChoice::Uring };
+    let text = Runtime::builder().driver(choice).build().unwrap_err().to_string();
+    for part in ["io_uring_setup", &format!("os error {errno}"), cause, way_out, "epoll"] {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn the_environment_overrides_auto_and_nothing_else() {
+    assert_passes("chosen_by_environment", &[("ANNULUS_DRIVER", "epoll")]);
+}
+
+#[test]
+#[ignore = "run by its parent, with a variable set"]
+fn chosen_by_environment() {
+    let auto = Runtime::new().unwrap();
+    assert_eq!(auto.driver().to_string(), "epoll: as ANNULUS_DRIVER demands");
+    drop(auto);
+    echoes(DriverChoice::Auto);
+    match Runtime::builder().driver(DriverChoice::Uring).build() {
+        Ok(demanded) => assert_eq!(demanded.driver().kind, DriverKind::Uring),
+        Err(error) => assert!(error.to_string().contains("io_uring"), "{error}"),
+    }
+}
+
+#[test]
+fn an_unknown_name_in_the_environment_is_an_error() {
+    assert_passes("unknown_in_the_environment", &[("ANNULUS_DRIVER", "iocp")]);
+}
+
+#[test]
+#[ignore = "run by its parent, with a variable set"]
+fn unknown_in_the_environment() {
+    let error = Runtime::new().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    let expected = "ANNULUS_DRIVER: unknown driver `iocp`; choose one of auto, uring, epoll";
+    assert_eq!(error.to_string(), expected);
+    // Who demands a driver is not asked.
+    echoes(DriverChoice::Epoll);
+}
+
+#[test]
+fn epoll_demanded_is_epoll() {
+    let runtime = Runtime::builder().driver(DriverChoice::Epoll).build().unwrap();
+    assert_eq!(runtime.driver().to_string(), "epoll: as demanded");
+    assert_eq!(runtime.driver().in_use().count() + runtime.driver().missing().count(), 0);
+    drop(runtime);
+    echoes(DriverChoice::Epoll);
+}
+
+#[test]
+fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
+    let error = |choice| Runtime::builder().driver(choice).buffers(1000, 8).build().unwrap_err();
+    let text = error(DriverChoice::Epoll).to_string();
+    assert!(text.starts_with("a pool of 8 buffers of 1000 bytes: take "), "{text}");
+    assert_eq!(error(DriverChoice::Auto).to_string(), text);
+    match Runtime::builder().driver(DriverChoice::Uring).build() {
+        Ok(_) => assert_eq!(error(DriverChoice::Uring).to_string(), text),
+        Err(_) => eprintln!("io_uring is blocked here"),
+    }
+}

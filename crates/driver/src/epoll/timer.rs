@@ -1,0 +1,94 @@
+//! Timers of the kernel that end a wait.
+
+use rustix::event::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// The longest time a timer or a wait is set for: one that wakes once a day for nothing still sleeps.
+const LONGEST: Duration = Duration::from_secs(86_400);
+/// Quiet for so long, memory goes back.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// One timer. Its end is an edge; it is set anew without being read.
+#[derive(Debug)]
+pub(super) struct Timer(OwnedFd);
+
+impl Timer {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Lets it go off once, after this long; an earlier setting is forgotten.
+    pub(super) fn set(&self, after: Duration) -> io::Result<()> {
+        let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(after) };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+}
+
+/// Notices that nothing has happened for a while, so that receive memory nobody uses can go back to the system. A limit
+/// to every wait would cost every turn; a timer that is set anew only while receives go on costs nothing.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    pub(super) timer: Timer,
+    /// Events counted when it was set; `None` while it is not.
+    set_at: Option<u64>,
+}
+
+impl Alarm {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { timer: Timer::new()?, set_at: None })
+    }
+
+    #[inline]
+    pub(super) fn is_set(&self) -> bool {
+        self.set_at.is_some()
+    }
+
+    pub(super) fn set(&mut self, events: u64) {
+        // It fails for no valid time. Without it the memory stays, no more.
+        _ = self.timer.set(QUIET);
+        self.set_at = Some(events);
+    }
+
+    /// It went off. True where no event has come since it was set.
+    pub(super) fn goes_off(&mut self, events: u64) -> bool {
+        self.set_at.take() == Some(events)
+    }
+}
+
+pub(super) fn timespec(time: Duration) -> Timespec {
+    let time = time.min(LONGEST);
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_quiet_while_sets_the_alarm_off() {
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(7);
+        assert!(alarm.is_set());
+        assert!(!alarm.goes_off(8), "something came meanwhile");
+        assert!(!alarm.is_set());
+        alarm.set(8);
+        assert!(alarm.goes_off(8));
+        assert!(!alarm.goes_off(8), "once");
+    }
+
+    #[test]
+    fn no_time_is_too_long() {
+        Timer::new().unwrap().set(Duration::MAX).unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! A driver with nothing above it: submits, turns, and sorts events by token.
+#![allow(unsafe_code)]
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
+use annulus_driver::{Driver, Epoll, Event, Kind, Op, PoolSize, Token, Uring, UringConfig, Wait};
+use annulus_ring::{Kernel, Linux};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{IntoRawFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Nothing that these tests wait for takes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Small, so that a test can use it up.
+pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, most: 4 };
+
+/// Runs a body on every driver that works here.
+pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
+    body(&mut Rig::epoll());
+    if let Some(mut rig) = Rig::uring() {
+        body(&mut rig);
+    }
+}
+
+/// A driver under test.
+pub(crate) struct Rig {
+    pub(crate) driver: Driver,
+    slots: u32,
+    /// Events that came while another one was waited for.
+    early: Vec<Event>,
+}
+
+impl Rig {
+    pub(crate) fn epoll() -> Self {
+        let epoll = Epoll::new(Rc::new(Linux), POOL).expect("epoll works everywhere");
+        Self::of(Driver::Epoll(Box::new(epoll)))
+    }
+
+    /// Nothing where io_uring is blocked.
+    fn uring() -> Option<Self> {
+        let config = UringConfig { pool: POOL, ..UringConfig::default() };
+        Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
+    }
+
+    fn of(driver: Driver) -> Self {
+        Self { driver, slots: 0, early: Vec::new() }
+    }
+
+    /// Starts an operation under a token of its own.
+    pub(crate) fn start(&mut self, kind: Kind, op: Op) -> Token {
+        self.slots += 1;
+        let token = Token::new(kind, 7, self.slots);
+        // SAFETY: these tests keep what their operations name until the operation's end.
+        unsafe { self.driver.submit(token, op) };
+        token
+    }
+
+    pub(crate) fn cancel(&mut self, target: Token) {
+        // SAFETY: a cancel names no memory.
+        unsafe { self.driver.submit(Token::IGNORED, Op::Cancel { target }) };
+    }
+
+    pub(crate) fn close(&mut self, fd: RawFd) {
+        // SAFETY: a close names no memory.
+        unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
+    }
+
+    /// One turn, and all that it brought.
+    pub(crate) fn turn(&mut self, wait: Wait) -> Vec<Event> {
+        self.driver.refill();
+        self.driver.turn(wait).expect("a turn succeeds");
+        let mut events = std::mem::take(&mut self.early);
+        events.extend(std::iter::from_fn(|| self.driver.next_event()));
+        events
+    }
+
+    /// The next event of an operation.
+    pub(crate) fn event(&mut self, token: Token) -> Event {
+        let deadline = now() + PATIENCE;
+        let mut wait = Wait::No;
+        loop {
+            self.early = self.turn(wait);
+            if let Some(at) = self.early.iter().position(|event| event.token == token) {
+                return self.early.remove(at);
+            }
+            let left = deadline.saturating_sub(now());
+            assert!(!left.is_zero(), "no event came of {token:?}");
+            wait = Wait::Upto(Some(left));
+        }
+    }
+
+    /// Turns until nothing more comes; there must have been no event.
+    pub(crate) fn expect_silence(&mut self) {
+        for _ in 0..3 {
+            let events = self.turn(Wait::No);
+            assert!(events.is_empty(), "unexpected {events:?}");
+        }
+        assert!(self.driver.settled());
+    }
+
+    /// The bytes of a lent buffer, which goes back.
+    pub(crate) fn take(&mut self, event: Event) -> Vec<u8> {
+        let id = event.buffer.expect("a receive into the pool names its buffer");
+        let bytes = self.peek(event);
+        self.driver.pool().give_back(id);
+        bytes
+    }
+
+    /// The bytes of a lent buffer.
+    pub(crate) fn peek(&self, event: Event) -> Vec<u8> {
+        let id = event.buffer.expect("a receive into the pool names its buffer");
+        let len = event.result.expect("a filled buffer has a length") as usize;
+        // SAFETY: the buffer is lent to us, and the driver filled so much of it.
+        unsafe { std::slice::from_raw_parts(self.driver.pool().address(id), len).to_vec() }
+    }
+
+    /// Receives into the pool until so many bytes have come, arming anew as often as it takes.
+    pub(crate) fn receive(&mut self, fd: RawFd, len: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        while got.len() < len {
+            let token = self.start(Kind::Receive, Op::ReceiveLent { fd });
+            let event = self.event(token);
+            got.extend(self.take(event));
+        }
+        got
+    }
+}
+
+/// A descriptor for the driver, and a blocking socket at the other end. Little fits in between.
+pub(crate) fn pair() -> (RawFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    peer.set_nodelay(true).unwrap();
+    sockopt::set_socket_send_buffer_size(&ours, 64 * 1024).unwrap();
+    sockopt::set_socket_recv_buffer_size(&peer, 64 * 1024).unwrap();
+    (ours.into_raw_fd(), peer)
+}
+
+/// Fills a socket until it takes no more, by the driver's own sends; tells how much went.
+pub(crate) fn fill(rig: &mut Rig, fd: RawFd, bytes: &[u8]) -> usize {
+    let mut sent = 0;
+    loop {
+        let rest = &bytes[sent..];
+        assert!(!rest.is_empty(), "a socket took {sent} bytes that nobody reads");
+        let len = rest.len().min(1 << 20);
+        let op = Op::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
+        let token = rig.start(Kind::Send, op);
+        match rig.turn(Wait::No).as_slice() {
+            [] => sent += len,
+            [event] => {
+                assert_eq!((event.token, event.more), (token, false));
+                match event.result {
+                    Ok(count) => sent += count as usize,
+                    Err(errno) => {
+                        assert_eq!(errno, Errno::AGAIN);
+                        return sent;
+                    }
+                }
+            }
+            more => panic!("one send, several events: {more:?}"),
+        }
+    }
+}
+
+/// Reads exactly so much on another thread, which the driver need not wait for.
+pub(crate) fn read_later(mut peer: TcpStream, len: usize) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut got = vec![0; len];
+        peer.read_exact(&mut got).unwrap();
+        got
+    })
+}
+
+/// Bytes in which a shift, a swap or a loss shows.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
+}
+
+/// Monotonic time.
+pub(crate) fn now() -> Duration {
+    Linux.now()
+}
+
+pub(crate) fn write(peer: &mut TcpStream, bytes: &[u8]) {
+    peer.write_all(bytes).unwrap();
+}

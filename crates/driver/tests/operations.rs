@@ -1,0 +1,435 @@
+//! Each operation, on each driver: what its events are.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_driver::{Kind, Op};
+use annulus_ring::Address;
+use annulus_ring::op::{IoVec, MsgHeader};
+use common::{POOL, fill, on_each_driver, pair, pattern, read_later, write};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, sockopt};
+use std::io::Read;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::time::Duration;
+
+fn listener() -> (RawFd, std::net::SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener.into_raw_fd(), address)
+}
+
+/// A socket that is not connected to anything.
+fn socket() -> RawFd {
+    use annulus_ring::{Domain, Kernel, Linux, SocketType};
+    Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap()
+}
+
+fn connect(fd: RawFd, address: &Address) -> Op {
+    let bytes = address.as_bytes();
+    Op::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 }
+}
+
+fn header(parts: &[IoVec]) -> MsgHeader {
+    MsgHeader {
+        name: std::ptr::null(),
+        name_len: 0,
+        vectors: parts.as_ptr(),
+        vector_count: parts.len(),
+        control: std::ptr::null(),
+        control_len: 0,
+        flags: 0,
+    }
+}
+
+fn part(bytes: &[u8]) -> IoVec {
+    IoVec { base: bytes.as_ptr(), len: bytes.len() }
+}
+
+#[test]
+fn connects_and_accepts() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        let accept = rig.start(Kind::Accept, Op::AcceptMulti { fd: listener });
+        let address = Address::from(address);
+        for _ in 0..3 {
+            let ours = socket();
+            let token = rig.start(Kind::Connect, connect(ours, &address));
+            let connected = rig.event(token);
+            assert_eq!((connected.result, connected.more), (Ok(0), false));
+            let accepted = rig.event(accept);
+            assert!(accepted.more, "a multishot accept goes on");
+            let theirs = accepted.result.unwrap() as RawFd;
+            let send = Op::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
+            rig.start(Kind::Send, send);
+            assert_eq!(rig.receive(theirs, 5), b"hello");
+            rig.close(ours);
+            rig.close(theirs);
+        }
+        rig.cancel(accept);
+        assert_eq!(rig.event(accept).result, Err(Errno::CANCELED));
+        rig.close(listener);
+        rig.expect_silence();
+    });
+}
+
+#[test]
+fn accepts_once() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        for _ in 0..2 {
+            let token = rig.start(Kind::Accept, Op::Accept { fd: listener });
+            let event = rig.event(token);
+            assert!(!event.more);
+            rig.close(event.result.unwrap() as RawFd);
+        }
+        rig.expect_silence();
+        rig.close(listener);
+    });
+}
+
+#[test]
+fn a_refused_connect_says_so() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        rig.close(listener);
+        rig.expect_silence();
+        let (fd, address) = (socket(), Address::from(address));
+        let token = rig.start(Kind::Connect, connect(fd, &address));
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn receives_many_times_until_the_end() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
+        for text in ["first", "second", "third"] {
+            write(&mut peer, text.as_bytes());
+            let event = rig.event(token);
+            assert!(event.more);
+            assert_eq!(rig.take(event), text.as_bytes());
+        }
+        drop(peer);
+        let end = rig.event(token);
+        assert_eq!((end.result, end.more, end.buffer), (Ok(0), false, None));
+        rig.close(fd);
+        rig.expect_silence();
+    });
+}
+
+#[test]
+fn data_and_end_that_come_together_are_both_told() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        write(&mut peer, b"last words");
+        peer.shutdown(Shutdown::Write).unwrap();
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
+        let event = rig.event(token);
+        assert_eq!(rig.take(event), b"last words");
+        assert_eq!(rig.event(token).result, Ok(0));
+        // The other direction is still open.
+        let send = Op::SendNow { fd, buffer: b"answer".as_ptr(), len: 6 };
+        rig.start(Kind::Send, send);
+        rig.expect_silence();
+        rig.close(fd);
+        rig.expect_silence();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "answer");
+    });
+}
+
+#[test]
+fn a_limit_ends_a_receive_and_the_rest_is_found_by_the_next() {
+    on_each_driver(|rig| {
+        if !rig.driver.limits_receives() {
+            return;
+        }
+        let (fd, mut peer) = pair();
+        let size = POOL.buffer as usize;
+        let sent = pattern(5 * size);
+        write(&mut peer, &sent);
+        let mut got = Vec::new();
+        // The receive that reaches the limit is the last one; it may go beyond.
+        for (limit, receives) in [(POOL.buffer + 1, 2), (1, 1), (2 * POOL.buffer, 2)] {
+            let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit });
+            for left in (0..receives).rev() {
+                let event = rig.event(token);
+                assert_eq!((event.result, event.more), (Ok(POOL.buffer), left > 0));
+                got.extend(rig.take(event));
+            }
+        }
+        assert!(got == sent);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn an_empty_pool_ends_a_receive_and_loses_nothing() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        let sent = pattern(3 * POOL.buffer as usize * POOL.most as usize / 2);
+        write(&mut peer, &sent);
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
+        let mut lent = Vec::new();
+        let last = loop {
+            let event = rig.event(token);
+            if event.result.is_err() {
+                break event;
+            }
+            lent.push(event);
+        };
+        assert_eq!((last.result, last.more), (Err(Errno::NOBUFS), false));
+        assert_eq!(lent.len(), POOL.most as usize);
+        assert_eq!(rig.driver.counters().enobufs, 1);
+        assert_eq!(rig.driver.pool().with_kernel(), 0);
+        let mut got = Vec::new();
+        for event in lent {
+            got.extend(rig.take(event));
+        }
+        let rest = rig.receive(fd, sent.len() - got.len());
+        assert!([got, rest].concat() == sent);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn receives_into_memory_of_ones_own() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        write(&mut peer, b"0123456789");
+        let mut memory = [0u8; 8];
+        for expected in [&b"01234567"[..], b"89"] {
+            let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
+            let token = rig.start(Kind::Receive, Op::Receive { fd, buffer, len });
+            let event = rig.event(token);
+            assert_eq!((event.more, event.buffer), (false, None));
+            assert_eq!(&memory[..event.result.unwrap() as usize], expected);
+        }
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_reset_is_an_error() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
+        rig.expect_silence();
+        sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Err(Errno::CONNRESET), false));
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn an_urgent_mark_does_not_hide_what_follows() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
+        write(&mut peer, b"ab");
+        rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
+        write(&mut peer, b"cd");
+        let mut got = Vec::new();
+        while got.len() < 4 {
+            let event = rig.event(token);
+            got.extend(rig.take(event));
+        }
+        assert_eq!(got, b"abcd");
+        rig.cancel(token);
+        rig.event(token);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_send_that_goes_whole_posts_nothing() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let (bytes, before) = (pattern(1000), rig.driver.counters().sqes);
+        let (buffer, len) = (bytes.as_ptr(), bytes.len() as u32);
+        rig.start(Kind::Send, Op::SendNow { fd, buffer, len });
+        rig.expect_silence();
+        assert_eq!(rig.driver.counters().sqes, before + 1);
+        assert!(read_later(peer, 1000).join().unwrap() == bytes);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_send_that_finds_no_room_says_so_and_one_that_waits_goes_on() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let bytes = pattern(4 << 20);
+        let sent = fill(rig, fd, &bytes);
+        let (buffer, rest) = (bytes[sent..].as_ptr(), 2 << 20);
+        let token = rig.start(Kind::Send, Op::Send { fd, buffer, len: rest });
+        rig.expect_silence();
+        let reader = read_later(peer, sent + rest as usize);
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Ok(rest), false));
+        assert!(reader.join().unwrap() == bytes[..sent + rest as usize]);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn vectors_go_in_order_and_outlive_the_submission_only() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let bytes = pattern(4 << 20);
+        let (one, two) = bytes.split_at(5);
+        let parts = [part(one), part(&two[..7])];
+        let now = header(&parts);
+        rig.start(Kind::Send, Op::SendVectorNow { fd, header: (&raw const now).cast() });
+        rig.expect_silence();
+        let sent = 12 + fill(rig, fd, &bytes[12..]);
+        let rest = &bytes[sent..];
+        let mut parts = vec![part(&rest[..1]), part(&rest[1..1 << 20]), part(&rest[1 << 20..2 << 20])];
+        let mut waiting = header(&parts);
+        let op = Op::SendVector { fd, header: (&raw const waiting).cast() };
+        let token = rig.start(Kind::Send, op);
+        rig.expect_silence();
+        parts.fill(part(b"overwritten"));
+        waiting.vector_count = 0;
+        assert_eq!(waiting.vector_count, 0);
+        let reader = read_later(peer, sent + (2 << 20));
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Ok(2 << 20), false));
+        assert!(reader.join().unwrap() == bytes[..sent + (2 << 20)]);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_waiting_send_learns_that_the_peer_is_gone() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let bytes = pattern(4 << 20);
+        let sent = fill(rig, fd, &bytes);
+        let op = Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
+        let token = rig.start(Kind::Send, op);
+        rig.expect_silence();
+        sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        let mut event = rig.event(token);
+        if event.result.is_ok() {
+            // A little went meanwhile: then that is told first.
+            let token = rig.start(Kind::Send, op);
+            event = rig.event(token);
+        }
+        assert!(matches!(event.result, Err(Errno::CONNRESET | Errno::PIPE)), "{event:?}");
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
+    on_each_driver(|rig| {
+        let (fd, _peer) = pair();
+        let (listener, _) = listener();
+        let alarm = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let mut memory = [0u8; 8];
+        let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
+        let bytes = pattern(4 << 20);
+        let sent = fill(rig, fd, &bytes);
+        let operations = [
+            (Kind::Receive, Op::ReceiveMulti { fd, limit: 0 }),
+            (Kind::Receive, Op::ReceiveLent { fd }),
+            (Kind::Receive, Op::Receive { fd, buffer, len }),
+            (Kind::Send, Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 }),
+            (Kind::Accept, Op::AcceptMulti { fd: listener }),
+            (Kind::Accept, Op::Accept { fd: listener }),
+            (Kind::Poll, Op::Readable { fd: alarm.as_raw_fd() }),
+        ];
+        for (kind, op) in operations {
+            // Before it has started, and after.
+            for turns in [0, 1] {
+                let token = rig.start(kind, op);
+                (0..turns).for_each(|_| rig.expect_silence());
+                rig.cancel(token);
+                let event = rig.event(token);
+                // A waiting send may have sent a little: then that is told.
+                let short = kind == Kind::Send && event.result.is_ok_and(|count| count < 1 << 20);
+                assert!(short || event.result == Err(Errno::CANCELED), "{op:?}: {event:?}");
+                assert!(!event.more);
+                rig.expect_silence();
+            }
+        }
+        rig.close(fd);
+        rig.close(listener);
+    });
+}
+
+#[test]
+fn a_connect_under_way_can_be_cancelled() {
+    on_each_driver(|rig| {
+        // A listener whose backlog is full answers no more handshakes.
+        let listener = socket();
+        let local = Address::from("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap());
+        use annulus_ring::{Kernel, Linux};
+        Linux.bind(listener, &local).unwrap();
+        Linux.listen(listener, 0).unwrap();
+        let address = Linux.local_address(listener).unwrap();
+        let mut attempts = Vec::new();
+        for _ in 0..8 {
+            let fd = socket();
+            attempts.push((fd, rig.start(Kind::Connect, connect(fd, &address))));
+        }
+        let mut cancelled = 0;
+        for (fd, token) in attempts {
+            rig.cancel(token);
+            let event = rig.event(token);
+            assert!(matches!(event.result, Ok(0) | Err(Errno::CANCELED)), "{event:?}");
+            cancelled += u32::from(event.result.is_err());
+            rig.close(fd);
+        }
+        rig.expect_silence();
+        assert!(cancelled > 0, "no handshake was left unanswered");
+        rig.close(listener);
+    });
+}
+
+#[test]
+fn a_cancel_that_comes_too_late_does_nothing() {
+    on_each_driver(|rig| {
+        let (fd, mut peer) = pair();
+        write(&mut peer, b"x");
+        let token = rig.start(Kind::Receive, Op::ReceiveLent { fd });
+        let event = rig.event(token);
+        assert_eq!(rig.take(event), b"x");
+        let next = rig.start(Kind::Receive, Op::ReceiveLent { fd });
+        rig.cancel(token);
+        rig.expect_silence();
+        write(&mut peer, b"y");
+        let event = rig.event(next);
+        assert_eq!(rig.take(event), b"y");
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn every_write_to_an_eventfd_that_nobody_reads_is_an_edge() {
+    on_each_driver(|rig| {
+        let alarm = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let token = rig.start(Kind::Poll, Op::Readable { fd: alarm.as_raw_fd() });
+        rig.expect_silence();
+        for _ in 0..5 {
+            rustix::io::write(&alarm, &1u64.to_ne_bytes()).unwrap();
+            let event = rig.event(token);
+            assert!(event.more && event.result.is_ok(), "{event:?}");
+        }
+        rig.cancel(token);
+        assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
+    });
+}
