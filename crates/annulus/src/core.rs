@@ -11,8 +11,10 @@ use crate::task::Ready;
 use crate::time::Timers;
 use annulus_driver::{Driver, Event, Kind, Op, Token};
 use annulus_ring::Kernel;
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     guard: ForkGuard,
+    /// Its loop is turning on this thread.
+    running: Cell<bool>,
 }
 
 /// Bounds of a runtime's streams. Bytes, but for the linger.
@@ -68,10 +72,10 @@ pub(crate) struct Agenda {
     /// Streams with something to send.
     pub(crate) sends: Vec<u32>,
     /// Streams to arm.
-    pub(crate) arms: Vec<u32>,
+    pub(crate) arms: VecDeque<u32>,
     /// Streams whose send went out in this turn: done, unless an event says otherwise.
     pub(crate) eager: Vec<u32>,
-    /// Somebody waits for one of these.
+    /// Somebody waits for one of these: no sleep before they are settled.
     pub(crate) sleepless: bool,
 }
 
@@ -97,6 +101,7 @@ impl Core {
             ready: Ready::new(),
             remote,
             guard: ForkGuard::new()?,
+            running: Cell::new(false),
         })
     }
 
@@ -110,6 +115,20 @@ impl Core {
             return Err(forked());
         }
         RefMut::filter_map(self.inner.borrow_mut(), Option::as_mut).map_err(|_| ended())
+    }
+
+    /// As [`enter`](Self::enter), for somebody who may have to wait: who else would wake him?
+    ///
+    /// # Errors
+    /// As there, and where this runtime is not the one that is running.
+    #[inline]
+    pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
+        let inner = self.enter()?;
+        if self.running.get() { Ok(inner) } else { Err(not_running()) }
+    }
+
+    pub(crate) fn set_running(&self, running: bool) {
+        self.running.set(running);
     }
 
     /// False in a forked child.
@@ -133,7 +152,10 @@ impl Core {
             }
             let mut after = std::mem::take(&mut inner.after);
             drop(inner);
-            after.wakes.drain(..).for_each(Waker::wake);
+            for waker in after.wakes.drain(..) {
+                // A foreign waker may panic; the others must be woken all the same.
+                _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
             after.drops.clear();
             let mut inner = self.enter()?;
             if inner.after.is_empty() {
@@ -226,6 +248,12 @@ impl Inner {
 
 fn forked() -> io::Error {
     io::Error::other("this runtime belongs to the parent process; build another one in the child")
+}
+
+fn not_running() -> io::Error {
+    io::Error::other(
+        "polled outside its runtime; use it inside the block_on of the runtime that made it",
+    )
 }
 
 fn ended() -> io::Error {

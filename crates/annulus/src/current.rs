@@ -17,7 +17,8 @@ pub(crate) struct Entered(());
 /// # Errors
 /// Where another one is running on this thread: runtimes do not nest.
 pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
-    CURRENT.with_borrow_mut(|current| {
+    let entered = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
         // In a forked child the parent's runtime is still noted here, but is not running.
         if current.as_ref().is_some_and(|running| running.at_home()) {
             return Err(io::Error::other(
@@ -27,13 +28,18 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
         if let Some(parents) = current.replace(core.clone()) {
             std::mem::forget(parents);
         }
+        core.set_running(true);
         Ok(Entered(()))
-    })
+    });
+    // A thread that is ending has no current runtime any more, and needs none to drop one.
+    entered.unwrap_or_else(|_ending| Ok(Entered(())))
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        drop(CURRENT.take());
+        if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
+            core.set_running(false);
+        }
     }
 }
 

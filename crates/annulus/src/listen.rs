@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::core::Inner;
+use crate::slab::Slab;
 use crate::time::{Fire, Instant};
 use annulus_driver::{Event, Kind, Op, Token};
 use rustix::io::Errno;
@@ -34,8 +35,29 @@ pub(crate) struct Listener {
     /// One connection at a time, since the user was slow to claim.
     singly: bool,
     error: Option<Errno>,
-    wakers: Vec<Waker>,
+    waiters: Slab<Waker>,
     dropped: bool,
+}
+
+/// Errors of one connection or one operation: accept(2) lists them as to be treated like EAGAIN.
+fn ends_one_connection(errno: Errno) -> bool {
+    const OF_ONE: [Errno; 14] = [
+        Errno::CANCELED,
+        Errno::INTR,
+        Errno::AGAIN,
+        Errno::CONNABORTED,
+        Errno::PERM,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::NETDOWN,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
+        Errno::NETUNREACH,
+        Errno::TIMEDOUT,
+    ];
+    OF_ONE.contains(&errno)
 }
 
 impl Inner {
@@ -46,29 +68,58 @@ impl Inner {
             unclaimed: VecDeque::new(),
             singly: false,
             error: None,
-            wakers: Vec::new(),
+            waiters: Slab::new(),
             dropped: false,
         })
     }
 
-    /// The descriptor of the next connection. Several tasks may wait; each arrival wakes all of them.
-    pub(crate) fn poll_accept(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
-        let listener = self.listeners.get(slot);
-        if let Some(fd) = listener.unclaimed.pop_front() {
-            if listener.unclaimed.is_empty() {
-                listener.singly = false;
-            }
-            self.accept_more(slot);
-            return Poll::Ready(Ok(fd));
-        }
-        if let Some(errno) = listener.error.take() {
-            return Poll::Ready(Err(errno.into()));
-        }
-        if !listener.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            listener.wakers.push(cx.waker().clone());
+    /// The descriptor of the next connection. `waiter` is the caller's place among those who wait: taken when he has to,
+    /// given up when he need not any more, or by [`drop_waiter`](Self::drop_waiter). Each arrival wakes all of them.
+    pub(crate) fn poll_accept(
+        &mut self,
+        slot: u32,
+        waiter: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<RawFd>> {
+        let outcome = self.claim(slot);
+        if outcome.is_some() {
+            self.drop_waiter(slot, waiter);
+        } else {
+            self.wait_to_accept(slot, waiter, cx);
         }
         self.accept_more(slot);
-        Poll::Pending
+        outcome.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn claim(&mut self, slot: u32) -> Option<io::Result<RawFd>> {
+        let listener = self.listeners.get(slot);
+        let Some(fd) = listener.unclaimed.pop_front() else {
+            return listener.error.take().map(|errno| Err(errno.into()));
+        };
+        if listener.unclaimed.is_empty() {
+            listener.singly = false;
+        }
+        Some(Ok(fd))
+    }
+
+    fn wait_to_accept(&mut self, slot: u32, waiter: &mut Option<u32>, cx: &Context<'_>) {
+        let waiters = &mut self.listeners.get(slot).waiters;
+        match *waiter {
+            None => *waiter = Some(waiters.insert(cx.waker().clone())),
+            Some(place) if waiters.get(place).will_wake(cx.waker()) => {}
+            Some(place) => {
+                let stale = std::mem::replace(waiters.get(place), cx.waker().clone());
+                self.after.drops.push(stale);
+            }
+        }
+    }
+
+    /// Somebody waits no more.
+    pub(crate) fn drop_waiter(&mut self, slot: u32, waiter: &mut Option<u32>) {
+        if let Some(place) = waiter.take() {
+            let waker = self.listeners.get(slot).waiters.remove(place);
+            self.after.drops.push(waker);
+        }
     }
 
     /// Arms an idle listener.
@@ -99,10 +150,7 @@ impl Inner {
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.pause_accepts(slot)
             }
-            // The connection's end, or the operation's: not the listener's.
-            Err(
-                Errno::CANCELED | Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO,
-            ) => {}
+            Err(errno) if ends_one_connection(errno) => {}
             Err(errno) => listener.error = Some(errno),
         }
         self.after_accept(slot);
@@ -115,7 +163,9 @@ impl Inner {
             return self.close_listener_if_done(slot);
         }
         if !listener.unclaimed.is_empty() || listener.error.is_some() {
-            self.after.wakes.append(&mut listener.wakers);
+            for place in listener.waiters.indices() {
+                self.after.wakes.push(listener.waiters.get(place).clone());
+            }
         }
         if listener.state == State::Armed
             && !listener.singly
@@ -170,7 +220,6 @@ impl Inner {
         let token = self.accept_token(slot);
         let listener = self.listeners.get(slot);
         listener.dropped = true;
-        self.after.drops.append(&mut listener.wakers);
         match listener.state {
             State::Armed => {
                 listener.state = State::Cancelling;
@@ -189,7 +238,10 @@ impl Inner {
         if self.listeners.get(slot).state != State::Idle {
             return;
         }
-        let listener = self.listeners.remove(slot);
+        let mut listener = self.listeners.remove(slot);
+        for place in listener.waiters.indices() {
+            self.after.drops.push(listener.waiters.remove(place));
+        }
         listener.unclaimed.into_iter().for_each(|fd| self.close(fd));
         self.close(listener.fd);
     }

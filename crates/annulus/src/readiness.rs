@@ -4,6 +4,7 @@
 use crate::core::Inner;
 use crate::stream::note_waker;
 use annulus_driver::{Event, Kind, Op, Token};
+use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::task::{Context, Poll, Waker};
 
@@ -46,7 +47,7 @@ impl Inner {
         self.in_flight -= 1;
         if poll.dropped {
             self.polls.remove(slot);
-        } else if event.result.is_ok() {
+        } else if !matches!(event.result, Err(Errno::BADF | Errno::INVAL | Errno::PERM)) {
             self.arm_poll(slot);
         }
     }

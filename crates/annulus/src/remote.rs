@@ -23,7 +23,10 @@ pub(crate) struct Remote {
 #[derive(Default)]
 struct Inbox {
     tasks: Vec<Runnable>,
+    /// Nothing may be spawned any more.
     closed: bool,
+    /// Every task was dropped; only what was never polled can still arrive.
+    finished: bool,
 }
 
 impl Remote {
@@ -47,7 +50,13 @@ impl Remote {
 
     /// Puts a task in the inbox.
     pub(crate) fn push(&self, task: Runnable) {
-        self.inbox().tasks.push(task);
+        let mut inbox = self.inbox();
+        if inbox.finished {
+            drop(inbox);
+            return drop(task);
+        }
+        inbox.tasks.push(task);
+        drop(inbox);
         self.ring_the_bell();
     }
 
@@ -98,13 +107,21 @@ impl Remote {
         if !self.pending.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        self.pending.store(false, Ordering::SeqCst);
+        // A swap, so that it also sees what was done before the bell was rung.
+        self.pending.swap(false, Ordering::SeqCst);
         std::mem::take(&mut self.inbox().tasks)
     }
 
     /// No more tasks may be spawned from elsewhere. Wakes still arrive, so that every task can be dropped at home.
     pub(crate) fn close(&self) {
         self.inbox().closed = true;
+    }
+
+    /// No more tasks are taken in; returns the last ones.
+    pub(crate) fn finish(&self) -> Vec<Runnable> {
+        let mut inbox = self.inbox();
+        inbox.finished = true;
+        std::mem::take(&mut inbox.tasks)
     }
 
     /// Whether [`close`](Self::close) was called.

@@ -99,7 +99,7 @@ impl Catch {
             if self.pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
                 return Poll::Ready(Ok(self.signal));
             }
-            if self.core.enter()?.poll_ready(self.slot, cx).is_pending() {
+            if self.core.enter_running()?.poll_ready(self.slot, cx).is_pending() {
                 return Poll::Pending;
             }
         }

@@ -5,7 +5,9 @@ mod common;
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{Runtime, counters, spawn};
 use common::{echo, half_pair, pair, pattern, receive, run, run_on};
+use std::cell::Cell;
 use std::io::{Read, Write};
+use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -186,6 +188,45 @@ fn connections_in_a_burst_are_all_accepted() {
         seen.sort();
         expected.sort();
         assert_eq!(seen, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_pool_at_its_limit_is_shared_fairly() {
+    run_on(Runtime::builder().buffers(4096, 4), async {
+        let enough = 2 << 20;
+        let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
+        for count in &received {
+            let (mut stream, mut flooder) = half_pair().await?;
+            std::thread::spawn(move || while flooder.write_all(&[1; 65_536]).is_ok() {});
+            let count = count.clone();
+            spawn(async move {
+                while let Ok(Some(lease)) = stream.recv().await {
+                    count.set(count.get() + lease.len());
+                }
+            });
+        }
+        while received.iter().any(|count| count.get() < enough) {
+            let most = received.iter().map(|count| count.get()).max().unwrap();
+            assert!(most < 50 * enough, "starved: {received:?}");
+            annulus::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn those_who_give_up_accepting_leave_nothing_behind() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        for _ in 0..1000 {
+            assert!(common::touch(listener.accept()).is_none());
+        }
+        let peer = std::net::TcpStream::connect(address)?;
+        let (_stream, from) = listener.accept().await?;
+        assert_eq!(from, peer.local_addr()?);
         Ok(())
     });
 }

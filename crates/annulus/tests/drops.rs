@@ -4,8 +4,8 @@ mod common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{sleep, timeout};
-use annulus::yield_now;
-use common::{half_pair, pair, pattern, receive, run, touch};
+use annulus::{Runtime, yield_now};
+use common::{half_pair, pair, pattern, receive, run, run_on, touch};
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
@@ -152,6 +152,20 @@ fn a_dropped_sleep_is_gone() {
         let start = annulus::time::Instant::now();
         sleep(Duration::from_millis(5)).await;
         assert!(start.elapsed() >= Duration::from_millis(5));
+        Ok(())
+    });
+}
+
+#[test]
+fn what_the_linger_cuts_off_is_no_clean_end() {
+    run_on(Runtime::builder().linger(Duration::from_millis(20)), async {
+        let (mut stream, mut peer) = half_pair().await?;
+        assert!(touch(stream.send(vec![1; 64 << 20])).is_none());
+        drop(stream);
+        sleep(Duration::from_millis(100)).await;
+        let error =
+            peer.read_to_end(&mut Vec::new()).expect_err("the peer must see that it was cut off");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         Ok(())
     });
 }

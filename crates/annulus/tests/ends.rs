@@ -6,7 +6,7 @@ mod common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{JoinError, Runtime, spawn, yield_now};
 use common::{pair, pattern, run, touch};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::rc::Rc;
 
@@ -209,4 +209,67 @@ fn an_unresolvable_or_refused_address_is_named() {
         assert!(error.to_string().contains(&address.to_string()), "{error}");
         Ok(())
     });
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("on purpose, in a drop");
+        }
+    }
+}
+
+#[test]
+fn a_task_that_panics_in_its_drop_ends_alone() {
+    run(async {
+        let mut aborted = spawn(async {
+            let _bomb = Bomb;
+            std::future::pending::<()>().await;
+        });
+        // Its result is nobody's, and panics when it is dropped.
+        drop(spawn(async { Bomb }));
+        yield_now().await;
+        aborted.abort();
+        yield_now().await;
+        // And one for the runtime's end.
+        spawn(async {
+            let _bomb = Bomb;
+            std::future::pending::<()>().await;
+        });
+        yield_now().await;
+        pair().await.map(drop)
+    });
+}
+
+#[test]
+fn a_stream_polled_outside_its_running_runtime_says_so() {
+    let mut runtime = Runtime::new().unwrap();
+    let (mut stream, _peer) = runtime.block_on(pair()).unwrap().unwrap();
+    let outside = touch(stream.recv()).expect("no waiting for nobody").unwrap_err();
+    assert!(outside.to_string().contains("block_on of the runtime"), "{outside}");
+    let elsewhere = run(async { Ok(touch(stream.recv())) });
+    assert!(elsewhere.expect("no waiting for nobody").is_err());
+}
+
+#[test]
+fn what_block_on_has_sent_leaves_before_it_returns() {
+    let mut runtime = Runtime::new().unwrap();
+    let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap().unwrap();
+    runtime.block_on(stream.send("hello")).unwrap().unwrap();
+    let mut got = [0; 5];
+    peer.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"hello");
+}
+
+#[test]
+fn a_runtime_in_a_thread_local_ends_with_its_thread() {
+    thread_local!(static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new().unwrap()));
+    let thread = std::thread::spawn(|| {
+        RUNTIME.with_borrow_mut(|runtime| runtime.block_on(yield_now()).unwrap());
+    });
+    // A panic in a thread-local's drop would end the whole process.
+    thread.join().unwrap();
 }

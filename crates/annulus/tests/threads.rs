@@ -3,6 +3,7 @@
 mod common;
 
 use annulus::net::{Parts, TcpStream};
+use annulus::time::timeout;
 use annulus::{Handle, JoinHandle, Lease, Runtime, SharedBytes};
 use common::{half_pair, pair, pattern, receive, run};
 use std::io::{self, Read, Write};
@@ -185,4 +186,41 @@ fn a_connection_moves_with_what_it_has_received() {
     let rest = other.join().unwrap();
     assert!([first, rest].concat() == expected);
     assert_eq!(answer.join().unwrap(), "and thanks");
+}
+
+#[test]
+fn a_connection_whose_peer_is_silent_moves_too() {
+    run(async {
+        let (mut stream, mut peer) = half_pair().await?;
+        peer.write_all(b"x")?;
+        stream.recv().await?;
+        // A receive is armed and nothing comes.
+        assert!(timeout(Duration::from_millis(1), stream.recv()).await.is_err());
+        let parts = timeout(Duration::from_secs(5), stream.into_parts()).await.expect("no hang")?;
+        let mut stream = TcpStream::from_parts(parts)?;
+        peer.write_all(b"after the move")?;
+        assert_eq!(&*stream.recv().await?.unwrap(), b"after the move");
+        Ok(())
+    });
+}
+
+#[test]
+fn no_stop_is_lost() {
+    let mut runtime = Runtime::new().unwrap();
+    let handle = runtime.handle();
+    let (sender, receiver) = mpsc::channel::<u32>();
+    let stopper = std::thread::spawn(move || {
+        for round in receiver {
+            handle.wake();
+            (0..round * 7 % 400).for_each(|_| std::hint::spin_loop());
+            handle.stop();
+        }
+    });
+    for round in 0..20_000 {
+        sender.send(round).unwrap();
+        // Were a stop lost, this would never return.
+        assert!(runtime.block_on(std::future::pending::<()>()).is_err());
+    }
+    drop(sender);
+    stopper.join().unwrap();
 }

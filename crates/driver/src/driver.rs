@@ -79,6 +79,14 @@ impl Driver {
         }
     }
 
+    /// True where nothing that was submitted waits to be started.
+    pub fn is_clear(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.is_clear(),
+            Self::Epoll(_) => true,
+        }
+    }
+
     /// True where the last turn started everything that had been submitted before it: what was to outlive the submission
     /// only may go.
     #[inline]

@@ -159,6 +159,15 @@ impl Pool {
         self.book.borrow().with_kernel
     }
 
+    /// How many buffers each of `streams` may take now, that all get some: no limit while the pool can still bring more
+    /// to the kernel than stand there.
+    pub fn share(&self, streams: usize) -> u32 {
+        let book = self.book.borrow();
+        let at_its_limit = book.depth == self.size.most || book.with_kernel < book.depth;
+        let share = book.with_kernel / u32::try_from(streams.max(1)).unwrap_or(u32::MAX);
+        if at_its_limit { share.max(1) } else { u32::MAX }
+    }
+
     /// Buffers lent to users now.
     pub fn lent(&self) -> u32 {
         self.book.borrow().lent

@@ -295,7 +295,8 @@ fn vectors_go_in_order_and_outlive_the_submission_only() {
         rig.expect_silence();
         let sent = 12 + fill(rig, fd, &bytes[12..]);
         let rest = &bytes[sent..];
-        let mut parts = vec![part(&rest[..1]), part(&rest[1..1 << 20]), part(&rest[1 << 20..2 << 20])];
+        let mut parts =
+            vec![part(&rest[..1]), part(&rest[1..1 << 20]), part(&rest[1 << 20..2 << 20])];
         let mut waiting = header(&parts);
         let op = Op::SendVector { fd, header: (&raw const waiting).cast() };
         let token = rig.start(Kind::Send, op);

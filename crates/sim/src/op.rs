@@ -4,6 +4,7 @@ use crate::descriptors::FileId;
 use crate::memory::{Piece, Seal};
 use crate::net::{Side, SocketId};
 use crate::slab::Slab;
+use crate::timeline::Nanos;
 use annulus_ring::op::poll;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -45,6 +46,10 @@ pub(crate) enum Body {
     Poll {
         events: u32,
         multi: bool,
+    },
+    /// A length of time; the network's clock tells its end.
+    Timer {
+        after: Nanos,
     },
     /// A poll of something that is not ours: it never comes.
     Never,
@@ -134,7 +139,7 @@ impl Op {
         match self.body {
             Body::Connect | Body::Send(_) => Side::Write,
             Body::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
-            Body::Accept { .. } | Body::Receive(_) | Body::Poll { .. } | Body::Never => Side::Read,
+            _ => Side::Read,
         }
     }
 

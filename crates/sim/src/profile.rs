@@ -4,10 +4,11 @@ use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
 /// The operations this kernel can play.
-const PLAYED: [u8; 10] = [
+const PLAYED: [u8; 11] = [
     opcode::NOP,
     opcode::POLL_ADD,
     opcode::SENDMSG,
+    opcode::TIMEOUT,
     opcode::ACCEPT,
     opcode::ASYNC_CANCEL,
     opcode::CONNECT,

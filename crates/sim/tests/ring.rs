@@ -258,6 +258,29 @@ fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
 }
 
 #[test]
+fn a_timer_ends_after_its_time_or_is_cancelled() {
+    on_both(|mut host| {
+        let time = op::TimeSpec { seconds: 0, nanoseconds: 5_000_000 };
+        let before = host.kernel.now();
+        host.push(1, op::Timeout { after: &raw const time }.entry());
+        host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+        assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::TIME), false));
+        let passed = host.kernel.now() - before;
+        assert!(passed >= Duration::from_millis(5), "{passed:?}");
+        let mut time = op::TimeSpec { seconds: 3600, nanoseconds: 0 };
+        host.push(2, op::Timeout { after: &raw const time }.entry());
+        assert_eq!(host.reap(), []);
+        time.seconds = 0;
+        host.push(3, cancel(2));
+        let told: Vec<_> = host.take(2).iter().map(told).collect();
+        assert!(told.contains(&(3, 0, false)), "{told:?}");
+        assert!(told.contains(&(2, errno(Errno::CANCELED), false)), "{told:?}");
+        time.seconds = -1;
+        assert_eq!(host.once(op::Timeout { after: &raw const time }.entry()), errno(Errno::INVAL));
+    });
+}
+
+#[test]
 fn bad_entries_are_answered_in_the_order_of_linux() {
     on_both(|mut host| {
         let (_client, server) = host.pair();

@@ -88,7 +88,7 @@ impl ListenOptions {
         socket.bind(address)?;
         socket.listen(self.backlog)?;
         let slot = core.enter()?.add_listener(socket.into_raw());
-        Ok(TcpListener { core: core.clone(), slot })
+        Ok(TcpListener { core: core.clone(), slot, place: None })
     }
 }
 
@@ -96,6 +96,24 @@ impl ListenOptions {
 pub struct TcpListener {
     core: Rc<Core>,
     slot: u32,
+    /// The place of who polls.
+    place: Option<u32>,
+}
+
+/// An accept that may wait, and gives its place up when it is dropped.
+struct Waiting<'a> {
+    listener: &'a TcpListener,
+    place: Option<u32>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.place.is_some()
+            && let Ok(mut inner) = self.listener.core.enter()
+        {
+            inner.drop_waiter(self.listener.slot, &mut self.place);
+        }
+    }
 }
 
 impl TcpListener {
@@ -115,16 +133,31 @@ impl TcpListener {
     /// # Errors
     /// What makes the listener useless; or after the runtime's end.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        let mut waiting = Waiting { listener: self, place: None };
+        poll_fn(|cx| self.poll_as(&mut waiting.place, cx)).await
     }
 
-    /// As [`accept`](Self::accept), by polling. Every task that polls is woken.
+    /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    pub fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        let mut place = self.place.take();
+        let polled = self.poll_as(&mut place, cx);
+        self.place = place;
+        polled
+    }
+
+    fn poll_as(
+        &self,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         loop {
-            let accepted = self.core.enter()?.poll_accept(self.slot, cx)?;
+            let accepted = self.core.enter_running()?.poll_accept(self.slot, place, cx)?;
             let Poll::Ready(fd) = accepted else { return Poll::Pending };
             let stream = TcpStream::from_socket(Socket::new(self.core.clone(), fd)?);
             // A peer that has gone already has no address any more: on to the next.

@@ -33,7 +33,7 @@ impl Socket {
 
     #[inline]
     pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.core.enter()?.poll_receive(self.slot, cx)
+        self.core.enter_running()?.poll_receive(self.slot, cx)
     }
 
     #[inline]
@@ -49,15 +49,15 @@ impl Socket {
     }
 
     pub(super) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.core.enter()?.poll_copy(self.slot, bytes, cx)
+        self.core.enter_running()?.poll_copy(self.slot, bytes, cx)
     }
 
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter()?.poll_flush(self.slot, cx)
+        self.core.enter_running()?.poll_flush(self.slot, cx)
     }
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter()?.poll_end(self.slot, cx)
+        self.core.enter_running()?.poll_end(self.slot, cx)
     }
 
     pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
@@ -97,7 +97,7 @@ impl Future for Send<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let mut inner = this.socket.core.enter()?;
+        let mut inner = this.socket.core.enter_running()?;
         if this.chunk.is_some() {
             ready!(inner.poll_accept_chunk(this.socket.slot, &mut this.chunk, cx))?;
         }

@@ -172,8 +172,7 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         poll_fn(|cx| socket.poll_flush(cx)).await?;
-        poll_fn(|cx| socket.core.enter()?.poll_stopped(socket.slot, cx).map(Ok::<_, io::Error>))
-            .await?;
+        poll_fn(|cx| socket.core.enter_running()?.poll_stopped(socket.slot, cx)).await?;
         let (fd, received) = socket.core.enter()?.release_stream(socket.slot);
         socket.forget();
         Ok(Parts::new(fd, received))
@@ -189,6 +188,11 @@ impl TcpStream {
         if !core.kernel.real_descriptors() {
             let text = "a real connection cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        if parts.received.len() > i32::MAX as usize {
+            let text =
+                format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (fd, received) = parts.take();
         let slot = inner.adopt_stream(fd, received);
@@ -309,7 +313,7 @@ impl Attempt {
     async fn connected(mut self) -> io::Result<RawFd> {
         poll_fn(|cx| {
             let Some(slot) = self.slot else { unreachable!("polled after it was ready") };
-            let outcome = ready!(self.core.enter()?.poll_connect(slot, cx));
+            let outcome = ready!(self.core.enter_running()?.poll_connect(slot, cx));
             self.slot = None;
             Poll::Ready(outcome)
         })

@@ -118,6 +118,10 @@ impl Builder {
     fn check(&self) -> io::Result<()> {
         let zero =
             [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
+        if self.bounds.receive > i32::MAX as u32 {
+            let text = format!("receive_bound of {} is above {}", self.bounds.receive, i32::MAX);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {
             None => Ok(()),
             Some((name, _)) => {

@@ -20,9 +20,8 @@ impl Core {
         self.ready.drop_all(|| self.remote.take());
         self.turn_until(grace, Inner::all_sent_out);
         _ = self.enter().map(|mut inner| inner.stop_everything());
-        let drained = self.turn_until(REAP, |inner| inner.in_flight == 0);
-        // Once more, for the descriptors that were closed last.
-        _ = self.turn(true, None);
+        let drained = self.turn_until(REAP, Inner::is_over);
+        drop(self.remote.finish());
         let inner = self.end();
         drop(entered);
         if let Some(inner) = inner {
@@ -39,7 +38,8 @@ impl Core {
                 return true;
             }
             let left = deadline.duration_since(Instant::since_origin(self.kernel.now()));
-            if left.is_zero() || self.turn(false, Some(left)).is_err() {
+            let hurry = self.enter().is_ok_and(|inner| !inner.driver.is_clear());
+            if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return false;
             }
             // Nobody is left to run, but wakes may have put finished tasks' remains in the queue.
@@ -53,9 +53,17 @@ impl Inner {
         self.streams.indices().into_iter().all(|slot| self.streams.get(slot).tx.is_idle())
     }
 
+    /// Nothing is in flight, and every descriptor was closed.
+    fn is_over(&mut self) -> bool {
+        self.in_flight == 0 && self.agenda.eager.is_empty() && self.driver.is_clear()
+    }
+
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
         for slot in self.streams.indices() {
+            if !self.streams.get(slot).tx.is_idle() {
+                self.make_reset(slot);
+            }
             self.stop_sending(slot);
             if self.streams.get(slot).dropped {
                 self.close_if_done(slot);

@@ -25,15 +25,15 @@ impl Core {
             if flag.take()
                 && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
             {
+                // What it has sent and closed last leaves now.
+                self.turn(true, None)?;
                 return Ok(value);
             }
-            if self.remote.take_stop() {
-                return Err(io::Error::new(
-                    io::ErrorKind::Interrupted,
-                    "the runtime was asked to stop",
-                ));
-            }
             self.ready.extend(self.remote.take());
+            // After the inbox: taking that answers the bell, which is a stop's as well.
+            if self.remote.take_stop() {
+                return Err(stopped());
+            }
             self.ready.run(BUDGET);
             self.turn(flag.is_raised(), None)?;
         }
@@ -44,8 +44,9 @@ impl Core {
         // Dropped here, so that what it drops can start operations in this turn.
         self.settle()?;
         let mut inner = self.enter()?;
+        let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
         inner.prepare();
-        let busy = ready || !self.ready.is_empty() || std::mem::take(&mut inner.agenda.sleepless);
+        busy |= inner.agenda.sleepless || !inner.agenda.arms.is_empty();
         if busy || !self.remote.park() {
             inner.driver.turn(Wait::No)?;
         } else {
@@ -57,6 +58,10 @@ impl Core {
         drop(inner);
         self.settle()
     }
+}
+
+fn stopped() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the runtime was asked to stop")
 }
 
 impl Inner {
@@ -94,6 +99,7 @@ impl Inner {
                 Fire::Wake(waker) => self.after.wakes.push(waker),
                 Fire::Linger(slot, generation) => self.on_linger(slot, generation),
                 Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
+                Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
                 Fire::Connect(slot, generation) => self.on_connect_timeout(slot, generation),
             }
         }

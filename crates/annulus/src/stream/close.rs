@@ -2,7 +2,7 @@
 
 use super::{Receive, Stream};
 use crate::core::Inner;
-use crate::time::{Fire, Instant};
+use crate::time::Fire;
 use annulus_ring::SocketOption;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -20,26 +20,42 @@ impl Inner {
         self.after.drops.extend(wakers.into_iter().flatten());
         self.stop_receiving(slot);
         self.discard_received(slot);
-        if !self.streams.get(slot).tx.is_idle() {
-            let now = Instant::since_origin(self.driver.kernel().now());
-            let fire = Fire::Linger(slot, self.streams.generation(slot));
-            self.timers.insert(now + self.bounds.linger, fire);
+        // What goes out at the first try needs no linger; the send sees to it where that comes short.
+        if self.streams.get(slot).tx.is_stuck() {
+            self.linger(slot);
         }
         self.close_if_done(slot);
     }
 
-    /// The handle is gone and wants nothing more sent: the connection is reset.
-    pub(crate) fn abort_stream(&mut self, slot: u32) {
+    /// Sets the time within which a dropped stream must have sent what it had accepted.
+    pub(crate) fn linger(&mut self, slot: u32) {
+        let deadline = self.now() + self.bounds.linger;
+        let fire = Fire::Linger(slot, self.streams.generation(slot));
+        let stream = self.streams.get(slot);
+        if stream.dropped && stream.tx.linger.is_none() {
+            stream.tx.linger = Some(self.timers.insert(deadline, fire));
+        }
+    }
+
+    /// A close from here on is a reset: the peer must not take a truncated stream for a whole one.
+    pub(crate) fn make_reset(&mut self, slot: u32) {
         let fd = self.streams.get(slot).fd;
         // Where the socket is beyond options, it is beyond a reset too.
         _ = self.driver.kernel().set_option(fd, SocketOption::Linger(Some(Duration::ZERO)));
+    }
+
+    /// The handle is gone and wants nothing more sent: the connection is reset.
+    pub(crate) fn abort_stream(&mut self, slot: u32) {
+        self.make_reset(slot);
         self.stop_sending(slot);
         self.drop_stream(slot);
     }
 
     /// The linger is over.
     pub(crate) fn on_linger(&mut self, slot: u32, generation: u32) {
-        if self.streams.find(slot, generation).is_some() {
+        if let Some(stream) = self.streams.find(slot, generation) {
+            stream.tx.linger = None;
+            self.make_reset(slot);
             self.stop_sending(slot);
             self.close_if_done(slot);
         }
@@ -53,6 +69,9 @@ impl Inner {
         }
         self.discard_received(slot);
         let stream = self.streams.remove(slot);
+        if let Some(key) = stream.tx.linger {
+            self.timers.remove(key);
+        }
         self.close(stream.fd);
     }
 
@@ -62,9 +81,11 @@ impl Inner {
         while let Some(lease) = self.take_received(slot) {
             received.extend_from_slice(&lease);
         }
-        let fd = self.streams.remove(slot).fd;
-        self.driver.release(fd);
-        (fd, received)
+        let mut stream = self.streams.remove(slot);
+        let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
+        self.after.drops.extend(wakers.into_iter().flatten());
+        self.driver.release(stream.fd);
+        (stream.fd, received)
     }
 
     /// Puts a stream back on a runtime, with what it had received.

@@ -44,6 +44,8 @@ pub(crate) struct Receive {
     end: Option<End>,
     /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
     singly: bool,
+    /// Receives no more: the stream is being moved.
+    stopping: bool,
     /// Received and not yet taken: the buffers' queue, and its bytes.
     first: u16,
     last: u16,
@@ -65,6 +67,7 @@ impl Default for Receive {
             state: State::Idle,
             end: None,
             singly: false,
+            stopping: false,
             first: NONE,
             last: NONE,
             bytes: 0,
@@ -98,7 +101,7 @@ impl Receive {
 
     #[inline]
     fn wants_more(&self, bound: u32) -> bool {
-        self.state == State::Idle && self.end.is_none() && self.bytes <= bound / 2
+        self.state == State::Idle && self.end.is_none() && !self.stopping && self.bytes <= bound / 2
     }
 }
 
@@ -115,6 +118,11 @@ impl Links {
     pub(crate) fn new(buffers: u32) -> Self {
         Self(vec![Link { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
     }
+}
+
+/// Errors that say nothing about the stream: the receive is armed again.
+fn ends_the_operation_only(errno: Errno) -> bool {
+    matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
 impl Inner {
@@ -177,49 +185,70 @@ impl Inner {
         let stream = self.streams.get(slot);
         if stream.rx.state == State::Idle && stream.rx.end.is_none() && !stream.dropped {
             stream.rx.state = State::Wanted;
-            self.agenda.arms.push(slot);
+            self.agenda.arms.push_back(slot);
         }
     }
 
-    /// Arms what is on the list. Returned buffers have been published already.
+    /// Arms what is on the list, first come first served, and no more streams a turn than the kernel has buffers: a
+    /// stream that found none goes to the back. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_receives(&mut self) {
-        while let Some(slot) = self.agenda.arms.pop() {
+        if self.agenda.arms.is_empty() {
+            return;
+        }
+        let pool = self.driver.pool();
+        let buffers = pool.with_kernel() as usize;
+        let mut room = if buffers == 0 { usize::MAX } else { buffers };
+        let share = pool.share(room.min(self.agenda.arms.len()));
+        let most = share.saturating_mul(pool.buffer_size());
+        while room > 0
+            && let Some(slot) = self.agenda.arms.pop_front()
+        {
             let wanted = |rx: &Receive| rx.state == State::Wanted;
             if self.streams.peek(slot).is_some_and(|stream| !stream.dropped && wanted(&stream.rx)) {
-                self.arm(slot);
+                self.arm(slot, (buffers > 0).then_some(most));
+                room -= 1;
             }
         }
     }
 
+    /// Arms a stream: to take at most `most` bytes from the pool, or into heap memory where the pool has none.
     #[inline]
-    fn arm(&mut self, slot: u32) {
+    fn arm(&mut self, slot: u32, most: Option<u32>) {
+        let Some(most) = most else { return self.arm_on_heap(slot) };
         let token = self.stream_token(Kind::Receive, slot);
-        let lent = self.driver.pool().with_kernel() > 0;
         let limits = self.driver.limits_receives();
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
-        let (state, op) = if !lent {
-            if rx.waker.is_none() {
-                // Nobody waits: the next receive will ask again.
-                rx.state = State::Idle;
-                return;
-            }
-            let size = self.driver.pool().buffer_size() as usize;
-            let memory = vec![0; size].into_boxed_slice();
-            let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
-            self.driver.counters().heap_receives += 1;
-            let op = Op::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size as u32 };
-            (State::Single, op)
-        } else if rx.singly {
+        let scarce = most < self.bounds.receive;
+        let (state, op) = if rx.singly || scarce && !limits {
             (State::Single, Op::ReceiveLent { fd })
         } else {
-            let limit = if limits { self.bounds.receive - rx.bytes } else { 0 };
+            let limit = if limits { most.min(self.bounds.receive - rx.bytes) } else { 0 };
             (State::Armed, Op::ReceiveMulti { fd, limit })
         };
         rx.state = state;
-        // SAFETY: the pool's memory outlives the driver, and the heap memory stays in the slot until the terminal event:
-        // only `on_receive` and a take after it touch it.
+        // SAFETY: the pool's memory outlives the driver.
+        unsafe { self.start(token, op) };
+    }
+
+    #[cold]
+    fn arm_on_heap(&mut self, slot: u32) {
+        let token = self.stream_token(Kind::Receive, slot);
+        let size = self.driver.pool().buffer_size();
+        let stream = self.streams.get(slot);
+        let (fd, rx) = (stream.fd, &mut stream.rx);
+        if rx.waker.is_none() {
+            // Nobody waits: the next receive will ask again.
+            rx.state = State::Idle;
+            return;
+        }
+        let memory = vec![0; size as usize].into_boxed_slice();
+        let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
+        rx.state = State::Single;
+        let op = Op::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size };
+        self.driver.counters().heap_receives += 1;
+        // SAFETY: the memory stays in the slot until the terminal event; only `on_receive` and a take after it touch it.
         unsafe { self.start(token, op) };
     }
 
@@ -228,6 +257,7 @@ impl Inner {
         let (slot, generation) = (event.token.slot(), event.token.generation());
         let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
         let rx = &mut stream.rx;
+        let stopped = rx.state == State::Cancelling && !event.more;
         if !event.more {
             rx.state = State::Idle;
             self.in_flight -= 1;
@@ -244,12 +274,15 @@ impl Inner {
                     rx.bytes += len;
                 }
             }
-            // Ends of a receive, not of the stream.
-            (
-                Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM),
-                _,
-            ) => {}
-            (Err(errno), _) => rx.end = Some(End::Failed(errno)),
+            (Err(errno), buffer) => {
+                buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
+                if !ends_the_operation_only(errno) {
+                    rx.end = Some(End::Failed(errno));
+                }
+            }
+        }
+        if stopped {
+            self.after.wakes.extend(self.streams.get(slot).rx.waker.take());
         }
         self.after_receive(slot, event.more);
     }
@@ -332,15 +365,22 @@ impl Inner {
         }
     }
 
-    /// Ends the receive in flight; ready when its terminal event has come. What it brought stays queued.
-    pub(crate) fn poll_stopped(&mut self, slot: u32, cx: &Context<'_>) -> Poll<()> {
+    /// Ends the receive in flight, for good; ready when its terminal event has come. What it brought stays queued.
+    ///
+    /// # Errors
+    /// What the stream has failed with.
+    pub(crate) fn poll_stopped(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.stop_receiving(slot);
         let rx = &mut self.streams.get(slot).rx;
-        if rx.is_idle() {
-            return Poll::Ready(());
+        rx.stopping = true;
+        match rx.end {
+            Some(End::Failed(errno)) => Poll::Ready(Err(errno.into())),
+            _ if rx.is_idle() => Poll::Ready(Ok(())),
+            _ => {
+                note_waker(&mut rx.waker, &mut self.after.drops, cx);
+                Poll::Pending
+            }
         }
-        note_waker(&mut rx.waker, &mut self.after.drops, cx);
-        Poll::Pending
     }
 
     /// Gives back what a stream has received and nobody will take.

@@ -10,6 +10,7 @@ use super::note_waker;
 use super::vectors::MOST;
 use crate::chunk::Chunk;
 use crate::core::Inner;
+use crate::time::{Fire, TimerKey};
 use annulus_driver::{Event, Kind, Op};
 use annulus_ring::Shutdown;
 use annulus_ring::op::IoVec;
@@ -17,6 +18,10 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// When to try again where the system is short of memory.
+const RETRY: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -24,6 +29,8 @@ enum State {
     Idle,
     Now,
     Waiting,
+    /// Tries again when a timer goes off.
+    Pausing,
 }
 
 /// The sending half of a stream's slot.
@@ -45,9 +52,16 @@ pub(crate) struct Transmit {
     ended: bool,
     error: Option<Errno>,
     waker: Option<Waker>,
+    /// When to give up, once the stream was dropped.
+    pub(crate) linger: Option<TimerKey>,
 }
 
 impl Transmit {
+    /// Waits for the peer to make room, or for memory.
+    pub(crate) fn is_stuck(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Pausing)
+    }
+
     /// Nothing queued and nothing in flight.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
@@ -278,13 +292,16 @@ impl Inner {
     /// Starts the sends on the agenda.
     #[inline]
     pub(crate) fn start_sends(&mut self) {
-        while let Some(slot) = self.agenda.sends.pop() {
+        let mut sends = std::mem::take(&mut self.agenda.sends);
+        for slot in sends.drain(..) {
             let Some(stream) = self.streams.peek(slot) else { continue };
             let tx = &mut stream.tx;
             if std::mem::take(&mut tx.listed) && tx.state == State::Idle && !tx.queue.is_empty() {
                 self.send(slot, State::Now);
             }
         }
+        // Nothing was listed meanwhile: the list keeps its memory.
+        self.agenda.sends = sends;
     }
 
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
@@ -334,6 +351,7 @@ impl Inner {
     /// The driver is settled: sends of which no event came went out whole.
     #[inline]
     pub(crate) fn settle_sends(&mut self) {
+        self.agenda.sleepless = false;
         while let Some(slot) = self.agenda.eager.pop() {
             if self.streams.peek(slot).is_some_and(|stream| stream.tx.state == State::Now) {
                 let all = self.streams.get(slot).tx.flying;
@@ -350,11 +368,12 @@ impl Inner {
         match state {
             State::Now => {}
             State::Waiting => self.in_flight -= 1,
-            State::Idle => return self.late(event),
+            State::Idle | State::Pausing => return self.late(event),
         }
         match event.result {
             Ok(count) => self.sent(slot, count as usize),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => self.sent(slot, 0),
+            Err(Errno::AGAIN | Errno::INTR) => self.sent(slot, 0),
+            Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(slot),
             Err(errno) => self.fail_send(slot, errno),
         }
     }
@@ -383,13 +402,40 @@ impl Inner {
         if tx.bytes <= bound {
             self.after.wakes.extend(tx.waker.take());
         }
+        if short && tx.error.is_none() {
+            self.linger(slot);
+            self.send(slot, State::Waiting);
+        } else {
+            self.resume_send(slot);
+        }
+    }
+
+    /// The system is short of memory: tries again after a moment.
+    fn send_later(&mut self, slot: u32) {
+        let tx = &mut self.streams.get(slot).tx;
+        tx.state = State::Pausing;
+        (tx.flying, tx.flying_chunks) = (0, 0);
+        let fire = Fire::Send(slot, self.streams.generation(slot));
+        self.timers.insert(self.now() + RETRY, fire);
+    }
+
+    pub(crate) fn on_send_retry(&mut self, slot: u32, generation: u32) {
+        if let Some(stream) = self.streams.find(slot, generation)
+            && stream.tx.state == State::Pausing
+        {
+            stream.tx.state = State::Idle;
+            self.resume_send(slot);
+        }
+    }
+
+    /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
+    fn resume_send(&mut self, slot: u32) {
+        let tx = &mut self.streams.get(slot).tx;
         if tx.error.is_some() {
             // Given up meanwhile.
             self.discard_unsent(slot);
-            self.all_sent(slot);
-        } else if short {
-            self.send(slot, State::Waiting);
-        } else if tx.queue.is_empty() {
+        }
+        if self.streams.get(slot).tx.queue.is_empty() {
             self.all_sent(slot);
         } else {
             self.list_send(slot);
@@ -446,6 +492,10 @@ impl Inner {
         match tx.state {
             State::Waiting => self.cancel(token),
             State::Idle => self.discard_unsent(slot),
+            State::Pausing => {
+                tx.state = State::Idle;
+                self.discard_unsent(slot);
+            }
             // Its outcome shows within this turn.
             State::Now => {}
         }

@@ -14,30 +14,57 @@ use std::task::{Context, Poll};
 pub(super) type Panic = Box<dyn Any + Send>;
 
 pin_project! {
-    /// Runs a future and catches its panic.
+    /// Runs a future and catches its panics, in its polls and in its drop.
     pub(super) struct Body<F> {
         #[pin]
-        future: F,
+        future: Option<F>,
         living: Living,
+    }
+
+    impl<F> PinnedDrop for Body<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut future = this.project().future;
+            _ = catch_unwind(AssertUnwindSafe(|| future.set(None)));
+        }
     }
 }
 
 impl<F: Future> Body<F> {
     pub(super) fn new(future: F) -> Self {
-        Self { future, living: Living::default() }
+        Self { future: Some(future), living: Living::default() }
+    }
+}
+
+/// A task's result. Where nobody takes it, its drop's panic is kept in as well.
+pub(super) struct Outcome<T>(Option<Result<T, Panic>>);
+
+impl<T> Outcome<T> {
+    pub(super) fn take(mut self) -> Option<Result<T, Panic>> {
+        self.0.take()
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        if let Some(unclaimed) = self.0.take() {
+            _ = catch_unwind(AssertUnwindSafe(|| drop(unclaimed)));
+        }
     }
 }
 
 impl<F: Future> Future for Body<F> {
-    type Output = Result<F::Output, Panic>;
+    type Output = Outcome<F::Output>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         this.living.enlist(cx);
-        match catch_unwind(AssertUnwindSafe(|| this.future.poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
+        let future = this.future.as_pin_mut().expect("a body loses its future only in its drop");
+        let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(panic) => Err(panic),
+        };
+        Poll::Ready(Outcome(Some(outcome)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Waiting for a task, or ending it.
 
-use super::body::Panic;
+use super::body::{Outcome, Panic};
 use async_task::{FallibleTask, Task};
 use std::fmt;
 use std::future::Future;
@@ -13,11 +13,11 @@ use std::task::{Context, Poll};
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 pub struct JoinHandle<T> {
     /// `None` once aborted.
-    task: Option<FallibleTask<Result<T, Panic>>>,
+    task: Option<FallibleTask<Outcome<T>>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(task: Task<Result<T, Panic>>) -> Self {
+    pub(super) fn new(task: Task<Outcome<T>>) -> Self {
         Self { task: Some(task.fallible()) }
     }
 
@@ -41,7 +41,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(task) = &mut self.task else { return Poll::Ready(Err(JoinError::Aborted)) };
-        Pin::new(task).poll(cx).map(|outcome| match outcome {
+        Pin::new(task).poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
             Some(Ok(value)) => Ok(value),
             Some(Err(panic)) => Err(JoinError::Panicked(panic)),
             // Only the end of its runtime drops a task that nobody aborted.

@@ -12,6 +12,8 @@ pub(crate) enum Fire {
     Linger(u32, u32),
     /// Tries to accept again. Slot and generation.
     Accept(u32, u32),
+    /// Tries to send again. Slot and generation.
+    Send(u32, u32),
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
 }

@@ -5,7 +5,8 @@
 //! above asks for the next event → an event, or parked again. A `…Now` send never waits: it happens as it is submitted.
 //!
 //! Where the kernel would run a multishot operation for up to 32 rounds before others get their turn, so does this
-//! driver. A descriptor has at most one operation a direction; a second one is refused as busy.
+//! driver. A descriptor has at most one operation a direction; a second one is refused as busy. Sockets that listen or
+//! connect must be non-blocking, as this runtime makes them; all others may be either.
 #![allow(unsafe_code)]
 
 mod calls;
@@ -39,6 +40,9 @@ use watch::Watches;
 /// Events one descriptor may bring in a turn before it goes to the back.
 const ROUNDS: u32 = 32;
 
+/// Bytes that a turn receives before it ends, more or less: what is received is sent, or used, while it is in the cache.
+const BUDGET: u32 = 256 * 1024;
+
 /// An epoll instance, what is watched, and what is to be tried.
 pub struct Epoll {
     poller: Poller,
@@ -50,7 +54,9 @@ pub struct Epoll {
     due: usize,
     /// Events that the first of them may still bring in this turn.
     rounds: u32,
-    /// Events of what was over as it was submitted, oldest first.
+    /// Bytes that may still be received in this turn.
+    budget: u32,
+    /// Events that are known already, oldest first.
     done: VecDeque<Event>,
     pool: Rc<Pool>,
     kernel: Rc<dyn Kernel>,
@@ -73,6 +79,7 @@ impl Epoll {
             work: VecDeque::with_capacity(64),
             due: 0,
             rounds: ROUNDS,
+            budget: BUDGET,
             done: VecDeque::with_capacity(64),
             pool: Pool::new(pool, kernel.clone())?,
             kernel,
@@ -209,6 +216,7 @@ impl Epoll {
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;
+        self.budget = BUDGET;
         Ok(())
     }
 
@@ -233,6 +241,7 @@ impl Epoll {
         while self.due > 0 {
             let fd = self.work[0];
             if self.rounds > 0
+                && self.budget > 0
                 && let Some(event) = self.attempt(fd)
             {
                 self.rounds -= 1;
@@ -243,17 +252,17 @@ impl Epoll {
         None
     }
 
-    /// The first descriptor has nothing to try any more, or has had its share of this turn.
+    /// The first descriptor has nothing to try any more, or has had its share of this turn. Where the turn has had its
+    /// own, the others keep their places for the next one.
     #[inline]
     fn next_descriptor(&mut self, fd: RawFd) {
         self.work.pop_front();
-        self.due -= 1;
-        self.rounds = ROUNDS;
-        let watch = self.watches.known(fd);
-        watch.queued = false;
+        self.watches.known(fd).queued = false;
         if self.watches.enlist(fd) {
             self.work.push_back(fd);
         }
+        self.due = if self.budget > 0 { self.due - 1 } else { 0 };
+        self.rounds = ROUNDS;
     }
 
     #[inline]

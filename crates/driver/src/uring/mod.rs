@@ -60,6 +60,8 @@ pub struct Uring {
     /// The last turn left nothing behind.
     all_taken: bool,
     alarm: Alarm,
+    /// Quiet was noticed: memory goes back when every completion has been taken.
+    trim_due: bool,
     features: Features,
     limits_receives: bool,
     counters: Counters,
@@ -94,6 +96,7 @@ impl Uring {
             backlog: VecDeque::new(),
             all_taken: true,
             alarm: Alarm::default(),
+            trim_due: false,
             features,
             limits_receives,
             counters: Counters::default(),
@@ -154,6 +157,10 @@ impl Uring {
                 self.backlog.push_back(entry);
             }
         }
+        if self.trim_due && self.ring.ready() == 0 && !self.ring.overflowed() {
+            self.trim_due = false;
+            self.trim();
+        }
         let urgent = self.ring.overflowed() || self.ring.ready() > 0 || !self.backlog.is_empty();
         let wait = match wait {
             Wait::Upto(timeout) if !urgent => annulus_ring::Wait::For { completions: 1, timeout },
@@ -162,8 +169,13 @@ impl Uring {
         self.counters.enters += 1;
         self.counters.overflows += u64::from(self.ring.overflowed());
         let entered = self.ring.enter(wait);
-        self.all_taken = self.backlog.is_empty() && self.ring.pending() == 0;
+        self.all_taken = self.is_clear();
         entered.map(drop)
+    }
+
+    /// Nothing waits to be started.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.backlog.is_empty() && self.ring.pending() == 0
     }
 
     #[inline]
@@ -208,7 +220,7 @@ impl Uring {
                 if Alarm::is_mine(completion.user_data)
                     && self.alarm.goes_off(result, self.counters.cqes)
                 {
-                    self.trim();
+                    self.trim_due = true;
                 }
                 None
             }
@@ -240,6 +252,7 @@ impl Uring {
         &self.pool
     }
 
+    /// Every completion was taken, so that no buffer has been filled that the pool still counts as the kernel's.
     fn trim(&self) {
         self.pool.trim(self.ring.setup_flags().contains(SetupFlags::DEFER_TASKRUN));
     }

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::Piece;
-use annulus_ring::op::{IoVec, MsgHeader};
+use crate::timeline::Nanos;
+use annulus_ring::op::{IoVec, MsgHeader, TimeSpec};
 use annulus_ring::{Address, Entry};
 use rustix::io::Errno;
 use std::ops::Deref;
@@ -40,6 +41,19 @@ impl Submitted {
         let start = std::ptr::with_exposed_provenance::<u8>(self.0.addr as usize);
         // SAFETY: the promise covers the address of a connect, `off` bytes of it.
         Ok(Address::from_bytes(unsafe { std::slice::from_raw_parts(start, len) }))
+    }
+
+    /// The length of time of a timeout.
+    pub(crate) fn time(&self) -> Result<Nanos, Errno> {
+        if self.0.addr == 0 {
+            return Err(Errno::FAULT);
+        }
+        let start = std::ptr::with_exposed_provenance::<TimeSpec>(self.0.addr as usize);
+        // SAFETY: the promise covers the time of a timeout until the entry is consumed, which is now.
+        let TimeSpec { seconds, nanoseconds } = unsafe { start.read() };
+        let seconds = Nanos::try_from(seconds).map_err(|_| Errno::INVAL)?;
+        let rest = Nanos::try_from(nanoseconds).map_err(|_| Errno::INVAL)?;
+        Ok(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
     }
 
     /// Reads the `struct msghdr` of a message into `pieces`.

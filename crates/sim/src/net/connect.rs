@@ -2,7 +2,7 @@
 
 use super::ports::{mapped, reachable};
 use super::socket::{Side, Socket, SocketId, State};
-use super::{Event, Net};
+use super::{Change, Net};
 use crate::timeline::Nanos;
 use annulus_ring::Domain;
 use rustix::io::Errno;
@@ -41,7 +41,7 @@ impl Net {
 
     fn attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
         let delay = self.link.delay(&mut self.random);
-        self.schedule(self.time.now() + wait + delay, Event::Attempt(id, nth));
+        self.schedule(self.time.now() + wait + delay, id, Change::Attempt(nth));
     }
 
     /// An attempt reaches the address it was made for.
@@ -52,7 +52,7 @@ impl Net {
         }
         let Some(remote) = client.remote else { return };
         let Some(listener) = self.ports.listener(remote, &mut self.random) else {
-            return self.send_event(id, Event::Refused(id));
+            return self.tell(id, Change::Refused);
         };
         if !self.has_place(listener) {
             return self.try_later(id, nth);
@@ -62,7 +62,7 @@ impl Net {
             listening.queue.push_back(child);
         }
         self.wake(listener, Side::Read);
-        self.send_event(id, Event::Established(id));
+        self.tell(id, Change::Established);
     }
 
     /// A full queue takes one more than the backlog, then lets attempts go unanswered.

@@ -10,9 +10,10 @@ mod stream;
 pub use link::Link;
 pub(crate) use socket::{Side, Socket, SocketId, State};
 
+use crate::op::OpId;
 use crate::random::Random;
 use crate::slab::Slab;
-use crate::timeline::Timeline;
+use crate::timeline::{Nanos, Timeline};
 use annulus_ring::{Domain, SocketOption};
 use ports::{Binding, Ports};
 use rustix::io::Errno;
@@ -24,16 +25,25 @@ use std::time::Duration;
 /// Most connections a listener keeps for `accept`, whatever it asks for (`somaxconn`).
 const MOST_WAITING: u32 = 4096;
 
-/// Something that happens to a socket later.
+/// Something that happens later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A connection attempt reaches the other side, for the nth time.
-    Attempt(SocketId, u8),
-    Established(SocketId),
-    Refused(SocketId),
-    Segment(SocketId, u32),
-    EndOfStream(SocketId),
-    Reset(SocketId),
+    /// To a socket.
+    Socket(SocketId, Change),
+    /// A timer's end.
+    Alarm(OpId),
+}
+
+/// What happens to a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Its connection attempt reaches the other side, for the nth time.
+    Attempt(u8),
+    Established,
+    Refused,
+    Segment(u32),
+    EndOfStream,
+    Reset,
 }
 
 /// The network.
@@ -45,6 +55,8 @@ pub(crate) struct Net {
     random: Random,
     /// Whose waiters should look again.
     woken: VecDeque<(SocketId, Side)>,
+    /// Timers that have ended.
+    fired: VecDeque<OpId>,
 }
 
 impl Net {
@@ -56,6 +68,7 @@ impl Net {
             link,
             random,
             woken: VecDeque::new(),
+            fired: VecDeque::new(),
         }
     }
 
@@ -90,6 +103,17 @@ impl Net {
     #[inline]
     pub(crate) fn next_woken(&mut self) -> Option<(SocketId, Side)> {
         self.woken.pop_front()
+    }
+
+    /// Takes the next timer that has ended.
+    #[inline]
+    pub(crate) fn next_fired(&mut self) -> Option<OpId> {
+        self.fired.pop_front()
+    }
+
+    /// Notes the end of a timer after so much time.
+    pub(crate) fn set_alarm(&mut self, after: Nanos, id: OpId) {
+        self.time.schedule(self.time.now().saturating_add(after), Event::Alarm(id));
     }
 
     pub(crate) fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<(), Errno> {
@@ -171,37 +195,40 @@ impl Net {
     }
 
     fn happen(&mut self, event: Event) {
-        let id = event.socket();
+        let (id, change) = match event {
+            Event::Alarm(id) => return self.fired.push_back(id),
+            Event::Socket(id, change) => (id, change),
+        };
         self.socket_mut(id).events -= 1;
-        match event {
-            Event::Attempt(id, nth) => self.on_attempt(id, nth),
-            Event::Established(id) => self.on_established(id),
-            Event::Refused(id) => self.on_refused(id, Errno::CONNREFUSED),
-            Event::Segment(id, len) => self.on_segment(id, len as usize),
-            Event::EndOfStream(id) => self.on_end(id),
-            Event::Reset(id) => self.on_reset(id),
+        match change {
+            Change::Attempt(nth) => self.on_attempt(id, nth),
+            Change::Established => self.on_established(id),
+            Change::Refused => self.on_refused(id, Errno::CONNREFUSED),
+            Change::Segment(len) => self.on_segment(id, len as usize),
+            Change::EndOfStream => self.on_end(id),
+            Change::Reset => self.on_reset(id),
         }
         self.reap(id);
     }
 
-    /// Schedules an event that travels alone, in `to`'s inbound order.
-    fn send_event(&mut self, to: SocketId, event: Event) {
-        self.travel(to, 0, event);
+    /// Schedules a change that occupies the wire for no time.
+    fn tell(&mut self, to: SocketId, change: Change) {
+        self.travel(to, 0, change);
     }
 
-    /// Schedules an event behind everything that is on its way to `to`.
+    /// Schedules a change behind everything that is on its way to `to`.
     #[inline]
-    fn travel(&mut self, to: SocketId, bytes: u32, event: Event) {
+    fn travel(&mut self, to: SocketId, bytes: u32, change: Change) {
         let (now, occupied) = (self.time.now(), self.link.time_on_wire(bytes));
         let delay = self.link.delay(&mut self.random);
         let at = self.socket_mut(to).inbound.schedule(now, occupied, delay);
-        self.schedule(at, event);
+        self.schedule(at, to, change);
     }
 
     #[inline]
-    fn schedule(&mut self, at: u64, event: Event) {
-        self.socket_mut(event.socket()).events += 1;
-        self.time.schedule(at, event);
+    fn schedule(&mut self, at: Nanos, id: SocketId, change: Change) {
+        self.socket_mut(id).events += 1;
+        self.time.schedule(at, Event::Socket(id, change));
     }
 
     #[inline]
@@ -224,15 +251,6 @@ impl Net {
         }
         for id in peer.into_iter().chain([id]) {
             self.sockets.remove(id);
-        }
-    }
-}
-
-impl Event {
-    fn socket(self) -> SocketId {
-        match self {
-            Self::Attempt(id, _) | Self::Established(id) | Self::Refused(id) => id,
-            Self::Segment(id, _) | Self::EndOfStream(id) | Self::Reset(id) => id,
         }
     }
 }

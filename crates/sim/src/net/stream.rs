@@ -2,7 +2,7 @@
 
 use super::flow::End;
 use super::socket::{Side, SocketId, State};
-use super::{Event, Net};
+use super::{Change, Net};
 use crate::memory::Piece;
 use annulus_ring::Shutdown;
 use rustix::io::Errno;
@@ -59,12 +59,12 @@ impl Net {
                 break;
             }
             socket.inbound.depart(count);
-            self.travel(to, count as u32, Event::Segment(to, count as u32));
+            self.travel(to, count as u32, Change::Segment(count as u32));
         }
         let inbound = &mut self.socket_mut(to).inbound;
         if inbound.end == End::Queued && inbound.unsent() == 0 {
             inbound.end = End::Flying;
-            self.send_event(to, Event::EndOfStream(to));
+            self.tell(to, Change::EndOfStream);
         }
     }
 
@@ -183,7 +183,7 @@ impl Net {
         let gone = matches!(std::mem::replace(&mut socket.state, State::Closed), State::Closed);
         if let Some(peer) = socket.peer.filter(|_| !gone) {
             self.socket_mut(peer).inbound.discard_unsent();
-            self.send_event(peer, Event::Reset(peer));
+            self.tell(peer, Change::Reset);
         }
     }
 
@@ -193,7 +193,7 @@ impl Net {
         let ends = if socket.is_open() { [Some(id), socket.peer] } else { [None; 2] };
         for end in ends.into_iter().flatten() {
             self.socket_mut(end).inbound.discard_unsent();
-            self.send_event(end, Event::Reset(end));
+            self.tell(end, Change::Reset);
         }
     }
 }

@@ -15,14 +15,22 @@ const POLL_HANGUP: u32 = 0x10;
 impl World {
     #[inline]
     pub(super) fn attempt(&mut self, op: &mut Op) -> Outcome {
-        let Some(socket) = op.socket() else { return Outcome::Waits };
+        let Some(socket) = op.socket() else { return self.attempt_alone(op) };
         match op.body {
             Body::Receive(_) => self.attempt_receive(op, socket),
             Body::Send(_) => self.attempt_send(op, socket),
             Body::Accept { multi } => self.attempt_accept(op, socket, multi),
             Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
-            Body::Never => Outcome::Waits,
+            Body::Timer { .. } | Body::Never => Outcome::Waits,
+        }
+    }
+
+    /// Without a socket, a turn has come only to what its time has come for.
+    fn attempt_alone(&self, op: &Op) -> Outcome {
+        match op.body {
+            Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
+            _ => Outcome::Waits,
         }
     }
 

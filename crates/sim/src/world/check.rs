@@ -42,6 +42,10 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,
+        // A relative time and nothing else: no count of completions, no other clock.
+        opcode::TIMEOUT => {
+            entry.len == 1 && entry.op_flags == 0 && entry.off == 0 && entry.ioprio == 0
+        }
         opcode::ASYNC_CANCEL => entry.op_flags == 0 && entry.off == 0,
         opcode::CLOSE => entry.addr == 0 && entry.len == 0 && entry.file_index == 0,
         opcode::SHUTDOWN => entry.len <= 2 && entry.addr == 0,

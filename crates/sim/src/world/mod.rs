@@ -119,6 +119,9 @@ impl World {
     /// Passes the network's notes on: operations whose socket changed get their turn.
     #[inline]
     fn wake(&mut self) {
+        while let Some(id) = self.net.next_fired() {
+            self.queue(id);
+        }
         while let Some((socket, side)) = self.net.next_woken() {
             let waiters = std::mem::take(self.net.socket_mut(socket).waiters(side));
             waiters.iter().for_each(|&id| self.queue(id));
@@ -193,7 +196,7 @@ impl World {
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
             // A poll of many edges looks again only when something changes.
             Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
-            Body::Never => false,
+            Body::Timer { .. } | Body::Never => false,
         }
     }
 

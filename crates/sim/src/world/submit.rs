@@ -48,37 +48,27 @@ impl World {
     }
 
     fn operation(&self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
-        let body = match entry.opcode {
-            opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
-            opcode::CONNECT => Body::Connect,
-            opcode::RECV => Body::Receive(receive(entry)),
-            opcode::POLL_ADD => {
-                Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
-            }
-            _ => Body::Send(send(entry)?),
+        let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
+            (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
+            // What is not ours may be anything: it just never becomes ready.
+            (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (Body::Never, None),
+            (_, file) => (body(entry)?, Some(file?)),
         };
-        let mut op = Op {
+        Ok(Op {
             user_data: entry.user_data,
             ring,
-            file: None,
+            file,
             skip,
             nowait: must_not_wait(entry),
             queued: false,
             cancelled: false,
             body,
-        };
-        match self.socket_of(entry.fd) {
-            Ok(file) => op.file = Some(file),
-            // What is not ours may be anything: it just never becomes ready.
-            Err(_) if entry.opcode == opcode::POLL_ADD && entry.fd >= 0 => op.body = Body::Never,
-            Err(errno) => return Err(errno),
-        }
-        Ok(op)
+        })
     }
 
     /// The first try.
     fn start(&mut self, mut op: Op, entry: &Submitted) -> Option<Answer> {
-        if matches!(op.body, Body::Never) {
+        if op.file.is_none() {
             self.park(op, false);
             return None;
         }
@@ -104,6 +94,16 @@ impl World {
         };
         None
     }
+}
+
+fn body(entry: &Submitted) -> Result<Body, Errno> {
+    Ok(match entry.opcode {
+        opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
+        opcode::CONNECT => Body::Connect,
+        opcode::RECV => Body::Receive(receive(entry)),
+        opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
+        _ => Body::Send(send(entry)?),
+    })
 }
 
 /// Only what the entry says counts: on a ring, a non-blocking descriptor waits like any other.

@@ -79,7 +79,14 @@ impl World {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
         let (file, side) = (op.file, op.side());
+        let alarm = match op.body {
+            Body::Timer { after } => Some(after),
+            _ => None,
+        };
         let id = self.ops.insert(op);
+        if let Some(after) = alarm {
+            self.net.set_alarm(after, id);
+        }
         if let Some((file, socket)) = file {
             self.files.hold(file);
             self.net.socket_mut(socket).waiters(side).push(id);
