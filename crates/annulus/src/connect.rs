@@ -22,6 +22,16 @@ pub(crate) struct Connect {
     dropped: bool,
 }
 
+impl Connect {
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
 impl Inner {
     /// Starts connecting `fd`; at the deadline the attempt is given up.
     pub(crate) fn start_connect(

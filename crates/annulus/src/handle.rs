@@ -24,6 +24,7 @@ impl Handle {
     ///
     /// # Errors
     /// After the runtime's end.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> io::Result<JoinHandle<F::Output>>
     where
         F: Future + Send + 'static,

@@ -57,10 +57,13 @@ mod remote;
 mod runtime;
 mod shared;
 pub mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod slab;
 mod stream;
 mod task;
 pub mod time;
+mod waiting;
 
 pub use annulus_driver::Counters;
 pub use annulus_ring as ring;

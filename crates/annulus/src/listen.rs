@@ -60,6 +60,13 @@ fn ends_one_connection(errno: Errno) -> bool {
     OF_ONE.contains(&errno)
 }
 
+impl Listener {
+    pub(crate) fn is_awaited_by(&mut self, task: &Waker) -> bool {
+        let places = self.waiters.indices();
+        places.into_iter().any(|place| self.waiters.get(place).will_wake(task))
+    }
+}
+
 impl Inner {
     pub(crate) fn add_listener(&mut self, fd: RawFd) -> u32 {
         self.listeners.insert(Listener {

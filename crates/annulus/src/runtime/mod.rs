@@ -16,7 +16,9 @@ use annulus_driver::Counters;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// Runs a future on a runtime with default settings, on this thread, and ends the runtime when it is done.
@@ -70,6 +72,22 @@ impl Runtime {
     /// What the driver has counted; zeroes in a forked child.
     pub fn counters(&self) -> Counters {
         self.core.enter().map(|mut inner| *inner.driver.counters()).unwrap_or_default()
+    }
+
+    /// What every task waits for, a line each, with the place where it was spawned. For the question why nothing happens.
+    pub fn waiting(&self) -> Vec<String> {
+        let tasks = self.core.ready.tasks();
+        let Ok(mut inner) = self.core.enter() else { return Vec::new() };
+        let line = |(waker, born): (Waker, &Location<'_>)| {
+            let waits = inner.waits_of(&waker);
+            let what = if waits.is_empty() {
+                "for a task or another thread".into()
+            } else {
+                waits.join(", ")
+            };
+            format!("task spawned at {}:{} waits {what}", born.file(), born.line())
+        };
+        tasks.into_iter().map(line).collect()
     }
 
     #[cfg(test)]

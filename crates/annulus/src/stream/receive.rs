@@ -99,6 +99,10 @@ impl Receive {
         self.waker.take()
     }
 
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    }
+
     #[inline]
     fn wants_more(&self, bound: u32) -> bool {
         self.state == State::Idle && self.end.is_none() && !self.stopping && self.bytes <= bound / 2

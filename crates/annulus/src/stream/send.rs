@@ -72,6 +72,10 @@ impl Transmit {
         self.waker.take()
     }
 
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    }
+
     /// Why nothing can be sent, if so.
     fn refusal(&self) -> Option<io::Error> {
         if let Some(errno) = self.error {

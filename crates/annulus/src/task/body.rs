@@ -1,11 +1,12 @@
 //! A task's future, with what makes it end well: panics kept in, and a place on the list of the living.
 
+use super::ready::Task;
 use crate::core::Core;
 use crate::current;
 use pin_project_lite::pin_project;
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
@@ -19,6 +20,7 @@ pin_project! {
         #[pin]
         future: Option<F>,
         living: Living,
+        born: &'static Location<'static>,
     }
 
     impl<F> PinnedDrop for Body<F> {
@@ -30,8 +32,9 @@ pin_project! {
 }
 
 impl<F: Future> Body<F> {
+    #[track_caller]
     pub(super) fn new(future: F) -> Self {
-        Self { future: Some(future), living: Living::default() }
+        Self { future: Some(future), living: Living::default(), born: Location::caller() }
     }
 }
 
@@ -57,7 +60,7 @@ impl<F: Future> Future for Body<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.living.enlist(cx);
+        this.living.enlist(cx, this.born);
         let future = this.future.as_pin_mut().expect("a body loses its future only in its drop");
         let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -85,10 +88,10 @@ unsafe impl Send for Living {}
 
 impl Living {
     #[inline]
-    fn enlist(&mut self, cx: &Context<'_>) {
+    fn enlist(&mut self, cx: &Context<'_>, born: &'static Location<'static>) {
         if self.0.is_none() {
             self.0 = current::with(|core| {
-                let index = core.ready.living().insert(cx.waker().clone());
+                let index = core.ready.living().insert(Task { waker: cx.waker().clone(), born });
                 Place { core: Rc::downgrade(core), index }
             });
         }
@@ -99,8 +102,8 @@ impl Drop for Living {
     fn drop(&mut self) {
         let Some(place) = self.0.take() else { return };
         if let Some(core) = place.core.upgrade() {
-            let waker = core.ready.living().remove(place.index);
-            drop(waker);
+            let task = core.ready.living().remove(place.index);
+            drop(task);
         }
     }
 }

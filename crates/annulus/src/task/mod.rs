@@ -24,14 +24,17 @@ use std::task::{Context, Poll};
 ///
 /// # Panics
 /// Outside a runtime.
+#[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
-    current::with(|core| spawn_on(core, future))
-        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run")
+    let core = current::get()
+        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
+    spawn_on(&core, future)
 }
 
+#[track_caller]
 fn spawn_on<F: Future + 'static>(core: &Rc<Core>, future: F) -> JoinHandle<F::Output> {
     let schedule = schedule(core.remote.clone());
     let (runnable, task) = async_task::spawn_local(Body::new(future), schedule);
@@ -40,6 +43,7 @@ fn spawn_on<F: Future + 'static>(core: &Rc<Core>, future: F) -> JoinHandle<F::Ou
 }
 
 /// Spawns a task from another thread.
+#[track_caller]
 pub(crate) fn spawn_remotely<F>(remote: &Arc<Remote>, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,

@@ -4,12 +4,20 @@ use crate::slab::Slab;
 use async_task::Runnable;
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
+use std::panic::Location;
 use std::task::Waker;
 
 /// Tasks that can run, in the order they were woken.
 pub(crate) struct Ready {
     queue: RefCell<VecDeque<Runnable>>,
-    living: RefCell<Slab<Waker>>,
+    living: RefCell<Slab<Task>>,
+}
+
+/// A task that was polled and not yet dropped.
+pub(crate) struct Task {
+    pub(crate) waker: Waker,
+    /// Where it was spawned.
+    pub(crate) born: &'static Location<'static>,
 }
 
 impl Ready {
@@ -42,8 +50,8 @@ impl Ready {
         self.queue.borrow().is_empty()
     }
 
-    /// The wakers of all tasks that were polled and not yet dropped.
-    pub(crate) fn living(&self) -> RefMut<'_, Slab<Waker>> {
+    /// All tasks that were polled and not yet dropped.
+    pub(crate) fn living(&self) -> RefMut<'_, Slab<Task>> {
         self.living.borrow_mut()
     }
 
@@ -54,12 +62,12 @@ impl Ready {
             while let Some(task) = self.pop() {
                 drop(task);
             }
-            let wakers = self.wakers();
-            if wakers.is_empty() {
+            let tasks = self.tasks();
+            if tasks.is_empty() {
                 break;
             }
             // Waking puts a sleeping task in the queue, from where it is dropped above.
-            wakers.into_iter().for_each(Waker::wake);
+            tasks.into_iter().for_each(|(waker, _)| waker.wake());
         }
     }
 
@@ -67,8 +75,14 @@ impl Ready {
         self.queue.borrow_mut().pop_front()
     }
 
-    fn wakers(&self) -> Vec<Waker> {
+    /// Each living task's waker, and where it was spawned.
+    pub(crate) fn tasks(&self) -> Vec<(Waker, &'static Location<'static>)> {
         let mut living = self.living.borrow_mut();
-        living.indices().into_iter().map(|index| living.get(index).clone()).collect()
+        let indices = living.indices();
+        let task = |index| {
+            let Task { waker, born } = living.get(index);
+            (waker.clone(), *born)
+        };
+        indices.into_iter().map(task).collect()
     }
 }

@@ -88,6 +88,14 @@ impl Timers {
         (node.deadline <= now).then(|| self.take(node.index))
     }
 
+    /// The deadlines of the timers that wake a task.
+    pub(crate) fn of(&mut self, task: &Waker) -> impl Iterator<Item = Instant> {
+        let timers = &mut self.timers;
+        self.heap.iter().filter_map(move |node| {
+            timers.get(node.index).fire.wakes(task).then_some(node.deadline)
+        })
+    }
+
     fn take(&mut self, index: u32) -> Fire {
         let Timer { place, fire } = self.timers.remove(index);
         self.heap.swap_remove(place);

@@ -1,0 +1,83 @@
+//! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
+//!
+//! The runtime above is the real one, and so are the io_uring driver and the ring; only the kernel under them is played.
+//! Time passes when everybody waits, so an hour of timers takes no time. The same seed gives the same run, bit for bit.
+//! How the played kernel differs from Linux is written in `DIVERGENCES.md` of the crate `annulus-sim`.
+//!
+//! ```
+//! use annulus::net::{TcpListener, TcpStream};
+//!
+//! annulus::sim::run(42, async {
+//!     let listener = TcpListener::bind("127.0.0.1:7000")?;
+//!     annulus::spawn(async move {
+//!         let (mut server, _) = listener.accept().await?;
+//!         server.send("hello").await
+//!     });
+//!     // Faults are drawn from the seed: a connect may well fail for want of memory.
+//!     let mut client = loop {
+//!         match TcpStream::connect("127.0.0.1:7000").await {
+//!             Ok(client) => break client,
+//!             Err(_) => annulus::time::sleep(std::time::Duration::from_secs(1)).await,
+//!         }
+//!     };
+//!     let greeting = client.recv().await?.expect("a greeting");
+//!     assert!(b"hello".starts_with(&*greeting));
+//!     std::io::Result::Ok(())
+//! })
+//! # .unwrap();
+//! ```
+
+use crate::{Builder, DriverChoice, Runtime};
+use rustix::io::Errno;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+
+pub use annulus_sim::{Counts, Fault, Faults, Link, Profile, Sim};
+
+/// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
+///
+/// # Errors
+/// The future's own; a deadlock of the simulated host, told with what every task waits for; or whatever else ends a
+/// runtime.
+///
+/// # Panics
+/// Where memory that was lent to the kernel was touched.
+pub fn run<T, E: From<io::Error>>(
+    seed: u64,
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let sim = Sim::builder(seed).chaos().build();
+    run_on(&sim, Runtime::builder(), future)
+}
+
+/// As [`run`], on a kernel and with runtime settings of your own.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on<T, E: From<io::Error>>(
+    sim: &Rc<Sim>,
+    builder: Builder,
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let kernel = sim.clone();
+    let mut runtime = builder.driver(DriverChoice::Uring).kernel(kernel).build()?;
+    match runtime.block_on(future) {
+        Ok(outcome) => outcome,
+        Err(error) if error.raw_os_error() == Some(Errno::DEADLK.raw_os_error()) => {
+            Err(deadlock(&runtime, sim).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Everybody waits, and nothing will ever happen.
+fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
+    let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
+    lines.extend(runtime.waiting().into_iter().map(|task| format!("  {task}")));
+    lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));
+    io::Error::new(io::ErrorKind::Deadlock, lines.join("\n"))
+}
