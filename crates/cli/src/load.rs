@@ -56,7 +56,7 @@ pub(crate) struct LoadArgs {
     /// Give a connect up after this long
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
     connect_timeout: Duration,
-    /// What the clients run on: auto or uring
+    /// What the clients run on: auto, uring or epoll
     #[arg(long, default_value = "auto")]
     driver: DriverChoice,
     /// Chooses what the clients say

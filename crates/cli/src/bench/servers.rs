@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Our own servers: what `annulus echo --driver` calls them.
-const OWN: [&str; 2] = ["uring", "threads"];
+const OWN: [&str; 3] = ["uring", "epoll", "threads"];
 
 /// What comes before a peer's name where one of ours has the same.
 const PEER: &str = "peer:";
@@ -125,7 +125,10 @@ mod tests {
     fn an_unknown_name_is_answered_with_all_names() {
         with_peers("unknown", |catalogue| {
             let error = catalogue.choose("tokyo").unwrap_err();
-            assert_eq!(error, "no server 'tokyo': there are uring, threads, go, peer:threads");
+            assert_eq!(
+                error,
+                "no server 'tokyo': there are uring, epoll, threads, go, peer:threads"
+            );
         });
         let error = Catalogue { peers: None }.choose("tokyo").unwrap_err();
         assert!(error.ends_with("threads (and peers, from within the repository)"), "{error}");

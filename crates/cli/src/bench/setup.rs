@@ -21,8 +21,8 @@ A CPU ratio is a server's CPU time a request over the first one's, taken within
 each round: the median, with its bootstrap 95 % interval. A winner is named only
 where the interval excludes 1 by more than the control strays from it.
 
-Servers: uring and threads (ours), and the folders in peers/, built when asked
-for; peer:NAME where one of ours has the same name.
+Servers: uring, epoll and threads (ours), and the folders in peers/, built when
+asked for; peer:NAME where one of ours has the same name.
 
 Examples:
   annulus bench echo                                    about 50 seconds
@@ -43,10 +43,15 @@ pub(crate) struct EchoArgs {
           value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
     bytes: Vec<u64>,
     /// Servers by name; the others are compared with the first
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "uring,threads")]
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "uring,epoll,threads"
+    )]
     servers: Vec<String>,
     /// How often each server is visited at each size
-    #[arg(long, value_name = "COUNT", default_value_t = 15,
+    #[arg(long, value_name = "COUNT", default_value_t = 12,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
     /// How long a visit is measured: seconds, or 300ms
@@ -204,7 +209,7 @@ mod tests {
     #[test]
     fn misuse_names_the_value_and_the_way_out() {
         for (line, part) in [
-            ("--servers uring,tokyo", "no server 'tokyo': there are uring, threads"),
+            ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
             ("--servers uring,uring", "'uring' is named twice"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),

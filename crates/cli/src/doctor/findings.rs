@@ -63,15 +63,16 @@ impl Findings {
 }
 
 impl Driver {
-    /// What `auto` comes to: the runtime's own choice, or threads where it has none.
+    /// What `auto` comes to.
     fn choose() -> Driver {
         match build(DriverChoice::Auto) {
             Ok(info) => Driver { kind: info.kind.to_string(), reason: info.reason },
-            Err(_) => Driver {
-                kind: "threads".into(),
-                reason: "for echo; nothing else runs without io_uring".into(),
-            },
+            Err(error) => Driver { kind: "none".into(), reason: format!("{error:#}") },
         }
+    }
+
+    pub(super) fn works(&self) -> bool {
+        self.kind != "none"
     }
 }
 

@@ -12,8 +12,7 @@ use findings::Findings;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Exits 0 where echo can serve at all, which threads always can; with --require,
-only where the runtime works on that driver.
+Exits 0 where some driver works; with --require, only where that one does.
 
 Examples:
   annulus doctor
@@ -24,7 +23,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Fail unless this driver works here: uring, or auto for any
+    /// Fail unless this driver works here: uring, epoll, or auto for any
     #[arg(long, value_name = "DRIVER")]
     require: Option<DriverChoice>,
     /// Write the findings as JSON to a file, or to standard output as -
@@ -44,5 +43,5 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode> {
     if let Some(choice) = args.require {
         findings::build(choice)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if findings.driver.works() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -38,7 +38,8 @@ pub(crate) struct EchoArgs {
     /// Where to listen; port 0 picks a free one and prints it
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
     listen: Address,
-    /// How to serve: auto, uring, or threads (a blocking thread a connection)
+    /// How to serve: auto, uring, epoll, or threads (a blocking thread a
+    /// connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
     /// Run on this CPU
@@ -92,12 +93,8 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
 
 fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
     let Mode::Tasks(choice) = mode else { return threads::serve(plan, "as demanded") };
-    match tasks::runtime(choice) {
-        Ok(runtime) => tasks::serve(plan, runtime),
-        // Nothing was demanded, and threads work everywhere.
-        Err(error) if choice == DriverChoice::Auto => threads::serve(plan, &error.to_string()),
-        Err(error) => Err(error).with_context(|| format!("cannot serve with --driver {choice}")),
-    }
+    let runtime = tasks::runtime(choice);
+    tasks::serve(plan, runtime.with_context(|| format!("cannot serve with --driver {choice}"))?)
 }
 
 fn plan(args: EchoArgs) -> Result<Plan> {

@@ -69,7 +69,7 @@ fn the_page_and_the_json_agree() {
 fn where_io_uring_is_blocked_the_doctor_says_so() {
     let said = run_blocked(&["doctor"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    for part in ["not available", "driver       threads: ", "seccomp", "missing      io_uring"] {
+    for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
         assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
     }
     let said = run_blocked(&["doctor", "--require", "uring"]);
@@ -77,7 +77,7 @@ fn where_io_uring_is_blocked_the_doctor_says_so() {
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
     let json = run_blocked(&["doctor", "--json", "-"]).json();
     assert_eq!(json["io_uring"]["available"], false);
-    assert_eq!(json["driver"]["kind"], "threads");
+    assert_eq!(json["driver"]["kind"], "epoll");
 }
 
 #[test]
@@ -85,16 +85,15 @@ fn where_io_uring_is_blocked_demanding_it_is_an_error() {
     for args in [
         &["echo", "--listen", "127.0.0.1:0", "--driver", "uring"][..],
         &["load", "--driver", "uring"],
-        &["load"],
     ] {
         run_blocked(args).complains(1, &["uring", "Operation not permitted", "seccomp"]);
     }
 }
 
 #[test]
-fn where_io_uring_is_blocked_echo_serves_on_threads_and_says_why() {
+fn where_io_uring_is_blocked_echo_serves_on_epoll_and_says_why() {
     let server = Server::spawn(&mut blocked(&["echo", "--listen", "127.0.0.1:0"]));
-    assert!(server.ready.contains("(threads: "), "{}", server.ready);
+    assert!(server.ready.contains("(epoll: "), "{}", server.ready);
     assert!(server.ready.contains("Operation not permitted"), "no reason: {}", server.ready);
     round_trip(&mut server.connect(), b"all the same");
 }

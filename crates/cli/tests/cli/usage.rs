@@ -62,7 +62,7 @@ fn wrong_usage_is_one_line_and_exits_2() {
         (&["echo", "--listen", "127.0.0.1"], &["'127.0.0.1'", "HOST:PORT"]),
         (&["echo", "--listen", "127.0.0.1:99999"], &["'99999' is not a port", "65535"]),
         (&["echo", "--listen", "300.0.0.1:7000"], &["'300.0.0.1' is not an IPv4 address"]),
-        (&["echo", "--driver", "kqueue"], &["'kqueue'", "auto, uring, threads"]),
+        (&["echo", "--driver", "kqueue"], &["'kqueue'", "auto, uring, epoll, threads"]),
         (&["echo", "--max-connections", "0"], &["'0'", "--max-connections"]),
         (&["echo", "--idle-timeout", "0"], &["idle time-out of zero", "30s"]),
         (&["echo", "--grace", "soon"], &["'soon'", "--grace", "unit"]),
