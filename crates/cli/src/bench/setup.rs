@@ -51,11 +51,11 @@ pub(crate) struct EchoArgs {
     )]
     servers: Vec<String>,
     /// How often each server is visited at each size
-    #[arg(long, value_name = "COUNT", default_value_t = 12,
+    #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
     /// How long a visit is measured: seconds, or 300ms
-    #[arg(long, value_name = "TIME", default_value = "0.3", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
     seconds: Duration,
     /// How long a visit runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = span::parse)]
