@@ -265,6 +265,7 @@ mod tests {
     use crate::Runtime;
     use annulus_driver::{Event, Kind, Token};
     use rustix::io::Errno;
+    use std::io::Write;
     use std::os::fd::IntoRawFd;
 
     fn event(kind: Kind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
@@ -295,5 +296,38 @@ mod tests {
         // The late connection's descriptor was closed.
         core.turn(true, None).unwrap();
         assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn unread_bytes_stay_within_the_bound() {
+        let bound = 64 * 1024;
+        let mut runtime = Runtime::builder().receive_bound(bound).build().unwrap();
+        let buffer = runtime.core().enter().unwrap().driver.pool().buffer_size();
+        let (mut stream, flooder) = runtime
+            .block_on(async {
+                let listener = crate::net::TcpListener::bind("127.0.0.1:0")?;
+                let peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+                listener.accept().await.map(|(stream, _)| (stream, peer))
+            })
+            .unwrap()
+            .unwrap();
+        let mut writer = flooder.try_clone().unwrap();
+        let flood = std::thread::spawn(move || while writer.write_all(&[1; 65_536]).is_ok() {});
+        let mut most = 0;
+        for round in 0..200 {
+            // Some reading, so that the receive is armed again and again.
+            if round % 3 == 0 {
+                runtime.block_on(stream.recv()).unwrap().unwrap();
+            }
+            runtime.core().turn(true, None).unwrap();
+            let mut inner = runtime.core().enter().unwrap();
+            let slot = inner.streams.indices()[0];
+            most = most.max(inner.streams.get(slot).rx.undelivered());
+        }
+        assert!(most > bound / 2, "the flood came through: {most}");
+        // The kernel does not cut the last buffer of a limited receive.
+        assert!(most <= bound + buffer, "{most} bytes unread");
+        flooder.shutdown(std::net::Shutdown::Both).unwrap();
+        flood.join().unwrap();
     }
 }
