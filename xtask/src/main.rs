@@ -51,6 +51,12 @@ const VERBS: &[Verb] = &[
         run: |_| verbs::asan(),
     },
     Verb {
+        name: "sim",
+        arguments: "SEEDS",
+        about: "the mixed workload on the simulated kernel, once a seed, optimized; a failure prints its replay",
+        run: verbs::sim,
+    },
+    Verb {
         name: "peers",
         arguments: "[NAME...]",
         about: "build the servers in peers/ and check that they echo (needs a C compiler and python3)",

@@ -34,6 +34,24 @@ pub(crate) fn asan() -> Outcome {
     Ok(Vec::new())
 }
 
+/// The simulated workload for the seeds from 0 on. The test itself prints what replays a failure.
+pub(crate) fn sim(arguments: &[String]) -> Outcome {
+    let (seeds, surplus) = match arguments {
+        [seeds, surplus @ ..] => (seeds.as_str(), surplus.first()),
+        [] => ("", None),
+    };
+    if let Some(extra) = surplus {
+        return Err(Failure::Usage(format!("unexpected argument '{extra}': sim takes one number")));
+    }
+    if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
+        let test = "test --release -p annulus --test sim chaos -- --exact --nocapture";
+        cargo(test).env("ANNULUS_SIM_SEEDS", seeds).run()?;
+        return Ok(Vec::new());
+    }
+    let text = format!("'{seeds}' is no number of seeds; give one from 1 on, such as 500");
+    Err(Failure::Usage(text))
+}
+
 /// Everything a change must pass.
 pub(crate) fn ci() -> Outcome {
     let parts: [fn() -> Outcome; 3] = [test, check, || peers::run(&[])];

@@ -1,21 +1,19 @@
 //! What other threads may touch of a runtime: its inbox and its alarm.
 
+mod bell;
+
 use async_task::Runnable;
+use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{self, AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tasks woken from elsewhere, and the way to wake a sleeping loop.
-///
-/// Who wakes puts the task in the inbox, raises `pending`, and then looks at `parked`; who sleeps raises `parked`, and
-/// then looks at `pending`. All four are sequentially consistent, so at least one side sees the other: no wake is lost,
-/// and a loop that is awake costs its wakers no system call.
+/// Tasks woken from elsewhere, and the way to wake a sleeping loop: a task goes into the inbox, then the bell is rung.
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
-    pending: AtomicBool,
-    parked: AtomicBool,
+    bell: Bell,
     stopped: AtomicBool,
     alarm: Option<OwnedFd>,
 }
@@ -36,8 +34,7 @@ impl Remote {
         let alarm = if real { Some(eventfd(0, flags)?) } else { None };
         Ok(Self {
             inbox: Mutex::default(),
-            pending: AtomicBool::new(false),
-            parked: AtomicBool::new(false),
+            bell: Bell::new(),
             stopped: AtomicBool::new(false),
             alarm,
         })
@@ -62,8 +59,7 @@ impl Remote {
 
     /// Makes the loop look around.
     pub(crate) fn ring_the_bell(&self) {
-        self.pending.store(true, Ordering::SeqCst);
-        if self.parked.swap(false, Ordering::SeqCst)
+        if self.bell.ring()
             && let Some(alarm) = &self.alarm
         {
             // It fails only where the counter is full: then the alarm is ringing already.
@@ -87,29 +83,19 @@ impl Remote {
     /// The loop is about to sleep. False where there is something to do first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
-        self.parked.store(true, Ordering::SeqCst);
-        let may_sleep = !self.pending.load(Ordering::SeqCst);
-        if !may_sleep {
-            self.parked.store(false, Ordering::Relaxed);
-        }
-        may_sleep
+        self.bell.park()
     }
 
     /// The loop is awake again.
     #[inline]
     pub(crate) fn unpark(&self) {
-        self.parked.store(false, Ordering::Relaxed);
+        self.bell.unpark();
     }
 
     /// Takes what others put in.
     #[inline]
     pub(crate) fn take(&self) -> Vec<Runnable> {
-        if !self.pending.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        // A swap, so that it also sees what was done before the bell was rung.
-        self.pending.swap(false, Ordering::SeqCst);
-        std::mem::take(&mut self.inbox().tasks)
+        if self.bell.heard() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
     /// No more tasks may be spawned from elsewhere. Wakes still arrive, so that every task can be dropped at home.

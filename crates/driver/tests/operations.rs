@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus_driver::{Kind, Op};
+use annulus_driver::{Kind, Op, Wait};
 use annulus_ring::Address;
 use annulus_ring::op::{IoVec, MsgHeader};
 use common::{POOL, fill, on_each_driver, pair, pattern, read_later, write};
@@ -154,8 +154,12 @@ fn a_limit_ends_a_receive_and_the_rest_is_found_by_the_next() {
             return;
         }
         let (fd, mut peer) = pair();
-        let size = POOL.buffer as usize;
-        let sent = pattern(5 * size);
+        write(&mut peer, b"12345");
+        let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 5 });
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Ok(5), false));
+        rig.take(event);
+        let sent = pattern(5 * POOL.buffer as usize);
         write(&mut peer, &sent);
         let mut got = Vec::new();
         // The receive that reaches the limit is the last one; it may go beyond.
@@ -369,6 +373,32 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
         }
         rig.close(fd);
         rig.close(listener);
+    });
+}
+
+#[test]
+fn a_waiting_send_that_is_cancelled_tells_how_much_went() {
+    on_each_driver(|rig| {
+        let (fd, peer) = pair();
+        let bytes = pattern(4 << 20);
+        let sent = fill(rig, fd, &bytes);
+        let op = Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
+        let token = rig.start(Kind::Send, op);
+        // More than the fill: the rest of it is this send's.
+        let reader = read_later(peer.try_clone().unwrap(), sent + 100_000);
+        while !reader.is_finished() {
+            let events = rig.turn(Wait::Upto(Some(Duration::from_millis(1))));
+            assert!(events.is_empty(), "{events:?}");
+        }
+        rig.cancel(token);
+        let event = rig.event(token);
+        let went = event.result.unwrap() as usize;
+        assert!(!event.more && (100_000..2 << 20).contains(&went), "{event:?}");
+        rig.close(fd);
+        rig.expect_silence();
+        let mut got = reader.join().unwrap();
+        (&peer).read_to_end(&mut got).unwrap();
+        assert!(got == bytes[..sent + went]);
     });
 }
 

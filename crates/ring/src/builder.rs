@@ -4,6 +4,7 @@ use crate::error::SetupError;
 use crate::kernel::Kernel;
 use crate::linux::Linux;
 use crate::params::{Params, SetupFlags};
+use crate::restrictions::restrict;
 use crate::ring::Ring;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -33,6 +34,7 @@ pub struct Builder {
     completions: u32,
     workers: Option<[u32; 2]>,
     without: SetupFlags,
+    only: Option<&'static [u8]>,
 }
 
 impl Builder {
@@ -43,6 +45,7 @@ impl Builder {
             completions: 4096,
             workers: Some([4, 4]),
             without: SetupFlags::empty(),
+            only: None,
         }
     }
 
@@ -77,6 +80,13 @@ impl Builder {
         self
     }
 
+    /// Restricts the ring to these operations, for good; any other one answers EACCES, and so does what this crate has no
+    /// need to register. Entries may select a buffer and skip their completion, and carry no other flag.
+    pub fn only(mut self, operations: &'static [u8]) -> Self {
+        self.only = Some(operations);
+        self
+    }
+
     /// Sets the ring up, registers its descriptor with this thread, and enables it.
     ///
     /// # Errors
@@ -87,6 +97,9 @@ impl Builder {
         let (fd, params) = self.climb_down()?;
         // `Ring::open` owns the descriptor from here on, whatever it answers.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
+        if let Some(operations) = self.only {
+            restrict(&ring, operations)?;
+        }
         ring.enable()?;
         if let Some(workers) = self.workers {
             ring.cap_workers(workers)?;

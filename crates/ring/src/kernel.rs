@@ -41,18 +41,19 @@ pub struct EnterArg {
     pub timeout: Option<Duration>,
 }
 
-/// `IORING_REGISTER_*`, those in use.
+/// `IORING_REGISTER_*`, those in use, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 #[allow(missing_docs)]
 pub enum Register {
-    Probe,
-    Restrictions,
-    EnableRings,
-    IowqMaxWorkers,
-    RingFds,
-    UnregisterRingFds,
-    BufferRing,
-    UnregisterBufferRing,
+    Probe = 8,
+    Restrictions = 11,
+    EnableRings = 12,
+    IowqMaxWorkers = 19,
+    RingFds = 20,
+    UnregisterRingFds = 21,
+    BufferRing = 22,
+    UnregisterBufferRing = 23,
 }
 
 /// A socket's address family.

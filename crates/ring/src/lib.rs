@@ -26,6 +26,7 @@ mod completion;
 mod entry;
 mod error;
 mod features;
+mod filter;
 mod kernel;
 mod linux;
 mod mapping;
@@ -34,6 +35,7 @@ pub mod opcode;
 mod params;
 mod probe;
 mod queue;
+mod restrictions;
 mod ring;
 
 pub use address::Address;
@@ -43,6 +45,7 @@ pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, Target};
 pub use error::SetupError;
 pub use features::{Feature, Features};
+pub use filter::deny_setup;
 pub use kernel::{
     Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketOption, SocketType,
 };

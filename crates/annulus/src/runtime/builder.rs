@@ -2,6 +2,7 @@
 
 use super::Runtime;
 use super::choice::DriverChoice;
+use super::lockdown::deny_further_rings;
 use crate::core::{Bounds, Core, Inner};
 use crate::remote::Remote;
 use crate::slab::Slab;
@@ -103,14 +104,27 @@ impl Builder {
         self
     }
 
+    /// Locks io_uring down: the ring may do only what the runtime itself submits, and once this runtime is built,
+    /// `io_uring_setup` is denied to the whole process and its children, for good. Off by default.
+    ///
+    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring. Asking
+    /// [`Features`](crate::ring::Features) needs one, too.
+    pub fn locked_down(mut self, locked: bool) -> Self {
+        self.config.restricted = locked;
+        self
+    }
+
     /// Builds the runtime on this thread.
     ///
     /// # Errors
     /// Where the driver cannot be set up, with the reason and the way out; where `ANNULUS_DRIVER` names none that
-    /// exists; or a bound is zero.
+    /// exists; where a bound is zero; or the process cannot be locked down.
     pub fn build(self) -> io::Result<Runtime> {
         self.check()?;
         let (driver, info) = self.choice.open(self.config.clone())?;
+        if self.config.restricted {
+            deny_further_rings(&**driver.kernel())?;
+        }
         let core = self.core(driver)?;
         Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
     }

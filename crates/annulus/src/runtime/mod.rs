@@ -4,6 +4,7 @@ mod blocked;
 mod builder;
 mod choice;
 mod end;
+mod lockdown;
 mod turn;
 
 pub use builder::Builder;

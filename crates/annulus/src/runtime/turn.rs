@@ -72,7 +72,7 @@ impl Inner {
         if self.driver.sent_at_once() {
             // What they held is there again for this turn's receives, still warm.
             self.settle_sends();
-            self.agenda.sleepless |= !self.agenda.sends.is_empty();
+            self.agenda.sleepless = !self.after.wakes.is_empty() || !self.agenda.sends.is_empty();
         }
         self.driver.refill();
         self.arm_receives();

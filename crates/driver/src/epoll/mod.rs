@@ -321,3 +321,6 @@ impl fmt::Debug for Epoll {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod encode;
+mod operations;
 mod quiet;
 
 use crate::counters::Counters;
@@ -13,6 +14,7 @@ use crate::token::{Kind, Token};
 use annulus_ring::{
     BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
 };
+use operations::{IN_USE, Operations};
 use quiet::Alarm;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -35,6 +37,8 @@ pub struct UringConfig {
     pub pool: PoolSize,
     /// Set-up flags to do without, as an older kernel would.
     pub without: SetupFlags,
+    /// Leave the ring with the operations in use, and no other.
+    pub restricted: bool,
 }
 
 impl Default for UringConfig {
@@ -45,6 +49,7 @@ impl Default for UringConfig {
             completions: 4096,
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
+            restricted: false,
         }
     }
 }
@@ -64,6 +69,7 @@ pub struct Uring {
     trim_due: bool,
     features: Features,
     limits_receives: bool,
+    closes: bool,
     counters: Counters,
 }
 
@@ -73,13 +79,16 @@ impl Uring {
     /// # Errors
     /// [`SetupError`], which says the likely cause and the way out.
     pub fn new(config: UringConfig) -> Result<Self, SetupError> {
-        let mut ring = Ring::builder()
+        let builder = Ring::builder()
             .kernel(config.kernel.clone())
             .entries(config.entries)
             .completions(config.completions)
-            .without(config.without)
-            .build()?;
+            .without(config.without);
+        let builder = if config.restricted { builder.only(&IN_USE) } else { builder };
+        let mut ring = builder.build()?;
         let features = Features::of(&mut ring)?;
+        let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
+        let closes = Operations::of(&probe)?.close;
         for needed in ["multishot receive", "multishot accept"] {
             if !features.has(needed) {
                 return Err(SetupError::Lacks(needed));
@@ -99,6 +108,7 @@ impl Uring {
             trim_due: false,
             features,
             limits_receives,
+            closes,
             counters: Counters::default(),
         })
     }
@@ -117,6 +127,9 @@ impl Uring {
     /// See [`Driver::submit`](crate::Driver::submit).
     #[inline]
     pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
+        if let (Op::Close { fd }, false) = (op, self.closes) {
+            return self.kernel().close(fd);
+        }
         self.counters.sqes += 1;
         let entry = encode::entry(token, op, GROUP);
         // SAFETY: the caller's promise, passed on.

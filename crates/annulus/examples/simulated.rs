@@ -1,0 +1,85 @@
+//! Client and server in one process, on a kernel that is played: two hours of a bad day in the wink of an eye.
+//! `cargo run --release -p annulus --example simulated -- 42`
+//!
+//! The number is the seed: it chooses the network and what goes wrong. The same number shows the same day again.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Sim, run_on};
+use annulus::time::{Instant, sleep};
+use annulus::{Runtime, spawn};
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const ADDRESS: &str = "127.0.0.1:7000";
+
+fn main() -> ExitCode {
+    let argument = std::env::args().nth(1).unwrap_or("42".into());
+    let Ok(seed) = argument.parse() else {
+        eprintln!("simulated: '{argument}' is no seed; give a number from 0 to {}", u64::MAX);
+        return ExitCode::from(2);
+    };
+    match day(seed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("simulated: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn day(seed: u64) -> io::Result<()> {
+    let sim = Sim::builder(seed).chaos().build();
+    run_on(&sim, Runtime::builder(), async {
+        spawn(serve());
+        for visit in 1..=5 {
+            let (failed, took) = talk().await?;
+            println!("visit {visit}: {failed} connects failed, the answer took {took:?}");
+            sleep(Duration::from_secs(24 * 60)).await;
+        }
+        io::Result::Ok(())
+    })?;
+    let counts = sim.counts();
+    println!("{} operations, {} faults; seed {seed}", counts.submitted, counts.faults);
+    println!("trace {:016x}: the same seed has the same trace", sim.trace_hash());
+    Ok(())
+}
+
+/// An echo server. Its listener may find no descriptor at first.
+async fn serve() -> io::Result<()> {
+    let listener = loop {
+        match TcpListener::bind(ADDRESS) {
+            Ok(listener) => break listener,
+            Err(_) => sleep(Duration::from_millis(1)).await,
+        }
+    };
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        spawn(async move {
+            while let Some(lease) = stream.recv().await? {
+                stream.send(lease).await?;
+            }
+            io::Result::Ok(())
+        });
+    }
+}
+
+/// Connects, however often that fails, and hears 10,000 bytes again, however they arrive.
+async fn talk() -> io::Result<(u32, Duration)> {
+    let mut failed = 0;
+    let mut stream = loop {
+        match TcpStream::connect(ADDRESS).await {
+            Ok(stream) => break stream,
+            Err(_) => failed += 1,
+        }
+        sleep(Duration::from_millis(100)).await;
+    };
+    let start = Instant::now();
+    let mut left = 10_000;
+    stream.send(vec![b'x'; left]).await?;
+    while left > 0 {
+        let lease = stream.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        left -= lease.len();
+    }
+    Ok((failed, start.elapsed()))
+}

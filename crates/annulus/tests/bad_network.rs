@@ -1,0 +1,210 @@
+//! The echo over a bad network: two network namespaces joined by a veth pair with 20 ms of delay, 1 % loss and short
+//! queues. Needs root, `ip` and `tc`; says what is missing otherwise.
+//!
+//! Where the kernel has no netem, a token bucket with a short queue stands in: its full queue is 20 ms long, and drops.
+
+mod common;
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::{DriverChoice, Runtime, spawn};
+use common::{echo, pattern};
+use std::io;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const SERVER: &str = "10.251.77.1";
+const CLIENT: &str = "10.251.77.2";
+const PORT: u16 = 7000;
+const CONNECTIONS: usize = 8;
+const BYTES: usize = 192 * 1024;
+/// Far beyond what it takes; a stall shows as a failure, not as a hang.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// What makes the network bad, best first.
+const QDISCS: [&str; 2] =
+    ["netem delay 20ms loss 1% limit 100", "tbf rate 10mbit burst 3000 limit 25000"];
+
+/// Runs a command line and tells what it said where it failed.
+fn run(line: &str) -> Result<String, String> {
+    let mut words = line.split_whitespace();
+    let output = Command::new(words.next().unwrap_or_default())
+        .args(words)
+        .output()
+        .map_err(|error| format!("`{line}`: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+    Err(format!("`{line}`: {said}"))
+}
+
+/// Two namespaces with a bad line between them, gone on drop.
+struct Network {
+    names: [String; 2],
+}
+
+impl Network {
+    fn new(driver: DriverChoice) -> Result<Self, String> {
+        let name = |end| format!("annulus-{}-{driver}-{end}", std::process::id());
+        let network = Self { names: [name("s"), name("c")] };
+        let [server, client] = &network.names;
+        run(&format!("ip netns add {server}"))?;
+        run(&format!("ip netns add {client}"))?;
+        run(&format!("ip link add veth0 netns {server} type veth peer name veth0 netns {client}"))?;
+        for (name, address) in network.names.iter().zip([SERVER, CLIENT]) {
+            // Packets as they are on a wire: what is lost is one of them, not 64 KiB.
+            run(&format!("ip -n {name} link set veth0 gso_max_segs 1 up"))?;
+            run(&format!("ip -n {name} address add {address}/24 dev veth0"))?;
+            spoil(name)?;
+        }
+        Ok(network)
+    }
+
+    /// Packets that the line has lost, both ways.
+    fn dropped(&self) -> u64 {
+        let of = |name| run(&format!("tc -n {name} -s qdisc show dev veth0")).unwrap();
+        self.names.iter().map(|name| dropped_in(&of(name))).sum()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // Where it was never made, there is nothing to delete.
+            _ = run(&format!("ip netns delete {name}"));
+        }
+    }
+}
+
+/// Puts the best queue that this kernel has on one end.
+fn spoil(name: &str) -> Result<(), String> {
+    let add = |queue: &str| run(&format!("tc -n {name} qdisc add dev veth0 root {queue}"));
+    let mut last = String::new();
+    for queue in QDISCS {
+        match add(queue) {
+            Ok(_) => {
+                // The first is the one that was wanted.
+                if !last.is_empty() {
+                    eprintln!("{last}; instead: {queue}");
+                }
+                return Ok(());
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The count behind `dropped` in what `tc -s` prints.
+fn dropped_in(text: &str) -> u64 {
+    let (_, after) = text.split_once("dropped ").unwrap_or(("", "0"));
+    after.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// A child process in a namespace, ended on drop.
+struct Inside(Child);
+
+impl Inside {
+    fn start(name: &str, test: &str, driver: DriverChoice) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", name]).arg(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+        command.env("ANNULUS_DRIVER", driver.to_string()).stdin(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+fn echo_over_a_bad_line(driver: DriverChoice) {
+    let network = match Network::new(driver) {
+        Ok(network) => network,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let [server, client] = &network.names;
+    let _server = Inside::start(server, "server", driver);
+    let mut client = Inside::start(client, "client", driver);
+    let status = client.0.wait().unwrap();
+    assert!(status.success(), "the client found something wrong: {status}");
+    assert!(network.dropped() > 0, "a line that loses nothing is not bad enough");
+}
+
+#[test]
+fn every_byte_arrives_over_a_bad_line_on_uring() {
+    if let Err(blocked) = annulus::ring::Features::detect() {
+        return eprintln!("skipped: {blocked}");
+    }
+    echo_over_a_bad_line(DriverChoice::Uring);
+}
+
+#[test]
+fn every_byte_arrives_over_a_bad_line_on_epoll() {
+    echo_over_a_bad_line(DriverChoice::Epoll);
+}
+
+#[test]
+#[ignore = "run by its parent, in a namespace"]
+fn server() {
+    common::run::<()>(async {
+        let listener = TcpListener::bind((SERVER, PORT))?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            spawn(echo(stream));
+        }
+    });
+}
+
+#[test]
+#[ignore = "run by its parent, in a namespace"]
+fn client() {
+    let mut runtime = Runtime::new().unwrap();
+    let all = async {
+        let clients: Vec<_> = (0..CONNECTIONS).map(|n| spawn(one_client(n))).collect();
+        for client in clients {
+            client.await.expect("no panic")?;
+        }
+        io::Result::Ok(())
+    };
+    let in_time = runtime.block_on(async { annulus::time::timeout(LIMIT, all).await });
+    in_time.unwrap().expect("no stall").expect("no error");
+}
+
+/// Sends its own bytes, then half-closes, while it reads them back to the end.
+async fn one_client(number: usize) -> io::Result<()> {
+    let stream = connect().await?;
+    let sent = pattern(BYTES + number);
+    let (mut receiving, mut sending) = stream.split();
+    let outgoing = sent.clone();
+    let sender = spawn(async move {
+        for piece in outgoing.chunks(10_000 + number) {
+            sending.send(piece.to_vec()).await?;
+        }
+        sending.shutdown().await
+    });
+    let mut got = Vec::new();
+    while let Some(lease) = receiving.recv().await? {
+        got.extend_from_slice(&lease);
+    }
+    sender.await.expect("no panic")?;
+    assert!(got == sent, "connection {number}: {} of {} bytes, or others", got.len(), sent.len());
+    Ok(())
+}
+
+/// The server may not listen yet.
+async fn connect() -> io::Result<TcpStream> {
+    let address: SocketAddr = (SERVER.parse::<std::net::IpAddr>().unwrap(), PORT).into();
+    loop {
+        match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                annulus::time::sleep(Duration::from_millis(10)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}

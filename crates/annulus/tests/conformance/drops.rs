@@ -1,0 +1,138 @@
+//! Handles that go while something is under way.
+
+use crate::common::{pair, pattern, receive, touch};
+use annulus::net::{TcpListener, TcpStream};
+use annulus::{JoinError, spawn, yield_now};
+use std::cell::Cell;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+
+pub(crate) async fn an_unpolled_send_sends_nothing() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    drop(client.send("never"));
+    client.send("sent").await?;
+    client.shutdown().await?;
+    assert_eq!(receive(&mut server, 100).await?, b"sent");
+    Ok(())
+}
+
+pub(crate) async fn a_dropped_stream_sends_what_it_took() -> io::Result<()> {
+    // Dropped at once, after a turn, and with a receive that waits.
+    for stage in 0..3 {
+        let (mut client, mut server) = pair().await?;
+        let text = pattern(400_000);
+        assert!(touch(client.send(text.clone())).is_none(), "far above the bound");
+        if stage > 0 {
+            yield_now().await;
+        }
+        if stage > 1 {
+            assert!(touch(client.recv()).is_none());
+        }
+        drop(client);
+        assert!(receive(&mut server, usize::MAX).await? == text, "stage {stage}");
+    }
+    Ok(())
+}
+
+pub(crate) async fn halves_may_go_in_any_order() -> io::Result<()> {
+    for receiving_first in [true, false] {
+        let (client, mut server) = pair().await?;
+        let (mut receiving, mut sending) = client.split();
+        assert!(touch(receiving.recv()).is_none());
+        sending.send("all of it").await?;
+        if receiving_first {
+            drop(receiving);
+            drop(sending);
+        } else {
+            drop(sending);
+            assert_eq!(receive(&mut server, 100).await?, b"all of it");
+            server.send("still heard").await?;
+            let lease = receiving.recv().await?.expect("an answer");
+            assert!(b"still heard".starts_with(&lease));
+            continue;
+        }
+        assert_eq!(receive(&mut server, 100).await?, b"all of it");
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_dropped_listener_lets_its_connections_go() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let mut kept = TcpStream::connect(address).await?;
+    let (mut server, _) = listener.accept().await?;
+    let mut unclaimed = TcpStream::connect(address).await?;
+    assert!(touch(listener.accept()).is_none_or(|accepted| accepted.is_ok()));
+    drop(listener);
+    // Whoever was not claimed hears an end of one sort or the other.
+    match unclaimed.recv().await {
+        Ok(end) => assert!(end.is_none()),
+        Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
+    }
+    // Whoever was, lives on; and nobody listens any more.
+    server.send("alive").await?;
+    assert_eq!(receive(&mut kept, 5).await?, b"alive");
+    let error = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    Ok(())
+}
+
+pub(crate) async fn a_lease_outlives_its_stream() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("kept").await?;
+    let lease = server.recv().await?.expect("bytes");
+    let shared = lease.into_shared();
+    client.send("kept, too").await?;
+    let lease = server.recv().await?.expect("bytes");
+    drop((client, server));
+    for _ in 0..20 {
+        let (mut client, mut server) = pair().await?;
+        client.send("others").await?;
+        receive(&mut server, 6).await?;
+    }
+    assert!(
+        b"kept".starts_with(&shared)
+            && (b"kept, too".starts_with(&lease) || b"kept".ends_with(&lease))
+    );
+    Ok(())
+}
+
+pub(crate) async fn a_dropped_join_handle_detaches() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    drop(spawn(async move {
+        yield_now().await;
+        client.send("sent by nobody's task").await
+    }));
+    assert_eq!(receive(&mut server, usize::MAX).await?, b"sent by nobody's task");
+    Ok(())
+}
+
+/// A task that waits in each way at once is aborted: its peers see the end.
+pub(crate) async fn an_aborted_task_lets_go() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let dropped = Rc::new(Cell::new(false));
+    let witness = Bell(dropped.clone());
+    let mut task = spawn(async move {
+        assert!(touch(client.recv()).is_none());
+        client.send("started").await?;
+        pending::<()>().await;
+        drop((client, witness));
+        io::Result::Ok(())
+    });
+    assert_eq!(receive(&mut server, 7).await?, b"started");
+    task.abort();
+    assert!(matches!(task.await, Err(JoinError::Aborted)));
+    assert!(server.recv().await?.is_none());
+    assert!(dropped.get());
+    Ok(())
+}
+
+/// Tells when it is dropped.
+struct Bell(Rc<Cell<bool>>);
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}

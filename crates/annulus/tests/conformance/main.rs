@@ -1,0 +1,105 @@
+//! One contract for every driver and every kernel: each body below is written once, over the public API, with client and
+//! server on one runtime, and runs in every mode.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cancels;
+mod connections;
+mod drops;
+mod ends;
+mod mode;
+mod pressure;
+mod streams;
+mod timers;
+
+use annulus::Builder;
+use mode::{Case, Mode};
+
+/// A row is a body, with settings of the runtime and a look at its counters where it wants them. Each row becomes a module
+/// with a test a mode.
+macro_rules! suite {
+    ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body()))$(.with($settings))?$(.then($check))?
+            }
+
+            #[test]
+            fn uring() {
+                Mode::Uring.run(&case());
+            }
+
+            #[test]
+            fn uring_without_newer_flags() {
+                Mode::UringWithoutNewerFlags.run(&case());
+            }
+
+            #[test]
+            fn epoll() {
+                Mode::Epoll.run(&case());
+            }
+
+            #[test]
+            fn simulated() {
+                Mode::Simulated.run(&case());
+            }
+
+            #[test]
+            fn simulated_old_kernel() {
+                Mode::SimulatedOldKernel.run(&case());
+            }
+        }
+    )*};
+}
+
+suite! {
+    connections::both_ends_know_each_other;
+    connections::a_refusal_names_the_address;
+    connections::a_thousand_connections_echo;
+    connections::connections_are_accepted_though_nobody_waits;
+    connections::a_connection_moves_with_what_it_had_received;
+    streams::the_client_half_closes_and_still_hears;
+    streams::the_server_half_closes_and_still_hears;
+    streams::a_reset_is_seen_and_stays;
+    streams::four_mebibytes_come_back;
+    streams::two_thousand_single_bytes_come_back;
+    streams::halves_work_apart;
+    streams::several_chunks_go_as_one;
+    pressure::a_slow_reader_holds_the_writer_up, with small_bounds;
+    pressure::a_pool_of_two_starves_nobody, with |b| b.buffers(4096, 2), then pressure::ran_dry;
+    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.buffers(4096, 8);
+    pressure::held_leases_stop_nobody, with |b| b.buffers(4096, 4), then pressure::took_the_heap;
+    pressure::tiny_queues_serve_two_hundred, with |b| b.entries(2).completions(4), then pressure::overflowed;
+    timers::sleeps_end_in_order;
+    timers::a_timeout_ends_what_is_slow_and_only_that;
+    timers::a_thousand_timers_come_and_go;
+    cancels::accepts_lose_no_connection;
+    cancels::receives_lose_no_byte;
+    cancels::connects_leave_nothing;
+    cancels::sends_go_all_the_same, with small_bounds;
+    cancels::flushes_lose_nothing, with small_bounds;
+    cancels::shutdowns_happen_once_polled, with small_bounds;
+    drops::an_unpolled_send_sends_nothing;
+    drops::a_dropped_stream_sends_what_it_took;
+    drops::halves_may_go_in_any_order;
+    drops::a_dropped_listener_lets_its_connections_go;
+    drops::a_lease_outlives_its_stream;
+    drops::a_dropped_join_handle_detaches;
+    drops::an_aborted_task_lets_go;
+    ends::everything_may_be_in_flight;
+}
+
+/// So little that everything waits.
+fn small_bounds(builder: Builder) -> Builder {
+    builder.receive_bound(4096).send_bound(4096)
+}
+
+#[test]
+fn runtimes_stand_side_by_side() {
+    for mode in Mode::ALL {
+        ends::side_by_side(mode);
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a body runs.
+
+use annulus::ring::{Features, SetupFlags};
+use annulus::sim::{Link, Profile, Sim};
+use annulus::time::timeout;
+use annulus::{Builder, Counters, DriverChoice, Runtime};
+use annulus_sim::Random;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A driver and a kernel under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Uring,
+    UringWithoutNewerFlags,
+    Epoll,
+    Simulated,
+    SimulatedOldKernel,
+}
+
+/// How often a body runs in a mode of the simulated kernel, each time on another network.
+const SEEDS: u64 = 4;
+
+/// A body without its seed.
+type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+/// A body, and how it wants to be run.
+pub(crate) struct Case {
+    body: Body,
+    settings: fn(Builder) -> Builder,
+    check: fn(Mode, &Counters),
+}
+
+impl Case {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body, settings: |builder| builder, check: |_, _| () }
+    }
+
+    /// With settings of its own.
+    pub(crate) fn with(self, settings: fn(Builder) -> Builder) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// With a look at the counters afterwards.
+    pub(crate) fn then(self, check: fn(Mode, &Counters)) -> Self {
+        Self { check, ..self }
+    }
+}
+
+impl Mode {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Uring,
+        Self::UringWithoutNewerFlags,
+        Self::Epoll,
+        Self::Simulated,
+        Self::SimulatedOldKernel,
+    ];
+
+    pub(crate) fn is_epoll(self) -> bool {
+        self == Self::Epoll
+    }
+
+    /// Whether it can run on this machine: a blocked ring is another test's business.
+    pub(crate) fn is_here(self) -> bool {
+        let real_ring = matches!(self, Self::Uring | Self::UringWithoutNewerFlags);
+        let here = !real_ring || Features::detect().is_ok();
+        if !here {
+            eprintln!("skipped: io_uring cannot be set up here");
+        }
+        here
+    }
+
+    /// Runs a body to its end and looks behind it.
+    pub(crate) fn run(self, case: &Case) {
+        if !self.is_here() {
+            return;
+        }
+        match self.profile() {
+            None => {
+                self.run_on(case, Runtime::builder().driver(self.driver()).without(self.without()))
+            }
+            Some(profile) => (0..SEEDS).for_each(|seed| {
+                let sim = simulation(seed, profile());
+                self.run_on(case, on_simulated(&sim));
+                nothing_left(seed, &sim);
+            }),
+        }
+    }
+
+    /// A runtime of this mode, with the kernel it stands on where that is a simulated one.
+    pub(crate) fn runtime(self) -> (Runtime, Option<Rc<Sim>>) {
+        let sim = self.profile().map(|profile| simulation(1, profile()));
+        let builder = match &sim {
+            Some(sim) => on_simulated(sim),
+            None => Runtime::builder().driver(self.driver()).without(self.without()),
+        };
+        (builder.build().expect("a runtime"), sim)
+    }
+
+    fn run_on(self, case: &Case, builder: Builder) {
+        let mut runtime = (case.settings)(builder).build().expect("a runtime");
+        let outcome = runtime.block_on(timeout(self.patience(), (case.body)()));
+        let waiting = runtime.waiting().join("\n");
+        match outcome {
+            Ok(Ok(done)) => done.expect("the body's own steps succeed"),
+            Ok(Err(_elapsed)) => panic!("nothing happens any more:\n{waiting}"),
+            Err(error) => panic!("the runtime ended: {error}\n{waiting}"),
+        }
+        (case.check)(self, &runtime.counters());
+    }
+
+    /// What turns a hang into a failure. Simulated time is cheap.
+    fn patience(self) -> Duration {
+        Duration::from_secs(if self.profile().is_some() { 1_000_000 } else { 100 })
+    }
+
+    fn driver(self) -> DriverChoice {
+        if self.is_epoll() { DriverChoice::Epoll } else { DriverChoice::Uring }
+    }
+
+    fn without(self) -> SetupFlags {
+        match self {
+            Self::UringWithoutNewerFlags => SetupFlags::DEFER_TASKRUN | SetupFlags::NO_SQARRAY,
+            _ => SetupFlags::empty(),
+        }
+    }
+
+    fn profile(self) -> Option<fn() -> Profile> {
+        match self {
+            Self::Simulated => Some(Profile::current),
+            Self::SimulatedOldKernel => Some(Profile::old),
+            _ => None,
+        }
+    }
+}
+
+/// Good weather on some network.
+fn simulation(seed: u64, profile: Profile) -> Rc<Sim> {
+    let link = match seed {
+        0 => Link::default(),
+        seed => Link::any(&mut Random::new(seed)),
+    };
+    Sim::builder(seed).profile(profile).link(link).build()
+}
+
+/// Some networks are slow: nothing is to be cut off on them.
+fn on_simulated(sim: &Rc<Sim>) -> Builder {
+    let long = Duration::from_secs(100_000);
+    Runtime::builder().kernel(sim.clone()).linger(long).grace(long)
+}
+
+/// The runtime has ended: everything went back.
+pub(crate) fn nothing_left(seed: u64, sim: &Sim) {
+    sim.check();
+    assert_eq!(sim.leftovers(), [""; 0], "seed {seed}");
+    assert_eq!((sim.open_descriptors(), sim.buffers_held()), (0, 0), "seed {seed}");
+}

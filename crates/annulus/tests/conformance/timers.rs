@@ -1,0 +1,59 @@
+//! Time.
+
+use annulus::spawn;
+use annulus::time::{Elapsed, Instant, sleep, sleep_until, timeout};
+use std::cell::RefCell;
+use std::future::pending;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+pub(crate) async fn sleeps_end_in_order() -> io::Result<()> {
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let start = Instant::now();
+    let sleeper = |n: u32| {
+        let order = order.clone();
+        spawn(async move {
+            sleep_until(start + MS * n).await;
+            order.borrow_mut().push(n);
+        })
+    };
+    let sleepers: Vec<_> = [5, 1, 9, 3, 7].into_iter().map(sleeper).collect();
+    for sleeper in sleepers {
+        sleeper.await.expect("no panic");
+    }
+    assert_eq!(*order.borrow(), [1, 3, 5, 7, 9]);
+    assert!(start.elapsed() >= MS * 9);
+    Ok(())
+}
+
+pub(crate) async fn a_timeout_ends_what_is_slow_and_only_that() -> io::Result<()> {
+    let start = Instant::now();
+    let slow: Result<(), Elapsed> = timeout(MS * 5, pending()).await;
+    assert!(slow.is_err() && start.elapsed() >= MS * 5);
+    assert_eq!(timeout(MS * 1000, async { 1 }).await, Ok(1));
+    assert_eq!(timeout(Duration::ZERO, async { 2 }).await, Ok(2));
+    assert!(timeout(MS * 1000, sleep(MS)).await.is_ok());
+    assert!(timeout(MS, sleep(Duration::MAX)).await.is_err());
+    Ok(())
+}
+
+pub(crate) async fn a_thousand_timers_come_and_go() -> io::Result<()> {
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..1000u32)
+        .map(|n| {
+            spawn(async move {
+                // Most of them are dropped long before their time.
+                let given_up = timeout(MS * (n % 7), sleep(MS * 3600)).await.is_err();
+                sleep_until(start + MS * 10).await;
+                given_up && start.elapsed() >= MS * 10
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert!(task.await.expect("no panic"));
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! A locked-down runtime: nothing else goes through its ring, no other ring is made, and its own work is unharmed. Each
+//! case is a child process of its own: the filter stays for good.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::net::TcpStream;
+use annulus::ring::{Ring, SetupFlags};
+use annulus::sim::{Sim, run_on as simulate_on};
+use annulus::{Builder, DriverChoice, DriverKind, Runtime, spawn};
+use common::{echo, pair, pattern, receive, run_on};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::RawFd;
+use std::process::Command;
+use std::time::Duration;
+
+/// `IORING_REGISTER_PERSONALITY`: lets entries run with this process's credentials.
+const PERSONALITY: u32 = 9;
+
+fn assert_passes(test: &str) {
+    if annulus::ring::Features::detect().is_err() {
+        return eprintln!("skipped: io_uring is blocked here");
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = command.env_remove("ANNULUS_DRIVER").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn locked(choice: DriverChoice) -> Builder {
+    Runtime::builder().driver(choice).locked_down(true)
+}
+
+/// Echoes, with vectors, a half-close, a cancelled connect and a timer that goes off.
+async fn everything() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    spawn(echo(server));
+    client.send_vectored([pattern(70_000), pattern(3)]).await?;
+    let expected = [pattern(70_000), pattern(3)].concat();
+    assert!(receive(&mut client, expected.len()).await? == expected);
+    let refused = TcpStream::connect_timeout("127.0.0.1:1", Duration::from_millis(20)).await;
+    assert!(refused.is_err());
+    assert!(annulus::time::timeout(Duration::from_millis(2), client.recv()).await.is_err());
+    client.shutdown().await?;
+    assert!(client.recv().await?.is_none());
+    Ok(())
+}
+
+/// The descriptors of this process's rings.
+fn rings() -> Vec<RawFd> {
+    let mut rings = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let target = std::fs::read_link(entry.path());
+        if target.is_ok_and(|path| path.to_string_lossy().contains("[io_uring]")) {
+            rings.push(entry.file_name().to_string_lossy().parse().unwrap());
+        }
+    }
+    rings
+}
+
+/// Registers this process's credentials with a ring.
+fn register_personality(ring: RawFd) -> Result<i64, i32> {
+    let none = std::ptr::null::<u8>();
+    // SAFETY: this registration takes no memory.
+    let answer = unsafe { libc::syscall(libc::SYS_io_uring_register, ring, PERSONALITY, none, 0) };
+    if answer >= 0 { Ok(answer) } else { Err(io::Error::last_os_error().raw_os_error().unwrap()) }
+}
+
+#[test]
+fn the_echo_is_unharmed_and_what_is_forbidden_is_refused() {
+    assert_passes("locked_ring");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_ring() {
+    let free = Runtime::builder().driver(DriverChoice::Uring).build().unwrap();
+    let [ring] = rings()[..] else { panic!("one runtime, one ring") };
+    assert!(register_personality(ring).is_ok(), "a ring that is not locked down allows it");
+    drop(free);
+
+    let mut runtime = locked(DriverChoice::Uring).build().unwrap();
+    let [ring] = rings()[..] else { panic!("one runtime, one ring") };
+    assert_eq!(register_personality(ring), Err(Errno::ACCESS.raw_os_error()));
+    assert_no_further_ring();
+    std::thread::spawn(assert_no_further_ring).join().unwrap();
+    let handle = runtime.handle();
+    let open = common::open_descriptors();
+    runtime.block_on(everything()).unwrap().unwrap();
+    assert_eq!(common::open_descriptors(), open, "closing goes through the ring");
+    // Wakes from elsewhere come through the ring too.
+    let stopper = std::thread::spawn(move || handle.stop());
+    assert!(runtime.block_on(std::future::pending::<()>()).is_err());
+    stopper.join().unwrap();
+    drop(runtime);
+    falls_back();
+}
+
+fn assert_no_further_ring() {
+    let error = Ring::builder().build().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()), "{error}");
+}
+
+/// The next runtime of the process gets no ring, and says why.
+fn falls_back() {
+    let next = Runtime::new().unwrap();
+    assert_eq!(next.driver().kind, DriverKind::Epoll);
+    assert!(next.driver().reason.contains("seccomp"), "{}", next.driver());
+    drop(next);
+    run_on(Runtime::builder(), everything());
+    let text = Runtime::builder().driver(DriverChoice::Uring).build().unwrap_err().to_string();
+    assert!(text.contains("io_uring_setup") && text.contains("epoll"), "{text}");
+}
+
+#[test]
+fn threads_that_run_already_get_no_ring_either() {
+    assert_passes("locked_threads");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_threads() {
+    let (locked_now, is_locked) = std::sync::mpsc::channel::<()>();
+    let earlier = std::thread::spawn(move || {
+        is_locked.recv().unwrap();
+        assert_no_further_ring();
+    });
+    let runtime = locked(DriverChoice::Auto).build().unwrap();
+    assert_eq!(runtime.driver().kind, DriverKind::Uring);
+    locked_now.send(()).unwrap();
+    earlier.join().unwrap();
+}
+
+#[test]
+fn on_epoll_further_rings_are_denied_all_the_same() {
+    assert_passes("locked_epoll");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_epoll() {
+    run_on(locked(DriverChoice::Epoll), everything());
+    assert_no_further_ring();
+}
+
+#[test]
+fn older_kernels_restrict_as_well() {
+    assert_passes("locked_old");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_old() {
+    let old = locked(DriverChoice::Uring).without(SetupFlags::DEFER_TASKRUN);
+    run_on(old, everything());
+}
+
+#[test]
+fn a_simulated_ring_is_restricted_and_the_process_is_left_alone() {
+    let sim = Sim::builder(1).build();
+    simulate_on(&sim, Runtime::builder().locked_down(true), everything()).unwrap();
+    if annulus::ring::Features::detect().is_err() {
+        return eprintln!("skipped: io_uring is blocked here");
+    }
+    Ring::builder().build().unwrap();
+}

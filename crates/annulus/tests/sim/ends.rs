@@ -1,0 +1,106 @@
+//! How a simulated host ends that cannot go on, and one that was short of something for a while.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Fault, Faults, Sim, run, run_on};
+use annulus::time::{Instant, sleep};
+use annulus::{Runtime, counters, spawn};
+use std::cell::Cell;
+use std::future::pending;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[test]
+fn a_deadlock_tells_what_every_task_waits_for() {
+    let error = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+        let (mut server, _) = listener.accept().await?;
+        spawn(async move { listener.accept().await.map(drop) });
+        spawn(async move { client.recv().await.map(drop) });
+        spawn(async move { server.recv().await.map(drop) });
+        spawn(pending::<()>());
+        pending::<io::Result<()>>().await
+    })
+    .unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Deadlock);
+    let text = error.to_string();
+    assert!(text.starts_with("deadlock: every task waits"), "{text}");
+    let told = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(told(file!()), 4, "one line a task, with its place: {text}");
+    assert_eq!((told("to accept"), told("to receive")), (1, 2), "{text}");
+    assert_eq!(told("for a task or another thread"), 1, "{text}");
+    assert!(told("kernel: ") > 0, "{text}");
+}
+
+#[test]
+fn a_timer_somewhere_is_no_deadlock() {
+    let waited = run(7, async {
+        let start = Instant::now();
+        sleep(Duration::from_secs(3600)).await;
+        io::Result::Ok(start.elapsed())
+    });
+    assert!(waited.unwrap() >= Duration::from_secs(3600));
+}
+
+/// Clients that come all at once and stay for a while: fewer than there are descriptors, but each needs a second one on the
+/// server. Answers how often the listener paused.
+async fn crowd(clients: u32) -> io::Result<u64> {
+    let listener = TcpListener::bind("127.0.0.1:7000")?;
+    let answered = Rc::new(Cell::new(0));
+    let count = answered.clone();
+    spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await?;
+            let count = count.clone();
+            spawn(async move {
+                stream.send("welcome").await?;
+                count.set(count.get() + 1);
+                // Until the client leaves.
+                stream.recv().await
+            });
+        }
+        #[expect(unreachable_code, reason = "the type of the task")]
+        io::Result::Ok(())
+    });
+    let visits: Vec<_> = (0..clients).map(|_| spawn(visit())).collect();
+    for visit in visits {
+        visit.await.expect("a visit without panic")?;
+    }
+    assert_eq!(answered.get(), clients);
+    Ok(counters().unwrap_or_default().accept_pauses)
+}
+
+/// Stays a second, so that many are there at once.
+async fn visit() -> io::Result<()> {
+    let mut stream = loop {
+        match TcpStream::connect("127.0.0.1:7000").await {
+            Ok(stream) => break stream,
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    };
+    let greeting = stream.recv().await?;
+    assert_eq!(greeting.as_deref(), Some(&b"welcome"[..]));
+    sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+#[test]
+fn a_listener_without_descriptors_recovers_by_itself() {
+    for seed in 0..20 {
+        let sim = Sim::builder(seed).descriptors(30).build();
+        let pauses = run_on(&sim, Runtime::builder(), crowd(20)).unwrap();
+        assert!(pauses > 0, "seed {seed}: there were descriptors for all");
+        assert_eq!(sim.leftovers(), [""; 0], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_listener_whose_accepts_fail_now_and_then_serves_everybody() {
+    let often = Faults::none().with(Fault::AcceptLimit, 500);
+    for seed in 0..20 {
+        let sim = Sim::builder(seed).faults(often.clone()).build();
+        let pauses = run_on(&sim, Runtime::builder(), crowd(20)).unwrap();
+        assert!(pauses > 0, "seed {seed}: no accept failed");
+    }
+}

@@ -1,0 +1,96 @@
+//! Linux, but for one answer: what can't be asked of the machine under a test.
+
+use annulus::ring::{
+    Address, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId, Shutdown,
+    SocketOption, SocketType,
+};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// What this Linux does differently.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bent {
+    /// `io_uring_setup` answers this errno.
+    Refuses(i32),
+    /// A wait is iowait, as it is on kernels before 6.15.
+    WaitsLoudly,
+}
+
+impl Kernel for Bent {
+    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+        match self {
+            Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
+            Self::WaitsLoudly => Linux.setup(entries, params),
+        }
+    }
+
+    unsafe fn enter(
+        &self,
+        ring: RingId,
+        to_submit: u32,
+        min_complete: u32,
+        flags: EnterFlags,
+        arg: EnterArg,
+    ) -> io::Result<u32> {
+        let flags = flags - EnterFlags::NO_IOWAIT;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.enter(ring, to_submit, min_complete, flags, arg) }
+    }
+
+    unsafe fn register(
+        &self,
+        ring: RawFd,
+        what: Register,
+        arg: *mut u8,
+        count: u32,
+    ) -> io::Result<u32> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.register(ring, what, arg, count) }
+    }
+
+    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+        Linux.map(ring, offset, len)
+    }
+
+    unsafe fn unmap(&self, address: *mut u8, len: usize) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.unmap(address, len) }
+    }
+
+    fn now(&self) -> Duration {
+        Linux.now()
+    }
+
+    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
+        Linux.socket(domain, kind, nonblocking)
+    }
+
+    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        Linux.bind(fd, address)
+    }
+
+    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
+        Linux.listen(fd, backlog)
+    }
+
+    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
+        Linux.shutdown(fd, how)
+    }
+
+    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        Linux.set_option(fd, option)
+    }
+
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
+        Linux.local_address(fd)
+    }
+
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
+        Linux.peer_address(fd)
+    }
+
+    fn close(&self, fd: RawFd) {
+        Linux.close(fd)
+    }
+}

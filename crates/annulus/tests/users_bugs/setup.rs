@@ -1,0 +1,172 @@
+//! Rings that cannot be had, or lack something; and rings that look busy.
+
+use crate::common::{echo, pair, receive, run_on};
+use crate::kernel::Bent;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::ring::{Kernel, Linux, opcode};
+use annulus::sim::{Profile, Sim, run_on as simulate_on};
+use annulus::time::{Instant, timeout};
+use annulus::{DriverChoice, DriverKind, Runtime, counters, spawn};
+use std::io;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Completions overflowed at 3000 connections, and some of the connections stood still from then on.
+#[test]
+fn io_uring_302_cq_overflow_at_3000_connections() {
+    // The older kernel posts completions as they come, not as they are asked for.
+    let overflows = [Profile::old(), Profile::current()].map(echo_3000);
+    assert!(overflows[0] > 0, "the queue did overflow");
+}
+
+/// Echoes on 3000 connections at once, with a far too small completion queue; tells how often that overflowed.
+fn echo_3000(profile: Profile) -> u64 {
+    let sim = Sim::builder(302).profile(profile).poison(0).build();
+    let builder = Runtime::builder().entries(64).completions(64).buffers(4096, 4096);
+    let overflows = simulate_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                spawn(echo(stream));
+            }
+        });
+        let clients: Vec<_> = (0..3000).map(|_| spawn(three_rounds())).collect();
+        for client in clients {
+            client.await.expect("no panic")?;
+        }
+        io::Result::Ok(counters().unwrap().overflows)
+    });
+    overflows.unwrap()
+}
+
+async fn three_rounds() -> io::Result<()> {
+    let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+    for round in 0..3_u8 {
+        client.send(vec![round; 32]).await?;
+        assert_eq!(receive(&mut client, 32).await?, [round; 32]);
+    }
+    Ok(())
+}
+
+/// ENOMEM at set-up (memlock) ended the program, although another driver was there.
+#[test]
+fn compio_458_no_fallback_on_enomem_at_setup() {
+    let short = Rc::new(Bent::Refuses(libc::ENOMEM));
+    if std::env::var_os("ANNULUS_DRIVER").is_none() {
+        let runtime = Runtime::builder().kernel(short.clone()).build().unwrap();
+        assert_eq!(runtime.driver().kind, DriverKind::Epoll);
+        assert!(runtime.driver().reason.contains("memlock"), "{}", runtime.driver());
+        drop(runtime);
+        let got = run_on(Runtime::builder().kernel(short.clone()), async {
+            let (mut client, server) = pair().await?;
+            spawn(echo(server));
+            client.send("there and back").await?;
+            receive(&mut client, 14).await
+        });
+        assert_eq!(got, b"there and back");
+    }
+    let demanded = Runtime::builder().driver(DriverChoice::Uring).kernel(short).build();
+    let text = demanded.unwrap_err().to_string();
+    assert!(text.contains("memlock") && text.contains("ulimit -l"), "{text}");
+}
+
+/// Nothing can stand in for these: without them the ring is refused, by name, and `auto` takes epoll.
+const NEEDED: [u8; 7] = [
+    opcode::POLL_ADD,
+    opcode::SENDMSG,
+    opcode::ACCEPT,
+    opcode::ASYNC_CANCEL,
+    opcode::CONNECT,
+    opcode::SEND,
+    opcode::RECV,
+];
+
+/// Without these the ring works on.
+const REPLACED: [u8; 3] = [opcode::TIMEOUT, opcode::CLOSE, opcode::SHUTDOWN];
+
+/// An operation that the kernel did not have was a panic without a name.
+#[test]
+fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
+    let all = NEEDED.map(|code| (code, false)).into_iter();
+    for (code, works) in all.chain(REPLACED.map(|code| (code, true))) {
+        let sim = Sim::builder(3589).profile(Profile::current().without(code)).build();
+        let name = opcode::name(code).unwrap();
+        match simulate_on(&sim, Runtime::builder(), everything()) {
+            Ok(()) => assert!(works, "without {name} something must be missing"),
+            Err(error) if works => panic!("{name} is replaced: {error}"),
+            Err(error) => assert_names(&error, name),
+        }
+        assert_eq!(sim.open_descriptors(), 0, "without {name}: {:?}", sim.leftovers());
+    }
+}
+
+/// It was refused at the start, in one line that says what is missing and what to do.
+fn assert_names(error: &io::Error, operation: &str) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported, "without {operation}: {text}");
+    let said = text.contains("lacks ") && text.contains("epoll");
+    // Without accept and receive, the feature that is missed first has a longer name.
+    let named = text.to_lowercase().contains(&operation.to_lowercase()[..4]);
+    assert!(said && named, "without {operation}: {text}");
+    assert_eq!(text.lines().count(), 1, "without {operation}: {text}");
+}
+
+/// What a program may want of a ring.
+async fn everything() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    spawn(echo(server));
+    client.send("one").await?;
+    client.send_vectored(["two", "three"]).await?;
+    assert_eq!(receive(&mut client, 11).await?, b"onetwothree");
+    assert!(timeout(Duration::from_secs(20), client.recv()).await.is_err());
+    client.send(vec![1; 1 << 20]).await?;
+    assert_eq!(receive(&mut client, 1 << 20).await?.len(), 1 << 20);
+    client.shutdown().await?;
+    assert!(client.recv().await?.is_none());
+    Ok(())
+}
+
+/// Tasks of the machine that sleep in iowait now.
+fn in_iowait() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("procs_blocked ")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// True where at some moment within a second nobody was in iowait, although an idle runtime slept all the while.
+fn sleeps_quietly(kernel: fn() -> Rc<dyn Kernel>) -> bool {
+    let (ready, is_ready) = mpsc::channel();
+    let idle = std::thread::spawn(move || {
+        let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel());
+        let mut runtime = builder.build().unwrap();
+        let (handle, id) = (runtime.handle(), rustix::thread::gettid());
+        ready.send((handle, id)).unwrap();
+        assert!(runtime.block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
+    });
+    let (handle, id) = is_ready.recv().unwrap();
+    let state = format!("/proc/self/task/{}/stat", id.as_raw_nonzero());
+    let sleeps = || std::fs::read_to_string(&state).unwrap().contains(") S ");
+    let start = Instant::now();
+    let mut quiet = false;
+    while !quiet && start.elapsed() < Duration::from_secs(1) {
+        quiet = sleeps() && in_iowait() == 0 && sleeps();
+    }
+    handle.stop();
+    idle.join().unwrap();
+    quiet
+}
+
+/// An idle ring looked like a machine that waits for its disks all the time.
+#[test]
+fn libxev_216_fake_iowait() {
+    let Ok(features) = annulus::ring::Features::detect() else {
+        return eprintln!("skipped: io_uring is blocked here");
+    };
+    if !features.has("honest iowait") {
+        return eprintln!("skipped: this kernel cannot leave a wait out of iowait");
+    }
+    // The gauge itself: a ring that does not ask for it is seen.
+    assert!(!sleeps_quietly(|| Rc::new(Bent::WaitsLoudly)), "procs_blocked counts a ring's wait");
+    assert!(sleeps_quietly(|| Rc::new(Linux)));
+}

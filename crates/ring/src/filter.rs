@@ -1,0 +1,52 @@
+//! The filter that leaves a process with the rings it has. A ring's restrictions bind that ring only: whoever runs code in
+//! the process could make another one.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// x32 programs mark their system calls' numbers with this bit; the number below it means the same.
+const X32: u32 = 0x4000_0000;
+
+/// Denies `io_uring_setup` to every thread of this process and its children, for good: it answers EPERM. Rings that
+/// exist go on. The process gives up gaining privileges by `exec` as well (`no_new_privs`), as the kernel demands.
+///
+/// # Errors
+/// What the kernel says; or that a thread of the process has a filter of its own.
+pub fn deny_setup() -> io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    let mut program = program();
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which outlives the call.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+            &raw const filter,
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        thread => Err(io::Error::other(format!("thread {thread} has a filter of its own"))),
+    }
+}
+
+/// Looks at the number alone: since 5.1 new system calls have the same number on every architecture.
+fn program() -> [libc::sock_filter; 5] {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    [
+        // The number is the first word of what a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, !X32),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_io_uring_setup as u32,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, refusal),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}

@@ -1,0 +1,111 @@
+//! What a restricted ring may still do, from its enabling on. The kernel keeps to the list; there is no way back.
+
+use crate::entry::EntryFlags;
+use crate::error::SetupError;
+use crate::kernel::Register;
+use crate::ring::Ring;
+
+/// `IORING_RESTRICTION_*`
+const REGISTRATION: u16 = 0;
+const OPERATION: u16 = 1;
+const FLAGS_ALLOWED: u16 = 2;
+
+/// What this crate registers on a ring that is enabled.
+const REGISTRATIONS: [Register; 6] = [
+    Register::Probe,
+    Register::IowqMaxWorkers,
+    Register::RingFds,
+    Register::UnregisterRingFds,
+    Register::BufferRing,
+    Register::UnregisterBufferRing,
+];
+
+/// No links, no workers by force, no direct descriptors.
+const FLAGS: EntryFlags = EntryFlags::BUFFER_SELECT.union(EntryFlags::SKIP_SUCCESS);
+
+/// `struct io_uring_restriction`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    kind: u16,
+    value: u8,
+    reserved: u8,
+    reserved2: [u32; 3],
+}
+
+const _: () = assert!(size_of::<Rule>() == 16);
+
+impl Rule {
+    const fn new(kind: u16, value: u8) -> Self {
+        Self { kind, value, reserved: 0, reserved2: [0; 3] }
+    }
+}
+
+/// Restricts a ring that is not enabled yet to these operations, and to what this crate registers.
+pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
+    let mut rules = rules(operations);
+    let count = rules.len() as u32;
+    ring.register(Register::Restrictions, rules.as_mut_ptr().cast(), count)
+        .map_err(|e| SetupError::Step("restricting the ring", e))?;
+    Ok(())
+}
+
+fn rules(operations: &[u8]) -> Vec<Rule> {
+    let operations = operations.iter().map(|&code| Rule::new(OPERATION, code));
+    let registrations = REGISTRATIONS.into_iter().map(|what| Rule::new(REGISTRATION, what as u8));
+    let flags = std::iter::once(Rule::new(FLAGS_ALLOWED, FLAGS.bits()));
+    operations.chain(registrations).chain(flags).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, Target, Wait, opcode};
+    use rustix::io::Errno;
+
+    /// The answer of a ring to one entry.
+    #[allow(unsafe_code)]
+    fn answer(ring: &mut Ring, entry: Entry) -> i32 {
+        // SAFETY: the entries of these tests name static memory, or none.
+        unsafe { ring.push(entry) }.expect("an empty queue has room");
+        ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
+        ring.completions().next().expect("an answer").result
+    }
+
+    /// Opens the root directory, for its path alone.
+    fn open() -> Entry {
+        const O_PATH: u32 = 0o10_000_000;
+        let path = c"/".as_ptr() as u64;
+        Entry { addr: path, op_flags: O_PATH, ..Entry::new(opcode::OPENAT, Target::Fd(-100)) }
+    }
+
+    #[test]
+    fn what_is_not_on_the_list_is_refused() {
+        let Ok(mut free) = Ring::builder().build() else {
+            return eprintln!("skipped: io_uring is blocked here");
+        };
+        let fd = answer(&mut free, open());
+        assert!(fd >= 0, "an open is nothing special: {fd}");
+        free.kernel().close(fd);
+        let mut ring = Ring::builder().only(&[opcode::NOP]).build().unwrap();
+        assert_eq!(answer(&mut ring, open()), -Errno::ACCESS.raw_os_error());
+        let nop = Entry::new(opcode::NOP, Target::Fd(-1));
+        assert_eq!(answer(&mut ring, nop), 0);
+        assert_eq!(answer(&mut ring, nop.with(EntryFlags::ASYNC)), -Errno::ACCESS.raw_os_error());
+        // What the ring's owner registers still goes; that the list is closed, another list shows.
+        ring.probe().unwrap();
+        let again = restrict(&ring, &[opcode::OPENAT]).unwrap_err();
+        assert!(again.to_string().starts_with("restricting the ring: "), "{again}");
+    }
+
+    #[test]
+    fn a_list_names_each_operation_and_registration_once() {
+        let rules = rules(&[opcode::RECV, opcode::SEND]);
+        let of = |kind| rules.iter().filter(|rule| rule.kind == kind).count();
+        assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 6, 1]);
+        assert!(
+            rules.contains(&Rule::new(REGISTRATION, 22)),
+            "buffer rings, by the kernel's number"
+        );
+    }
+}
