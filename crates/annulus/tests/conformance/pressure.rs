@@ -87,7 +87,8 @@ pub(crate) fn ran_dry(mode: Mode, counters: &Counters) {
 pub(crate) async fn a_pool_of_eight_is_shared_fairly() -> io::Result<()> {
     let enough = 100_000;
     let heard: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
-    for count in heard.iter().cloned() {
+    for count in &heard {
+        let count = count.clone();
         let (mut flooder, mut reader) = pair().await?;
         spawn(async move { while flooder.send(vec![1; 8192]).await.is_ok() {} });
         spawn(async move {

@@ -12,14 +12,24 @@ mod memory;
 mod setup;
 
 use annulus::Runtime;
+use annulus::ring::Kernel;
 use annulus::sim::{Fault, Faults, Sim, run_on};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Runs a future on a simulated kernel, whole runtime included, and looks at what it leaves behind: nothing.
+/// Runs a future on a simulated kernel, whole runtime included, and looks at how that ends and what it leaves behind: at
+/// once, and nothing.
 fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
-    let value = run_on(sim, Runtime::builder(), future).expect("the test's own steps succeed");
+    let builder = Runtime::builder().grace(Duration::from_millis(100));
+    let timed = async { future.await.map(|value| (value, sim.now())) };
+    let (value, end) = run_on(sim, builder, timed).expect("the test's own steps succeed");
+    assert!(
+        sim.now() - end < Duration::from_secs(1),
+        "an operation is missed: {:?}",
+        sim.leftovers()
+    );
     sim.check();
     assert_eq!(sim.open_descriptors(), 0, "{:?}", sim.leftovers());
     assert_eq!(sim.pending_operations(), 0, "{:?}", sim.leftovers());

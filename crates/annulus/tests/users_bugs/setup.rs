@@ -134,23 +134,23 @@ fn in_iowait() -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// True where at some moment within a second nobody was in iowait, although an idle runtime slept all the while.
-fn sleeps_quietly(kernel: fn() -> Rc<dyn Kernel>) -> bool {
+/// True where nobody was in iowait at some moment within `patience`, although an idle runtime waited on its ring.
+fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
     let (ready, is_ready) = mpsc::channel();
     let idle = std::thread::spawn(move || {
         let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel());
         let mut runtime = builder.build().unwrap();
-        let (handle, id) = (runtime.handle(), rustix::thread::gettid());
-        ready.send((handle, id)).unwrap();
+        ready.send((runtime.handle(), rustix::thread::gettid())).unwrap();
         assert!(runtime.block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
     });
     let (handle, id) = is_ready.recv().unwrap();
-    let state = format!("/proc/self/task/{}/stat", id.as_raw_nonzero());
-    let sleeps = || std::fs::read_to_string(&state).unwrap().contains(") S ");
+    let call = format!("/proc/self/task/{}/syscall", id.as_raw_nonzero());
+    let enter = format!("{} ", libc::SYS_io_uring_enter);
+    let waits = || std::fs::read_to_string(&call).unwrap().starts_with(&enter);
     let start = Instant::now();
     let mut quiet = false;
-    while !quiet && start.elapsed() < Duration::from_secs(1) {
-        quiet = sleeps() && in_iowait() == 0 && sleeps();
+    while !quiet && start.elapsed() < patience {
+        quiet = waits() && in_iowait() == 0 && waits();
     }
     handle.stop();
     idle.join().unwrap();
@@ -167,6 +167,8 @@ fn libxev_216_fake_iowait() {
         return eprintln!("skipped: this kernel cannot leave a wait out of iowait");
     }
     // The gauge itself: a ring that does not ask for it is seen.
-    assert!(!sleeps_quietly(|| Rc::new(Bent::WaitsLoudly)), "procs_blocked counts a ring's wait");
-    assert!(sleeps_quietly(|| Rc::new(Linux)));
+    let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
+    assert!(loud, "procs_blocked counts a ring's wait");
+    // Others may wait for their disks, but not all the time.
+    assert!(waits_quietly(|| Rc::new(Linux), Duration::from_secs(20)));
 }

@@ -56,6 +56,10 @@ pub(crate) struct EchoArgs {
     /// After a signal, how long what is in flight may take to finish
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
     grace: Duration,
+    /// Let io_uring do only what the server needs, and deny this process any
+    /// further ring
+    #[arg(long)]
+    locked_down: bool,
     /// Write figures as JSON at the end, to a file or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
@@ -77,6 +81,7 @@ struct Plan {
     room: usize,
     idle_timeout: Option<Duration>,
     grace: Duration,
+    locked_down: bool,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
@@ -92,8 +97,16 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
 }
 
 fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
-    let Mode::Tasks(choice) = mode else { return threads::serve(plan, "as demanded") };
-    let runtime = tasks::runtime(choice);
+    let choice = match mode {
+        Mode::Tasks(choice) => choice,
+        Mode::Threads if plan.locked_down => {
+            let text =
+                "--locked-down with --driver threads: threads use no ring; leave one of them out";
+            return Err(Misuse(text.into()).into());
+        }
+        Mode::Threads => return threads::serve(plan, "as demanded"),
+    };
+    let runtime = tasks::runtime(choice, plan.locked_down);
     tasks::serve(plan, runtime.with_context(|| format!("cannot serve with --driver {choice}"))?)
 }
 
@@ -116,6 +129,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         room,
         idle_timeout: args.idle_timeout,
         grace: args.grace,
+        locked_down: args.locked_down,
     })
 }
 

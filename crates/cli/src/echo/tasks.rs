@@ -22,9 +22,9 @@ use std::time::Duration;
 const BACKLOG: u32 = 4096;
 
 /// A runtime to serve on.
-pub(super) fn runtime(choice: DriverChoice) -> io::Result<Runtime> {
+pub(super) fn runtime(choice: DriverChoice, locked_down: bool) -> io::Result<Runtime> {
     // The house sees its guests off itself, within its own grace.
-    Runtime::builder().driver(choice).grace(Duration::ZERO).build()
+    Runtime::builder().driver(choice).locked_down(locked_down).grace(Duration::ZERO).build()
 }
 
 /// Serves until a signal.

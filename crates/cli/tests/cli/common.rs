@@ -60,7 +60,7 @@ pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Sai
 
 /// Every way to serve that works on this machine.
 pub(crate) fn drivers() -> Vec<&'static str> {
-    let mut drivers = vec!["auto", "threads"];
+    let mut drivers = vec!["auto", "epoll", "threads"];
     match annulus(["doctor", "--require", "uring"]).code {
         Some(0) => drivers.push("uring"),
         _ => println!("skipped: the uring driver does not work here"),

@@ -245,3 +245,12 @@ fn reset(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.peek(&mut [0; 1]).unwrap();
 }
+
+#[test]
+fn a_locked_down_server_serves_all_the_same() {
+    let server = Server::start(&["--locked-down", "--driver", "auto"]);
+    round_trip(&mut server.connect(), &noise(100_000));
+    assert_eq!(server.stop().code, Some(0));
+    annulus(&["echo", "--locked-down", "--driver", "threads"])
+        .complains(2, &["--locked-down", "threads"]);
+}
