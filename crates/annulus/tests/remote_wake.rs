@@ -103,6 +103,7 @@ fn only_a_sleeper_is_woken_and_only_once() {
         assert!(!bell.ring(), "the loop is awake again");
         assert!(bell.heard() && !bell.heard());
         assert!(bell.park());
+        assert!(bell.park(), "the sleep failed, and is tried again");
         assert!(bell.ring() && !bell.ring(), "one alarm is enough");
         bell.unpark();
         assert!(bell.heard());

@@ -39,18 +39,19 @@ impl Bell {
     /// The loop is about to sleep. False where the bell was rung: then it must look around first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
-        self.change(AWAKE, PARKED)
+        // A sleep that failed leaves the loop parked: it may park again.
+        self.change(AWAKE, PARKED) != Err(RUNG)
     }
 
     /// The loop is awake again, whatever woke it. If it was the bell, that stays rung.
     #[inline]
     pub(crate) fn unpark(&self) {
-        self.change(PARKED, AWAKE);
+        _ = self.change(PARKED, AWAKE);
     }
 
-    /// Says nothing about any other memory.
+    /// Says nothing about any other memory. Where it was something else, answers what.
     #[inline]
-    fn change(&self, from: u8, to: u8) -> bool {
-        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn change(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
     }
 }
