@@ -170,3 +170,19 @@ fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
         Err(_) => eprintln!("io_uring is blocked here"),
     }
 }
+
+#[test]
+fn what_is_in_use_is_told_apart_from_what_is_missing() {
+    let Ok(runtime) = Runtime::builder().driver(DriverChoice::Uring).build() else {
+        return eprintln!("io_uring is blocked here");
+    };
+    let info = runtime.driver();
+    // Without these two there is no uring driver.
+    for name in ["multishot receive", "multishot accept"] {
+        assert!(info.in_use().any(|feature| feature.name == name), "{name}");
+    }
+    assert!(info.in_use().all(|feature| feature.present));
+    assert!(info.missing().all(|feature| !feature.present));
+    let unused = info.features.iter().find(|feature| feature.name == "bundles").unwrap();
+    assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
+}

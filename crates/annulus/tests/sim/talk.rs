@@ -37,12 +37,25 @@ async fn perform(scene: &Scene) -> io::Result<()> {
     let listener = listen(scene).await;
     let address = listener.local_addr()?;
     scene.act(serve(scene.clone(), listener));
+    scene.act(passing(scene.clone()));
     for number in 0..scene.plan().scripts.len() {
         scene.act(take_part(scene.clone(), number, address));
         scene.pause().await;
     }
     // What goes on behind the gate, the accept for one, ends with the runtime.
     scene.gate().open().await
+}
+
+/// A listener that goes at any moment, while somebody connects.
+async fn passing(scene: Scene) -> io::Result<()> {
+    let listener = listen(&scene).await;
+    let address = listener.local_addr()?;
+    for _ in 0..scene.below(4) {
+        let visitor = scene.clone();
+        spawn(async move { visitor.give_up(TcpStream::connect(address)).await.map(drop) });
+        drop(scene.give_up(listener.accept()).await);
+    }
+    Ok(())
 }
 
 /// A listener, as soon as there is a descriptor for one.
