@@ -44,7 +44,8 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
         return Err(Failure::Usage(format!("unexpected argument '{extra}': sim takes one number")));
     }
     if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
-        let test = "test --release -p annulus --test sim chaos -- --exact --nocapture";
+        let test =
+            "test --release -p annulus --test sim -- --exact --nocapture chaos one_seed_is_one_run";
         cargo(test).env("ANNULUS_SIM_SEEDS", seeds).run()?;
         return Ok(Vec::new());
     }

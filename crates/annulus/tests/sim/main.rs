@@ -1,8 +1,8 @@
 //! Programs on the simulated kernel: a mixed workload under faults for as many seeds as one likes, and what a user of
 //! `annulus::sim` gets to see when things go wrong.
 //!
-//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (500 without it), `ANNULUS_SIM_SEED=n` only that one,
-//! `ANNULUS_SIM_CANCELS=N` counts to so many cancels. A failure prints the command that replays it.
+//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (500 without it) and a tenth of them twice, `ANNULUS_SIM_SEED=n` runs
+//! only that one, `ANNULUS_SIM_CANCELS=N` counts to so many cancels. A failure prints the command that replays it.
 
 mod ends;
 mod gate;
@@ -22,7 +22,7 @@ fn chaos() {
     let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 500), |seed, totals| {
         talk::run(&Plan::of(seed), totals)
     });
-    assert!(totals.bytes > 0 && totals.faults > 0);
+    assert!(seeds::only_one() || totals.bytes > 0 && totals.faults > 0);
 }
 
 #[test]
@@ -44,7 +44,8 @@ fn cancels() {
 
 #[test]
 fn one_seed_is_one_run() {
-    seeds::each("one_seed_is_one_run", 0..20, |seed, totals| {
+    let some = number("ANNULUS_SIM_SEEDS", 500) / 10;
+    seeds::each("one_seed_is_one_run", 0..some, |seed, totals| {
         let first = talk::run(&Plan::of(seed), totals);
         let second = talk::run(&Plan::of(seed), totals);
         assert_eq!(first, second, "two runs of one seed differ");
