@@ -4,7 +4,7 @@ mod common;
 
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{Runtime, counters, spawn};
-use common::{echo, half_pair, pair, pattern, receive, run, run_on};
+use common::{echo, echo_server, half_pair, pair, pattern, receive, run, run_on};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
@@ -87,13 +87,7 @@ fn leases_held_never_keep_a_stream_from_receiving() {
 #[test]
 fn a_pool_far_too_small_starves_nobody() {
     run_on(Runtime::builder().buffers(4096, 2), async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                spawn(echo(stream));
-            }
-        });
+        let address = echo_server()?;
         let clients: Vec<_> = (0..30)
             .map(|n| {
                 spawn(async move {
@@ -116,13 +110,7 @@ fn a_pool_far_too_small_starves_nobody() {
 #[test]
 fn tiny_queues_are_back_pressure_only() {
     run_on(Runtime::builder().entries(2).completions(4), async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                spawn(echo(stream));
-            }
-        });
+        let address = echo_server()?;
         let clients: Vec<_> = (0..100)
             .map(|n| {
                 spawn(async move {

@@ -159,9 +159,21 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
         Err(error @ SetupError::Size { .. }) => Err(error.into()),
         Err(error) => {
             let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();
-            epoll(config, Blocked::new(error).reason(), features)
+            let reason = Blocked::new(error).reason();
+            tell_once(&reason);
+            epoll(config, reason, features)
         }
     }
+}
+
+/// Tells the log, where there is one, that io_uring is not in use: once a process.
+fn tell_once(reason: &str) {
+    #[cfg(feature = "tracing")]
+    {
+        static TOLD: std::sync::Once = std::sync::Once::new();
+        TOLD.call_once(|| tracing::warn!(reason, "io_uring is blocked; running on epoll"));
+    }
+    _ = reason;
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {

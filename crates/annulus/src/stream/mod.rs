@@ -5,12 +5,14 @@
 //! slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 mod close;
+mod queue;
 mod receive;
 mod send;
 mod vectors;
 
+pub(crate) use queue::Spares;
 pub(crate) use receive::{Links, Receive};
-pub(crate) use send::{Spares, Transmit};
+pub(crate) use send::Transmit;
 pub(crate) use vectors::Vectors;
 
 use crate::core::Inner;

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::note_waker;
+use super::queue::Queue;
 use super::vectors::MOST;
 use crate::chunk::Chunk;
 use crate::core::Inner;
@@ -15,7 +16,6 @@ use annulus_driver::{Event, Kind, Op};
 use annulus_ring::Shutdown;
 use annulus_ring::op::IoVec;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -84,77 +84,6 @@ impl Transmit {
         self.ending.then(|| {
             io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending")
         })
-    }
-}
-
-/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
-#[derive(Default)]
-#[expect(
-    clippy::box_collection,
-    reason = "slots are small, and hardly any stream queues a second chunk"
-)]
-struct Queue {
-    first: Option<Chunk>,
-    rest: Option<Box<VecDeque<Chunk>>>,
-}
-
-impl Queue {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    #[inline]
-    fn push(&mut self, chunk: Chunk) {
-        if self.first.is_none() {
-            self.first = Some(chunk);
-        } else {
-            self.rest.get_or_insert_default().push_back(chunk);
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Chunk> {
-        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
-        std::mem::replace(&mut self.first, next)
-    }
-
-    #[inline]
-    fn has_one(&self) -> bool {
-        self.first.is_some() && self.rest.as_ref().is_none_or(|rest| rest.is_empty())
-    }
-
-    fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
-    }
-
-    fn last_mut(&mut self) -> Option<&mut Chunk> {
-        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Chunk> {
-        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
-    }
-}
-
-/// Buffers of the runtime's own for copied bytes, to use again.
-#[derive(Default)]
-pub(crate) struct Spares(Vec<Vec<u8>>);
-
-impl Spares {
-    const MOST: usize = 64;
-    const MOST_BYTES: usize = 64 * 1024;
-
-    fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_default()
-    }
-
-    /// Keeps a buffer, unless there are plenty or it has grown large.
-    fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
-            buffer.clear();
-            self.0.push(buffer);
-        }
     }
 }
 

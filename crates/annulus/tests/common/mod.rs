@@ -5,6 +5,7 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::{Builder, Runtime};
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -69,4 +70,16 @@ pub(crate) fn touch<F: Future>(future: F) -> Option<F::Output> {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
+}
+
+/// Serves echo on this runtime, at the address returned, for as long as it runs.
+pub(crate) fn echo_server() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    annulus::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            annulus::spawn(echo(stream));
+        }
+    });
+    Ok(address)
 }

@@ -1,0 +1,75 @@
+//! Chunks on their way out, and the buffers that copied ones use.
+
+use crate::chunk::Chunk;
+use std::collections::VecDeque;
+
+/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+#[derive(Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "slots are small, and hardly any stream queues a second chunk"
+)]
+pub(super) struct Queue {
+    pub(super) first: Option<Chunk>,
+    rest: Option<Box<VecDeque<Chunk>>>,
+}
+
+impl Queue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.get_or_insert_default().push_back(chunk);
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        std::mem::replace(&mut self.first, next)
+    }
+
+    #[inline]
+    pub(super) fn has_one(&self) -> bool {
+        self.first.is_some() && self.rest.as_ref().is_none_or(|rest| rest.is_empty())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
+        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+    }
+}
+
+/// Buffers of the runtime's own for copied bytes, to use again.
+#[derive(Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    const MOST: usize = 64;
+    const MOST_BYTES: usize = 64 * 1024;
+
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer, unless there are plenty or it has grown large.
+    pub(super) fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
