@@ -251,6 +251,6 @@ fn a_locked_down_server_serves_all_the_same() {
     let server = Server::start(&["--locked-down", "--driver", "auto"]);
     round_trip(&mut server.connect(), &noise(100_000));
     assert_eq!(server.stop().code, Some(0));
-    annulus(&["echo", "--locked-down", "--driver", "threads"])
+    annulus(["echo", "--locked-down", "--driver", "threads"])
         .complains(2, &["--locked-down", "threads"]);
 }
