@@ -28,8 +28,9 @@ pub(crate) fn asan() -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
-    let tests =
-        format!("run nightly cargo test --lib --tests --target {SANITIZER_TARGET} {UNSAFE_CRATES}");
+    let tests = format!(
+        "run nightly cargo test --lib --tests --target {SANITIZER_TARGET} {UNSAFE_CRATES} -- {LEAKS}"
+    );
     Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address").run()?;
     Ok(Vec::new())
 }
@@ -52,6 +53,9 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
     let text = format!("'{seeds}' is no number of seeds; give one from 1 on, such as 500");
     Err(Failure::Usage(text))
 }
+
+/// Left out under the sanitizer: it leaks on purpose, to see what `mem::forget` does.
+const LEAKS: &str = "--skip openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Everything a change must pass.
 pub(crate) fn ci() -> Outcome {
