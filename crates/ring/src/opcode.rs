@@ -4,7 +4,7 @@ macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
         $($(#[$doc])* pub const $name: u8 = $value;)*
 
-        /// The operation's name in lower case, or `None` for one newer than this crate.
+        /// The operation's name, as the kernel's header has it without its prefix, or `None` for one newer than this crate.
         pub fn name(opcode: u8) -> Option<&'static str> {
             Some(match opcode { $($value => stringify!($name),)* _ => return None })
         }
