@@ -38,20 +38,19 @@ pub(crate) fn explain(error: &clap::Error) -> ExitCode {
             ExitCode::from(USAGE)
         }
         _ => {
-            eprintln!("annulus: {}", condense(&error.to_string()));
+            eprintln!("annulus: {} (--help tells more)", condense(&error.to_string()));
             ExitCode::from(USAGE)
         }
     }
 }
 
 /// clap's error without its usage and pointer to the help, as one line.
-fn condense(text: &str) -> String {
+pub(crate) fn condense(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let kept = text
         .split("\n\n")
         .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
-    let line = one_line(&kept.collect::<Vec<_>>().join("; "));
-    format!("{line} (--help tells more)")
+    one_line(&kept.collect::<Vec<_>>().join("; "))
 }
 
 fn one_line(text: &str) -> String {
@@ -67,7 +66,7 @@ mod tests {
         let text = "error: invalid value 'x' for '--driver <D>': unknown\n  [possible values: a, b]\n\n  tip: try a\n\nUsage: y\n\nFor more information, try '--help'.\n";
         assert_eq!(
             condense(text),
-            "invalid value 'x' for '--driver <D>': unknown [possible values: a, b]; tip: try a (--help tells more)"
+            "invalid value 'x' for '--driver <D>': unknown [possible values: a, b]; tip: try a"
         );
     }
 }

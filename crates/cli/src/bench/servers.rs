@@ -1,8 +1,11 @@
-//! Servers by name: our own, or a peer that its folder builds.
+//! Servers by name: our own, as they are or with options, or a peer that its folder builds.
 
+use crate::echo::EchoArgs;
+use crate::usage;
 use annulus_lab::peer::{PeerError, Peers};
 use annulus_lab::server::Spec;
 use anyhow::{Context, Result};
+use clap::Parser;
 use std::env;
 use std::fmt;
 use std::path::PathBuf;
@@ -13,11 +16,14 @@ const OWN: [&str; 3] = ["uring", "epoll", "threads"];
 /// What comes before a peer's name where one of ours has the same.
 const PEER: &str = "peer:";
 
+/// What comes before each option of one of ours, as in `uring+idle-timeout=5`.
+const OPTION: char = '+';
+
 /// A server that was asked for and exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// This program's own, by driver.
-    Own(&'static str),
+    /// This program's own: what `annulus echo` is told, and the name it was asked for by.
+    Own { arguments: Vec<String>, name: String },
     /// A peer, by folder, and the name it was asked for by.
     Peer { folder: String, name: String },
 }
@@ -36,8 +42,9 @@ impl Catalogue {
 
     /// The server of this name; an unknown name is answered with those that there are.
     pub(crate) fn choose(&self, name: &str) -> Result<Choice, String> {
-        if let Some(own) = OWN.into_iter().find(|own| *own == name) {
-            return Ok(Choice::Own(own));
+        let (base, options) = name.split_once(OPTION).unzip();
+        if let Some(driver) = OWN.into_iter().find(|own| *own == base.unwrap_or(name)) {
+            return own(name, driver, options);
         }
         let folder = name.strip_prefix(PEER).unwrap_or(name);
         if self.peer_names().iter().any(|peer| peer == folder) {
@@ -50,7 +57,11 @@ impl Catalogue {
     pub(crate) fn prepare(&self, choice: &Choice, pin: usize) -> Result<Result<Spec, PeerError>> {
         let pin = Some(pin);
         match choice {
-            Choice::Own(driver) => own(driver, pin).map(Ok),
+            Choice::Own { arguments, name } => {
+                let program = env::current_exe().context("cannot find this program to start it")?;
+                let arguments = arguments.iter().map(Into::into).collect();
+                Ok(Ok(Spec { name: name.clone(), program, arguments, pin }))
+            }
             Choice::Peer { folder, name } => {
                 let peers = self.peers.as_ref().context("the folder of the peers is gone")?;
                 match peers.build(folder) {
@@ -81,10 +92,30 @@ impl fmt::Display for Catalogue {
     }
 }
 
-fn own(driver: &str, pin: Option<usize>) -> Result<Spec> {
-    let program = env::current_exe().context("cannot find this program to start it as a server")?;
-    let arguments = ["echo", "--listen", "127.0.0.1:0", "--driver", driver];
-    Ok(Spec { name: driver.into(), program, arguments: arguments.map(Into::into).into(), pin })
+/// What `annulus echo` would be told, parsed to find an error before anything starts.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Echo {
+    #[command(flatten)]
+    _args: EchoArgs,
+}
+
+/// One of ours on a free port; each of its options becomes one of `annulus echo`.
+fn own(name: &str, driver: &str, options: Option<&str>) -> Result<Choice, String> {
+    let fixed = ["echo", "--listen", "127.0.0.1:0", "--driver", driver].map(String::from);
+    let options = options.into_iter().flat_map(|list| list.split(OPTION));
+    if options.clone().any(str::is_empty) {
+        return Err(format!("server '{name}': no option stands behind a {OPTION}"));
+    }
+    let options = options.map(|option| format!("--{option}"));
+    let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
+    match Echo::try_parse_from(&arguments[1..]) {
+        Ok(_) => Ok(Choice::Own { arguments, name: name.into() }),
+        Err(error) => {
+            let why = usage::condense(&error.to_string());
+            Err(format!("server '{name}': {why} (annulus echo --help tells more)"))
+        }
+    }
 }
 
 fn peer(name: &str, program: PathBuf, pin: Option<usize>) -> Spec {
@@ -115,7 +146,8 @@ mod tests {
                 folder: folder.into(),
                 name: name.into(),
             };
-            assert_eq!(catalogue.choose("threads"), Ok(Choice::Own("threads")));
+            let ours = catalogue.choose("threads").unwrap();
+            assert!(matches!(ours, Choice::Own { name, .. } if name == "threads"));
             assert_eq!(catalogue.choose("peer:threads"), Ok(peer("threads", "peer:threads")));
             assert_eq!(catalogue.choose("go"), Ok(peer("go", "go")));
         });
@@ -143,10 +175,37 @@ mod tests {
         });
     }
 
+    fn ours(name: &str) -> Result<Spec, String> {
+        let catalogue = Catalogue { peers: None };
+        catalogue.choose(name).map(|choice| catalogue.prepare(&choice, 1).unwrap().unwrap())
+    }
+
     #[test]
     fn ours_is_this_program_on_a_free_port() {
-        let spec = own("threads", Some(1)).unwrap();
+        let spec = ours("threads").unwrap();
         assert_eq!((spec.name.as_str(), spec.pin), ("threads", Some(1)));
         assert_eq!(spec.arguments[2..], ["127.0.0.1:0", "--driver", "threads"]);
+    }
+
+    #[test]
+    fn ours_takes_the_options_of_echo() {
+        let spec = ours("uring+locked-down+idle-timeout=30").unwrap();
+        assert_eq!(spec.name, "uring+locked-down+idle-timeout=30");
+        assert_eq!(spec.arguments[4..], ["uring", "--locked-down", "--idle-timeout=30"]);
+    }
+
+    #[test]
+    fn an_option_that_echo_refuses_is_told_before_anything_starts() {
+        for (name, part) in [
+            ("uring+spin=5", "unexpected argument '--spin'"),
+            ("uring+grace=soon", "invalid value 'soon' for '--grace"),
+            ("uring+driver=epoll", "'--driver <DRIVER>' cannot be used multiple times"),
+            ("uring+help", "unexpected argument '--help'"),
+        ] {
+            let error = ours(name).unwrap_err();
+            assert!(error.starts_with(&format!("server '{name}': ")), "{error}");
+            assert!(error.contains(part) && error.contains("annulus echo --help"), "{error}");
+        }
+        assert_eq!(ours("uring+").unwrap_err(), "server 'uring+': no option stands behind a +");
     }
 }

@@ -22,12 +22,14 @@ each round: the median, with its bootstrap 95 % interval. A winner is named only
 where the interval excludes 1 by more than the control strays from it.
 
 Servers: uring, epoll and threads (ours), and the folders in peers/, built when
-asked for; peer:NAME where one of ours has the same name.
+asked for; peer:NAME where one of ours has the same name. Ours take the options
+of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them.
 
 Examples:
   annulus bench echo                                    about 50 seconds
   annulus bench echo --clients 1000 --bytes 16384
   annulus bench echo --servers uring,uring-floor --rounds 40
+  annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
 
 /// Compare echo servers: CPU time a request, requests/s, latency

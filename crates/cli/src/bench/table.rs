@@ -49,6 +49,7 @@ fn heading(report: &Report) -> String {
 }
 
 fn columns(first: &str) -> String {
+    let first = if first.chars().count() > NAME { "the first" } else { first };
     let against = format!("CPU ÷ {first}");
     format!(
         "{:<NAME$}{:>11}{:>7}{:>7}{:>8}{:>8}  {against}\n",
@@ -57,11 +58,11 @@ fn columns(first: &str) -> String {
 }
 
 fn line(row: &Row, first: &str) -> String {
-    let mut text = format!("{:<NAME$}", name(&row.server));
     if row.slices == 0 {
         let why = row.error.as_deref().unwrap_or("not measured");
-        return wrapped(&text, why);
+        return wrapped(&format!("{:<1$} ", name(&row.server), NAME - 1), why);
     }
+    let mut text = in_column(name(&row.server));
     let whole =
         |value: Option<f64>| value.map_or("-".into(), |value| thousands(value.round() as u64));
     let _ = write!(text, "{:>11}", whole(row.requests_per_second));
@@ -75,6 +76,14 @@ fn line(row: &Row, first: &str) -> String {
     let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
     let _ = writeln!(text, "  {ratio}{failed}");
     text
+}
+
+/// A name that fills its column; one that is too long stands on a line of its own.
+fn in_column(name: &str) -> String {
+    match name.chars().count() {
+        ..=NAME => format!("{name:<NAME$}"),
+        _ => format!("{name}\n{:NAME$}", ""),
+    }
 }
 
 /// A name that fits its column; of a control's, what tells it from its server.
@@ -203,6 +212,13 @@ mod tests {
         assert_eq!(name("threads (control)"), "threads (control)");
         assert_eq!(name("uring-floor (control)"), "(control)");
         assert_eq!(name("a-peer-with-a-very-long-name"), "a-peer-with-a-very-long-name");
+    }
+
+    #[test]
+    fn a_name_too_long_for_its_column_stands_alone() {
+        assert_eq!(in_column("uring"), format!("{:17}", "uring"));
+        let text = in_column("uring+idle-timeout=30");
+        assert_eq!(text, format!("uring+idle-timeout=30\n{:17}", ""));
     }
 
     #[test]
