@@ -3,9 +3,28 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+const UNIX: u16 = 1;
 const INET: u16 = 2;
 const INET6: u16 = 10;
 const CAPACITY: usize = 128;
+/// Bytes of a Unix address' name, a path's closing zero or an abstract name's leading one included.
+const UNIX_NAME: usize = 108;
+
+/// What a Unix socket is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnixName<'a> {
+    /// Nothing: it was not bound.
+    Unnamed,
+    /// A path in the file system.
+    Path(&'a [u8]),
+    /// A name that lives as long as its socket, in no file system.
+    Abstract(&'a [u8]),
+}
+
+impl UnixName<'_> {
+    /// Most bytes of a path or an abstract name.
+    pub const MOST: usize = UNIX_NAME - 1;
+}
 
 /// A `struct sockaddr_storage` with its length: what `connect` and `bind` point to.
 #[repr(C, align(8))]
@@ -22,6 +41,41 @@ impl Address {
         let mut bytes = [0; CAPACITY];
         bytes[..len].copy_from_slice(&raw[..len]);
         Self { bytes, len: len as u32 }
+    }
+
+    /// The address of a Unix socket.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, for an empty path, and for a path with
+    /// a zero byte in it.
+    pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
+        let mut bytes = [0; CAPACITY];
+        bytes[..2].copy_from_slice(&UNIX.to_ne_bytes());
+        let (start, text, len) = match name {
+            UnixName::Unnamed => (2, &[][..], 2),
+            UnixName::Path(path) => (2, checked_path(path)?, 2 + path.len() + 1),
+            UnixName::Abstract(name) => (3, name, 3 + name.len()),
+        };
+        if text.len() > UnixName::MOST {
+            return Err(too_long(text));
+        }
+        bytes[start..start + text.len()].copy_from_slice(text);
+        Ok(Self { bytes, len: len as u32 })
+    }
+
+    /// The address as a Unix one.
+    ///
+    /// # Errors
+    /// `InvalidData` for any other family, named by number.
+    pub fn to_unix(&self) -> io::Result<UnixName<'_>> {
+        if self.family() != UNIX {
+            return Err(other_family(self.family(), "a Unix one"));
+        }
+        Ok(match self.as_bytes().get(2..).unwrap_or_default() {
+            [] => UnixName::Unnamed,
+            [0, name @ ..] => UnixName::Abstract(name),
+            path => UnixName::Path(path.split(|byte| *byte == 0).next().unwrap_or_default()),
+        })
     }
 
     /// The bytes in use.
@@ -48,12 +102,32 @@ impl Address {
                 let scope = u32::from_ne_bytes(field(b, 24));
                 Ok(SocketAddrV6::new(Ipv6Addr::from(field::<16>(b, 8)), port, flow, scope).into())
             }
-            other => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("address family {other} is not an internet one"),
-            )),
+            other => Err(other_family(other, "an internet one")),
         }
     }
+}
+
+fn other_family(family: u16, wanted: &str) -> io::Error {
+    let text = format!("address family {family} is not {wanted}");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
+    let text = match path {
+        [] => "an empty path names no socket",
+        _ if path.contains(&0) => "a path with a zero byte in it names no socket",
+        _ => return Ok(path),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn too_long(name: &[u8]) -> io::Error {
+    let text = format!(
+        "a Unix socket's name of {} bytes is above the limit of {}: take a shorter path, or a relative one",
+        name.len(),
+        UnixName::MOST
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 impl From<SocketAddr> for Address {
@@ -79,9 +153,12 @@ impl From<SocketAddr> for Address {
 
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.to_inet() {
-            Ok(inet) => inet.fmt(f),
-            Err(_) => write!(f, "family {}", self.family()),
+        match (self.to_inet(), self.to_unix()) {
+            (Ok(inet), _) => inet.fmt(f),
+            (_, Ok(UnixName::Unnamed)) => f.write_str("unnamed"),
+            (_, Ok(UnixName::Path(path))) => write!(f, "{}", path.escape_ascii()),
+            (_, Ok(UnixName::Abstract(name))) => write!(f, "@{}", name.escape_ascii()),
+            _ => write!(f, "family {}", self.family()),
         }
     }
 }
@@ -106,5 +183,34 @@ mod tests {
     fn another_family_is_named() {
         let unix = Address::from_bytes(&1u16.to_ne_bytes());
         assert!(unix.to_inet().unwrap_err().to_string().contains("family 1 "));
+        let inet: Address = "127.0.0.1:1".parse::<SocketAddr>().unwrap().into();
+        assert!(inet.to_unix().unwrap_err().to_string().contains("family 2 "));
+    }
+
+    #[test]
+    fn unix_addresses_survive_the_round_trip() {
+        let longest = [b'x'; UnixName::MOST];
+        for name in [
+            UnixName::Unnamed,
+            UnixName::Path(b"/run/a.sock"),
+            UnixName::Path(&longest),
+            UnixName::Abstract(b""),
+            UnixName::Abstract(b"a\0b"),
+            UnixName::Abstract(&longest),
+        ] {
+            let address = Address::unix(name).unwrap();
+            assert_eq!(Address::from_bytes(address.as_bytes()).to_unix().unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        let longer = [b'x'; UnixName::MOST + 1];
+        let text = |name| Address::unix(name).unwrap_err().to_string();
+        for name in [UnixName::Path(&longer), UnixName::Abstract(&longer)] {
+            assert!(text(name).contains("of 108 bytes is above the limit of 107"), "{name:?}");
+        }
+        assert!(text(UnixName::Path(b"")).contains("empty"));
+        assert!(text(UnixName::Path(b"a\0b")).contains("zero byte"));
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::address::Address;
+use crate::option::{Credentials, SocketOption, SocketQuery};
 use crate::params::Params;
 use bitflags::bitflags;
 use std::io;
@@ -63,6 +64,8 @@ pub enum Domain {
     Inet,
     /// IPv6.
     Inet6,
+    /// Sockets within the host, by paths and abstract names.
+    Unix,
 }
 
 /// A socket's type.
@@ -83,25 +86,6 @@ pub enum Shutdown {
     Write,
     /// Both.
     Both,
-}
-
-/// A socket option with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketOption {
-    /// `SO_REUSEADDR`.
-    ReuseAddress(bool),
-    /// `SO_REUSEPORT`.
-    ReusePort(bool),
-    /// `TCP_NODELAY`.
-    NoDelay(bool),
-    /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.
-    Linger(Option<Duration>),
-    /// `IPV6_V6ONLY`.
-    V6Only(bool),
-    /// `SO_RCVBUF`, in bytes.
-    RecvBuffer(usize),
-    /// `SO_SNDBUF`, in bytes.
-    SendBuffer(usize),
 }
 
 /// What stands under a ring: Linux, or a simulated kernel.
@@ -171,8 +155,19 @@ pub trait Kernel {
     /// `socket(2)`, close-on-exec; non-blocking where asked.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;
 
-    /// `bind(2)`.
+    /// `socketpair(2)` of Unix sockets, close-on-exec; non-blocking where asked.
+    fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)>;
+
+    /// `bind(2)`. A Unix path comes into being with it.
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()>;
+
+    /// `connect(2)`, for what is decided at once: datagram sockets, whose peer it sets, and Unix streams, which a
+    /// full backlog refuses (`WouldBlock`, on a non-blocking socket).
+    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()>;
+
+    /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens where it names no socket any more, or
+    /// where the address is no path.
+    fn unlink(&self, address: &Address);
 
     /// `listen(2)`.
     fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()>;
@@ -182,6 +177,12 @@ pub trait Kernel {
 
     /// `setsockopt(2)`.
     fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()>;
+
+    /// `getsockopt(2)`.
+    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32>;
+
+    /// `SO_PEERCRED`: who connected, listened, or made the pair, at that time.
+    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials>;
 
     /// `getsockname(2)`.
     fn local_address(&self, fd: RawFd) -> io::Result<Address>;

@@ -23,6 +23,7 @@ mod address;
 mod buffer_ring;
 mod builder;
 mod completion;
+mod control;
 mod entry;
 mod error;
 mod features;
@@ -30,27 +31,32 @@ mod filter;
 mod kernel;
 mod linux;
 mod mapping;
+mod message;
 pub mod op;
 pub mod opcode;
+mod option;
 mod params;
 mod probe;
 mod queue;
 mod restrictions;
 mod ring;
 
-pub use address::Address;
+pub use address::{Address, UnixName};
 pub use buffer_ring::BufferRing;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
+pub use control::{
+    Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
+};
 pub use entry::{Entry, EntryFlags, Target};
 pub use error::SetupError;
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
-pub use kernel::{
-    Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketOption, SocketType,
-};
+pub use kernel::{Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketType};
 pub use linux::Linux;
 pub use mapping::Mapping;
+pub use message::{Layout, Message};
+pub use option::{Credentials, Ip, SocketOption, SocketQuery};
 pub use params::{
     BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags,
     SubmissionOffsets,

@@ -1,18 +1,20 @@
 //! The real kernel: rustix's system calls behind the seam.
 #![allow(unsafe_code)]
 
-use crate::address::Address;
-use crate::kernel::{
-    Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketOption, SocketType,
-};
+mod option;
+
+use crate::address::{Address, UnixName};
+use crate::kernel::{Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketType};
+use crate::option::{Credentials, SocketOption, SocketQuery};
 use crate::params::Params;
 use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use rustix::fs::FileType;
 use rustix::io_uring::{
     IoringEnterFlags, IoringRegisterOp, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg,
     io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup,
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -61,6 +63,32 @@ fn plain_address(address: &SocketAddrAny) -> Address {
         std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize)
     };
     Address::from_bytes(bytes)
+}
+
+fn address_family(domain: Domain) -> AddressFamily {
+    match domain {
+        Domain::Inet => AddressFamily::INET,
+        Domain::Inet6 => AddressFamily::INET6,
+        Domain::Unix => AddressFamily::UNIX,
+    }
+}
+
+fn socket_type(kind: SocketType) -> net::SocketType {
+    match kind {
+        SocketType::Stream => net::SocketType::STREAM,
+        SocketType::Datagram => net::SocketType::DGRAM,
+    }
+}
+
+fn socket_flags(nonblocking: bool) -> SocketFlags {
+    let blocking = if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+    SocketFlags::CLOEXEC | blocking
+}
+
+/// Whether a path names a socket.
+fn is_socket(path: &[u8]) -> bool {
+    let mode = rustix::fs::lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    mode == Ok(FileType::Socket)
 }
 
 impl Kernel for Linux {
@@ -145,21 +173,32 @@ impl Kernel for Linux {
     }
 
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
-        let family = match domain {
-            Domain::Inet => AddressFamily::INET,
-            Domain::Inet6 => AddressFamily::INET6,
-        };
-        let kind = match kind {
-            SocketType::Stream => net::SocketType::STREAM,
-            SocketType::Datagram => net::SocketType::DGRAM,
-        };
-        let blocking = if nonblocking { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC | blocking, None)?;
+        let (family, kind) = (address_family(domain), socket_type(kind));
+        let socket = net::socket_with(family, kind, socket_flags(nonblocking), None)?;
         Ok(socket.into_raw_fd())
+    }
+
+    fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)> {
+        let (kind, flags) = (socket_type(kind), socket_flags(nonblocking));
+        let (one, other) = net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        Ok((one.into_raw_fd(), other.into_raw_fd()))
     }
 
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
         Ok(net::bind(borrow(fd), &socket_address(address))?)
+    }
+
+    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        Ok(net::connect(borrow(fd), &socket_address(address))?)
+    }
+
+    fn unlink(&self, address: &Address) {
+        if let Ok(UnixName::Path(path)) = address.to_unix()
+            && is_socket(path)
+        {
+            // Where it is gone already, all is well.
+            _ = rustix::fs::unlink(path);
+        }
     }
 
     fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
@@ -176,17 +215,15 @@ impl Kernel for Linux {
     }
 
     fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        let fd = borrow(fd);
-        match option {
-            SocketOption::ReuseAddress(on) => sockopt::set_socket_reuseaddr(fd, on),
-            SocketOption::ReusePort(on) => sockopt::set_socket_reuseport(fd, on),
-            SocketOption::NoDelay(on) => sockopt::set_tcp_nodelay(fd, on),
-            SocketOption::Linger(time) => sockopt::set_socket_linger(fd, time),
-            SocketOption::V6Only(on) => sockopt::set_ipv6_v6only(fd, on),
-            SocketOption::RecvBuffer(bytes) => sockopt::set_socket_recv_buffer_size(fd, bytes),
-            SocketOption::SendBuffer(bytes) => sockopt::set_socket_send_buffer_size(fd, bytes),
-        }
-        .map_err(io::Error::from)
+        option::set(borrow(fd), option)
+    }
+
+    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
+        option::read(borrow(fd), query)
+    }
+
+    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
+        option::peer_credentials(borrow(fd))
     }
 
     fn local_address(&self, fd: RawFd) -> io::Result<Address> {

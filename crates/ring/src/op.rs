@@ -6,19 +6,27 @@
 use crate::entry::{Entry, EntryFlags, Target};
 use crate::opcode;
 
-const RECV_MULTISHOT: u16 = 1 << 1;
+pub use crate::message::{RecvMsg, RecvMsgMulti};
+
+pub(crate) const RECV_MULTISHOT: u16 = 1 << 1;
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
 const SOCK_CLOEXEC: u32 = 0o2000000;
 
 /// `MSG_*` flags for sends.
 pub mod msg {
+    /// Control messages did not fit (an answer).
+    pub const CTRUNC: u32 = 0x8;
+    /// Asked of a receive: tell a datagram's whole length. Answered: it was cut.
+    pub const TRUNC: u32 = 0x20;
     /// Do not block, whatever the descriptor's mode.
     pub const DONTWAIT: u32 = 0x40;
     /// Come back only when everything is done.
     pub const WAITALL: u32 = 0x100;
     /// No SIGPIPE.
     pub const NOSIGNAL: u32 = 0x4000;
+    /// Received descriptors close on exec.
+    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
 }
 
 /// `POLL*` bits for [`PollMulti`].
@@ -39,7 +47,7 @@ pub struct IoVec {
     pub len: usize,
 }
 
-/// `struct msghdr`: what `sendmsg` sends.
+/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` puts what comes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -176,8 +184,9 @@ impl Send {
     }
 }
 
-/// Sends what a `struct msghdr` describes. The header and its vectors must outlive the *submission* only
-/// (`SUBMIT_STABLE`), the bytes they name the operation.
+/// Sends what a `struct msghdr` describes: its vectors' bytes, to its name where it has one, with its control messages.
+/// Header, vectors and name must outlive the *submission* only (`SUBMIT_STABLE`); the bytes and the control messages,
+/// which are read with each try, the operation. A datagram goes whole or not at all; an empty one goes too.
 #[derive(Clone, Copy, Debug)]
 pub struct SendMsg {
     /// The socket.

@@ -7,8 +7,8 @@ use crate::faults::Faults;
 use crate::memory::Argument;
 use crate::world::World;
 use annulus_ring::{
-    Address, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
-    SocketOption, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
+    SocketOption, SocketQuery, SocketType,
 };
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -145,6 +145,24 @@ impl Kernel for Sim {
     /// No call here waits, and on a ring a non-blocking descriptor waits like any other.
     fn socket(&self, domain: Domain, kind: SocketType, _: bool) -> io::Result<RawFd> {
         self.call(|world| world.socket(domain, kind))
+    }
+
+    fn socket_pair(&self, _: SocketType, _: bool) -> io::Result<(RawFd, RawFd)> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    fn connect(&self, _: RawFd, _: &Address) -> io::Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    fn unlink(&self, _: &Address) {}
+
+    fn option(&self, _: RawFd, _: SocketQuery) -> io::Result<u32> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
+    fn peer_credentials(&self, _: RawFd) -> io::Result<Credentials> {
+        Err(Errno::OPNOTSUPP.into())
     }
 
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {

@@ -86,8 +86,8 @@ impl Net {
         let mut child = Socket::new(parent.domain, parent.options);
         let (local, remote) = (self.socket(client).remote, self.socket(client).local);
         let seen = |address: SocketAddr| match child.domain {
-            Domain::Inet => address,
             Domain::Inet6 => mapped(address),
+            Domain::Inet | Domain::Unix => address,
         };
         (child.local, child.remote) = (local.map(seen), remote.map(seen));
         child.state = State::Open;

@@ -132,6 +132,7 @@ impl Net {
             // As Linux: doubled, for its own overhead, and never absurdly small.
             SocketOption::RecvBuffer(bytes) => options.receive_buffer = (2 * bytes).max(2304),
             SocketOption::SendBuffer(bytes) => options.send_buffer = (2 * bytes).max(4608),
+            _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(())
     }
@@ -257,7 +258,7 @@ impl Net {
 
 fn wildcard(domain: Domain) -> SocketAddr {
     match domain {
-        Domain::Inet => (Ipv4Addr::UNSPECIFIED, 0).into(),
         Domain::Inet6 => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        Domain::Inet | Domain::Unix => (Ipv4Addr::UNSPECIFIED, 0).into(),
     }
 }

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 
 impl World {
     pub(crate) fn socket(&mut self, domain: Domain, kind: SocketType) -> Result<RawFd, Errno> {
-        if kind == SocketType::Datagram {
+        if kind == SocketType::Datagram || domain == Domain::Unix {
             return Err(Errno::PROTONOSUPPORT);
         }
         if !self.files.has_room() || self.strikes(Fault::SocketLimit) {

@@ -1,0 +1,277 @@
+//! Control messages: what travels beside the bytes of a message, in the kernel's own layout (`struct cmsghdr`).
+
+use crate::option::Credentials;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+const SOL_IP: i32 = 0;
+const SOL_SOCKET: i32 = 1;
+const SOL_UDP: i32 = 17;
+const SOL_IPV6: i32 = 41;
+const SCM_RIGHTS: i32 = 1;
+const SCM_CREDENTIALS: i32 = 2;
+const SCM_TIMESTAMPNS: i32 = 35;
+const SO_RXQ_OVFL: i32 = 40;
+const IP_TOS: i32 = 1;
+const IP_PKTINFO: i32 = 8;
+const IPV6_PKTINFO: i32 = 50;
+const IPV6_TCLASS: i32 = 67;
+const UDP_SEGMENT: i32 = 103;
+const UDP_GRO: i32 = 104;
+
+/// `struct cmsghdr`: length, level, kind.
+const HEADER: usize = size_of::<usize>() + 8;
+const ALIGN: usize = size_of::<usize>();
+
+/// Most descriptors in one message (`SCM_MAX_FD`).
+pub const MOST_DESCRIPTORS: usize = 253;
+
+/// Room that a message with `len` bytes of data takes, its padding included (`CMSG_SPACE`).
+pub const fn space(len: usize) -> usize {
+    HEADER + len.next_multiple_of(ALIGN)
+}
+
+/// One control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// Received: which local address the datagram was sent to, and the interface it came by. Sent: which local address
+    /// and interface (zero: any) it is to leave from.
+    PacketInfo {
+        /// The local address.
+        local: IpAddr,
+        /// The interface's number.
+        interface: u32,
+    },
+    /// `IP_TOS`: service class and congestion notification. Received, the low two bits tell of congestion.
+    Tos(u8),
+    /// The same for IPv6 (`IPV6_TCLASS`).
+    TrafficClass(u8),
+    /// Sent (`UDP_SEGMENT`): cut the bytes into datagrams of this size, the last of which may be shorter. Received
+    /// (`UDP_GRO`): they are such datagrams, put together.
+    SegmentSize(u16),
+    /// When it was received, since 1970.
+    Timestamp(Duration),
+    /// How many datagrams the socket has dropped so far for want of room, modulo 2^32.
+    Drops(u32),
+    /// Who sent it.
+    Credentials(Credentials),
+    /// Descriptors: each native-endian, four bytes. Received, they are open, and the receiver's.
+    Descriptors(&'a [u8]),
+    /// Anything else.
+    Unknown {
+        /// `cmsg_level`
+        level: i32,
+        /// `cmsg_type`
+        kind: i32,
+    },
+}
+
+/// Whether control messages are on their way in or out: two of them are written differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// As the kernel writes them.
+    Received,
+    /// As a sender writes them.
+    Sent,
+}
+
+/// Writes control messages one behind the other.
+#[derive(Debug)]
+pub struct ControlWriter<'a> {
+    room: &'a mut [u8],
+    len: usize,
+    direction: Direction,
+}
+
+impl<'a> ControlWriter<'a> {
+    /// Starts at the beginning of `room`.
+    pub fn new(room: &'a mut [u8], direction: Direction) -> Self {
+        Self { room, len: 0, direction }
+    }
+
+    /// Bytes written so far: what `msg_controllen` is to say.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True where nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a message. False, and nothing is written, where there is no room for it, or where it is of no known kind.
+    #[must_use]
+    pub fn push(&mut self, control: Control<'_>) -> bool {
+        match control {
+            Control::PacketInfo { local: IpAddr::V4(local), interface } => {
+                // Whether it is read as the address to leave from or as the one it came to, it is this one.
+                let parts = [interface.to_ne_bytes(), local.octets(), local.octets()];
+                self.raw(SOL_IP, IP_PKTINFO, parts.as_flattened())
+            }
+            Control::PacketInfo { local: IpAddr::V6(local), interface } => {
+                let mut bytes = [0; 20];
+                bytes[..16].copy_from_slice(&local.octets());
+                bytes[16..].copy_from_slice(&interface.to_ne_bytes());
+                self.raw(SOL_IPV6, IPV6_PKTINFO, &bytes)
+            }
+            Control::Tos(tos) => self.raw(SOL_IP, IP_TOS, &[tos]),
+            Control::TrafficClass(class) => {
+                self.raw(SOL_IPV6, IPV6_TCLASS, &i32::from(class).to_ne_bytes())
+            }
+            Control::SegmentSize(size) => match self.direction {
+                Direction::Sent => self.raw(SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes()),
+                Direction::Received => self.raw(SOL_UDP, UDP_GRO, &i32::from(size).to_ne_bytes()),
+            },
+            Control::Timestamp(at) => {
+                let parts =
+                    [at.as_secs().to_ne_bytes(), u64::from(at.subsec_nanos()).to_ne_bytes()];
+                self.raw(SOL_SOCKET, SCM_TIMESTAMPNS, parts.as_flattened())
+            }
+            Control::Drops(count) => self.raw(SOL_SOCKET, SO_RXQ_OVFL, &count.to_ne_bytes()),
+            Control::Credentials(who) => {
+                let parts = [who.pid, who.uid, who.gid].map(u32::to_ne_bytes);
+                self.raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
+            }
+            Control::Descriptors(bytes) => self.raw(SOL_SOCKET, SCM_RIGHTS, bytes),
+            Control::Unknown { .. } => false,
+        }
+    }
+
+    fn raw(&mut self, level: i32, kind: i32, data: &[u8]) -> bool {
+        let Some(room) = self.room.get_mut(self.len..self.len + space(data.len())) else {
+            return false;
+        };
+        room.fill(0);
+        room[..ALIGN].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        room[ALIGN..ALIGN + 4].copy_from_slice(&level.to_ne_bytes());
+        room[ALIGN + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        room[HEADER..HEADER + data.len()].copy_from_slice(data);
+        self.len += space(data.len());
+        true
+    }
+}
+
+/// Reads control messages, as the kernel wrote them.
+#[derive(Clone, Debug)]
+pub struct Controls<'a>(&'a [u8]);
+
+impl<'a> Controls<'a> {
+    /// Those in `bytes`: as many as `msg_controllen` came back with.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<'a> Iterator for Controls<'a> {
+    type Item = Control<'a>;
+
+    fn next(&mut self) -> Option<Control<'a>> {
+        let len = usize::from_ne_bytes(part(self.0, 0)?);
+        let (level, kind) = (int(self.0, ALIGN)?, int(self.0, ALIGN + 4)?);
+        let data = self.0.get(HEADER..len)?;
+        self.0 = self.0.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
+        Some(decode(level, kind, data).unwrap_or(Control::Unknown { level, kind }))
+    }
+}
+
+/// The descriptors of a [`Control::Descriptors`].
+pub fn descriptors(bytes: &[u8]) -> impl Iterator<Item = RawFd> {
+    bytes.chunks_exact(4).map(|fd| RawFd::from_ne_bytes([fd[0], fd[1], fd[2], fd[3]]))
+}
+
+fn decode(level: i32, kind: i32, data: &[u8]) -> Option<Control<'_>> {
+    Some(match (level, kind) {
+        (SOL_IP, IP_PKTINFO) => Control::PacketInfo {
+            local: Ipv4Addr::from(part::<4>(data, 8)?).into(),
+            interface: u32::from_ne_bytes(part(data, 0)?),
+        },
+        (SOL_IPV6, IPV6_PKTINFO) => Control::PacketInfo {
+            local: Ipv6Addr::from(part::<16>(data, 0)?).into(),
+            interface: u32::from_ne_bytes(part(data, 16)?),
+        },
+        (SOL_IP, IP_TOS) => Control::Tos(*data.first()?),
+        (SOL_IPV6, IPV6_TCLASS) => Control::TrafficClass(int(data, 0)? as u8),
+        (SOL_UDP, UDP_GRO) => Control::SegmentSize(int(data, 0)? as u16),
+        (SOL_UDP, UDP_SEGMENT) => Control::SegmentSize(u16::from_ne_bytes(part(data, 0)?)),
+        (SOL_SOCKET, SCM_TIMESTAMPNS) => {
+            let (seconds, nanos) = (u64::from_ne_bytes(part(data, 0)?), part(data, 8)?);
+            Control::Timestamp(Duration::new(seconds, u64::from_ne_bytes(nanos) as u32))
+        }
+        (SOL_SOCKET, SO_RXQ_OVFL) => Control::Drops(u32::from_ne_bytes(part(data, 0)?)),
+        (SOL_SOCKET, SCM_CREDENTIALS) => {
+            let id = |at| part(data, at).map(u32::from_ne_bytes);
+            Control::Credentials(Credentials { pid: id(0)?, uid: id(4)?, gid: id(8)? })
+        }
+        (SOL_SOCKET, SCM_RIGHTS) => Control::Descriptors(data),
+        _ => return None,
+    })
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    part(bytes, at).map(i32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_kind() -> [Control<'static>; 9] {
+        [
+            Control::PacketInfo { local: Ipv4Addr::new(127, 0, 0, 9).into(), interface: 3 },
+            Control::PacketInfo { local: Ipv6Addr::LOCALHOST.into(), interface: 7 },
+            Control::Tos(0x2e << 2 | 1),
+            Control::TrafficClass(3),
+            Control::SegmentSize(1200),
+            Control::Timestamp(Duration::new(1_700_000_000, 999_999_999)),
+            Control::Drops(u32::MAX),
+            Control::Credentials(Credentials { pid: 1, uid: 1000, gid: 100 }),
+            Control::Descriptors(&[5, 0, 0, 0, 6, 0, 0, 0]),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for direction in [Direction::Received, Direction::Sent] {
+            let mut room = [0xff; 512];
+            let mut writer = ControlWriter::new(&mut room, direction);
+            assert!(every_kind().into_iter().all(|control| writer.push(control)));
+            let len = writer.len();
+            let read: Vec<Control<'_>> = Controls::new(&room[..len]).collect();
+            assert_eq!(read, every_kind(), "{direction:?}");
+        }
+    }
+
+    #[test]
+    fn no_room_and_cut_messages_are_seen() {
+        let mut room = [0; space(1) + space(2) - 1];
+        let mut writer = ControlWriter::new(&mut room, Direction::Sent);
+        assert!(writer.push(Control::Tos(1)));
+        assert!(!writer.push(Control::SegmentSize(9)), "one byte short");
+        let len = writer.len();
+        assert_eq!(Controls::new(&room[..len]).collect::<Vec<_>>(), [Control::Tos(1)]);
+        for cut in 0..len {
+            assert!(Controls::new(&room[..cut]).count() <= 1, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn strange_lengths_end_the_reading() {
+        for len in [0, 1, HEADER - 1, 4096, usize::MAX] {
+            let mut bytes = [0; 64];
+            bytes[..ALIGN].copy_from_slice(&len.to_ne_bytes());
+            assert_eq!(Controls::new(&bytes).count(), 0, "{len}");
+        }
+    }
+
+    #[test]
+    fn descriptors_come_one_by_one() {
+        let fds = descriptors(&[5, 0, 0, 0, 255, 255, 0, 0]).collect::<Vec<_>>();
+        assert_eq!(fds, [5, 65535]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Socket options as `setsockopt(2)` wants them.
+#![allow(unsafe_code)]
+
+use crate::option::{Credentials, Ip, SocketOption, SocketQuery};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// An option's value in the kernel's layout: at most `struct ipv6_mreq`.
+struct Value {
+    bytes: [u8; 20],
+    len: usize,
+}
+
+impl Value {
+    fn new(parts: &[&[u8]]) -> Self {
+        let (mut bytes, mut len) = ([0; 20], 0);
+        for part in parts {
+            bytes[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        Self { bytes, len }
+    }
+
+    fn int(value: i32) -> Self {
+        Self::new(&[&value.to_ne_bytes()])
+    }
+}
+
+pub(super) fn set(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
+    let (level, name) = name(option);
+    let Value { bytes, len } = value(option);
+    let (fd, len) = (fd.as_raw_fd(), len as libc::socklen_t);
+    // SAFETY: the value is `len` initialised bytes, which the call reads.
+    match unsafe { libc::setsockopt(fd, level, name, bytes.as_ptr().cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+pub(super) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
+    let (level, name) = match query {
+        SocketQuery::RecvBuffer => (libc::SOL_SOCKET, libc::SO_RCVBUF),
+        SocketQuery::SendBuffer => (libc::SOL_SOCKET, libc::SO_SNDBUF),
+        SocketQuery::Error => (libc::SOL_SOCKET, libc::SO_ERROR),
+        SocketQuery::Broadcast => (libc::SOL_SOCKET, libc::SO_BROADCAST),
+        SocketQuery::Ttl(ip) => of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS),
+        SocketQuery::Tos(ip) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS),
+    };
+    let mut value = 0u32;
+    // SAFETY: every bit pattern is a number.
+    unsafe { fill(fd, level, name, &mut value)? };
+    Ok(value)
+}
+
+pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    // SAFETY: it is made of numbers.
+    unsafe { fill(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut who)? };
+    Ok(Credentials { pid: who.pid.unsigned_abs(), uid: who.uid, gid: who.gid })
+}
+
+/// # Safety
+/// Any bytes must make a `T`.
+unsafe fn fill<T>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_mut(value).cast();
+    // SAFETY: the call writes at most `len` bytes, which is the value's size.
+    match unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn of(ip: Ip, v4: i32, v6: i32) -> (i32, i32) {
+    match ip {
+        Ip::V4 => (libc::SOL_IP, v4),
+        Ip::V6 => (libc::SOL_IPV6, v6),
+    }
+}
+
+/// Level and name.
+fn name(option: SocketOption) -> (i32, i32) {
+    use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_UDP};
+    match option {
+        SocketOption::ReuseAddress(_) => (SOL_SOCKET, libc::SO_REUSEADDR),
+        SocketOption::ReusePort(_) => (SOL_SOCKET, libc::SO_REUSEPORT),
+        SocketOption::NoDelay(_) => (libc::SOL_TCP, libc::TCP_NODELAY),
+        SocketOption::Linger(_) => (SOL_SOCKET, libc::SO_LINGER),
+        SocketOption::V6Only(_) => (SOL_IPV6, libc::IPV6_V6ONLY),
+        SocketOption::RecvBuffer(_) => (SOL_SOCKET, libc::SO_RCVBUF),
+        SocketOption::SendBuffer(_) => (SOL_SOCKET, libc::SO_SNDBUF),
+        SocketOption::Broadcast(_) => (SOL_SOCKET, libc::SO_BROADCAST),
+        SocketOption::JoinV4 { .. } => (SOL_IP, libc::IP_ADD_MEMBERSHIP),
+        SocketOption::LeaveV4 { .. } => (SOL_IP, libc::IP_DROP_MEMBERSHIP),
+        SocketOption::JoinV6 { .. } => (SOL_IPV6, libc::IPV6_ADD_MEMBERSHIP),
+        SocketOption::LeaveV6 { .. } => (SOL_IPV6, libc::IPV6_DROP_MEMBERSHIP),
+        SocketOption::MulticastInterfaceV4(_) => (SOL_IP, libc::IP_MULTICAST_IF),
+        SocketOption::MulticastInterfaceV6(_) => (SOL_IPV6, libc::IPV6_MULTICAST_IF),
+        SocketOption::MulticastLoop(ip, _) => {
+            of(ip, libc::IP_MULTICAST_LOOP, libc::IPV6_MULTICAST_LOOP)
+        }
+        SocketOption::MulticastTtl(ip, _) => {
+            of(ip, libc::IP_MULTICAST_TTL, libc::IPV6_MULTICAST_HOPS)
+        }
+        SocketOption::Ttl(ip, _) => of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS),
+        SocketOption::Tos(ip, _) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS),
+        SocketOption::RecvTos(ip, _) => of(ip, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS),
+        SocketOption::PacketInfo(ip, _) => of(ip, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO),
+        SocketOption::Timestamps(_) => (SOL_SOCKET, libc::SO_TIMESTAMPNS),
+        SocketOption::DropCount(_) => (SOL_SOCKET, libc::SO_RXQ_OVFL),
+        SocketOption::RecvErrors(ip, _) => of(ip, libc::IP_RECVERR, libc::IPV6_RECVERR),
+        SocketOption::DontFragment(ip, _) => of(ip, libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER),
+        SocketOption::SegmentSize(_) => (SOL_UDP, libc::UDP_SEGMENT),
+        SocketOption::Coalesce(_) => (SOL_UDP, libc::UDP_GRO),
+        SocketOption::PassCredentials(_) => (SOL_SOCKET, libc::SO_PASSCRED),
+    }
+}
+
+fn value(option: SocketOption) -> Value {
+    match option {
+        SocketOption::ReuseAddress(on)
+        | SocketOption::ReusePort(on)
+        | SocketOption::NoDelay(on)
+        | SocketOption::V6Only(on)
+        | SocketOption::Broadcast(on)
+        | SocketOption::MulticastLoop(_, on)
+        | SocketOption::RecvTos(_, on)
+        | SocketOption::PacketInfo(_, on)
+        | SocketOption::Timestamps(on)
+        | SocketOption::DropCount(on)
+        | SocketOption::RecvErrors(_, on)
+        | SocketOption::Coalesce(on)
+        | SocketOption::PassCredentials(on) => Value::int(on.into()),
+        SocketOption::RecvBuffer(bytes) | SocketOption::SendBuffer(bytes) => {
+            Value::int(i32::try_from(bytes).unwrap_or(i32::MAX))
+        }
+        SocketOption::MulticastTtl(_, value)
+        | SocketOption::Ttl(_, value)
+        | SocketOption::Tos(_, value) => Value::int(value.into()),
+        SocketOption::SegmentSize(size) => Value::int(size.into()),
+        SocketOption::DontFragment(_, on) => {
+            // Both protocols have the same numbers for these.
+            Value::int(if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT })
+        }
+        SocketOption::Linger(time) => linger(time),
+        SocketOption::MulticastInterfaceV4(interface) => Value::new(&[&interface.octets()]),
+        SocketOption::MulticastInterfaceV6(interface) => Value::new(&[&interface.to_ne_bytes()]),
+        SocketOption::JoinV4 { group, interface } | SocketOption::LeaveV4 { group, interface } => {
+            Value::new(&[&group.octets(), &interface.octets()])
+        }
+        SocketOption::JoinV6 { group, interface } | SocketOption::LeaveV6 { group, interface } => {
+            Value::new(&[&group.octets(), &interface.to_ne_bytes()])
+        }
+    }
+}
+
+/// `struct linger`: whole seconds, rounded up.
+fn linger(time: Option<Duration>) -> Value {
+    let seconds = time.unwrap_or_default().as_nanos().div_ceil(1_000_000_000);
+    let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+    Value::new(&[&i32::from(time.is_some()).to_ne_bytes(), &seconds.to_ne_bytes()])
+}
