@@ -1,8 +1,8 @@
 //! Linux, but for one answer: what can't be asked of the machine under a test.
 
 use annulus::ring::{
-    Address, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId, Shutdown,
-    SocketOption, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId,
+    Shutdown, SocketOption, SocketQuery, SocketType,
 };
 use std::io;
 use std::os::fd::RawFd;
@@ -66,8 +66,20 @@ impl Kernel for Bent {
         Linux.socket(domain, kind, nonblocking)
     }
 
+    fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)> {
+        Linux.socket_pair(kind, nonblocking)
+    }
+
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
         Linux.bind(fd, address)
+    }
+
+    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        Linux.connect(fd, address)
+    }
+
+    fn unlink(&self, address: &Address) {
+        Linux.unlink(address)
     }
 
     fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
@@ -80,6 +92,14 @@ impl Kernel for Bent {
 
     fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
         Linux.set_option(fd, option)
+    }
+
+    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
+        Linux.option(fd, query)
+    }
+
+    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
+        Linux.peer_credentials(fd)
     }
 
     fn local_address(&self, fd: RawFd) -> io::Result<Address> {
