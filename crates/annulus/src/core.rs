@@ -3,12 +3,13 @@
 use crate::connect::Connect;
 use crate::fork::ForkGuard;
 use crate::listen::Listener;
+use crate::nop::Question;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
-use crate::slab::Slab;
 use crate::stream::{Links, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
+use annulus_driver::Slab;
 use annulus_driver::{Driver, Event, Kind, Op, Token};
 use annulus_ring::Kernel;
 use std::cell::{Cell, RefCell, RefMut};
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) listeners: Slab<Listener>,
     pub(crate) connects: Slab<Connect>,
     pub(crate) polls: Slab<Readiness>,
+    pub(crate) nops: Slab<Question>,
     pub(crate) timers: Timers,
     pub(crate) links: Links,
     pub(crate) vectors: Vectors,
@@ -229,6 +231,7 @@ impl Inner {
             Kind::Accept => self.on_accept(event),
             Kind::Connect => self.on_connect(event),
             Kind::Poll => self.on_poll(event),
+            Kind::Nop => self.on_nop(event),
             Kind::Ignored => {}
         }
     }
@@ -284,13 +287,13 @@ mod tests {
         // The slot's next life has another generation, and gets none of its predecessor's events.
         let reborn = inner.add_stream(-1);
         assert_eq!(reborn, stream);
-        for kind in [Kind::Receive, Kind::Send, Kind::Connect] {
+        for kind in [Kind::Receive, Kind::Send, Kind::Connect, Kind::Nop] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.driver.counters().late, 7);
+        assert_eq!(inner.driver.counters().late, 9);
         inner.streams.remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.

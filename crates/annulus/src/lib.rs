@@ -33,6 +33,7 @@
 //! | `connect` | the attempt is cancelled, its socket closed when the kernel is done with it |
 //! | `send` | once polled, the chunk is sent all the same, in order |
 //! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
+//! | `nop` | it happens, and nobody is told |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task goes on, detached |
 //! | `Signals::recv` | nothing is lost |
@@ -51,7 +52,7 @@ mod handle;
 mod lease;
 mod listen;
 pub mod net;
-mod prefetch;
+mod nop;
 mod readiness;
 mod remote;
 mod runtime;
@@ -59,7 +60,6 @@ mod shared;
 pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
-mod slab;
 mod stream;
 mod task;
 pub mod time;
@@ -70,6 +70,7 @@ pub use annulus_ring as ring;
 pub use chunk::Chunk;
 pub use handle::Handle;
 pub use lease::Lease;
+pub use nop::{Nop, nop};
 pub use runtime::{Builder, DriverChoice, DriverInfo, DriverKind, Runtime, counters, handle, run};
 pub use shared::SharedBytes;
 pub use task::{JoinError, JoinHandle, spawn, yield_now};

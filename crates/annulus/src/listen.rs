@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::core::Inner;
-use crate::slab::Slab;
 use crate::time::{Fire, Instant};
+use annulus_driver::Slab;
 use annulus_driver::{Event, Kind, Op, Token};
 use rustix::io::Errno;
 use std::collections::VecDeque;

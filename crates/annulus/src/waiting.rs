@@ -20,6 +20,11 @@ impl Inner {
                 waits.push(format!("to connect to {:?}", attempt.address()));
             }
         }
+        for slot in self.nops.indices() {
+            if self.nops.get(slot).is_awaited_by(task) {
+                waits.push("for a nop".into());
+            }
+        }
         let now = self.now();
         waits.extend(self.timers.of(task).map(|deadline| left(deadline, now)));
         waits

@@ -4,7 +4,7 @@
 mod common;
 
 use annulus::net::TcpStream;
-use annulus::{counters, spawn};
+use annulus::{counters, nop, spawn};
 use common::{echo, pair, receive, run};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -69,6 +69,19 @@ fn a_request_allocates_nothing() {
         let before = allocations();
         for client in &mut clients {
             ping(client, 100).await?;
+        }
+        assert_eq!(allocations() - before, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_nop_allocates_nothing() {
+    run(async {
+        nop().await?;
+        let before = allocations();
+        for _ in 0..100 {
+            nop().await?;
         }
         assert_eq!(allocations() - before, 0);
         Ok(())

@@ -10,6 +10,8 @@ mod epoll;
 mod event;
 mod op;
 mod pool;
+mod prefetch;
+mod slab;
 mod token;
 mod uring;
 
@@ -19,5 +21,7 @@ pub use epoll::Epoll;
 pub use event::Event;
 pub use op::Op;
 pub use pool::{Pool, PoolMemory, PoolSize};
+pub use prefetch::prefetch;
+pub use slab::Slab;
 pub use token::{Kind, Token};
 pub use uring::{Uring, UringConfig};

@@ -6,6 +6,8 @@ use std::os::fd::RawFd;
 /// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
+    /// Nothing: costs what an operation costs.
+    Nop,
     /// Accepts connections until it ends; each event's value is a descriptor.
     AcceptMulti {
         /// The listening socket.

@@ -11,11 +11,19 @@ pub enum Kind {
     Send = 3,
     Connect = 4,
     Poll = 5,
+    Nop = 6,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Ignored, Self::Accept, Self::Receive, Self::Send, Self::Connect, Self::Poll];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Ignored,
+        Self::Accept,
+        Self::Receive,
+        Self::Send,
+        Self::Connect,
+        Self::Poll,
+        Self::Nop,
+    ];
 }
 
 /// 8 bits kind, 24 bits generation, 32 bits slot: exactly a `user_data`.

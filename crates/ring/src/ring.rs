@@ -7,6 +7,7 @@ use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::kernel::{EnterArg, EnterFlags, Kernel, Register, RingId};
 use crate::mapping::RingMemory;
+use crate::op::Nop;
 use crate::params::{KernelFeatures, Params, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use crate::queue::{Completed, Completions, Full, Submission};
@@ -159,6 +160,15 @@ impl Ring {
     #[inline]
     pub unsafe fn push(&mut self, entry: Entry) -> Result<(), Full> {
         self.submission.push(entry)
+    }
+
+    /// Queues a NOP: an entry that names no memory, so that nothing can go wrong.
+    ///
+    /// # Errors
+    /// [`Full`] where the queue has no room: enter, then push again.
+    #[inline]
+    pub fn push_nop(&mut self, user_data: u64) -> Result<(), Full> {
+        self.submission.push(Nop.entry().user_data(user_data))
     }
 
     /// Submits everything queued and waits as told: one system call.

@@ -5,9 +5,9 @@ use super::choice::DriverChoice;
 use super::lockdown::deny_further_rings;
 use crate::core::{Bounds, Core, Inner};
 use crate::remote::Remote;
-use crate::slab::Slab;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
+use annulus_driver::Slab;
 use annulus_driver::{Driver, PoolSize, UringConfig};
 use annulus_ring::{Kernel, SetupFlags};
 use std::io;
@@ -154,6 +154,7 @@ impl Builder {
             listeners: Slab::new(),
             connects: Slab::new(),
             polls: Slab::new(),
+            nops: Slab::new(),
             timers: Timers::new(),
             vectors: Vectors::new(),
             agenda: Default::default(),

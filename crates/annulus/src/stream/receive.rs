@@ -11,7 +11,7 @@
 use super::note_waker;
 use crate::core::Inner;
 use crate::lease::Lease;
-use crate::prefetch::prefetch;
+use annulus_driver::prefetch;
 use annulus_driver::{Event, Kind, Op};
 use rustix::io::Errno;
 use std::io;

@@ -1,6 +1,6 @@
 //! The ready queue and the list of living tasks.
 
-use crate::slab::Slab;
+use annulus_driver::Slab;
 use async_task::Runnable;
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;

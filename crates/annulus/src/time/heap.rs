@@ -1,7 +1,7 @@
 //! The timers of a runtime: a binary heap whose entries know their place, so that each can be removed.
 
 use super::Instant;
-use crate::slab::Slab;
+use annulus_driver::Slab;
 use std::task::Waker;
 
 /// What a timer does when its time has come.

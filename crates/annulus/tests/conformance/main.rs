@@ -9,6 +9,7 @@ mod connections;
 mod drops;
 mod ends;
 mod mode;
+mod nops;
 mod pressure;
 mod streams;
 mod timers;
@@ -89,6 +90,9 @@ suite! {
     drops::a_lease_outlives_its_stream;
     drops::a_dropped_join_handle_detaches;
     drops::an_aborted_task_lets_go;
+    nops::a_thousand_tasks_ask_at_once;
+    nops::dropped_nops_leave_nothing;
+    nops::a_nop_follows_its_future;
     ends::everything_may_be_in_flight;
 }
 

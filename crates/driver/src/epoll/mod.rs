@@ -133,6 +133,7 @@ impl Epoll {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.start_output(token, fd, op) };
             }
+            Op::Nop => self.end(token, Ok(0)),
             Op::Cancel { target } => self.cancel(target),
             Op::Close { fd } => {
                 self.watches.forget(fd);

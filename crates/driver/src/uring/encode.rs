@@ -33,6 +33,7 @@ fn plain(op: Op, group: u16) -> Entry {
             op::Connect { target: Target::Fd(fd), address, len }.entry()
         }
         Op::Readable { fd } => op::PollMulti { target: Target::Fd(fd), events: poll::IN }.entry(),
+        Op::Nop => op::Nop.entry(),
         Op::Cancel { target } => quiet(op::Cancel { user_data: target.bits() }.entry()),
         Op::Close { fd } => quiet(op::Close { fd }.entry()),
     }

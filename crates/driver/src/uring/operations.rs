@@ -3,7 +3,8 @@
 use annulus_ring::{Probe, SetupError, opcode};
 
 /// All of them, and nothing else.
-pub(super) const IN_USE: [u8; 9] = [
+pub(super) const IN_USE: [u8; 10] = [
+    opcode::NOP,
     opcode::POLL_ADD,
     opcode::SENDMSG,
     opcode::TIMEOUT,
@@ -47,11 +48,12 @@ mod tests {
     use std::ptr;
 
     /// One of each.
-    fn every_op() -> [Op; 13] {
+    fn every_op() -> [Op; 14] {
         let (fd, len, limit) = (-1, 0, 0);
         let (from, into, header, address) =
             (ptr::null(), ptr::null_mut(), ptr::null(), ptr::null());
         [
+            Op::Nop,
             Op::AcceptMulti { fd },
             Op::Accept { fd },
             Op::ReceiveMulti { fd, limit },

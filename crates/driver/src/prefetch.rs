@@ -9,7 +9,7 @@ const LINE: usize = 64;
 
 /// Asks for the lines of `bytes` bytes at `address`. A hint: nothing is read, and a stale address is harmless.
 #[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T, bytes: usize) {
+pub fn prefetch<T>(address: *const T, bytes: usize) {
     for offset in (0..bytes).step_by(LINE) {
         hint(address.cast::<u8>().wrapping_add(offset));
     }

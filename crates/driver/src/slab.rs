@@ -1,7 +1,8 @@
-//! Slots with generations, in fixed chunks that never move.
+//! Slots with generations, in fixed chunks that never move: what a token's slot is an index into.
 
 use crate::prefetch::prefetch;
-use annulus_driver::Token;
+use crate::token::Token;
+use std::fmt;
 
 const CHUNK: usize = 64;
 const END: u32 = u32::MAX;
@@ -17,25 +18,32 @@ struct Slot<T> {
 }
 
 /// A table of `T` by index. An index is used again; its generation tells whose it is.
-pub(crate) struct Slab<T> {
+///
+/// Its chunks never move, so that the kernel may be given addresses of what lies in them.
+pub struct Slab<T> {
     chunks: Vec<Box<[Slot<T>]>>,
     free: u32,
     len: usize,
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn new() -> Self {
+    /// An empty table, without memory until the first value.
+    pub fn new() -> Self {
         Self { chunks: Vec::new(), free: END, len: 0 }
     }
 
     /// How many slots are in use.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether no slot is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Puts a value in a free slot.
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         if self.free == END {
             self.grow();
         }
@@ -54,7 +62,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// Where the slot is free.
-    pub(crate) fn remove(&mut self, index: u32) -> T {
+    pub fn remove(&mut self, index: u32) -> T {
         let next = self.free;
         let slot = self.slot_mut(index);
         let Entry::Used(value) = std::mem::replace(&mut slot.entry, Entry::Free { next }) else {
@@ -68,13 +76,13 @@ impl<T> Slab<T> {
 
     /// The generation that a slot's tokens carry now.
     #[inline]
-    pub(crate) fn generation(&self, index: u32) -> u32 {
+    pub fn generation(&self, index: u32) -> u32 {
         self.chunks[index as usize / CHUNK][index as usize % CHUNK].generation
     }
 
     /// The value that a token's slot and generation name, unless it is gone.
     #[inline]
-    pub(crate) fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+    pub fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
         match &mut slot.entry {
             Entry::Used(value) if slot.generation == generation => Some(value),
@@ -84,7 +92,7 @@ impl<T> Slab<T> {
 
     /// Asks for a slot's memory ahead of time.
     #[inline]
-    pub(crate) fn prefetch(&self, index: u32) {
+    pub fn prefetch(&self, index: u32) {
         let chunk = self.chunks.get(index as usize / CHUNK);
         if let Some(slot) = chunk.and_then(|chunk| chunk.get(index as usize % CHUNK)) {
             prefetch(slot, size_of::<Slot<T>>());
@@ -96,7 +104,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// Where the slot is free: an owner that outlived its slot.
     #[inline]
-    pub(crate) fn get(&mut self, index: u32) -> &mut T {
+    pub fn get(&mut self, index: u32) -> &mut T {
         match &mut self.slot_mut(index).entry {
             Entry::Used(value) => value,
             Entry::Free { .. } => panic!("slot {index} is free"),
@@ -105,7 +113,7 @@ impl<T> Slab<T> {
 
     /// The value in a slot, if there is one.
     #[inline]
-    pub(crate) fn peek(&mut self, index: u32) -> Option<&mut T> {
+    pub fn peek(&mut self, index: u32) -> Option<&mut T> {
         let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
         match &mut slot.entry {
             Entry::Used(value) => Some(value),
@@ -114,7 +122,7 @@ impl<T> Slab<T> {
     }
 
     /// The indices in use.
-    pub(crate) fn indices(&self) -> Vec<u32> {
+    pub fn indices(&self) -> Vec<u32> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         let used = |(index, slot): (usize, &Slot<T>)| {
             matches!(slot.entry, Entry::Used(_)).then_some(index as u32)
@@ -135,6 +143,18 @@ impl<T> Slab<T> {
             (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
         self.chunks.push(chunk);
         self.free = first;
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slab({} in use)", self.len)
     }
 }
 

@@ -1,0 +1,50 @@
+//! Operations that do nothing.
+
+use annulus::time::timeout;
+use annulus::{nop, spawn};
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+pub(crate) async fn a_thousand_tasks_ask_at_once() -> io::Result<()> {
+    let tasks: Vec<_> = (0..1000)
+        .map(|n| {
+            spawn(async move {
+                for _ in 0..n % 5 {
+                    nop().await?;
+                }
+                nop().await.map(|()| n)
+            })
+        })
+        .collect();
+    for (n, task) in tasks.into_iter().enumerate() {
+        assert_eq!(task.await.expect("no panic")?, n);
+    }
+    Ok(())
+}
+
+/// Unpolled, pending and answered ones go, and their slots serve the next.
+pub(crate) async fn dropped_nops_leave_nothing() -> io::Result<()> {
+    for _ in 0..100 {
+        drop(nop());
+        let mut asked = Box::pin(nop());
+        assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut answered = Box::pin(nop());
+        assert!(answered.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(asked);
+        nop().await?;
+        drop(answered);
+    }
+    Ok(())
+}
+
+/// Whoever polled last is woken.
+pub(crate) async fn a_nop_follows_its_future() -> io::Result<()> {
+    let mut moved = Box::pin(nop());
+    assert!(moved.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let task = spawn(moved);
+    let answer = timeout(Duration::from_secs(60), pin!(task)).await;
+    answer.expect("its new task is woken").expect("no panic")
+}
