@@ -4,8 +4,9 @@ use crate::address::Address;
 use crate::output::{self, Target};
 use crate::usage::Misuse;
 use crate::{span, table};
-use annulus::DriverChoice;
-use annulus_load::{LoadError, MAX_CLIENTS, MAX_LENGTH, Observer, Plan, Progress, Report};
+use annulus_load::{
+    LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress, Report,
+};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,20 +18,28 @@ Each client sends a message, waits for all of it to come back, checks every
 byte, and sends the next one. Failures are counted by kind; any failure makes
 the exit status 1.
 
+Latency counts from the moment a message was meant to start. In a closed loop
+that is when the reply came whose place in the pipeline it takes. With --rate
+messages have fixed times, whatever the server does; one that finds the pipeline
+full goes out late, and is counted from its time.
+
 Examples:
   annulus load                             50 clients, 512 bytes, a minute
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
+  annulus load -l 128 --pipeline 16        16 messages in flight each
+  annulus load --rate 20000 --pipeline 64  an open loop of 20,000 a second
+  annulus load --driver threads            a blocking thread a connection
   annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
   annulus load -t 5 --json - | jq .latency_us";
 
-/// Measure an echo server with a closed loop of clients
+/// Measure an echo server with a loop of clients
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LoadArgs {
     /// The server to call
     #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
     address: Address,
-    /// Clients: connections with one message in flight each
+    /// Clients: connections
     #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     number: u64,
@@ -38,6 +47,14 @@ pub(crate) struct LoadArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 512,
           value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
     length: u64,
+    /// Messages in flight at each connection; at most 64 MiB of them
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
+    pipeline: u64,
+    /// Messages a second over all clients, at fixed times [default: as fast
+    /// as replies come]
+    #[arg(long, value_name = "PER SECOND")]
+    rate: Option<f64>,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
     duration: Duration,
@@ -56,9 +73,10 @@ pub(crate) struct LoadArgs {
     /// Give a connect up after this long
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
     connect_timeout: Duration,
-    /// What the clients run on: auto, uring or epoll
+    /// What the clients run on: auto, uring or epoll, or threads (a blocking
+    /// thread a connection)
     #[arg(long, default_value = "auto")]
-    driver: DriverChoice,
+    driver: Mode,
     /// Chooses what the clients say
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -84,13 +102,15 @@ fn plan(args: LoadArgs) -> Result<Plan> {
         address: args.address.resolve_one()?,
         clients: args.number as usize,
         length: args.length as usize,
+        pipeline: args.pipeline as usize,
+        rate: args.rate,
         warm_up: args.warm_up,
         duration: args.duration,
         pin: args.pin,
         reply_timeout: args.reply_timeout,
         connect_timeout: args.connect_timeout,
         seed: args.seed,
-        driver: args.driver,
+        mode: args.driver,
     };
     plan.validate().map_err(|error| Misuse(error.to_string()))?;
     Ok(plan)

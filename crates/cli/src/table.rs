@@ -5,19 +5,28 @@ use annulus_load::Report;
 
 pub(crate) fn of_report(report: &Report) -> String {
     let mut page = Page::new();
-    let Report { address, clients, length, seconds, .. } = report;
-    page.row(
-        "server",
-        &format!("{address}, {clients} clients × {} bytes", thousands(*length as u64)),
-    );
+    page.row("server", &format!("{}, {}", report.address, what(report)));
     page.row("requests/s", &thousands(report.requests_per_second.round() as u64));
-    page.row("responses", &format!("{} in {seconds:.3} s", thousands(report.responses)));
+    let (responses, seconds) = (thousands(report.responses), report.seconds);
+    page.row("responses", &format!("{responses} in {seconds:.3} s"));
     latency(&mut page, report);
     page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
     page.row("driver", &report.driver);
     errors(&mut page, report);
     report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
     page.finish()
+}
+
+/// What was asked of the server.
+fn what(report: &Report) -> String {
+    let mut what = format!("{} clients × {} bytes", report.clients, thousands(report.length as u64));
+    if report.pipeline > 1 {
+        what += &format!(", {} in flight each", report.pipeline);
+    }
+    if let Some(rate) = report.rate {
+        what += &format!(", at {rate} a second");
+    }
+    what
 }
 
 fn latency(page: &mut Page, report: &Report) {

@@ -23,6 +23,10 @@ pub struct Settings {
     pub seconds: f64,
     /// The seconds before them.
     pub warm_up_seconds: f64,
+    /// What the clients run on.
+    pub client: String,
+    /// Messages in flight at each connection.
+    pub pipeline: usize,
     /// The core of the servers.
     pub server_core: usize,
     /// The core of the load.
@@ -296,6 +300,8 @@ mod tests {
             rounds: 15,
             seconds: 0.3,
             warm_up_seconds: 0.1,
+            client: "auto".into(),
+            pipeline: 1,
             server_core: 0,
             load_core: 1,
             seed: 1,

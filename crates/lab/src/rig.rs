@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use annulus_load::{Observer, Plan, Report};
+use annulus_load::{Mode, Observer, Plan, Report};
 
 use crate::proc::{Usage, resident_bytes};
 use crate::record::{Outcome, Sample, control_name};
@@ -25,6 +26,27 @@ pub struct Load {
     pub pin: Option<usize>,
     /// The seed of its messages.
     pub seed: u64,
+    /// What the clients run on.
+    pub client: Mode,
+    /// Messages in flight at each connection.
+    pub pipeline: usize,
+}
+
+impl Load {
+    /// What the load does to a server in a cell.
+    pub fn plan(&self, cell: Cell, address: SocketAddr) -> Plan {
+        Plan {
+            clients: cell.clients,
+            length: cell.bytes,
+            pipeline: self.pipeline,
+            warm_up: self.warm_up,
+            duration: self.duration,
+            pin: self.pin,
+            seed: self.seed,
+            mode: self.client,
+            ..Plan::new(address)
+        }
+    }
 }
 
 /// All servers of a comparison, up and waiting, and the load that visits them.
@@ -43,25 +65,12 @@ impl Rig {
         let servers = specs.iter().chain(&control).map(Server::start).collect::<Result<_, _>>()?;
         Ok(Rig { servers, cells: cells.to_vec(), load })
     }
-
-    fn plan(&self, visit: Visit) -> Plan {
-        let Cell { clients, bytes } = self.cells[visit.cell];
-        Plan {
-            clients,
-            length: bytes,
-            warm_up: self.load.warm_up,
-            duration: self.load.duration,
-            pin: self.load.pin,
-            seed: self.load.seed,
-            ..Plan::new(self.servers[visit.server].address())
-        }
-    }
 }
 
 impl Measure for Rig {
     fn measure(&mut self, visit: Visit) -> Outcome {
-        let plan = self.plan(visit);
         let server = &mut self.servers[visit.server];
+        let plan = self.load.plan(self.cells[visit.cell], server.address());
         server.check(Duration::ZERO).map_err(one_line)?;
         let mut watch = Watch::new(server.pid());
         let report = annulus_load::run(&plan, &mut watch).map_err(one_line);
@@ -78,8 +87,9 @@ fn one_line(error: impl fmt::Display) -> String {
 
 /// Reads what the server has used when the measured window opens and when it closes.
 ///
-/// The load answers nobody while this reads, so a server runs out of work and its figures stand
-/// still.
+/// Clients that are tasks answer nobody while this reads, so a server runs out of work and its
+/// figures stand still. Threads go on: what falls between a reading and the window's edge is as much
+/// at either end.
 struct Watch {
     pid: u32,
     opened: io::Result<Usage>,

@@ -9,6 +9,7 @@ use annulus_lab::record::Outcome;
 use annulus_lab::rig::{Load, Rig};
 use annulus_lab::schedule::{Cell, Measure, Visit};
 use annulus_lab::server::Spec;
+use annulus_load::Mode;
 
 /// Says how the server should behave, and that this is the server.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
@@ -22,8 +23,18 @@ fn server(role: &str) -> Spec {
 }
 
 fn rig(role: &str) -> Rig {
-    let load =
-        Load { warm_up: Duration::ZERO, duration: Duration::from_millis(100), pin: None, seed: 1 };
+    rig_with(role, Mode::default())
+}
+
+fn rig_with(role: &str, client: Mode) -> Rig {
+    let load = Load {
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(100),
+        pin: None,
+        seed: 1,
+        client,
+        pipeline: 2,
+    };
     Rig::start(&[server(role)], &[Cell { clients: 3, bytes: 1000 }], load).expect("servers")
 }
 
@@ -33,9 +44,14 @@ fn measure(rig: &mut Rig, server: usize) -> Outcome {
 
 #[test]
 fn a_server_and_its_control_are_both_measured() {
-    let mut rig = rig("echo");
+    for client in [Mode::default(), Mode::Threads] {
+        both_are_measured(&mut rig_with("echo", client));
+    }
+}
+
+fn both_are_measured(rig: &mut Rig) {
     for server in [0, 1] {
-        let sample = measure(&mut rig, server).expect("a believed slice");
+        let sample = measure(rig, server).expect("a believed slice");
         assert!(sample.requests > 0 && sample.seconds >= 0.1, "{sample:?}");
         assert!(sample.server_cpu_us_per_request > 0.0, "{sample:?}");
         assert!(sample.server_switches_per_request > 0.0, "{sample:?}");

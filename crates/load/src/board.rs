@@ -1,15 +1,17 @@
 //! Where the clients of one run write down what happens to them.
 
-use crate::clock;
 use crate::fault::Fault;
 use hdrhistogram::Histogram;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest latency told apart, in ns: an hour. What takes longer counts as an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 /// Latencies are kept to three significant digits.
 const DIGITS: u8 = 3;
+/// Latencies a client keeps to itself before it takes the lock.
+const PAD: usize = 64;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +21,13 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// Shared by all clients of a run: they are tasks of one thread.
+/// Shared by all clients of a run, be they tasks or threads.
 pub(crate) struct Board {
-    phase: Cell<Phase>,
-    histogram: RefCell<Histogram<u64>>,
-    failed: Cell<u64>,
-    faults: RefCell<Faults>,
+    /// A [`Phase`] by number. Nothing else is read by it, so its order with other memory does not matter.
+    phase: AtomicU8,
+    histogram: Mutex<Histogram<u64>>,
+    failed: AtomicU64,
+    faults: Mutex<Faults>,
 }
 
 /// Failures by kind, and the first of them in words.
@@ -47,55 +50,100 @@ impl Board {
         let histogram =
             Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that are constants");
         Board {
-            phase: Cell::new(Phase::WarmUp),
-            histogram: RefCell::new(histogram),
-            failed: Cell::new(0),
-            faults: RefCell::default(),
+            phase: AtomicU8::new(Phase::WarmUp as u8),
+            histogram: Mutex::new(histogram),
+            failed: AtomicU64::new(0),
+            faults: Mutex::default(),
         }
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
-        self.phase.set(phase);
+        self.phase.store(phase as u8, Relaxed);
     }
 
     /// Whether clients go on with another message.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase.get() != Phase::Over
+        self.phase.load(Relaxed) != Phase::Over as u8
     }
 
-    /// Notes a response to what was sent at `started`; returns now, when the next message starts.
-    pub(crate) fn answered(&self, started: u64) -> u64 {
-        let now = clock::nanos();
-        if self.phase.get() == Phase::Measuring {
-            self.histogram.borrow_mut().saturating_record(now - started);
-        }
-        now
+    fn is_measuring(&self) -> bool {
+        self.phase.load(Relaxed) == Phase::Measuring as u8
     }
 
-    /// Responses within the window so far.
+    /// Responses within the window so far, but for those still on pads.
     pub(crate) fn responses(&self) -> u64 {
-        self.histogram.borrow().len()
+        hold(&self.histogram).len()
     }
 
-    /// Notes that `client` failed.
-    pub(crate) fn fault(&self, client: usize, fault: &Fault) {
-        if self.phase.get() == Phase::Measuring {
-            self.failed.set(self.failed.get() + 1);
+    /// Notes that `client` failed, with so many requests under way.
+    pub(crate) fn fault(&self, client: usize, requests: u64, fault: &Fault) {
+        if self.is_measuring() {
+            self.failed.fetch_add(requests, Relaxed);
         }
-        let mut faults = self.faults.borrow_mut();
-        *faults.by_kind.entry(fault.kind.name().to_owned()).or_default() += 1;
-        faults.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
+        hold(&self.faults).note(client, fault);
     }
 
     pub(crate) fn is_flawless(&self) -> bool {
-        self.faults.borrow().by_kind.is_empty()
+        hold(&self.faults).by_kind.is_empty()
     }
 
-    /// Takes everything off the board.
+    /// Takes everything off the board; the pads are to be gone.
     pub(crate) fn findings(&self) -> Findings {
-        let histogram =
-            self.histogram.replace(Histogram::new(DIGITS).expect("a constant number of digits"));
-        Findings { histogram, failed: self.failed.take(), faults: self.faults.take() }
+        let empty = Histogram::new(DIGITS).expect("a constant number of digits");
+        Findings {
+            histogram: std::mem::replace(&mut hold(&self.histogram), empty),
+            failed: self.failed.swap(0, Relaxed),
+            faults: std::mem::take(&mut hold(&self.faults)),
+        }
+    }
+}
+
+impl Faults {
+    pub(crate) fn note(&mut self, client: usize, fault: &Fault) {
+        *self.by_kind.entry(fault.kind.name().to_owned()).or_default() += 1;
+        self.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
+    }
+}
+
+/// What is behind the locks is whole at any time, even where a holder panicked.
+fn hold<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One client's latencies on their way to the board; what is left goes there when this is dropped.
+pub(crate) struct Pad {
+    board: Arc<Board>,
+    latencies: Vec<u64>,
+}
+
+impl Pad {
+    pub(crate) fn new(board: Arc<Board>) -> Pad {
+        Pad { board, latencies: Vec::with_capacity(PAD) }
+    }
+
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Notes the latency of a response, in ns, where it is within the window.
+    pub(crate) fn note(&mut self, latency: u64) {
+        if self.board.is_measuring() {
+            self.latencies.push(latency);
+            if self.latencies.len() == PAD {
+                self.hand_in();
+            }
+        }
+    }
+
+    fn hand_in(&mut self) {
+        let mut histogram = hold(&self.board.histogram);
+        self.latencies.drain(..).for_each(|latency| histogram.saturating_record(latency));
+    }
+}
+
+impl Drop for Pad {
+    fn drop(&mut self) {
+        self.hand_in();
     }
 }
 
@@ -106,31 +154,30 @@ mod tests {
 
     #[test]
     fn only_the_window_counts() {
-        let board = Board::new();
-        board.answered(clock::nanos());
+        let board = Arc::new(Board::new());
+        let fault = Fault::new(Kind::Reset, "as expected");
+        let mut pad = Pad::new(Arc::clone(&board));
+        pad.note(5);
+        board.fault(0, 1, &fault);
         board.enter(Phase::Measuring);
-        let next = board.answered(clock::nanos());
-        board.answered(next);
+        assert!(board.is_open());
+        (1..=100).for_each(|latency| pad.note(latency));
+        board.fault(3, 2, &fault);
         board.enter(Phase::Over);
-        board.answered(clock::nanos());
-        assert!(!board.is_open());
-        assert_eq!(board.findings().histogram.len(), 2);
+        pad.note(5);
+        assert!(!board.is_open() && !board.is_flawless());
+        drop(pad);
+        let Findings { histogram, failed, faults } = board.findings();
+        assert_eq!((histogram.len(), histogram.max(), failed), (100, 100, 2));
+        assert_eq!(faults.by_kind["reset"], 2);
+        assert_eq!(faults.first.as_deref(), Some("client 0: as expected"));
     }
 
     #[test]
-    fn failures_are_counted_by_kind_and_the_first_is_kept() {
-        let board = Board::new();
-        board.fault(3, &Fault::new(Kind::Reset, "one"));
+    fn a_latency_beyond_the_longest_counts_as_the_longest() {
+        let board = Arc::new(Board::new());
         board.enter(Phase::Measuring);
-        board.fault(4, &Fault::new(Kind::Reset, "two"));
-        board.fault(5, &Fault::new(Kind::WrongBytes, "three"));
-        assert!(!board.is_flawless());
-        let Findings { failed, faults, .. } = board.findings();
-        assert_eq!(failed, 2);
-        assert_eq!(
-            faults.by_kind,
-            BTreeMap::from([("reset".into(), 2), ("wrong bytes".into(), 1)])
-        );
-        assert_eq!(faults.first.as_deref(), Some("client 3: one"));
+        Pad::new(Arc::clone(&board)).note(u64::MAX);
+        assert_eq!(board.findings().histogram.len(), 1);
     }
 }

@@ -1,62 +1,47 @@
-//! The course of one run: connect, warm up, measure, part.
+//! The course of a run of tasks: connect, warm up, measure, part.
 
-use crate::board::{Board, Findings, Phase};
+use crate::board::{Board, Phase};
 use crate::clock;
 use crate::connect::connect_all;
 use crate::crew::Crew;
+use crate::measured::{Measured, Measuring};
 use crate::plan::Plan;
-use crate::run::{Observer, Progress};
-use std::rc::Rc;
+use crate::run::{LoadError, Observer};
+use annulus::{DriverChoice, Runtime};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The measured time, and what it cost this thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Window {
-    pub(crate) length: Duration,
-    pub(crate) cpu: Duration,
+/// Carries out a plan on a runtime of the calling thread; returns how, too.
+pub(crate) fn run(
+    plan: &Plan,
+    driver: DriverChoice,
+    observer: &mut dyn Observer,
+    board: &Arc<Board>,
+) -> Result<(String, Measured), LoadError> {
+    // At the end nothing is left to send that anyone waits for.
+    let builder = Runtime::builder().driver(driver).grace(Duration::ZERO);
+    let mut runtime = builder.build().map_err(LoadError::Runtime)?;
+    let driver = runtime.driver().to_string();
+    let measured = runtime.block_on(conduct(plan, observer, board)).map_err(LoadError::Runtime)?;
+    Ok((driver, measured))
 }
 
-/// What came of a run.
-pub(crate) struct Outcome {
-    pub(crate) window: Window,
-    pub(crate) findings: Findings,
-}
-
-/// Carries out a plan, inside a runtime. Where a client cannot be connected, nothing is measured.
-pub(crate) async fn conduct(plan: &Plan, observer: &mut dyn Observer) -> Outcome {
-    let board = Rc::new(Board::new());
-    let streams = connect_all(plan, &board).await;
-    let mut window = Window::default();
+/// Where a client cannot be connected, nothing is measured.
+async fn conduct(plan: &Plan, observer: &mut dyn Observer, board: &Arc<Board>) -> Measured {
+    let streams = connect_all(plan, board).await;
+    let mut measured = Measured::default();
     if board.is_flawless() {
-        let mut crew = Crew::start(plan, streams, &board);
+        let mut crew = Crew::start(plan, streams, board);
         attend(&mut crew, plan.warm_up, |_| ()).await;
         if !crew.is_gone() {
-            window = measure(plan, observer, &mut crew, &board).await;
+            let mut window = Measuring::open(observer, board, plan.duration, clock::thread_cpu);
+            attend(&mut crew, plan.duration, |elapsed| window.progress(elapsed)).await;
+            measured = window.close();
         }
         board.enter(Phase::Over);
         crew.finish().await;
     }
-    Outcome { window, findings: board.findings() }
-}
-
-async fn measure(
-    plan: &Plan,
-    observer: &mut dyn Observer,
-    crew: &mut Crew,
-    board: &Board,
-) -> Window {
-    observer.window_opened();
-    board.enter(Phase::Measuring);
-    let (began, cpu) = (clock::now(), clock::thread_cpu());
-    let total = plan.duration;
-    attend(crew, total, |elapsed| {
-        observer.progress(Progress { elapsed, total, responses: board.responses() })
-    })
-    .await;
-    let window = Window { length: clock::now() - began, cpu: clock::thread_cpu() - cpu };
-    board.enter(Phase::Over);
-    observer.window_closed();
-    window
+    measured
 }
 
 /// Lets the crew work for `length`, or until none of it is left.

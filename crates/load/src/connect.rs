@@ -4,15 +4,15 @@ use crate::board::Board;
 use crate::fault::Fault;
 use crate::plan::Plan;
 use annulus::net::TcpStream;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Connects under way at once: more would overrun a server's backlog, and a SYN that is dropped waits a second.
 const LANES: usize = 64;
 
 /// Connects every client. After the first failure, which goes on the board, no more are started.
-pub(crate) async fn connect_all(plan: &Plan, board: &Rc<Board>) -> Vec<TcpStream> {
+pub(crate) async fn connect_all(plan: &Plan, board: &Arc<Board>) -> Vec<TcpStream> {
     let lanes: Vec<_> = (0..LANES.min(plan.clients))
-        .map(|lane| annulus::spawn(connect_lane(plan.clone(), lane, Rc::clone(board))))
+        .map(|lane| annulus::spawn(connect_lane(plan.clone(), lane, Arc::clone(board))))
         .collect();
     let mut streams = Vec::with_capacity(plan.clients);
     for lane in lanes {
@@ -25,7 +25,7 @@ pub(crate) async fn connect_all(plan: &Plan, board: &Rc<Board>) -> Vec<TcpStream
 }
 
 /// Connects every [`LANES`]th client, one after the other.
-async fn connect_lane(plan: Plan, lane: usize, board: Rc<Board>) -> Vec<TcpStream> {
+async fn connect_lane(plan: Plan, lane: usize, board: Arc<Board>) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for client in (lane..plan.clients).step_by(LANES) {
         if !board.is_flawless() {
@@ -33,7 +33,7 @@ async fn connect_lane(plan: Plan, lane: usize, board: Rc<Board>) -> Vec<TcpStrea
         }
         match TcpStream::connect_timeout(plan.address, plan.connect_timeout).await {
             Ok(stream) => streams.push(stream),
-            Err(error) => board.fault(client, &Fault::connect(&error)),
+            Err(error) => board.fault(client, 0, &Fault::connect(&error)),
         }
     }
     streams

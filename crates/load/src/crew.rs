@@ -1,24 +1,25 @@
 //! All clients of a run, and the sweep that finds those that get no answer.
 
-use crate::board::Board;
+use crate::board::{Board, Pad};
 use crate::client::{Client, Pulse};
 use crate::clock;
-use crate::fault::{Fault, Kind};
-use crate::pattern::Script;
+use crate::fault::Fault;
+use crate::pattern::Tape;
 use crate::plan::Plan;
 use crate::quiet::{Quiet, sweep_interval};
 use annulus::net::TcpStream;
 use annulus::{JoinError, JoinHandle, time};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a server may take to close after the client's half-close. Longer is no failure: it owes no bytes any more.
-const PARTING: Duration = Duration::from_millis(500);
+pub(crate) const PARTING: Duration = Duration::from_millis(500);
 
 /// The clients' tasks.
 pub(crate) struct Crew {
     members: Vec<Member>,
-    board: Rc<Board>,
+    board: Arc<Board>,
     reply_timeout: Duration,
 }
 
@@ -30,11 +31,12 @@ struct Member {
 
 impl Crew {
     /// Starts a client on each stream.
-    pub(crate) fn start(plan: &Plan, streams: Vec<TcpStream>, board: &Rc<Board>) -> Crew {
-        let now = clock::now();
+    pub(crate) fn start(plan: &Plan, streams: Vec<TcpStream>, board: &Arc<Board>) -> Crew {
+        let (now, began) = (clock::now(), clock::nanos());
         let member = |(number, stream)| {
-            let script = Script::new(plan.seed, number, plan.length);
-            let client = Client::new(number, stream, script, plan.length, Rc::clone(board));
+            let tape = Tape::new(plan.seed, number, plan.length);
+            let pad = Pad::new(Arc::clone(board));
+            let client = Client::new(number, stream, tape, plan.window(number, began), pad);
             let pulse = client.pulse();
             Member {
                 quiet: Quiet::new(pulse.beats(), now),
@@ -43,7 +45,7 @@ impl Crew {
             }
         };
         let members = streams.into_iter().enumerate().map(member).collect();
-        Crew { members, board: Rc::clone(board), reply_timeout: plan.reply_timeout }
+        Crew { members, board: Arc::clone(board), reply_timeout: plan.reply_timeout }
     }
 
     /// How often to [`Crew::sweep`].
@@ -91,12 +93,9 @@ impl Member {
             if quiet >= limit.min(PARTING) {
                 self.task.abort();
             }
-        } else if quiet >= limit {
+        } else if quiet >= limit && self.pulse.owed() > 0 {
             self.task.abort();
-            board.fault(
-                number,
-                &Fault::new(Kind::ReplyTimeout, format!("no byte of a reply came for {limit:?}")),
-            );
+            board.fault(number, self.pulse.owed(), &Fault::silence(limit));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong at one connection: a kind to count by, and a sentence to show.
 
-use crate::pattern::Departure;
 use std::io;
+use std::time::Duration;
 
 /// Kinds of failure, as they are counted in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,32 +73,30 @@ impl Fault {
         Fault::new(kind, error.to_string())
     }
 
-    /// The end of stream in the middle of a message.
-    pub(crate) fn closed(missing: usize, length: usize) -> Fault {
-        let came = length - missing;
+    /// The end of stream after `came` bytes of a reply.
+    pub(crate) fn closed(came: usize, length: usize) -> Fault {
         Fault::new(
             Kind::ClosedEarly,
             format!("the server closed after {came} of {length} bytes of a reply"),
         )
     }
 
-    /// Bytes that are not those that were sent.
-    pub(crate) fn departed(departure: Departure, length: usize) -> Fault {
-        match departure {
-            Departure::Differs { left } => Fault::new(
-                Kind::WrongBytes,
-                format!("byte {} of a reply of {length} is not what was sent", length - left),
-            ),
-            Departure::Surplus { bytes } => Fault::surplus(bytes, length),
-        }
+    /// A byte that is not the one that was sent.
+    pub(crate) fn wrong(at: usize, length: usize) -> Fault {
+        Fault::new(
+            Kind::WrongBytes,
+            format!("byte {at} of a reply of {length} is not what was sent"),
+        )
     }
 
     /// More bytes than were sent.
-    pub(crate) fn surplus(bytes: usize, length: usize) -> Fault {
-        Fault::new(
-            Kind::TooManyBytes,
-            format!("at least {bytes} more bytes came than the {length} of a reply"),
-        )
+    pub(crate) fn surplus(bytes: usize) -> Fault {
+        Fault::new(Kind::TooManyBytes, format!("at least {bytes} bytes came beyond what was sent"))
+    }
+
+    /// No byte of a reply in time.
+    pub(crate) fn silence(limit: Duration) -> Fault {
+        Fault::new(Kind::ReplyTimeout, format!("no byte of a reply came for {limit:?}"))
     }
 }
 
@@ -117,11 +115,5 @@ mod tests {
         assert_eq!(kind(io::ErrorKind::ConnectionReset), Kind::Reset);
         assert_eq!(kind(io::ErrorKind::BrokenPipe), Kind::ClosedEarly);
         assert_eq!(kind(io::ErrorKind::OutOfMemory), Kind::Failed);
-    }
-
-    #[test]
-    fn a_wrong_byte_is_counted_from_the_start_of_the_message() {
-        let fault = Fault::departed(Departure::Differs { left: 412 }, 512);
-        assert_eq!(fault.detail, "byte 100 of a reply of 512 is not what was sent");
     }
 }

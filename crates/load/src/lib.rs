@@ -1,9 +1,10 @@
 //! The load generator of annulus, as a library.
 //!
-//! A closed loop on annulus itself: one thread, a task a connection. Each client sends a message, waits until all of it
-//! has come back, verifies every byte while it streams in, and goes on with the next message. Requests are counted by
-//! completed responses within the *measured* time; the window opens only when every client is connected and the warm-up
-//! is over. Latency runs from the intended start, which in a closed loop is the start of the send.
+//! On annulus itself, a task a connection on one thread, or with a blocking thread a connection ([`Mode`]). Each client
+//! keeps so many messages in flight, verifies every byte while it streams in, and goes on as replies come (a closed loop)
+//! or at fixed times (an open one). Requests are counted by completed responses within the *measured* time; the window
+//! opens only when every client is connected and the warm-up is over. Latency runs from the intended start: the moment a
+//! reply freed the message's place, or the message's own time.
 //!
 //! ```no_run
 //! use annulus_load::{Plan, run};
@@ -15,22 +16,31 @@
 //! println!("{:.0} requests/s, p99 {} µs", report.requests_per_second, report.latency_us.p99);
 //! ```
 
+mod blocking;
 mod board;
 mod client;
 mod conductor;
 mod connect;
 mod crew;
 mod fault;
+mod join;
+mod measured;
+mod mode;
 mod pattern;
 mod plan;
 mod report;
 mod run;
+mod threads;
+mod window;
 
 pub mod affinity;
 pub mod clock;
 pub mod limits;
 pub mod quiet;
 
-pub use plan::{MAX_CLIENTS, MAX_LENGTH, Plan, PlanError};
+pub use mode::Mode;
+pub use plan::{
+    MAX_CLIENTS, MAX_IN_FLIGHT, MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, Plan, PlanError,
+};
 pub use report::{LatencySummary, Report};
 pub use run::{LoadError, Observer, Progress, run};

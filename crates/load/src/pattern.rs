@@ -1,104 +1,77 @@
-//! What the clients say: slices of one pseudo-random pattern, so that sending copies nothing and checking is a compare.
+//! What the clients say: one pseudo-random pattern, so that sending copies nothing and checking is a compare.
 //!
-//! The pattern repeats every [`PERIOD`] bytes, a prime. A message is the pattern from some place on: each message of a
-//! connection starts one step further, each connection starts elsewhere. So two connections never say the same at the
-//! same message number, a connection does not repeat itself for 65,521 messages, and bytes shifted by any buffer size
-//! (a power of two below 268 MB) never match. A stamp at the head of a fixed text would miss stale bytes behind it.
+//! The pattern repeats every so many bytes, a prime. What a connection says is the pattern from some place on, without
+//! end; a message is its next so many bytes. So any number of messages is one slice to send and one compare to check, two
+//! connections never say the same at the same message number, a connection does not repeat itself for 65,519 messages,
+//! and bytes shifted by any buffer size (a power of two) never match. A stamp at the head of a fixed text would miss
+//! stale bytes behind it.
 
 use std::sync::LazyLock;
 
-/// Bytes until the pattern repeats: the largest prime below 2¹⁶.
-const PERIOD: usize = 65_521;
-/// The longest piece of a message that is one slice.
+/// Bytes until the pattern repeats: the largest primes below 2¹⁶. The second is for messages whose length is a multiple of
+/// the first, which would all say the same.
+const PERIODS: [usize; 2] = [65_521, 65_519];
+/// The longest piece that is one slice.
 const SPAN: usize = 65_536;
-/// How far apart the starts of two messages, and of two connections, lie.
-const MESSAGE_STEP: usize = 17_911;
+/// How far apart the starts of two connections lie.
 const CLIENT_STEP: usize = 40_503;
 
-static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static PATTERNS: [LazyLock<Vec<u8>>; 2] =
+    [LazyLock::new(|| pattern(PERIODS[0])), LazyLock::new(|| pattern(PERIODS[1]))];
+
+fn pattern(period: usize) -> Vec<u8> {
     let mut random = Random(0x616e_6e75_6c75_7321);
-    let period: Vec<u8> = (0..PERIOD).map(|_| random.next() as u8).collect();
-    period.iter().copied().cycle().take(PERIOD + SPAN).collect()
-});
-
-/// The messages of one connection, one after the other.
-#[derive(Debug)]
-pub(crate) struct Script {
-    at: usize,
-    length: usize,
+    let once: Vec<u8> = (0..period).map(|_| random.next() as u8).collect();
+    once.iter().copied().cycle().take(period + SPAN).collect()
 }
 
-impl Script {
-    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Script {
-        let origin = Random(seed).next() % PERIOD as u64;
-        let at = (origin + client as u64 % PERIOD as u64 * CLIENT_STEP as u64) % PERIOD as u64;
-        Script { at: at as usize, length }
-    }
-
-    /// The next message.
-    pub(crate) fn next(&mut self) -> Text {
-        let text = Text { pattern: &PATTERN, at: self.at, left: self.length };
-        self.at = (self.at + MESSAGE_STEP) % PERIOD;
-        text
-    }
-}
-
-/// What is left of one message, to send or to expect.
+/// What one connection says, or is expected to hear, from some place on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Text {
+pub(crate) struct Tape {
     pattern: &'static [u8],
+    period: usize,
     at: usize,
-    left: usize,
 }
 
-/// How received bytes departed from the expected text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
-    /// The byte that is this many bytes before the end of the message is not the one sent.
-    Differs { left: usize },
-    /// There are this many bytes more than the message had.
-    Surplus { bytes: usize },
-}
-
-impl Text {
-    /// Bytes still to come.
-    pub(crate) fn left(&self) -> usize {
-        self.left
+impl Tape {
+    /// What `client` says in messages of `length` bytes, from the start.
+    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Tape {
+        let which = usize::from(length.is_multiple_of(PERIODS[0]));
+        let period = PERIODS[which];
+        let origin = Random(seed).next() % period as u64;
+        let at = (origin as usize + client % period * CLIENT_STEP) % period;
+        Tape { pattern: &PATTERNS[which], period, at }
     }
 
-    /// The next piece as one slice; empty at the end.
-    pub(crate) fn piece(&self) -> &'static [u8] {
-        &self.pattern[self.at..self.at + self.left.min(SPAN)]
+    /// The next bytes as one slice: at most `most`, and never none of them.
+    pub(crate) fn piece(&self, most: usize) -> &'static [u8] {
+        &self.pattern[self.at..self.at + most.min(SPAN)]
     }
 
-    /// Steps over `count` bytes of [`Text::piece`].
+    /// Steps over `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
-        self.at = (self.at + count) % PERIOD;
-        self.left -= count;
+        self.at = (self.at + count) % self.period;
     }
 
     /// Compares what came with what should come next, and steps over it.
-    pub(crate) fn check(&mut self, mut bytes: &[u8]) -> Result<(), Departure> {
-        while !bytes.is_empty() {
-            let expected = self.piece();
-            let count = expected.len().min(bytes.len());
-            if count == 0 {
-                return Err(Departure::Surplus { bytes: bytes.len() });
+    ///
+    /// # Errors
+    /// The place of the first byte that differs.
+    pub(crate) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        for (number, bytes) in bytes.chunks(SPAN).enumerate() {
+            let expected = self.piece(bytes.len());
+            if bytes != expected {
+                return Err(number * SPAN + first_difference(bytes, expected));
             }
-            if bytes[..count] != expected[..count] {
-                return Err(self.differs(&bytes[..count], expected));
-            }
-            self.advance(count);
-            bytes = &bytes[count..];
+            self.advance(bytes.len());
         }
         Ok(())
     }
+}
 
-    #[cold]
-    fn differs(&self, came: &[u8], expected: &[u8]) -> Departure {
-        let same = came.iter().zip(expected).take_while(|(a, b)| a == b).count();
-        Departure::Differs { left: self.left - same }
-    }
+#[cold]
+fn first_difference(came: &[u8], expected: &[u8]) -> usize {
+    came.iter().zip(expected).take_while(|(a, b)| a == b).count()
 }
 
 /// splitmix64: small, seeded, good enough to tell bytes apart.
@@ -119,72 +92,69 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn whole(mut text: Text) -> Vec<u8> {
+    fn take(tape: &mut Tape, length: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while text.left() > 0 {
-            bytes.extend_from_slice(text.piece());
-            text.advance(text.piece().len());
+        while bytes.len() < length {
+            let piece = tape.piece(length - bytes.len());
+            bytes.extend_from_slice(piece);
+            tape.advance(piece.len());
         }
         bytes
     }
 
     #[test]
-    fn every_message_of_every_connection_differs() {
+    fn the_same_message_number_differs_between_connections() {
         let mut seen = HashSet::new();
-        for client in 0..100 {
-            let mut script = Script::new(1, client, 16);
-            for message in 0..100 {
-                assert!(
-                    seen.insert(whole(script.next())),
-                    "client {client}, message {message} repeats"
-                );
+        for client in 0..10_000 {
+            let message = take(&mut Tape::new(1, client, 16), 16);
+            assert!(seen.insert(message), "client {client} says what another says");
+        }
+    }
+
+    #[test]
+    fn no_connection_repeats_itself_soon_at_any_length() {
+        for length in [1, 16, 512, 65_519, 65_521, 65_536, 131_042] {
+            let mut tape = Tape::new(1, 0, length);
+            let mut places = HashSet::new();
+            for message in 0..1000 {
+                assert!(places.insert(tape.at), "message {message} of {length} bytes repeats");
+                tape.advance(length);
             }
         }
     }
 
     #[test]
     fn another_seed_says_something_else() {
-        assert_ne!(whole(Script::new(1, 0, 64).next()), whole(Script::new(2, 0, 64).next()));
+        assert_ne!(Tape::new(1, 0, 64).piece(64), Tape::new(2, 0, 64).piece(64));
     }
 
     #[test]
     fn what_was_sent_is_accepted_however_it_is_cut() {
-        let text = Script::new(3, 5, 300_000).next();
-        let bytes = whole(text);
+        let tape = Tape::new(3, 5, 300_000);
+        let bytes = take(&mut tape.clone(), 300_000);
         for cut in [1, 7, 4096, 65_536, 200_000, 300_000] {
-            let mut expected = text;
+            let mut expected = tape;
             bytes.chunks(cut).for_each(|chunk| expected.check(chunk).unwrap());
-            assert_eq!(expected.left(), 0);
         }
     }
 
     #[test]
     fn one_wrong_bit_is_found_where_it_is() {
-        let text = Script::new(3, 5, 200_000).next();
-        let mut bytes = whole(text);
+        let tape = Tape::new(3, 5, 200_000);
+        let mut bytes = take(&mut tape.clone(), 200_000);
         bytes[150_000] ^= 1;
-        let mut expected = text;
-        assert_eq!(expected.check(&bytes), Err(Departure::Differs { left: 50_000 }));
-    }
-
-    #[test]
-    fn a_surplus_is_counted() {
-        let text = Script::new(3, 5, 10).next();
-        let mut bytes = whole(text);
-        bytes.extend_from_slice(b"abc");
-        let mut expected = text;
-        assert_eq!(expected.check(&bytes), Err(Departure::Surplus { bytes: 3 }));
+        assert_eq!(tape.clone().check(&bytes), Err(150_000));
     }
 
     #[test]
     fn a_repeated_or_dropped_buffer_does_not_match() {
-        let text = Script::new(3, 5, 1 << 20).next();
-        let bytes = whole(text);
+        let tape = Tape::new(3, 5, 1 << 20);
+        let bytes = take(&mut tape.clone(), 1 << 20);
         for size in [512, 2048, 4096, 16_384, 65_536] {
-            let mut expected = text;
+            let mut expected = tape;
             expected.check(&bytes[..size]).unwrap();
             assert!(expected.check(&bytes[..size]).is_err(), "{size} bytes came twice");
-            let mut expected = text;
+            let mut expected = tape;
             assert!(expected.check(&bytes[size..]).is_err(), "{size} bytes were dropped");
         }
     }

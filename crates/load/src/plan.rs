@@ -1,6 +1,7 @@
 //! What to do: whom to call, how many clients, how long.
 
-use annulus::DriverChoice;
+use crate::mode::Mode;
+use crate::window::Window;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,21 +10,35 @@ use std::time::Duration;
 pub const MAX_LENGTH: usize = 64 << 20;
 /// The most clients one run can have.
 pub const MAX_CLIENTS: usize = 1_000_000;
+/// The most clients with [`Mode::Threads`]: a thread each.
+pub const MAX_THREADS: usize = 10_000;
+/// The most messages in flight at one connection.
+pub const MAX_PIPELINE: usize = 4096;
+/// The most bytes in flight at one connection: 64 MiB.
+pub const MAX_IN_FLIGHT: usize = MAX_LENGTH;
+/// The highest rate of an open loop, in messages a second.
+pub const MAX_RATE: f64 = 1e8;
 
 /// One run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server to call.
     pub address: SocketAddr,
-    /// Connections, each with one message in flight.
+    /// Connections.
     pub clients: usize,
     /// Bytes a message: 1 to [`MAX_LENGTH`].
     pub length: usize,
+    /// Messages in flight at each connection: 1 to [`MAX_PIPELINE`], and [`MAX_IN_FLIGHT`] bytes at most.
+    pub pipeline: usize,
+    /// Messages a second over all connections, at fixed times: an open loop. A message for whose time no place in the
+    /// pipeline is free goes out late, and its latency counts from its time all the same. `None` is a closed loop: the
+    /// next message is meant to start when a reply has freed its place.
+    pub rate: Option<f64>,
     /// How long to run before measuring starts, once every client is connected. May be zero.
     pub warm_up: Duration,
     /// How long to measure.
     pub duration: Duration,
-    /// The CPU to run on; the thread's own set is restored afterwards.
+    /// The CPU to run on, with every thread of the load; the calling thread's own set is restored afterwards.
     pub pin: Option<usize>,
     /// A client that gets no byte for this long has failed.
     pub reply_timeout: Duration,
@@ -31,8 +46,8 @@ pub struct Plan {
     pub connect_timeout: Duration,
     /// Chooses what the clients say.
     pub seed: u64,
-    /// The driver the clients run on.
-    pub driver: DriverChoice,
+    /// What the clients run on.
+    pub mode: Mode,
 }
 
 impl Plan {
@@ -42,13 +57,15 @@ impl Plan {
             address,
             clients: 50,
             length: 512,
+            pipeline: 1,
+            rate: None,
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(60),
             pin: None,
             reply_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(5),
             seed: 1,
-            driver: DriverChoice::Auto,
+            mode: Mode::default(),
         }
     }
 
@@ -66,6 +83,10 @@ impl Plan {
         if !(1..=MAX_LENGTH).contains(&self.length) {
             return Err(PlanError::Length(self.length));
         }
+        if self.mode == Mode::Threads && self.clients > MAX_THREADS {
+            return Err(PlanError::Threads(self.clients));
+        }
+        self.check_pace()?;
         let times = [
             ("duration", self.duration),
             ("reply time-out", self.reply_timeout),
@@ -76,10 +97,32 @@ impl Plan {
             None => Ok(()),
         }
     }
+
+    fn check_pace(&self) -> Result<(), PlanError> {
+        let Plan { pipeline, length, .. } = *self;
+        if !(1..=MAX_PIPELINE).contains(&pipeline) {
+            return Err(PlanError::Pipeline(pipeline));
+        }
+        if pipeline * length > MAX_IN_FLIGHT {
+            return Err(PlanError::InFlight { pipeline, length });
+        }
+        match self.rate {
+            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => Err(PlanError::Rate(rate)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The window of a client that begins now. The times of an open loop go round the clients.
+    pub(crate) fn window(&self, client: usize, now: u64) -> Window {
+        let Some(rate) = self.rate else { return Window::closed(self.length, self.pipeline, now) };
+        let step = 1e9 / rate;
+        let origin = now as f64 + client as f64 * step;
+        Window::open(self.length, self.pipeline, origin, self.clients as f64 * step)
+    }
 }
 
 /// A plan that cannot be carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
     /// No server listens on port 0.
     NoPort(SocketAddr),
@@ -87,6 +130,19 @@ pub enum PlanError {
     Clients(usize),
     /// An empty message, or one above [`MAX_LENGTH`].
     Length(usize),
+    /// More threads than [`MAX_THREADS`].
+    Threads(usize),
+    /// No message in flight, or more than [`MAX_PIPELINE`].
+    Pipeline(usize),
+    /// More bytes in flight at a connection than [`MAX_IN_FLIGHT`].
+    InFlight {
+        /// Messages in flight.
+        pipeline: usize,
+        /// Bytes of each.
+        length: usize,
+    },
+    /// No messages a second, or more than [`MAX_RATE`].
+    Rate(f64),
     /// The named time is zero.
     Zero(&'static str),
 }
@@ -107,6 +163,22 @@ impl fmt::Display for PlanError {
                     "messages of {length} bytes: ask for 1 to {MAX_LENGTH} ({} MiB)",
                     MAX_LENGTH >> 20
                 )
+            }
+            PlanError::Threads(clients) => write!(
+                f,
+                "{clients} clients with a thread each: ask for at most {MAX_THREADS}, or for the uring or epoll driver"
+            ),
+            PlanError::Pipeline(pipeline) => {
+                write!(f, "{pipeline} messages in flight: ask for 1 to {MAX_PIPELINE}")
+            }
+            PlanError::InFlight { pipeline, length } => write!(
+                f,
+                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT} bytes of a connection: \
+                 ask for at most {}",
+                MAX_IN_FLIGHT / length
+            ),
+            PlanError::Rate(rate) => {
+                write!(f, "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}")
             }
             PlanError::Zero(name) => write!(f, "a {name} of zero: ask for more, such as 1s"),
         }
@@ -130,6 +202,35 @@ mod tests {
         assert_eq!(check(|_| ()), Ok(()));
         assert_eq!(check(|plan| plan.warm_up = Duration::ZERO), Ok(()));
         assert_eq!(check(|plan| plan.length = MAX_LENGTH), Ok(()));
+        assert_eq!(check(|plan| plan.pipeline = MAX_PIPELINE), Ok(()));
+        assert_eq!(check(|plan| plan.rate = Some(0.5)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_in_flight_is_bounded() {
+        let error = |pipeline, length, rate| {
+            let wrong = check(|plan| {
+                (plan.pipeline, plan.length, plan.rate) = (pipeline, length, rate);
+            });
+            wrong.unwrap_err().to_string()
+        };
+        assert!(error(0, 1, None).contains("ask for 1 to 4096"));
+        assert!(error(MAX_PIPELINE + 1, 1, None).contains("4097 messages in flight"));
+        assert!(error(65, 1 << 20, None).ends_with("ask for at most 64"));
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2.0 * MAX_RATE] {
+            assert!(error(1, 1, Some(rate)).contains("messages a second: ask for more than 0"));
+        }
+    }
+
+    #[test]
+    fn threads_are_bounded_where_clients_have_one_each() {
+        let many = |plan: &mut Plan| plan.clients = MAX_THREADS + 1;
+        assert_eq!(check(many), Ok(()));
+        let error = check(|plan| {
+            many(plan);
+            plan.mode = Mode::Threads;
+        });
+        assert_eq!(error, Err(PlanError::Threads(MAX_THREADS + 1)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a run found.
 
-use crate::conductor::{Outcome, Window};
+use crate::board::Findings;
+use crate::measured::Measured;
 use crate::plan::Plan;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -18,6 +19,10 @@ pub struct Report {
     pub clients: usize,
     /// Bytes a message.
     pub length: usize,
+    /// Messages in flight at a connection.
+    pub pipeline: usize,
+    /// Messages a second that were asked for, where it was an open loop.
+    pub rate: Option<f64>,
     /// Requests that were settled within the window: answered or failed.
     pub requests: u64,
     /// Complete and correct responses within the window.
@@ -26,7 +31,7 @@ pub struct Report {
     pub seconds: f64,
     /// Responses over measured time.
     pub requests_per_second: f64,
-    /// Latency in µs, from the intended start of the send to the last byte of the response.
+    /// Latency in µs, from the intended start of a message to the last byte of its response.
     pub latency_us: LatencySummary,
     /// Failures of the whole run by kind: `connect refused`, `connect timeout`, `no local port`, `connect failed`,
     /// `reset`, `closed early`, `wrong bytes`, `too many bytes`, `reply timeout`, `input/output error`. A client that
@@ -34,9 +39,10 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// The first failure in words.
     pub first_error: Option<String>,
-    /// Share of one core the load itself used within the window.
+    /// CPU time the load itself used within the window, over its length: of one thread where the clients are tasks, of
+    /// all threads where they are threads.
     pub client_cpu_share: f64,
-    /// The driver the load ran on, and why.
+    /// What the load ran on, and why.
     pub driver: String,
     /// What speaks against these figures.
     pub doubts: Vec<String>,
@@ -66,14 +72,20 @@ pub struct LatencySummary {
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, driver: String, outcome: Outcome) -> Report {
-        let Outcome { window, findings } = outcome;
-        let (seconds, responses) = (window.length.as_secs_f64(), findings.histogram.len());
-        let share = share(window);
+    pub(crate) fn new(
+        plan: &Plan,
+        driver: String,
+        measured: Measured,
+        findings: Findings,
+    ) -> Report {
+        let (seconds, responses) = (measured.length.as_secs_f64(), findings.histogram.len());
+        let share = share(measured);
         Report {
             address: plan.address.to_string(),
             clients: plan.clients,
             length: plan.length,
+            pipeline: plan.pipeline,
+            rate: plan.rate,
             requests: responses + findings.failed,
             responses,
             seconds,
@@ -113,11 +125,11 @@ fn micros(nanos: f64) -> f64 {
     nanos.round() / 1000.0
 }
 
-fn share(window: Window) -> f64 {
-    if window.length.is_zero() {
+fn share(measured: Measured) -> f64 {
+    if measured.length.is_zero() {
         0.0
     } else {
-        window.cpu.as_secs_f64() / window.length.as_secs_f64()
+        measured.cpu.as_secs_f64() / measured.length.as_secs_f64()
     }
 }
 

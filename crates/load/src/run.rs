@@ -1,16 +1,19 @@
 //! From a plan to a report.
 
 use crate::affinity::{self, PinError};
-use crate::conductor::conduct;
+use crate::board::Board;
 use crate::limits::{self, FileShortage};
+use crate::mode::Mode;
 use crate::plan::{Plan, PlanError};
 use crate::report::Report;
-use annulus::Runtime;
+use crate::{conductor, threads};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Told what happens, on the load's own thread: what it does there keeps the clients waiting.
+/// Told what happens, on the thread that called [`run`]. Where the clients are tasks, they share it: what the observer
+/// does there keeps them waiting.
 pub trait Observer {
     /// Measuring starts when this returns.
     fn window_opened(&mut self) {}
@@ -45,6 +48,15 @@ pub enum LoadError {
     Pin(PinError),
     /// The runtime could not be set up, or this thread already has one.
     Runtime(io::Error),
+    /// The system has no more threads.
+    Threads {
+        /// Threads that could be started.
+        started: usize,
+        /// Threads that were needed.
+        wanted: usize,
+        /// Why there are no more.
+        error: io::Error,
+    },
 }
 
 /// Carries out a plan on the calling thread, which it blocks.
@@ -58,12 +70,13 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.clients).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    // At the end nothing is left to send that anyone waits for.
-    let builder = Runtime::builder().driver(plan.driver).grace(Duration::ZERO);
-    let mut runtime = builder.build().map_err(LoadError::Runtime)?;
-    let driver = runtime.driver().to_string();
-    let outcome = runtime.block_on(conduct(plan, observer)).map_err(LoadError::Runtime)?;
-    Ok(Report::new(plan, driver, outcome))
+    let board = Arc::new(Board::new());
+    let (driver, measured) = match plan.mode {
+        Mode::Tasks(choice) => conductor::run(plan, choice, observer, &board)?,
+        Mode::Threads => threads::run(plan, observer, &board)?,
+    };
+    // The clients are gone, and with them their pads.
+    Ok(Report::new(plan, driver, measured, board.findings()))
 }
 
 impl fmt::Display for LoadError {
@@ -73,6 +86,11 @@ impl fmt::Display for LoadError {
             LoadError::Files(error) => error.fmt(f),
             LoadError::Pin(error) => error.fmt(f),
             LoadError::Runtime(error) => write!(f, "the load cannot run here: {error}"),
+            LoadError::Threads { started, wanted, error } => write!(
+                f,
+                "only {started} of {wanted} threads could be started: {error}; ask for fewer clients, raise the limit \
+                 (ulimit -u), or choose the uring or epoll driver"
+            ),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The load against servers that answer, and servers that do not: each failure is counted under its name.
 
-use annulus_load::{Observer, Plan, Progress, Report, run};
+use annulus_load::{Mode, Observer, Plan, Progress, Report, run};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -41,13 +41,25 @@ fn plan(address: SocketAddr, clients: usize, length: usize) -> Plan {
     plan
 }
 
+/// Every kind of client.
+fn modes() -> [Mode; 2] {
+    [Mode::default(), Mode::Threads]
+}
+
 fn load(address: SocketAddr, clients: usize, length: usize) -> Report {
     run(&plan(address, clients, length), &mut ()).unwrap()
 }
 
 /// Runs one client of 4096 bytes against a faulty server, and expects exactly one error, of this kind.
 fn expect(kind: &str, talk: fn(TcpStream)) -> Report {
-    let report = load(serve(talk), 1, 4096);
+    let address = serve(talk);
+    let [report, _] =
+        modes().map(|mode| expect_one(kind, &Plan { mode, ..plan(address, 1, 4096) }));
+    report
+}
+
+fn expect_one(kind: &str, plan: &Plan) -> Report {
+    let report = run(plan, &mut ()).unwrap();
     assert_eq!(report.errors.keys().collect::<Vec<_>>(), [kind], "{:?}", report.first_error);
     assert_eq!(report.errors[kind], 1);
     assert!(
@@ -61,12 +73,102 @@ fn expect(kind: &str, talk: fn(TcpStream)) -> Report {
 #[test]
 fn an_echo_has_no_errors_at_any_size() {
     let address = serve(echo);
-    for (clients, length) in [(1, 1), (1, 128), (7, 1000), (3, 65_536), (3, 65_537), (2, 3_000_001)]
+    let sizes = [(1, 1), (1, 128), (7, 1000), (3, 65_536), (3, 65_537), (2, 3_000_001)];
+    for (mode, (clients, length)) in
+        modes().into_iter().flat_map(|mode| sizes.map(|size| (mode, size)))
     {
-        let report = load(address, clients, length);
-        assert!(report.errors.is_empty(), "{clients} × {length}: {:?}", report.first_error);
-        assert!(report.responses > 0, "{clients} × {length}: nothing came back");
+        let report = run(&Plan { mode, ..plan(address, clients, length) }, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode} {clients} × {length}: {:?}", report.first_error);
+        assert!(report.responses > 0, "{mode} {clients} × {length}: nothing came back");
         assert_eq!(report.requests, report.responses);
+    }
+}
+
+#[test]
+fn pipelines_of_any_depth_are_verified() {
+    let address = serve(echo);
+    let depths = [(16, 128), (3, 1), (64, 4096), (8, 3_000_001)];
+    for (mode, (pipeline, length)) in
+        modes().into_iter().flat_map(|mode| depths.map(|depth| (mode, depth)))
+    {
+        let report = run(&Plan { mode, pipeline, ..plan(address, 3, length) }, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode} {pipeline} × {length}: {:?}", report.first_error);
+        assert!(report.responses > 0, "{mode} {pipeline} × {length}: nothing came back");
+    }
+}
+
+/// The server answers only once it has five messages, so fewer in flight would wait for ever, and looks for a sixth.
+#[test]
+fn as_many_messages_as_asked_for_are_in_flight_and_no_more() {
+    let address = serve(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let (mut buffer, mut filled) = ([0; 501], 0);
+        loop {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return,
+                Ok(count) => filled += count,
+                Err(_) => {}
+            }
+            assert!(filled <= 500, "a sixth message came before any was answered");
+            if filled == 500 {
+                // Nothing more within the time-out.
+                assert!(stream.read(&mut buffer[500..]).is_err());
+                stream.write_all(&buffer[..500]).unwrap();
+                filled = 0;
+            }
+        }
+    });
+    for mode in modes() {
+        let plan = Plan { mode, pipeline: 5, ..plan(address, 2, 100) };
+        // At the end of the run replies are due for whatever is in flight: always five.
+        let report = run(&plan, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode}: {:?}", report.first_error);
+        assert!(report.responses >= 10, "{mode}: {report:?}");
+    }
+}
+
+#[test]
+fn replies_in_the_wrong_order_are_wrong_bytes() {
+    let address = serve(|mut stream| {
+        let mut buffer = [0; 200];
+        while stream.read_exact(&mut buffer).is_ok() {
+            buffer.rotate_left(100);
+            if stream.write_all(&buffer).is_err() {
+                return;
+            }
+        }
+    });
+    for mode in modes() {
+        expect_one("wrong bytes", &Plan { mode, pipeline: 2, ..plan(address, 1, 100) });
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let address = serve(echo);
+    for mode in modes() {
+        let plan = Plan { mode, rate: Some(500.0), pipeline: 4, ..plan(address, 3, 100) };
+        let report = run(&plan, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode}: {:?}", report.first_error);
+        // A machine that stands still for a moment makes up for it later: the rate holds on the whole.
+        let kept = report.requests_per_second / 500.0;
+        assert!((0.5..=1.5).contains(&kept), "{mode}: {kept} of the rate");
+    }
+}
+
+/// The server stands still for a while once: in an open loop the messages meant for that while are late.
+#[test]
+fn what_could_not_be_sent_in_time_counts_as_late() {
+    let address = serve(|stream| {
+        std::thread::sleep(Duration::from_millis(100));
+        echo(stream);
+    });
+    for mode in modes() {
+        let mut plan = Plan { mode, rate: Some(1000.0), ..plan(address, 1, 100) };
+        plan.warm_up = Duration::ZERO;
+        let report = run(&plan, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode}: {:?}", report.first_error);
+        assert!(report.latency_us.p50 > 5_000.0, "{mode}: {:?}", report.latency_us);
     }
 }
 
@@ -180,12 +282,16 @@ fn a_server_that_adds_a_byte_at_the_very_end() {
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    let mut plan = plan(serve(|stream| answer(stream, |_, _| Ok(()))), 3, 10);
-    plan.reply_timeout = Duration::from_millis(100);
-    plan.duration = Duration::from_secs(3600);
-    let report = run(&plan, &mut ()).unwrap();
-    assert_eq!(report.errors.into_iter().collect::<Vec<_>>(), [("reply timeout".to_owned(), 3)]);
-    assert_eq!((report.responses, report.requests), (0, 3));
+    let address = serve(|stream| answer(stream, |_, _| Ok(())));
+    for mode in modes() {
+        let mut plan = Plan { mode, pipeline: 2, ..plan(address, 3, 10) };
+        plan.reply_timeout = Duration::from_millis(100);
+        plan.duration = Duration::from_secs(3600);
+        let report = run(&plan, &mut ()).unwrap();
+        let errors: Vec<_> = report.errors.into_iter().collect();
+        assert_eq!(errors, [("reply timeout".to_owned(), 3)], "{mode}");
+        assert_eq!((report.responses, report.requests), (0, 6), "{mode}");
+    }
 }
 
 #[test]
@@ -195,16 +301,20 @@ fn a_server_that_never_closes_is_left_alone() {
         echo(stream);
         std::mem::forget(peer);
     });
-    let report = load(address, 2, 64);
-    assert!(report.errors.is_empty(), "{:?}", report.first_error);
+    for mode in modes() {
+        let report = run(&Plan { mode, ..plan(address, 2, 64) }, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{mode}: {:?}", report.first_error);
+    }
 }
 
 #[test]
 fn nobody_there() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let report = load(address, 50, 64);
-    assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["connect refused"]);
-    assert_eq!((report.seconds, report.responses), (0.0, 0));
+    for mode in modes() {
+        let report = run(&Plan { mode, ..plan(address, 50, 64) }, &mut ()).unwrap();
+        assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["connect refused"], "{mode}");
+        assert_eq!((report.seconds, report.responses), (0.0, 0), "{mode}");
+    }
 }
 
 #[test]

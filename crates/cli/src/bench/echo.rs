@@ -150,6 +150,8 @@ fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
         rounds: setup.rounds,
         seconds: setup.load.duration.as_secs_f64(),
         warm_up_seconds: setup.load.warm_up.as_secs_f64(),
+        client: setup.load.client.to_string(),
+        pipeline: setup.load.pipeline,
         server_core: setup.cores.server,
         load_core: setup.cores.load,
         seed: setup.seed,

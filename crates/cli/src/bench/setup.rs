@@ -7,9 +7,10 @@ use crate::usage::Misuse;
 use annulus_lab::cores::Cores;
 use annulus_lab::rig::Load;
 use annulus_lab::schedule::Cell;
-use annulus_load::{MAX_CLIENTS, MAX_LENGTH, affinity, limits};
+use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, affinity, limits};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
@@ -62,6 +63,14 @@ pub(crate) struct EchoArgs {
     /// How long a visit runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = span::parse)]
     warm_up: Duration,
+    /// Messages in flight at each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
+    pipeline: u64,
+    /// What the clients run on: auto, uring or epoll, or threads (a blocking
+    /// thread a connection: requests arrive one at a time)
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    client: Mode,
     /// The core of the servers [default: the first that may be used]
     #[arg(long, value_name = "CPU")]
     server_pin: Option<usize>,
@@ -101,7 +110,9 @@ impl Setup {
         let cells = cells(&args.clients, &args.bytes)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
         let (warm_up, duration) = (args.warm_up, args.seconds);
-        let load = Load { warm_up, duration, pin: Some(cores.load), seed };
+        let (client, pipeline) = (args.client, args.pipeline as usize);
+        let load = Load { warm_up, duration, pin: Some(cores.load), seed, client, pipeline };
+        cells.iter().try_for_each(|&cell| check(&load, cell))?;
         let rounds = args.rounds as usize;
         Ok(Setup { catalogue, choices, cells, rounds, load, allowed, cores, json, seed })
     }
@@ -136,6 +147,13 @@ fn choices(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Choice>> {
         ))
     );
     Ok(choices)
+}
+
+/// Whether the load can do this to any server at all.
+fn check(load: &Load, cell: Cell) -> Result<()> {
+    let anyone = (Ipv4Addr::LOCALHOST, 1).into();
+    let checked = load.plan(cell, anyone).validate();
+    checked.map_err(|error| Misuse(format!("{cell}: {error}")).into())
 }
 
 /// Every number of clients with every size, each once.
@@ -213,6 +231,8 @@ mod tests {
         for (line, part) in [
             ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
             ("--servers uring,uring", "'uring' is named twice"),
+            ("--bytes 1048576 --pipeline 65", "50 clients × 1048576 bytes: 65 messages"),
+            ("--clients 10001 --client threads", "at most 10000"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {

@@ -38,10 +38,11 @@ pub(crate) fn of_report(report: &Report) -> String {
 
 fn heading(report: &Report) -> String {
     let Settings { bench, rounds, seconds, server_core, load_core, seed, .. } = &report.settings;
+    let Settings { client, pipeline, .. } = &report.settings;
     let Environment { kernel, cpu, .. } = &report.environment;
     let run = format!(
         "annulus bench {bench}: {rounds} rounds of {seconds} s, servers on core {server_core}, \
-         load on core {load_core}"
+         load ({client}) on core {load_core}, {pipeline} in flight a client"
     );
     let comma = if cpu.is_empty() { "" } else { ", " };
     let machine = format!("Linux {kernel}{comma}{cpu}; seed {seed}");
@@ -160,6 +161,8 @@ mod tests {
             servers: Vec::new(),
             rounds,
             seconds: 0.3,
+            client: "auto".into(),
+            pipeline: 1,
             warm_up_seconds: 0.05,
             server_core: 0,
             load_core: 0,

@@ -73,13 +73,32 @@ fn the_json_has_what_was_promised() {
 #[test]
 fn every_driver_of_the_load_works() {
     let server = Server::start(&[]);
-    for driver in drivers().into_iter().filter(|driver| *driver != "threads") {
+    for driver in drivers() {
         let said = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
         assert_eq!(said.code, Some(0), "{driver}: {said:?}");
         let json = said.json();
         assert!(json["responses"].as_u64().unwrap() > 5, "{json}");
         assert!(driver == "auto" || json["driver"].as_str().unwrap().starts_with(driver), "{json}");
     }
+}
+
+#[test]
+fn pipelines_and_rates_are_told_in_the_results() {
+    let server = Server::start(&[]);
+    let said = load(server.address, &["--pipeline", "16", "--rate", "2000", "-c", "4", "-l", "128"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let json = said.json();
+    assert_eq!((json["pipeline"].as_u64(), json["rate"].as_f64()), (Some(16), Some(2000.0)));
+    assert!(json["requests_per_second"].as_f64().unwrap() < 4000.0, "{json}");
+}
+
+#[test]
+fn a_pipeline_out_of_range_is_told_with_its_limit() {
+    let address = "127.0.0.1:9".parse().unwrap();
+    load(address, &["--pipeline", "4097"]).complains(2, &["4097", "1..=4096"]);
+    load(address, &["--pipeline", "65", "-l", "1048576"]).complains(2, &["at most 64", "65"]);
+    load(address, &["--rate", "0"]).complains(2, &["0 messages a second", "more than 0"]);
+    load(address, &["--driver", "threads", "-c", "10001"]).complains(2, &["10001", "10000"]);
 }
 
 #[test]

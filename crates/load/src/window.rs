@@ -1,0 +1,204 @@
+//! The messages of one connection that are under way, and since when.
+
+use crate::fault::Fault;
+
+/// When the next message is meant to start.
+#[derive(Debug)]
+enum Pace {
+    /// As soon as a place is free: the places' stamps, one a message in flight.
+    Closed(Box<[u64]>),
+    /// At fixed times, whatever the server does.
+    Open { origin: f64, interval: f64 },
+}
+
+/// What may be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This many whole messages.
+    Messages(usize),
+    /// None before this moment.
+    NotBefore(u64),
+    /// None before a reply has come.
+    Full,
+}
+
+/// A window of messages: counts what was sent and what came back, and stamps each with its intended start.
+///
+/// In a closed loop a message is meant to start when the reply came whose place it takes; in an open loop, at its time,
+/// even where no place is free then. All times are nanoseconds of [`crate::clock`].
+#[derive(Debug)]
+pub(crate) struct Window {
+    length: usize,
+    depth: usize,
+    pace: Pace,
+    sent: u64,
+    answered: u64,
+    /// Bytes of the reply that is coming in.
+    partial: usize,
+}
+
+impl Window {
+    /// A closed loop: `depth` messages at once, the first of them meant to start now.
+    pub(crate) fn closed(length: usize, depth: usize, now: u64) -> Window {
+        Window::new(length, depth, Pace::Closed(vec![now; depth].into()))
+    }
+
+    /// An open loop: a message every `interval` ns from `origin` on, at most `depth` at once.
+    pub(crate) fn open(length: usize, depth: usize, origin: f64, interval: f64) -> Window {
+        Window::new(length, depth, Pace::Open { origin, interval })
+    }
+
+    fn new(length: usize, depth: usize, pace: Pace) -> Window {
+        Window { length, depth, pace, sent: 0, answered: 0, partial: 0 }
+    }
+
+    /// Bytes of replies still to come.
+    pub(crate) fn owed(&self) -> usize {
+        self.under_way() as usize * self.length - self.partial
+    }
+
+    /// Messages sent and not answered.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.sent - self.answered
+    }
+
+    /// Whether another message would fit.
+    pub(crate) fn has_room(&self) -> bool {
+        self.under_way() < self.depth as u64
+    }
+
+    /// How many messages may be sent now.
+    pub(crate) fn claim(&self, now: impl FnOnce() -> u64) -> Claim {
+        let room = self.depth - self.under_way() as usize;
+        if room == 0 {
+            return Claim::Full;
+        }
+        let Pace::Open { origin, interval } = self.pace else { return Claim::Messages(room) };
+        let due = ((now() as f64 - origin) / interval + 1.0).floor() as u64;
+        match due.saturating_sub(self.sent) {
+            0 => Claim::NotBefore((origin + self.sent as f64 * interval).ceil() as u64),
+            due => Claim::Messages(room.min(due as usize)),
+        }
+    }
+
+    /// Counts messages as sent; returns their bytes.
+    pub(crate) fn send(&mut self, messages: usize) -> usize {
+        self.sent += messages as u64;
+        messages * self.length
+    }
+
+    /// Counts bytes that came, at most those owed; passes on the latency of each message they complete.
+    pub(crate) fn receive(&mut self, bytes: usize, now: impl Fn() -> u64, note: impl FnMut(u64)) {
+        debug_assert!(bytes <= self.owed(), "more than was owed");
+        self.partial += bytes;
+        if self.partial >= self.length {
+            let complete = self.partial / self.length;
+            self.partial %= self.length;
+            self.answer(complete as u64, now(), note);
+        }
+    }
+
+    /// The end of the stream at this place.
+    pub(crate) fn broken_off(&self) -> Fault {
+        Fault::closed(self.partial, self.length)
+    }
+
+    /// A wrong byte, so many after what was received so far.
+    pub(crate) fn wrong(&self, at: usize) -> Fault {
+        Fault::wrong((self.partial + at) % self.length, self.length)
+    }
+
+    fn answer(&mut self, messages: u64, now: u64, mut note: impl FnMut(u64)) {
+        for message in self.answered..self.answered + messages {
+            let started = match &mut self.pace {
+                Pace::Closed(places) => {
+                    let place = (message % places.len() as u64) as usize;
+                    std::mem::replace(&mut places[place], now)
+                }
+                Pace::Open { origin, interval } => (*origin + message as f64 * *interval) as u64,
+            };
+            note(now.saturating_sub(started));
+        }
+        self.answered += messages;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn receive(window: &mut Window, bytes: usize, now: u64) -> Vec<u64> {
+        let mut latencies = Vec::new();
+        window.receive(bytes, || now, |latency| latencies.push(latency));
+        latencies
+    }
+
+    #[test]
+    fn one_message_at_a_time_starts_when_the_last_reply_came() {
+        let mut window = Window::closed(10, 1, 100);
+        assert_eq!(window.claim(|| 100), Claim::Messages(1));
+        assert_eq!(window.send(1), 10);
+        assert_eq!(window.claim(|| 101), Claim::Full);
+        assert_eq!(receive(&mut window, 4, 150), []);
+        assert_eq!(window.owed(), 6);
+        assert_eq!(receive(&mut window, 6, 160), [60]);
+        // It went out late, at 190; it was meant to at 160.
+        window.send(1);
+        assert_eq!(receive(&mut window, 10, 200), [40]);
+    }
+
+    #[test]
+    fn a_place_in_a_pipeline_is_free_when_its_reply_is_whole() {
+        let mut window = Window::closed(10, 3, 0);
+        assert_eq!(window.send(3), 30);
+        assert_eq!(receive(&mut window, 25, 50), [50, 50]);
+        assert_eq!((window.claim(|| 50), window.owed()), (Claim::Messages(2), 5));
+        window.send(2);
+        assert_eq!(receive(&mut window, 25, 80), [80, 30, 30]);
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_times_even_where_the_server_does_not() {
+        let mut window = Window::open(10, 2, 1000.0, 100.0);
+        assert_eq!(window.claim(|| 999), Claim::NotBefore(1000));
+        assert_eq!(window.claim(|| 1000), Claim::Messages(1));
+        window.send(1);
+        assert_eq!(window.claim(|| 1050), Claim::NotBefore(1100));
+        assert_eq!(window.claim(|| 1450), Claim::Messages(1), "four are due, one place is free");
+        window.send(1);
+        assert_eq!(window.claim(|| 1450), Claim::Full);
+        assert_eq!(receive(&mut window, 20, 1500), [500, 400], "meant to start at 1000 and 1100");
+        assert_eq!(
+            window.claim(|| 1500),
+            Claim::Messages(2),
+            "1200 and 1300 wait, the window has two"
+        );
+    }
+
+    proptest! {
+        /// However replies are cut and whenever they come, every message is noted once, and never more are under way
+        /// than fit.
+        #[test]
+        fn every_message_is_answered_once(
+            length in 1_usize..50,
+            depth in 1_usize..20,
+            pieces in proptest::collection::vec(1_usize..400, 1..100),
+        ) {
+            let mut window = Window::closed(length, depth, 0);
+            let (mut sent, mut came, mut noted) = (0, 0, 0);
+            for (now, piece) in (1_u64..).zip(pieces) {
+                if let Claim::Messages(messages) = window.claim(|| now) {
+                    sent += window.send(messages);
+                }
+                prop_assert!(sent - came <= depth * length && sent - came == window.owed());
+                let piece = piece.min(window.owed());
+                came += piece;
+                let latencies = receive(&mut window, piece, now);
+                noted += latencies.len();
+                prop_assert!(latencies.iter().all(|&latency| (1..=now).contains(&latency)));
+            }
+            prop_assert_eq!(noted, came / length);
+        }
+    }
+}
