@@ -19,7 +19,8 @@ pub(crate) fn of_report(report: &Report) -> String {
 
 /// What was asked of the server.
 fn what(report: &Report) -> String {
-    let mut what = format!("{} clients × {} bytes", report.clients, thousands(report.length as u64));
+    let mut what =
+        format!("{} clients × {} bytes", report.clients, thousands(report.length as u64));
     if report.pipeline > 1 {
         what += &format!(", {} in flight each", report.pipeline);
     }

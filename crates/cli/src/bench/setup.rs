@@ -231,7 +231,7 @@ mod tests {
         for (line, part) in [
             ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
             ("--servers uring,uring", "'uring' is named twice"),
-            ("--bytes 1048576 --pipeline 65", "50 clients × 1048576 bytes: 65 messages"),
+            ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
             ("--clients 10001 --client threads", "at most 10000"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),

@@ -85,7 +85,8 @@ fn every_driver_of_the_load_works() {
 #[test]
 fn pipelines_and_rates_are_told_in_the_results() {
     let server = Server::start(&[]);
-    let said = load(server.address, &["--pipeline", "16", "--rate", "2000", "-c", "4", "-l", "128"]);
+    let said =
+        load(server.address, &["--pipeline", "16", "--rate", "2000", "-c", "4", "-l", "128"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let json = said.json();
     assert_eq!((json["pipeline"].as_u64(), json["rate"].as_f64()), (Some(16), Some(2000.0)));
