@@ -227,6 +227,7 @@ impl Inner {
     fn dispatch(&mut self, event: Event) {
         match event.token.kind() {
             Kind::Receive => self.on_receive(event),
+            Kind::Ready => self.on_ready(event),
             Kind::Send => self.on_send(event),
             Kind::Accept => self.on_accept(event),
             Kind::Connect => self.on_connect(event),

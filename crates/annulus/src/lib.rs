@@ -65,7 +65,7 @@ mod task;
 pub mod time;
 mod waiting;
 
-pub use annulus_driver::Counters;
+pub use annulus_driver::{Counters, Operations, UnknownOperations, Verbs};
 pub use annulus_ring as ring;
 pub use chunk::Chunk;
 pub use handle::Handle;

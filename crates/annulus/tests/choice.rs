@@ -3,7 +3,9 @@
 
 mod common;
 
-use annulus::{DriverChoice, DriverKind, Runtime};
+use annulus::ring::opcode;
+use annulus::sim::{Profile, Sim};
+use annulus::{DriverChoice, DriverKind, Operations, Runtime};
 use common::{echo, pair, receive, run_on};
 use std::io;
 use std::process::{Command, Output};
@@ -169,6 +171,23 @@ fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
         Ok(_) => assert_eq!(error(DriverChoice::Uring).to_string(), text),
         Err(_) => eprintln!("io_uring is blocked here"),
     }
+}
+
+#[test]
+fn operations_that_the_driver_lacks_are_refused_and_named() {
+    let operations: Operations = "poll-recv-send".parse().unwrap();
+    let builder = Runtime::builder().operations(operations);
+    let error = builder.clone().driver(DriverChoice::Epoll).build().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    let text = error.to_string();
+    assert!(text.starts_with("operations poll-recv-send: ") && text.contains("epoll"), "{text}");
+    // A kernel without the operation, and one on which nothing but the default is missing.
+    let kernel = |missing| Sim::builder(1).profile(Profile::current().without(missing)).build();
+    let readv = "readv-writev".parse().unwrap();
+    let old = builder.clone().operations(readv).kernel(kernel(opcode::READV)).build();
+    let text = old.unwrap_err().to_string();
+    assert!(text.contains("lacks READV"), "{text}");
+    assert!(builder.kernel(kernel(opcode::READV)).build().is_ok());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::Op;
+use crate::operations::Operations;
 use crate::pool::Pool;
 use crate::token::Token;
 use crate::uring::Uring;
@@ -105,6 +106,24 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.settled(),
             Self::Epoll(epoll) => epoll.settled(),
+        }
+    }
+
+    /// Whether there are `…Now` sends at all. Where not, submit the others: each has an event.
+    #[inline]
+    pub fn sends_quietly(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.sends_quietly(),
+            Self::Epoll(_) => true,
+        }
+    }
+
+    /// Which operations carry the bytes of streams. What is asked for by another name is done by these.
+    #[inline]
+    pub fn operations(&self) -> Operations {
+        match self {
+            Self::Uring(uring) => uring.operations(),
+            Self::Epoll(_) => Operations::default(),
         }
     }
 

@@ -55,7 +55,7 @@ pub enum Op {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends everything, waiting for room.
+    /// Sends everything, waiting for room. By the verbs of files it sends what there is room for, at least a byte.
     Send {
         /// The socket.
         fd: RawFd,
@@ -79,6 +79,11 @@ pub enum Op {
         address: *const u8,
         /// Its length.
         len: u32,
+    },
+    /// Tells once when the descriptor is readable; a hint, whose value says nothing.
+    ReadableOnce {
+        /// The descriptor.
+        fd: RawFd,
     },
     /// Tells each time the descriptor becomes readable, until it ends.
     Readable {

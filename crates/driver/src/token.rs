@@ -12,10 +12,11 @@ pub enum Kind {
     Connect = 4,
     Poll = 5,
     Nop = 6,
+    Ready = 7,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -23,6 +24,7 @@ impl Kind {
         Self::Connect,
         Self::Poll,
         Self::Nop,
+        Self::Ready,
     ];
 }
 

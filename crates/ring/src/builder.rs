@@ -34,7 +34,7 @@ pub struct Builder {
     completions: u32,
     workers: Option<[u32; 2]>,
     without: SetupFlags,
-    only: Option<&'static [u8]>,
+    only: Option<Vec<u8>>,
 }
 
 impl Builder {
@@ -82,8 +82,8 @@ impl Builder {
 
     /// Restricts the ring to these operations, for good; any other one answers EACCES, and so does what this crate has no
     /// need to register. Entries may select a buffer and skip their completion, and carry no other flag.
-    pub fn only(mut self, operations: &'static [u8]) -> Self {
-        self.only = Some(operations);
+    pub fn only(mut self, operations: &[u8]) -> Self {
+        self.only = Some(operations.to_vec());
         self
     }
 
@@ -98,7 +98,7 @@ impl Builder {
         // `Ring::open` owns the descriptor from here on, whatever it answers.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
         if let Some(operations) = self.only {
-            restrict(&ring, operations)?;
+            restrict(&ring, &operations)?;
         }
         ring.enable()?;
         if let Some(workers) = self.workers {

@@ -3,11 +3,15 @@
 //! `Once` and `Multi` operations are different types. A type that holds an address makes its submission unsafe: the
 //! memory must stay valid and untouched until the operation's terminal completion (see [`Ring::push`](crate::Ring::push)).
 
+mod rw;
+
 use crate::entry::{Entry, EntryFlags, Target};
 use crate::opcode;
 
 pub use crate::message::{RecvMsg, RecvMsgMulti};
+pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
 
+const POLL_FIRST: u16 = 1 << 0;
 pub(crate) const RECV_MULTISHOT: u16 = 1 << 1;
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
@@ -162,6 +166,32 @@ impl RecvSelect {
     }
 }
 
+/// Receives a message once into a buffer that the kernel picks from a group. Who sent it is not asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvMsgSelect {
+    /// The socket.
+    pub target: Target,
+    /// Address of a `struct msghdr` without vectors, name and control, which the kernel writes to as the operation ends.
+    pub header: *mut u8,
+    /// The buffer group.
+    pub group: u16,
+}
+
+impl RecvMsgSelect {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::RECVMSG, self.target).with(EntryFlags::BUFFER_SELECT);
+        Entry { addr: self.header as u64, len: 1, buf_group: self.group, ..base }
+    }
+}
+
+/// Has a receive or a send wait until its socket is ready, before its first try (5.19).
+#[inline]
+pub fn poll_first(entry: Entry) -> Entry {
+    Entry { ioprio: entry.ioprio | POLL_FIRST, ..entry }
+}
+
 /// Sends bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
@@ -226,25 +256,23 @@ impl Connect {
     }
 }
 
-/// Reads a file at an offset, or a stream where the offset is `u64::MAX`.
+/// Readiness of a descriptor, told once.
 #[derive(Clone, Copy, Debug)]
-pub struct Read {
-    /// The file.
+pub struct Poll {
+    /// The descriptor.
     pub target: Target,
-    /// Where to.
-    pub buffer: *mut u8,
-    /// At most this many bytes.
-    pub len: u32,
-    /// From where in the file.
-    pub offset: u64,
+    /// [`poll`] bits.
+    pub events: u32,
 }
 
-impl Read {
+impl Poll {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READ, self.target);
-        Entry { addr: self.buffer as u64, len: self.len, off: self.offset, ..base }
+        // The kernel reads the events as two little-endian half words, whatever the machine's order.
+        let events =
+            if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
+        Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.target) }
     }
 }
 
@@ -261,10 +289,7 @@ impl PollMulti {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        // The kernel reads the events as two little-endian half words, whatever the machine's order.
-        let events =
-            if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
-        Entry { len: POLL_ADD_MULTI, op_flags: events, ..Entry::new(opcode::POLL_ADD, self.target) }
+        Entry { len: POLL_ADD_MULTI, ..Poll { target: self.target, events: self.events }.entry() }
     }
 }
 

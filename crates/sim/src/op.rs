@@ -99,6 +99,8 @@ pub(crate) struct Send {
     pub(crate) done: usize,
     /// It goes on until all is sent.
     pub(crate) all: bool,
+    /// A short count is told even where success is not.
+    pub(crate) short_fails: bool,
     /// What its memory looked like when it began to wait.
     pub(crate) seal: Option<Seal>,
 }

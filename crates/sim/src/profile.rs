@@ -4,15 +4,20 @@ use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
 /// The operations this kernel can play.
-const PLAYED: [u8; 11] = [
+const PLAYED: [u8; 16] = [
     opcode::NOP,
+    opcode::READV,
+    opcode::WRITEV,
     opcode::POLL_ADD,
     opcode::SENDMSG,
+    opcode::RECVMSG,
     opcode::TIMEOUT,
     opcode::ACCEPT,
     opcode::ASYNC_CANCEL,
     opcode::CONNECT,
     opcode::CLOSE,
+    opcode::READ,
+    opcode::WRITE,
     opcode::SEND,
     opcode::RECV,
     opcode::SHUTDOWN,

@@ -8,7 +8,7 @@ use crate::remote::Remote;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
 use annulus_driver::Slab;
-use annulus_driver::{Driver, PoolSize, UringConfig};
+use annulus_driver::{Driver, Operations, PoolSize, UringConfig};
 use annulus_ring::{Kernel, SetupFlags};
 use std::io;
 use std::marker::PhantomData;
@@ -65,6 +65,13 @@ impl Builder {
     /// 4096 by default; the range is reserved, and takes memory only as far as recent traffic needs it.
     pub fn buffers(mut self, bytes: u32, most: u32) -> Self {
         self.config.pool = PoolSize { buffer: bytes, most };
+        self
+    }
+
+    /// Which operations carry the bytes of streams. The default is the fastest; the others are there to be compared, and
+    /// need io_uring.
+    pub fn operations(mut self, operations: Operations) -> Self {
+        self.config.operations = operations;
         self
     }
 

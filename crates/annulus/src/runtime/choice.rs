@@ -1,7 +1,7 @@
 //! Which driver, and why.
 
 use super::blocked::Blocked;
-use annulus_driver::{Driver, Epoll, Uring, UringConfig};
+use annulus_driver::{Driver, Epoll, Operations, Uring, UringConfig};
 use annulus_ring::{Feature, Features, SetupError};
 use std::env;
 use std::fmt;
@@ -176,6 +176,12 @@ fn tell_once(reason: &str) {
     _ = reason;
 }
 
+/// What was asked for that only io_uring has.
+fn wish(config: &UringConfig) -> Option<String> {
+    let operations = config.operations;
+    (operations != Operations::default()).then(|| format!("operations {operations}"))
+}
+
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {
     let uring = Uring::new(config)?;
     let features = uring.features().clone();
@@ -188,6 +194,12 @@ fn epoll(
     reason: String,
     features: Features,
 ) -> io::Result<(Driver, DriverInfo)> {
+    if let Some(wish) = wish(&config) {
+        let text = format!(
+            "{wish}: only io_uring has that, and the driver is epoll ({reason}); leave it out"
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
     let epoll = Epoll::new(config.kernel, config.pool)?;
     let info = DriverInfo { kind: DriverKind::Epoll, reason, features };
     Ok((Driver::Epoll(Box::new(epoll)), info))

@@ -29,12 +29,13 @@ impl Inner {
 
     /// Sets the time within which a dropped stream must have sent what it had accepted.
     pub(crate) fn linger(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        if !stream.dropped || stream.tx.linger.is_some() {
+            return;
+        }
         let deadline = self.now() + self.bounds.linger;
         let fire = Fire::Linger(slot, self.streams.generation(slot));
-        let stream = self.streams.get(slot);
-        if stream.dropped && stream.tx.linger.is_none() {
-            stream.tx.linger = Some(self.timers.insert(deadline, fire));
-        }
+        self.streams.get(slot).tx.linger = Some(self.timers.insert(deadline, fire));
     }
 
     /// A close from here on is a reset: the peer must not take a truncated stream for a whole one.

@@ -1,18 +1,20 @@
 //! Receiving: at most one receive armed a stream, its bytes queued through the buffer table.
 //!
 //! *Idle* → *wanted* (on the agenda) → *armed* (multishot into lent buffers) or *single* (one-shot) → idle again at the
-//! terminal event. An armed receive that must stop first goes through *cancelling*: nothing else is armed before its own
+//! terminal event. Where readiness has an operation of its own, a wanted one goes through *asking* first. An armed receive that must stop first goes through *cancelling*: nothing else is armed before its own
 //! terminal event, and what that brings is delivered.
 //!
 //! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it
 //! was taken. Where the driver cannot limit a receive, a stream that reaches its bound goes over to one-shot receives.
 #![allow(unsafe_code)]
 
+mod ready;
+
 use super::note_waker;
 use crate::core::Inner;
 use crate::lease::Lease;
 use annulus_driver::prefetch;
-use annulus_driver::{Event, Kind, Op};
+use annulus_driver::{Event, Kind, Op, Verbs};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -26,6 +28,7 @@ enum State {
     #[default]
     Idle,
     Wanted,
+    Asking,
     Armed,
     Single,
     Cancelling,
@@ -42,6 +45,8 @@ enum End {
 pub(crate) struct Receive {
     state: State,
     end: Option<End>,
+    /// There was something to receive when it was last asked.
+    is_ready: bool,
     /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
     singly: bool,
     /// Receives no more: the stream is being moved.
@@ -66,6 +71,7 @@ impl Default for Receive {
         Self {
             state: State::Idle,
             end: None,
+            is_ready: false,
             singly: false,
             stopping: false,
             first: NONE,
@@ -222,10 +228,15 @@ impl Inner {
         let Some(most) = most else { return self.arm_on_heap(slot) };
         let token = self.stream_token(Kind::Receive, slot);
         let limits = self.driver.limits_receives();
+        let operations = self.driver.operations();
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
+        if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
+            return self.arm_readiness(slot);
+        }
         let scarce = most < self.bounds.receive;
-        let (state, op) = if rx.singly || scarce && !limits {
+        let singly = rx.singly || operations.verbs != Verbs::Multishot;
+        let (state, op) = if singly || scarce && !limits {
             (State::Single, Op::ReceiveLent { fd })
         } else {
             let limit = if limits { most.min(self.bounds.receive - rx.bytes) } else { 0 };
@@ -286,9 +297,16 @@ impl Inner {
             }
         }
         if stopped {
-            self.after.wakes.extend(self.streams.get(slot).rx.waker.take());
+            self.stopped_receiving(slot);
+        } else {
+            self.after_receive(slot, event.more);
         }
-        self.after_receive(slot, event.more);
+    }
+
+    /// A receive that was to stop has ended.
+    fn stopped_receiving(&mut self, slot: u32) {
+        self.after.wakes.extend(self.streams.get(slot).rx.waker.take());
+        self.after_receive(slot, false);
     }
 
     /// Goes on after an event: wakes the reader, arms again, pauses, or closes.
@@ -363,6 +381,10 @@ impl Inner {
             State::Armed | State::Single => {
                 rx.state = State::Cancelling;
                 self.cancel(token);
+            }
+            State::Asking => {
+                rx.state = State::Cancelling;
+                self.cancel(self.stream_token(Kind::Ready, slot));
             }
             State::Wanted => rx.state = State::Idle,
             State::Idle | State::Cancelling => {}

@@ -3,7 +3,7 @@
 //! At most one send is in flight a stream. The first attempt is *now*: it must not wait, and where everything went no
 //! event is posted, so that the answer to a request does not end the loop's wait for the next one. Where no event has
 //! come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest goes
-//! out *waiting*.
+//! out *waiting*, as everything does where the driver does not send quietly.
 #![allow(unsafe_code)]
 
 use super::note_waker;
@@ -225,12 +225,13 @@ impl Inner {
     /// Starts the sends on the agenda.
     #[inline]
     pub(crate) fn start_sends(&mut self) {
+        let first = if self.driver.sends_quietly() { State::Now } else { State::Waiting };
         let mut sends = std::mem::take(&mut self.agenda.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.streams.peek(slot) else { continue };
             let tx = &mut stream.tx;
             if std::mem::take(&mut tx.listed) && tx.state == State::Idle && !tx.queue.is_empty() {
-                self.send(slot, State::Now);
+                self.send(slot, first);
             }
         }
         // Nothing was listed meanwhile: the list keeps its memory.
@@ -241,31 +242,10 @@ impl Inner {
     #[inline]
     fn send(&mut self, slot: u32, state: State) {
         let token = self.stream_token(Kind::Send, slot);
-        let stream = self.streams.get(slot);
-        let (fd, tx) = (stream.fd, &mut stream.tx);
-        let mut skip = tx.sent;
-        let mut parts = tx.queue.iter().take(MOST).map(|chunk| {
-            let bytes = &chunk.as_ref()[std::mem::take(&mut skip)..];
-            IoVec { base: bytes.as_ptr(), len: bytes.len() }
-        });
         let now = state == State::Now;
-        let op = if tx.queue.has_one() {
-            let IoVec { base: buffer, len } = parts.next().expect("the queue is not empty");
-            // What does not fit a length of 32 bits goes out in pieces, as short counts do.
-            let part = len.min(1 << 30);
-            (tx.flying, tx.flying_chunks) = (part, 1);
-            let len = part as u32;
-            if now { Op::SendNow { fd, buffer, len } } else { Op::Send { fd, buffer, len } }
-        } else {
-            let (mut bytes, mut chunks) = (0, 0);
-            let counted = parts.inspect(|part| {
-                bytes += part.len;
-                chunks += 1;
-            });
-            let header = self.vectors.describe(counted);
-            (tx.flying, tx.flying_chunks) = (bytes, chunks);
-            if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
-        };
+        let op = self.gather(slot, now);
+        let stream = self.streams.get(slot);
+        let tx = &mut stream.tx;
         tx.state = state;
         if now {
             // No event will tell that it went. Where somebody waits to learn it, this turn must not sleep.
@@ -275,10 +255,43 @@ impl Inner {
             // driver is settled; the vectors likewise.
             unsafe { self.driver.submit(token, op) };
         } else {
-            self.in_flight += 1;
+            self.linger(slot);
             // SAFETY: as above, until the terminal event.
-            unsafe { self.driver.submit(token, op) };
+            unsafe { self.start(token, op) };
         }
+    }
+
+    /// The operation that sends what is queued, which is in flight from here on.
+    #[inline]
+    fn gather(&mut self, slot: u32, now: bool) -> Op {
+        let one_by_one = !self.driver.operations().verbs.send_vectors_only();
+        let stream = self.streams.get(slot);
+        let (fd, tx) = (stream.fd, &mut stream.tx);
+        let mut skip = tx.sent;
+        let mut parts = tx.queue.iter().take(MOST).map(|chunk| {
+            let bytes = &chunk.as_ref()[std::mem::take(&mut skip)..];
+            IoVec { base: bytes.as_ptr(), len: bytes.len() }
+        });
+        if tx.queue.has_one() && one_by_one {
+            let IoVec { base: buffer, len } = parts.next().expect("the queue is not empty");
+            // What does not fit a length of 32 bits goes out in pieces, as short counts do.
+            let part = len.min(1 << 30);
+            (tx.flying, tx.flying_chunks) = (part, 1);
+            let len = part as u32;
+            return if now {
+                Op::SendNow { fd, buffer, len }
+            } else {
+                Op::Send { fd, buffer, len }
+            };
+        }
+        let (mut bytes, mut chunks) = (0, 0);
+        let counted = parts.inspect(|part| {
+            bytes += part.len;
+            chunks += 1;
+        });
+        let header = self.vectors.describe(counted);
+        (tx.flying, tx.flying_chunks) = (bytes, chunks);
+        if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
     }
 
     /// The driver is settled: sends of which no event came went out whole.
@@ -336,7 +349,6 @@ impl Inner {
             self.after.wakes.extend(tx.waker.take());
         }
         if short && tx.error.is_none() {
-            self.linger(slot);
             self.send(slot, State::Waiting);
         } else {
             self.resume_send(slot);

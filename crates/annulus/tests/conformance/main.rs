@@ -52,6 +52,16 @@ macro_rules! suite {
             fn simulated_old_kernel() {
                 Mode::SimulatedOldKernel.run(&case());
             }
+
+            #[test]
+            fn uring_by_other_operations() {
+                Mode::other_operations(Mode::UringBy, &case());
+            }
+
+            #[test]
+            fn simulated_by_other_operations() {
+                Mode::other_operations(Mode::SimulatedBy, &case());
+            }
         }
     )*};
 }

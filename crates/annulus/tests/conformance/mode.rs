@@ -3,7 +3,7 @@
 use annulus::ring::{Features, SetupFlags};
 use annulus::sim::{Link, Profile, Sim};
 use annulus::time::timeout;
-use annulus::{Builder, Counters, DriverChoice, Runtime};
+use annulus::{Builder, Counters, DriverChoice, Operations, Runtime};
 use annulus_sim::Random;
 use std::future::Future;
 use std::io;
@@ -19,6 +19,8 @@ pub(crate) enum Mode {
     Epoll,
     Simulated,
     SimulatedOldKernel,
+    UringBy(Operations),
+    SimulatedBy(Operations),
 }
 
 /// How often a body runs in a mode of the simulated kernel, each time on another network.
@@ -59,13 +61,36 @@ impl Mode {
         Self::SimulatedOldKernel,
     ];
 
+    /// Runs a body by every pair of operations but the default, each with its own readiness.
+    pub(crate) fn other_operations(by: fn(Operations) -> Self, case: &Case) {
+        let others = |operations: &Operations| *operations != Operations::default();
+        Operations::ALL.into_iter().filter(others).for_each(|operations| by(operations).run(case));
+    }
+
     pub(crate) fn is_epoll(self) -> bool {
         self == Self::Epoll
     }
 
+    /// Readiness is asked for by an operation of its own.
+    pub(crate) fn asks_first(self) -> bool {
+        self.operations().poll_apart()
+    }
+
+    fn operations(self) -> Operations {
+        match self {
+            Self::UringBy(operations) | Self::SimulatedBy(operations) => operations,
+            _ => Operations::default(),
+        }
+    }
+
+    /// How many networks it runs on: one is enough where the modes are many.
+    fn seeds(self) -> u64 {
+        if matches!(self, Self::SimulatedBy(_)) { 1 } else { SEEDS }
+    }
+
     /// Whether it can run on this machine: a blocked ring is another test's business.
     pub(crate) fn is_here(self) -> bool {
-        let real_ring = matches!(self, Self::Uring | Self::UringWithoutNewerFlags);
+        let real_ring = !self.is_epoll() && self.profile().is_none();
         let here = !real_ring || Features::detect().is_ok();
         if !here {
             eprintln!("skipped: io_uring cannot be set up here");
@@ -79,12 +104,10 @@ impl Mode {
             return;
         }
         match self.profile() {
-            None => {
-                self.run_on(case, Runtime::builder().driver(self.driver()).without(self.without()))
-            }
-            Some(profile) => (0..SEEDS).for_each(|seed| {
+            None => self.run_on(case, self.builder()),
+            Some(profile) => (0..self.seeds()).for_each(|seed| {
                 let sim = simulation(seed, profile());
-                self.run_on(case, on_simulated(&sim));
+                self.run_on(case, self.on_simulated(&sim));
                 nothing_left(seed, &sim);
             }),
         }
@@ -94,8 +117,8 @@ impl Mode {
     pub(crate) fn runtime(self) -> (Runtime, Option<Rc<Sim>>) {
         let sim = self.profile().map(|profile| simulation(1, profile()));
         let builder = match &sim {
-            Some(sim) => on_simulated(sim),
-            None => Runtime::builder().driver(self.driver()).without(self.without()),
+            Some(sim) => self.on_simulated(sim),
+            None => self.builder(),
         };
         (builder.build().expect("a runtime"), sim)
     }
@@ -117,6 +140,20 @@ impl Mode {
         Duration::from_secs(if self.profile().is_some() { 1_000_000 } else { 100 })
     }
 
+    fn builder(self) -> Builder {
+        let builder = Runtime::builder().operations(self.operations());
+        match self.profile() {
+            Some(_) => builder,
+            None => builder.driver(self.driver()).without(self.without()),
+        }
+    }
+
+    /// Some networks are slow: nothing is to be cut off on them.
+    fn on_simulated(self, sim: &Rc<Sim>) -> Builder {
+        let long = Duration::from_secs(100_000);
+        self.builder().kernel(sim.clone()).linger(long).grace(long)
+    }
+
     fn driver(self) -> DriverChoice {
         if self.is_epoll() { DriverChoice::Epoll } else { DriverChoice::Uring }
     }
@@ -130,7 +167,7 @@ impl Mode {
 
     fn profile(self) -> Option<fn() -> Profile> {
         match self {
-            Self::Simulated => Some(Profile::current),
+            Self::Simulated | Self::SimulatedBy(_) => Some(Profile::current),
             Self::SimulatedOldKernel => Some(Profile::old),
             _ => None,
         }
@@ -144,12 +181,6 @@ fn simulation(seed: u64, profile: Profile) -> Rc<Sim> {
         seed => Link::any(&mut Random::new(seed)),
     };
     Sim::builder(seed).profile(profile).link(link).build()
-}
-
-/// Some networks are slow: nothing is to be cut off on them.
-fn on_simulated(sim: &Rc<Sim>) -> Builder {
-    let long = Duration::from_secs(100_000);
-    Runtime::builder().kernel(sim.clone()).linger(long).grace(long)
 }
 
 /// The runtime has ended: everything went back.

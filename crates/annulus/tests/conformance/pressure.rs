@@ -80,7 +80,9 @@ pub(crate) async fn a_pool_of_two_starves_nobody() -> io::Result<()> {
 }
 
 pub(crate) fn ran_dry(mode: Mode, counters: &Counters) {
-    assert!(mode.is_epoll() || counters.enobufs > 0, "{mode:?}: {counters:?}");
+    // Who asks before he receives finds a buffer, since few others hold one meanwhile.
+    let dry = counters.enobufs > 0 || mode.asks_first() && counters.heap_receives > 0;
+    assert!(mode.is_epoll() || dry, "{mode:?}: {counters:?}");
 }
 
 /// Writers that never stop, and readers that each want their share.

@@ -1,7 +1,7 @@
 //! What a seed decides before the run.
 
 use annulus::sim::{Profile, Sim};
-use annulus::{Builder, Runtime};
+use annulus::{Builder, Operations, Runtime};
 use annulus_sim::Random;
 use std::rc::Rc;
 use std::time::Duration;
@@ -59,6 +59,7 @@ pub(crate) struct Plan {
     queues: (u32, u32),
     buffers: u32,
     bounds: (u32, usize),
+    operations: Operations,
 }
 
 impl Plan {
@@ -78,6 +79,7 @@ impl Plan {
             queues: queues(random),
             buffers: random.pick(&[2, 4, 64]),
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
+            operations: operations(random),
         }
     }
 
@@ -100,6 +102,7 @@ impl Plan {
             .buffers(4096, self.buffers)
             .receive_bound(self.bounds.0)
             .send_bound(self.bounds.1)
+            .operations(self.operations)
             .linger(long)
             .grace(long)
     }
@@ -112,6 +115,12 @@ fn script(random: &mut Random, number: u64, most: u64) -> Script {
         up: random.between(0, most),
         down: random.between(0, most),
     }
+}
+
+/// Mostly those that everybody has.
+fn operations(random: &mut Random) -> Operations {
+    let others = random.pick(&Operations::ALL);
+    random.pick(&[Operations::default(), others])
 }
 
 /// Entries of the submission queue, and of the completion queue, which is no smaller.

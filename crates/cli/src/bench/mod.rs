@@ -1,6 +1,5 @@
 //! `annulus bench`: servers side by side, in one run.
 
-mod cells;
 mod echo;
 mod servers;
 mod setup;

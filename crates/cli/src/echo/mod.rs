@@ -1,6 +1,7 @@
 //! `annulus echo`: a server that sends back what it gets.
 
 mod guests;
+mod ring;
 mod signals;
 mod stats;
 mod tasks;
@@ -14,6 +15,7 @@ use annulus::DriverChoice;
 use annulus_load::{affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use ring::RingArgs;
 use stats::Stats;
 use std::io;
 use std::net::SocketAddr;
@@ -56,10 +58,8 @@ pub(crate) struct EchoArgs {
     /// After a signal, how long what is in flight may take to finish
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
     grace: Duration,
-    /// Let io_uring do only what the server needs, and deny this process any
-    /// further ring
-    #[arg(long)]
-    locked_down: bool,
+    #[command(flatten)]
+    ring: RingArgs,
     /// Write figures as JSON at the end, to a file or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
@@ -81,7 +81,7 @@ struct Plan {
     room: usize,
     idle_timeout: Option<Duration>,
     grace: Duration,
-    locked_down: bool,
+    ring: RingArgs,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
@@ -97,16 +97,12 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
 }
 
 fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
+    plan.ring.check(mode)?;
     let choice = match mode {
         Mode::Tasks(choice) => choice,
-        Mode::Threads if plan.locked_down => {
-            let text =
-                "--locked-down with --driver threads: threads use no ring; leave one of them out";
-            return Err(Misuse(text.into()).into());
-        }
         Mode::Threads => return threads::serve(plan, "as demanded"),
     };
-    let runtime = tasks::runtime(choice, plan.locked_down);
+    let runtime = tasks::runtime(choice, &plan.ring);
     tasks::serve(plan, runtime.with_context(|| format!("cannot serve with --driver {choice}"))?)
 }
 
@@ -129,7 +125,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         room,
         idle_timeout: args.idle_timeout,
         grace: args.grace,
-        locked_down: args.locked_down,
+        ring: args.ring,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Echo on the runtime: one thread, a task a connection.
 
 use super::guests::{Guest, Guests, Sweep};
+use super::ring::RingArgs;
 use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally};
 use super::{Plan, announce};
@@ -22,9 +23,9 @@ use std::time::Duration;
 const BACKLOG: u32 = 4096;
 
 /// A runtime to serve on.
-pub(super) fn runtime(choice: DriverChoice, locked_down: bool) -> io::Result<Runtime> {
+pub(super) fn runtime(choice: DriverChoice, ring: &RingArgs) -> io::Result<Runtime> {
     // The house sees its guests off itself, within its own grace.
-    Runtime::builder().driver(choice).locked_down(locked_down).grace(Duration::ZERO).build()
+    ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO)).build()
 }
 
 /// Serves until a signal.

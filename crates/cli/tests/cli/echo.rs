@@ -247,6 +247,29 @@ fn reset(mut stream: TcpStream) {
 }
 
 #[test]
+fn every_pair_of_operations_serves() {
+    if !drivers().contains(&"uring") {
+        return println!("skipped: io_uring is blocked here");
+    }
+    for verbs in ["multishot", "readv-writev", "recvmsg-sendmsg", "read-write", "recv-send"] {
+        for name in [verbs.to_owned(), format!("poll-{verbs}")] {
+            let server = Server::start(&["--driver", "uring", "--ops", &name]);
+            round_trip(&mut server.connect(), &noise(100_000));
+            assert_eq!(server.stop().code, Some(0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn operations_are_for_io_uring() {
+    annulus(["echo", "--ops", "sendfile"]).complains(2, &["`sendfile`", "recv-send", "poll-"]);
+    for driver in ["epoll", "threads"] {
+        annulus(["echo", "--ops", "recv-send", "--driver", driver])
+            .complains(2, &["--ops recv-send", driver, "leave one of them out"]);
+    }
+}
+
+#[test]
 fn a_locked_down_server_serves_all_the_same() {
     let server = Server::start(&["--locked-down", "--driver", "auto"]);
     round_trip(&mut server.connect(), &noise(100_000));

@@ -18,8 +18,8 @@ pub(super) enum Input {
     Own { buffer: *mut u8, len: u32 },
     /// Accepts; without `multi`, once.
     Accept { multi: bool },
-    /// Tells each edge.
-    Readable,
+    /// Tells each edge; without `multi`, once, and leaves what it tells of to the next one.
+    Readable { multi: bool },
 }
 
 impl Epoll {
@@ -45,9 +45,10 @@ impl Epoll {
             Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
             Input::Own { buffer, len } => self.receive(fd, token, buffer, len),
             Input::Accept { multi } => self.accept(fd, token, multi),
-            Input::Readable => {
-                watch.readable = false;
-                Some(Event { token, result: Ok(1), more: true, buffer: None })
+            Input::Readable { multi } => {
+                watch.readable &= !multi;
+                watch.input.take_if(|_| !multi);
+                Some(Event { token, result: Ok(1), more: multi, buffer: None })
             }
         }
     }

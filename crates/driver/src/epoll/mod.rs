@@ -128,7 +128,10 @@ impl Epoll {
             }
             Op::AcceptMulti { fd } => self.start_input(token, fd, Input::Accept { multi: true }),
             Op::Accept { fd } => self.start_input(token, fd, Input::Accept { multi: false }),
-            Op::Readable { fd } => self.start_input(token, fd, Input::Readable),
+            Op::Readable { fd } => self.start_input(token, fd, Input::Readable { multi: true }),
+            Op::ReadableOnce { fd } => {
+                self.start_input(token, fd, Input::Readable { multi: false });
+            }
             Op::Connect { fd, .. } | Op::Send { fd, .. } | Op::SendVector { fd, .. } => {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.start_output(token, fd, op) };
@@ -174,7 +177,7 @@ impl Epoll {
         let Some(fd) = self.watches.home(target) else { return };
         let watch = self.watches.known(fd);
         if let Some((_, input)) = watch.input.take_if(|(token, _)| *token == target) {
-            if matches!(input, Input::Readable) {
+            if matches!(input, Input::Readable { multi: true }) {
                 // Its owner may close it behind our back from here on.
                 self.release(fd);
             }

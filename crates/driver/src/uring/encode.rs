@@ -1,41 +1,131 @@
 //! Operations as submission entries.
 
 use crate::op::Op;
+use crate::operations::{Operations, Verbs};
 use crate::token::Token;
-use annulus_ring::op::{self, msg, poll};
+use annulus_ring::op::{self, IoVec, MsgHeader, msg, poll, rwf};
 use annulus_ring::{Entry, EntryFlags, Target};
+use std::cell::UnsafeCell;
+use std::ptr;
 
 /// A send that must not wait, and posts no completion where everything went.
 const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 /// A send that waits until everything went.
 const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
 
-#[inline]
-pub(super) fn entry(token: Token, op: Op, group: u16) -> Entry {
-    plain(op, group).user_data(token.bits())
+/// What receives name that want nothing but bytes in a lent buffer. The kernel writes into the header as they end, and
+/// nobody reads it.
+struct Nothing<T>(UnsafeCell<T>);
+
+// SAFETY: no code of ours reads or writes what is inside; the kernel gets its address.
+unsafe impl<T> Sync for Nothing<T> {}
+
+static NO_HEADER: Nothing<MsgHeader> = Nothing(UnsafeCell::new(MsgHeader {
+    name: ptr::null(),
+    name_len: 0,
+    vectors: ptr::null(),
+    vector_count: 0,
+    control: ptr::null(),
+    control_len: 0,
+    flags: 0,
+}));
+
+static NO_VECTOR: Nothing<IoVec> = Nothing(UnsafeCell::new(IoVec { base: ptr::null(), len: 0 }));
+
+/// How this driver's operations become entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoder {
+    pub(super) operations: Operations,
+    pub(super) group: u16,
 }
 
-#[inline]
-fn plain(op: Op, group: u16) -> Entry {
-    match op {
-        Op::SendNow { fd, buffer, len } => quiet(send(fd, buffer, len, NOW)),
-        Op::SendVectorNow { fd, header } => quiet(send_vector(fd, header, NOW)),
-        Op::Send { fd, buffer, len } => send(fd, buffer, len, ALL),
-        Op::SendVector { fd, header } => send_vector(fd, header, ALL),
-        Op::ReceiveMulti { fd, limit } => {
-            op::RecvMulti { target: Target::Fd(fd), group, limit }.entry()
+impl Encoder {
+    /// # Safety
+    /// A header that the operation names must be a live `struct msghdr` with its vectors.
+    #[inline]
+    pub(super) unsafe fn entry(self, token: Token, op: Op) -> Entry {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.plain(op) }.user_data(token.bits())
+    }
+
+    /// # Safety
+    /// See [`entry`](Self::entry).
+    #[inline]
+    unsafe fn plain(self, op: Op) -> Entry {
+        let target = Target::Fd;
+        match op {
+            Op::Nop => op::Nop.entry(),
+            Op::SendNow { fd, buffer, len } => quiet(self.send(target(fd), buffer, len, true)),
+            Op::Send { fd, buffer, len } => self.send(target(fd), buffer, len, false),
+            Op::SendVectorNow { fd, header } => {
+                // SAFETY: the caller's promise, passed on.
+                quiet(unsafe { self.send_vector(target(fd), header, true) })
+            }
+            // SAFETY: as above.
+            Op::SendVector { fd, header } => unsafe { self.send_vector(target(fd), header, false) },
+            Op::ReceiveMulti { fd, limit } => {
+                self.tried(op::RecvMulti { target: target(fd), group: self.group, limit }.entry())
+            }
+            Op::ReceiveLent { fd } => self.receive_lent(target(fd)),
+            Op::Receive { fd, buffer, len } => {
+                self.tried(op::Recv { target: target(fd), buffer, len }.entry())
+            }
+            Op::AcceptMulti { fd } => op::AcceptMulti { target: target(fd) }.entry(),
+            Op::Accept { fd } => op::Accept { target: target(fd) }.entry(),
+            Op::Connect { fd, address, len } => {
+                op::Connect { target: target(fd), address, len }.entry()
+            }
+            Op::ReadableOnce { fd } => op::Poll { target: target(fd), events: poll::IN }.entry(),
+            Op::Readable { fd } => op::PollMulti { target: target(fd), events: poll::IN }.entry(),
+            Op::Cancel { target } => quiet(op::Cancel { user_data: target.bits() }.entry()),
+            Op::Close { fd } => quiet(op::Close { fd }.entry()),
         }
-        Op::ReceiveLent { fd } => op::RecvSelect { target: Target::Fd(fd), group }.entry(),
-        Op::Receive { fd, buffer, len } => op::Recv { target: Target::Fd(fd), buffer, len }.entry(),
-        Op::AcceptMulti { fd } => op::AcceptMulti { target: Target::Fd(fd) }.entry(),
-        Op::Accept { fd } => op::Accept { target: Target::Fd(fd) }.entry(),
-        Op::Connect { fd, address, len } => {
-            op::Connect { target: Target::Fd(fd), address, len }.entry()
+    }
+
+    #[inline]
+    fn receive_lent(self, target: Target) -> Entry {
+        let group = self.group;
+        match self.operations.verbs {
+            Verbs::Multishot | Verbs::RecvSend => {
+                self.tried(op::RecvSelect { target, group }.entry())
+            }
+            Verbs::RecvmsgSendmsg => {
+                let header = NO_HEADER.0.get().cast();
+                self.tried(op::RecvMsgSelect { target, header, group }.entry())
+            }
+            Verbs::ReadWrite => op::ReadSelect { target, group }.entry(),
+            Verbs::ReadvWritev => {
+                op::ReadvSelect { target, vector: NO_VECTOR.0.get(), group }.entry()
+            }
         }
-        Op::Readable { fd } => op::PollMulti { target: Target::Fd(fd), events: poll::IN }.entry(),
-        Op::Nop => op::Nop.entry(),
-        Op::Cancel { target } => quiet(op::Cancel { user_data: target.bits() }.entry()),
-        Op::Close { fd } => quiet(op::Close { fd }.entry()),
+    }
+
+    /// A receive that is tried at once, or when there is something to receive.
+    #[inline]
+    fn tried(self, receive: Entry) -> Entry {
+        if self.operations.poll_first { op::poll_first(receive) } else { receive }
+    }
+
+    #[inline]
+    fn send(self, target: Target, buffer: *const u8, len: u32, now: bool) -> Entry {
+        if self.operations.verbs.are_of_files() {
+            op::Write { target, buffer, len, flags: write_flags(now) }.entry()
+        } else {
+            op::Send { target, buffer, len, flags: send_flags(now) }.entry()
+        }
+    }
+
+    /// # Safety
+    /// The header must be a live `struct msghdr`.
+    #[inline]
+    unsafe fn send_vector(self, target: Target, header: *const u8, now: bool) -> Entry {
+        if !self.operations.verbs.are_of_files() {
+            return op::SendMsg { target, header, flags: send_flags(now) }.entry();
+        }
+        // SAFETY: the caller's promise.
+        let MsgHeader { vectors, vector_count, .. } = unsafe { header.cast::<MsgHeader>().read() };
+        let count = vector_count as u32;
+        op::Writev { target, vectors, count, flags: write_flags(now) }.entry()
     }
 }
 
@@ -43,10 +133,11 @@ fn quiet(entry: Entry) -> Entry {
     entry.with(EntryFlags::SKIP_SUCCESS)
 }
 
-fn send(fd: i32, buffer: *const u8, len: u32, flags: u32) -> Entry {
-    op::Send { target: Target::Fd(fd), buffer, len, flags }.entry()
+fn send_flags(now: bool) -> u32 {
+    if now { NOW } else { ALL }
 }
 
-fn send_vector(fd: i32, header: *const u8, flags: u32) -> Entry {
-    op::SendMsg { target: Target::Fd(fd), header, flags }.entry()
+/// A write that comes short posts a completion, whether it was to skip it or not.
+fn write_flags(now: bool) -> u32 {
+    if now { rwf::NOWAIT } else { 0 }
 }

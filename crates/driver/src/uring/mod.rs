@@ -9,12 +9,14 @@ use crate::counters::Counters;
 use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::Op;
+use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use annulus_ring::{
     BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
 };
-use operations::{IN_USE, Operations};
+use encode::Encoder;
+use operations::{Offered, in_use};
 use quiet::Alarm;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -23,6 +25,9 @@ use std::rc::Rc;
 
 /// The buffer group of the pool.
 const GROUP: u16 = 0;
+
+/// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
+const WRITES_NOW: &str = "minimum wait";
 
 /// How to set the driver up.
 #[derive(Clone)]
@@ -37,6 +42,8 @@ pub struct UringConfig {
     pub pool: PoolSize,
     /// Set-up flags to do without, as an older kernel would.
     pub without: SetupFlags,
+    /// What carries the bytes of streams.
+    pub operations: Operations,
     /// Leave the ring with the operations in use, and no other.
     pub restricted: bool,
 }
@@ -49,6 +56,7 @@ impl Default for UringConfig {
             completions: 4096,
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
+            operations: Operations::default(),
             restricted: false,
         }
     }
@@ -68,6 +76,8 @@ pub struct Uring {
     /// Quiet was noticed: memory goes back when every completion has been taken.
     trim_due: bool,
     features: Features,
+    encoder: Encoder,
+    sends_quietly: bool,
     limits_receives: bool,
     closes: bool,
     counters: Counters,
@@ -84,12 +94,15 @@ impl Uring {
             .entries(config.entries)
             .completions(config.completions)
             .without(config.without);
-        let builder = if config.restricted { builder.only(&IN_USE) } else { builder };
+        let needed = in_use(config.operations);
+        let builder = if config.restricted { builder.only(&needed) } else { builder };
         let mut ring = builder.build()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        let closes = Operations::of(&probe)?.close;
-        for needed in ["multishot receive", "multishot accept"] {
+        let closes = Offered::of(&probe, &needed)?.close;
+        let verbs = config.operations.verbs;
+        let receive = (verbs == Verbs::Multishot).then_some("multishot receive");
+        for needed in receive.into_iter().chain(["multishot accept"]) {
             if !features.has(needed) {
                 return Err(SetupError::Lacks(needed));
             }
@@ -106,7 +119,9 @@ impl Uring {
             all_taken: true,
             alarm: Alarm::default(),
             trim_due: false,
+            sends_quietly: !verbs.are_of_files() || features.has(WRITES_NOW),
             features,
+            encoder: Encoder { operations: config.operations, group: GROUP },
             limits_receives,
             closes,
             counters: Counters::default(),
@@ -131,8 +146,9 @@ impl Uring {
             return self.kernel().close(fd);
         }
         self.counters.sqes += 1;
-        let entry = encode::entry(token, op, GROUP);
         // SAFETY: the caller's promise, passed on.
+        let entry = unsafe { self.encoder.entry(token, op) };
+        // SAFETY: as above.
         if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
             self.make_room(entry);
         }
@@ -268,6 +284,16 @@ impl Uring {
     /// Every completion was taken, so that no buffer has been filled that the pool still counts as the kernel's.
     fn trim(&self) {
         self.pool.trim(self.ring.setup_flags().contains(SetupFlags::DEFER_TASKRUN));
+    }
+
+    #[inline]
+    pub(crate) fn sends_quietly(&self) -> bool {
+        self.sends_quietly
+    }
+
+    #[inline]
+    pub(crate) fn operations(&self) -> Operations {
+        self.encoder.operations
     }
 
     #[inline]

@@ -1,36 +1,46 @@
 //! The operations that the driver submits: what a locked-down ring is left with, and what a kernel must have.
 
+use crate::operations::{Operations, Verbs};
 use annulus_ring::{Probe, SetupError, opcode};
 
-/// All of them, and nothing else.
-pub(super) const IN_USE: [u8; 10] = [
+/// Those that are in use whatever the verbs.
+const ALWAYS: [u8; 8] = [
     opcode::NOP,
     opcode::POLL_ADD,
-    opcode::SENDMSG,
     opcode::TIMEOUT,
     opcode::ACCEPT,
     opcode::ASYNC_CANCEL,
     opcode::CONNECT,
     opcode::CLOSE,
-    opcode::SEND,
     opcode::RECV,
 ];
+
+/// All of them, and nothing else.
+pub(super) fn in_use(operations: Operations) -> Vec<u8> {
+    let verbs: &[u8] = match operations.verbs {
+        Verbs::Multishot | Verbs::RecvSend => &[opcode::SEND, opcode::SENDMSG],
+        Verbs::RecvmsgSendmsg => &[opcode::RECVMSG, opcode::SEND, opcode::SENDMSG],
+        Verbs::ReadWrite => &[opcode::READ, opcode::WRITE, opcode::WRITEV],
+        Verbs::ReadvWritev => &[opcode::READV, opcode::WRITE, opcode::WRITEV],
+    };
+    [&ALWAYS, verbs].concat()
+}
 
 /// Those that are replaced: a close by the plain system call, the timer of quiet by keeping the memory.
 const REPLACED: [u8; 2] = [opcode::CLOSE, opcode::TIMEOUT];
 
 /// What the kernel has of them.
-pub(super) struct Operations {
+pub(super) struct Offered {
     /// Else descriptors are closed by a plain call.
     pub(super) close: bool,
 }
 
-impl Operations {
+impl Offered {
     /// # Errors
     /// [`SetupError::Lacks`], where one is missing that nothing replaces.
-    pub(super) fn of(probe: &Probe) -> Result<Self, SetupError> {
+    pub(super) fn of(probe: &Probe, needed: &[u8]) -> Result<Self, SetupError> {
         let missing = |code: &u8| !probe.has(*code) && !REPLACED.contains(code);
-        match IN_USE.into_iter().find(missing) {
+        match needed.iter().copied().find(missing) {
             Some(code) => Err(SetupError::Lacks(opcode::name(code).unwrap_or("an operation"))),
             None => Ok(Self { close: probe.has(opcode::CLOSE) }),
         }
@@ -42,16 +52,27 @@ mod tests {
     use super::*;
     use crate::op::Op;
     use crate::token::Token;
-    use crate::uring::encode;
+    use crate::uring::encode::Encoder;
     use crate::uring::quiet::Alarm;
+    use annulus_ring::op::MsgHeader;
     use std::collections::BTreeSet;
     use std::ptr;
 
+    const HEADER: MsgHeader = MsgHeader {
+        name: ptr::null(),
+        name_len: 0,
+        vectors: ptr::null(),
+        vector_count: 0,
+        control: ptr::null(),
+        control_len: 0,
+        flags: 0,
+    };
+
     /// One of each.
-    fn every_op() -> [Op; 14] {
+    fn every_op(header: &MsgHeader) -> [Op; 15] {
         let (fd, len, limit) = (-1, 0, 0);
-        let (from, into, header, address) =
-            (ptr::null(), ptr::null_mut(), ptr::null(), ptr::null());
+        let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
+        let header = ptr::from_ref(header).cast();
         [
             Op::Nop,
             Op::AcceptMulti { fd },
@@ -64,6 +85,7 @@ mod tests {
             Op::Send { fd, buffer: from, len },
             Op::SendVector { fd, header },
             Op::Connect { fd, address, len },
+            Op::ReadableOnce { fd },
             Op::Readable { fd },
             Op::Cancel { target: Token::IGNORED },
             Op::Close { fd },
@@ -72,9 +94,14 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_what_is_submitted() {
-        let entries = every_op().map(|op| encode::entry(Token::IGNORED, op, 0));
-        let submitted = entries.into_iter().chain([Alarm::default().set(0)]);
-        let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
-        assert_eq!(submitted, BTreeSet::from(IN_USE));
+        for operations in Operations::ALL {
+            let encoder = Encoder { operations, group: 0 };
+            // SAFETY: the header is live.
+            let entry = |op| unsafe { encoder.entry(Token::IGNORED, op) };
+            let entries = every_op(&HEADER).map(entry);
+            let submitted = entries.into_iter().chain([Alarm::default().set(0)]);
+            let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
+            assert_eq!(submitted, BTreeSet::from_iter(in_use(operations)), "{operations}");
+        }
     }
 }

@@ -56,8 +56,8 @@ impl Submitted {
         Ok(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
     }
 
-    /// Reads the `struct msghdr` of a message into `pieces`.
-    pub(crate) fn vectors(&self, pieces: &mut Vec<Piece>) -> Result<(), Errno> {
+    /// The bytes that the `struct msghdr` of a message names.
+    pub(crate) fn message(&self) -> Result<Vec<Piece>, Errno> {
         if self.0.addr == 0 {
             return Err(Errno::FAULT);
         }
@@ -67,14 +67,35 @@ impl Submitted {
         if header.vector_count > MOST_VECTORS {
             return Err(Errno::MSGSIZE);
         }
-        for index in 0..header.vector_count {
-            // SAFETY: as above, for the vectors the header names.
-            let IoVec { base, len } = unsafe { header.vectors.add(index).read() };
-            // SAFETY: the promise covers the bytes behind the vectors, until the terminal completion.
-            pieces.push(unsafe { Piece::new(base.expose_provenance() as u64, len) });
-        }
-        Ok(())
+        // SAFETY: as above, for the vectors the header names.
+        Ok(unsafe { pieces(header.vectors, header.vector_count) })
     }
+
+    /// The bytes that the vectors of a write name.
+    pub(crate) fn vectors(&self) -> Result<Vec<Piece>, Errno> {
+        let count = self.0.len as usize;
+        if count > MOST_VECTORS {
+            return Err(Errno::INVAL);
+        }
+        if self.0.addr == 0 && count > 0 {
+            return Err(Errno::FAULT);
+        }
+        let first = std::ptr::with_exposed_provenance::<IoVec>(self.0.addr as usize);
+        // SAFETY: the promise covers the vectors at least until the entry is consumed, which is now.
+        Ok(unsafe { pieces(first, count) })
+    }
+}
+
+/// # Safety
+/// `count` vectors stand at `first`, under the promise of an entry that is being consumed.
+unsafe fn pieces(first: *const IoVec, count: usize) -> Vec<Piece> {
+    let piece = |index| {
+        // SAFETY: the caller's promise.
+        let IoVec { base, len } = unsafe { first.add(index).read() };
+        // SAFETY: the entry's promise covers the bytes behind the vectors, until the terminal completion.
+        unsafe { Piece::new(base.expose_provenance() as u64, len) }
+    };
+    (0..count).map(piece).collect()
 }
 
 impl Deref for Submitted {

@@ -2,7 +2,7 @@
 
 use crate::memory::Submitted;
 use crate::profile::Profile;
-use annulus_ring::op::msg;
+use annulus_ring::op::{msg, rwf};
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 
@@ -29,8 +29,8 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
     if flags.contains(EntryFlags::FIXED_FILE) {
         return Err(Errno::BADF);
     }
-    let selects = flags.contains(EntryFlags::BUFFER_SELECT) && entry.opcode != opcode::RECV;
-    if !known.contains(flags) || selects || !profile.has(entry.opcode) {
+    let selects = flags.contains(EntryFlags::BUFFER_SELECT);
+    if !known.contains(flags) || selects && !receives(entry) || !profile.has(entry.opcode) {
         return Err(Errno::INVAL);
     }
     let sound = match entry.opcode {
@@ -39,6 +39,10 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
             entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
         }
+        // Only into buffers of a group; there is no name or control message to put anywhere.
+        opcode::RECVMSG => selects && entry.ioprio & !POLL_FIRST == 0 && entry.op_flags == 0,
+        opcode::READV => selects && entry.len == 1 && file_flags(entry),
+        opcode::READ | opcode::WRITE | opcode::WRITEV => file_flags(entry),
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,
@@ -52,6 +56,20 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         _ => true,
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Whether it is one of those that receive.
+pub(super) fn receives(entry: &Submitted) -> bool {
+    matches!(entry.opcode, opcode::RECV | opcode::RECVMSG | opcode::READ | opcode::READV)
+}
+
+/// The calls of files, which sockets take as well.
+pub(super) fn is_of_files(entry: &Submitted) -> bool {
+    matches!(entry.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV)
+}
+
+fn file_flags(entry: &Submitted) -> bool {
+    entry.ioprio == 0 && entry.op_flags & !rwf::NOWAIT == 0
 }
 
 fn receive(entry: &Submitted, profile: &Profile) -> bool {
@@ -79,7 +97,9 @@ pub(super) fn waits_first(entry: &Submitted) -> bool {
     entry.flags & EntryFlags::ASYNC.bits() != 0
         || match entry.opcode {
             opcode::ACCEPT => entry.ioprio & ACCEPT_POLL_FIRST != 0,
-            opcode::RECV | opcode::SEND | opcode::SENDMSG => entry.ioprio & POLL_FIRST != 0,
+            opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
+                entry.ioprio & POLL_FIRST != 0
+            }
             _ => false,
         }
 }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::faults::Fault;
 use crate::net::SocketId;
-use crate::op::{Body, Op, Outcome, Send};
+use crate::op::{Answer, Body, Op, Outcome, Send};
 use rustix::io::Errno;
 
 impl World {
@@ -21,7 +21,11 @@ impl World {
         let count = self.shorten(room.min(send.total - send.done), Fault::ShortWrite);
         self.copy(socket, send, count);
         send.done += count;
-        if send.all && send.done < send.total { Outcome::Waits } else { Outcome::of(Ok(send.done)) }
+        let short = send.done < send.total;
+        if short && send.all {
+            return Outcome::Waits;
+        }
+        Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
     }
 
     /// Copies the next `count` bytes of a send.

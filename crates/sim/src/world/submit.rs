@@ -1,12 +1,14 @@
 //! From an entry to an operation.
 
 use super::World;
-use super::check::{ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, waits_first};
+use super::check::{
+    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_of_files, receives, waits_first,
+};
 use crate::faults::Fault;
 use crate::memory::Submitted;
 use crate::op::{Answer, Body, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
-use annulus_ring::op::msg;
+use annulus_ring::op::{msg, rwf};
 use annulus_ring::{EntryFlags, Shutdown, opcode};
 use rustix::io::Errno;
 
@@ -100,7 +102,7 @@ fn body(entry: &Submitted) -> Result<Body, Errno> {
     Ok(match entry.opcode {
         opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
         opcode::CONNECT => Body::Connect,
-        opcode::RECV => Body::Receive(receive(entry)),
+        _ if receives(entry) => Body::Receive(receive(entry)),
         opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
         _ => Body::Send(send(entry)?),
     })
@@ -111,7 +113,7 @@ fn must_not_wait(entry: &Submitted) -> bool {
     match entry.opcode {
         opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,
         opcode::RECV | opcode::SEND | opcode::SENDMSG => entry.op_flags & msg::DONTWAIT != 0,
-        _ => false,
+        _ => is_of_files(entry) && entry.op_flags & rwf::NOWAIT != 0,
     }
 }
 
@@ -123,23 +125,22 @@ fn receive(entry: &Submitted) -> Receive {
     };
     Receive {
         into,
-        multi: entry.ioprio & RECEIVE_MANY != 0,
+        multi: entry.opcode == opcode::RECV && entry.ioprio & RECEIVE_MANY != 0,
         left: (entry.file_index > 0).then_some(entry.file_index),
         watched: false,
     }
 }
 
 fn send(entry: &Submitted) -> Result<Send, Errno> {
-    let source = if entry.opcode == opcode::SENDMSG {
-        let mut pieces = Vec::new();
-        entry.vectors(&mut pieces)?;
-        Source::Many(pieces.into())
-    } else {
-        Source::One(entry.memory())
+    let source = match entry.opcode {
+        opcode::SENDMSG => Source::Many(entry.message()?.into()),
+        opcode::WRITEV => Source::Many(entry.vectors()?.into()),
+        _ => Source::One(entry.memory()),
     };
     let total = source.pieces().iter().map(|piece| piece.len()).sum();
-    let all = entry.op_flags & msg::WAITALL != 0;
-    Ok(Send { source, total, done: 0, all, seal: None })
+    let of_files = is_of_files(entry);
+    let all = !of_files && entry.op_flags & msg::WAITALL != 0;
+    Ok(Send { source, total, done: 0, all, short_fails: of_files, seal: None })
 }
 
 /// The kernel reads poll events as two little-endian half words.

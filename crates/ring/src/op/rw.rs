@@ -1,0 +1,122 @@
+//! Reads and writes: the calls of files, which streams take as well.
+
+use super::IoVec;
+use crate::entry::{Entry, EntryFlags, Target};
+use crate::opcode;
+
+/// Where a stream is read or written: it has no places.
+const STREAM: u64 = u64::MAX;
+
+/// `RWF_*` flags.
+pub mod rwf {
+    /// Do not wait. On sockets from 6.4; before, it may be refused.
+    pub const NOWAIT: u32 = 0x8;
+}
+
+/// Reads a file at an offset, or a stream where the offset is `u64::MAX`.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// The file.
+    pub target: Target,
+    /// Where to.
+    pub buffer: *mut u8,
+    /// At most this many bytes.
+    pub len: u32,
+    /// From where in the file.
+    pub offset: u64,
+}
+
+impl Read {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::READ, self.target);
+        Entry { addr: self.buffer as u64, len: self.len, off: self.offset, ..base }
+    }
+}
+
+/// Reads a stream once into a buffer that the kernel picks from a group.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadSelect {
+    /// The stream.
+    pub target: Target,
+    /// The buffer group.
+    pub group: u16,
+}
+
+impl ReadSelect {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::READ, self.target).with(EntryFlags::BUFFER_SELECT);
+        Entry { off: STREAM, buf_group: self.group, ..base }
+    }
+}
+
+/// As [`ReadSelect`], by the call that takes vectors: it wants one, whose length bounds what is read; zero is no bound
+/// but the buffer's.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadvSelect {
+    /// The stream.
+    pub target: Target,
+    /// One vector. Its base counts for nothing.
+    pub vector: *const IoVec,
+    /// The buffer group.
+    pub group: u16,
+}
+
+impl ReadvSelect {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::READV, self.target).with(EntryFlags::BUFFER_SELECT);
+        Entry { addr: self.vector as u64, len: 1, off: STREAM, buf_group: self.group, ..base }
+    }
+}
+
+/// Writes bytes to a stream: as many as there is room for, so that the count can be short.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// The stream.
+    pub target: Target,
+    /// From where.
+    pub buffer: *const u8,
+    /// How many.
+    pub len: u32,
+    /// [`rwf`] flags.
+    pub flags: u32,
+}
+
+impl Write {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::WRITE, self.target);
+        let (addr, len) = (self.buffer as u64, self.len);
+        Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
+    }
+}
+
+/// As [`Write`], from vectors. They must outlive the *submission* only (`SUBMIT_STABLE`), the bytes they name the
+/// operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Writev {
+    /// The stream.
+    pub target: Target,
+    /// The first vector.
+    pub vectors: *const IoVec,
+    /// How many.
+    pub count: u32,
+    /// [`rwf`] flags.
+    pub flags: u32,
+}
+
+impl Writev {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let base = Entry::new(opcode::WRITEV, self.target);
+        let (addr, len) = (self.vectors as u64, self.count);
+        Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
+    }
+}

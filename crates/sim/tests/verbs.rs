@@ -1,0 +1,227 @@
+//! The other operations that receive and send on sockets: READ, READV, RECVMSG, WRITE and WRITEV.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_ring::op::{self, IoVec, MsgHeader, rwf};
+use annulus_ring::{Entry, EntryFlags, Target};
+use common::{GROUP, Host, Lent, cancel, errno, on_both, told};
+use rustix::io::Errno;
+use std::cell::UnsafeCell;
+use std::os::fd::RawFd;
+use std::ptr;
+
+/// What receives name that take no name, vector or control message; the kernel may write into the header.
+struct Nothing {
+    header: UnsafeCell<MsgHeader>,
+    vector: IoVec,
+}
+
+impl Nothing {
+    fn new() -> Self {
+        let header = MsgHeader {
+            name: ptr::null(),
+            name_len: 0,
+            vectors: ptr::null(),
+            vector_count: 0,
+            control: ptr::null(),
+            control_len: 0,
+            flags: 0,
+        };
+        let vector = IoVec { base: ptr::null(), len: 0 };
+        Self { header: UnsafeCell::new(header), vector }
+    }
+
+    /// A receive by each verb into a lent buffer; those that can wait for readiness, so too.
+    fn receives(&self, fd: RawFd) -> [Entry; 6] {
+        let (target, group) = (Target::Fd(fd), GROUP);
+        let header = self.header.get().cast();
+        let recv = op::RecvSelect { target, group }.entry();
+        let message = op::RecvMsgSelect { target, header, group }.entry();
+        let vector = ptr::from_ref(&self.vector);
+        [
+            recv,
+            message,
+            op::poll_first(recv),
+            op::poll_first(message),
+            op::ReadSelect { target, group }.entry(),
+            op::ReadvSelect { target, vector, group }.entry(),
+        ]
+    }
+}
+
+fn write(fd: RawFd, bytes: &[u8], flags: u32) -> Entry {
+    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
+    op::Write { target, buffer: bytes.as_ptr(), len, flags }.entry()
+}
+
+fn quiet(fd: RawFd, bytes: &[u8]) -> Entry {
+    write(fd, bytes, rwf::NOWAIT).with(EntryFlags::SKIP_SUCCESS)
+}
+
+#[test]
+fn each_verb_receives_into_a_lent_buffer_before_and_after_it_waits() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut lent = Lent::new(&host.ring, 2, 64);
+        let nothing = Nothing::new();
+        for (number, receive) in nothing.receives(server).into_iter().enumerate() {
+            host.send(client, b"there");
+            host.push(1, receive);
+            let there = host.take(1)[0];
+            assert_eq!((told(&there), lent.bytes(&there)), ((1, 5, false), b"there".to_vec()));
+            host.push(2, receive);
+            assert_eq!(host.settle(), [], "receive {number} waits");
+            host.push(9, quiet(client, b"then"));
+            let then = host.take(1)[0];
+            assert_eq!((told(&then), lent.bytes(&then)), ((2, 4, false), b"then".to_vec()));
+        }
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut lent = Lent::new(&host.ring, 1, 64);
+        let nothing = Nothing::new();
+        for receive in nothing.receives(server) {
+            host.push(1, receive);
+            assert_eq!(host.settle(), []);
+            host.push(2, cancel(1));
+            let told: Vec<_> = host.take(2).iter().map(told).collect();
+            assert!(told.contains(&(1, errno(Errno::CANCELED), false)), "{told:?}");
+        }
+        host.send(client, b"x");
+        let last = nothing.receives(server)[0];
+        host.push(3, last);
+        let taken = host.take(1)[0];
+        // The only buffer is ours.
+        for receive in nothing.receives(server) {
+            host.send(client, b"y");
+            assert_eq!(host.once(receive), errno(Errno::NOBUFS));
+        }
+        assert_eq!(lent.bytes(&taken), b"x");
+        let mut unread = 6;
+        while unread > 0 {
+            unread -= host.recv(server).unwrap().len();
+        }
+        host.kernel.shutdown(client, annulus_ring::Shutdown::Write).unwrap();
+        for receive in nothing.receives(server) {
+            host.push(4, receive);
+            let end = host.take(1)[0];
+            assert_eq!(end.result, 0);
+            if end.buffer().is_some() {
+                assert_eq!(lent.bytes(&end), b"");
+            }
+        }
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_read_goes_into_memory_of_the_submitter() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let mut memory = [0; 8];
+        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+        host.send(client, b"plain");
+        assert_eq!(host.once(op::Read { target, buffer, len: 8, offset: u64::MAX }.entry()), 5);
+        assert_eq!(&memory[..5], b"plain");
+    });
+}
+
+/// Writes until there is no room, and returns what the last one answered.
+fn fill(host: &mut Host, fd: RawFd, big: &[u8]) -> i32 {
+    for _ in 0..1000 {
+        host.push(3, quiet(fd, big));
+        let answer = host.take(1)[0].result;
+        if answer < 0 {
+            return answer;
+        }
+    }
+    panic!("a socket takes all of it, and nobody reads");
+}
+
+#[test]
+fn a_write_that_skips_its_success_tells_what_is_missing() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        host.push(1, quiet(client, b"all of it"));
+        assert_eq!(host.settle(), []);
+        assert_eq!(host.recv(server).unwrap(), b"all of it");
+        let big = vec![1; 32 << 20];
+        host.push(2, quiet(client, &big));
+        let short = host.take(1)[0];
+        assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
+        assert_eq!(fill(&mut host, client, &big), errno(Errno::AGAIN));
+    });
+}
+
+#[test]
+fn a_write_waits_for_room_and_sends_what_there_is_room_for() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let big = vec![1; 32 << 20];
+        // What Linux's loopback moves on in the meantime makes room again.
+        for _ in 0..3 {
+            fill(&mut host, client, &big);
+            assert_eq!(host.settle(), []);
+        }
+        host.push(5, write(client, &big, 0));
+        assert_eq!(host.settle(), []);
+        // Enough to make room, however the kernel counts it.
+        let mut read = 0;
+        let short = loop {
+            read += host_receives(&mut host, server);
+            if let Some(done) = host.reap().first().copied() {
+                break done;
+            }
+            assert!(read < big.len(), "{read} bytes were read, and there is no room");
+        };
+        assert_eq!(short.user_data, 5);
+        assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
+    });
+}
+
+/// Receives a piece beside another operation that may end meanwhile.
+fn host_receives(host: &mut Host, fd: RawFd) -> usize {
+    let mut memory = vec![0; 1 << 16];
+    let (target, len) = (Target::Fd(fd), memory.len() as u32);
+    let fd = op::Recv { target, buffer: memory.as_mut_ptr(), len };
+    host.push(6, fd.entry());
+    host.ring.enter(annulus_ring::Wait::For { completions: 1, timeout: None }).unwrap();
+    let first = host.ring.peek(0).expect("a completion");
+    if first.user_data == 5 {
+        return 0;
+    }
+    host.ring.completions().next().map_or(0, |done| done.result as usize)
+}
+
+#[test]
+fn vectors_are_written_in_order() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let parts =
+            [&b"one "[..], b"", b"two "].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
+        let (target, vectors) = (Target::Fd(client), parts.as_ptr());
+        assert_eq!(host.once(op::Writev { target, vectors, count: 3, flags: 0 }.entry()), 8);
+        assert_eq!(host.recv(server).unwrap(), b"one two ");
+    });
+}
+
+#[test]
+fn readiness_is_told_once() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        let poll = op::Poll { target: Target::Fd(server), events: op::poll::IN }.entry();
+        host.push(1, poll);
+        assert_eq!(host.settle(), []);
+        host.push(9, quiet(client, b"ready"));
+        let taken = host.settle();
+        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), [(1, 1, false)]);
+        // It is still so.
+        assert_eq!(host.once(poll), 1);
+    });
+}
