@@ -2,6 +2,7 @@
 
 use crate::page::Page;
 use annulus_load::Report;
+use std::collections::BTreeMap;
 
 pub(crate) fn of_report(report: &Report) -> String {
     let mut page = Page::new();
@@ -12,7 +13,7 @@ pub(crate) fn of_report(report: &Report) -> String {
     latency(&mut page, report);
     page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
     page.row("driver", &report.driver);
-    errors(&mut page, report);
+    errors(&mut page, &report.errors);
     report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
     page.finish()
 }
@@ -38,11 +39,12 @@ fn latency(page: &mut Page, report: &Report) {
     page.row("", &values.map(|value| format!("{value:<9.1}")).concat());
 }
 
-fn errors(page: &mut Page, report: &Report) {
-    if report.errors.is_empty() {
+/// How many failures of which kind.
+pub(crate) fn errors(page: &mut Page, errors: &BTreeMap<String, u64>) {
+    if errors.is_empty() {
         page.row("errors", "none");
     }
-    for (kind, count) in &report.errors {
+    for (kind, count) in errors {
         page.row("errors", &format!("{kind}: {count}"));
     }
 }

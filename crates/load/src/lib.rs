@@ -37,6 +37,7 @@ pub mod affinity;
 pub mod clock;
 pub mod limits;
 pub mod quiet;
+pub mod visits;
 
 pub use mode::Mode;
 pub use plan::{

@@ -1,13 +1,15 @@
 //! What a run found.
 
+use crate::affinity;
 use crate::board::Findings;
 use crate::measured::Measured;
+use crate::mode::Mode;
 use crate::plan::Plan;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Above this share of its core the client may have been the bottleneck.
+/// Above this share of its cores the client may have been the bottleneck.
 const SATURATED: f64 = 0.9;
 
 /// The result of one run.
@@ -137,17 +139,25 @@ fn doubts(plan: &Plan, seconds: f64, share: f64, failed: u64) -> Vec<String> {
     if seconds == 0.0 {
         return vec!["nothing was measured: not every client could connect and stay".into()];
     }
-    let mut doubts = Vec::new();
-    if share > SATURATED {
-        let percent = share * 100.0;
-        doubts.push(format!(
-            "the load used {percent:.0}% of its core: the server may be faster than this shows"
-        ));
-    }
+    let threads = if plan.mode == Mode::Threads { plan.clients } else { 1 };
+    let mut doubts: Vec<String> = saturation(share, plan.pin, threads).into_iter().collect();
     if failed > 0 {
         doubts.push(format!("{failed} of {} clients failed and stayed down", plan.clients));
     }
     doubts
+}
+
+/// The doubt that the load itself may have set the pace: its threads used up the cores that they may use.
+pub(crate) fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> {
+    let cores = match pin {
+        Some(_) => 1,
+        None => affinity::allowed().map_or(1, |cores| cores.len()).min(threads),
+    };
+    (share > SATURATED * cores as f64).then(|| {
+        let percent = share * 100.0;
+        let what = if cores == 1 { "its core".into() } else { format!("a core, of {cores}") };
+        format!("the load used {percent:.0}% of {what}: the server may be faster than this shows")
+    })
 }
 
 #[cfg(test)]

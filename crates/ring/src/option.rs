@@ -20,6 +20,8 @@ pub enum SocketOption {
     ReuseAddress(bool),
     /// `SO_REUSEPORT`.
     ReusePort(bool),
+    /// `IP_BIND_ADDRESS_NO_PORT`: a bind without a port leaves that to the connect, which knows the other end.
+    BindAddressNoPort(bool),
     /// `TCP_NODELAY`.
     NoDelay(bool),
     /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.

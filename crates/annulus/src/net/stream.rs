@@ -13,7 +13,7 @@ use annulus_ring::{Address, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -239,11 +239,12 @@ impl fmt::Debug for TcpStream {
 pub struct ConnectOptions {
     timeout: Option<Duration>,
     nodelay: bool,
+    source: Option<IpAddr>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { timeout: None, nodelay: true }
+        Self { timeout: None, nodelay: true, source: None }
     }
 }
 
@@ -262,6 +263,13 @@ impl ConnectOptions {
     /// Small sends leave at once (`TCP_NODELAY`). On by default.
     pub fn nodelay(mut self, on: bool) -> Self {
         self.nodelay = on;
+        self
+    }
+
+    /// Leaves from this address of the machine, instead of one of the system's choice; the port is the system's choice
+    /// either way. Connections from several addresses have more ports between them.
+    pub fn source(mut self, address: IpAddr) -> Self {
+        self.source = Some(address);
         self
     }
 
@@ -286,6 +294,10 @@ impl ConnectOptions {
     async fn connect_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
         let socket = NewFd::tcp_for(&core.kernel, address)?;
         socket.set(SocketOption::NoDelay(self.nodelay))?;
+        if let Some(source) = self.source {
+            socket.set(SocketOption::BindAddressNoPort(true))?;
+            socket.bind(SocketAddr::new(source, 0))?;
+        }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
         let fd = attempt.connected().await?;
         Ok(TcpStream { socket: Socket::new(core.clone(), fd)? })

@@ -1,10 +1,11 @@
 //! Connecting and accepting.
 
 use crate::common::{echo, pair, pattern, receive};
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{ConnectOptions, TcpListener, TcpStream};
 use annulus::spawn;
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 
 /// A port where nobody listens.
 const CLOSED: &str = "127.0.0.1:1";
@@ -20,6 +21,19 @@ pub(crate) async fn both_ends_know_each_other() -> io::Result<()> {
     spawn(echo(server));
     client.send("to and fro").await?;
     assert_eq!(receive(&mut client, 10).await?, b"to and fro");
+    Ok(())
+}
+
+pub(crate) async fn a_client_leaves_from_the_address_it_names() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let source = IpAddr::from([127, 0, 0, 9]);
+    for _ in 0..3 {
+        let options = ConnectOptions::new().source(source);
+        let client = options.connect(listener.local_addr()?).await?;
+        let (_server, from) = listener.accept().await?;
+        assert_eq!(from.ip(), source);
+        assert_eq!(client.local_addr()?, from);
+    }
     Ok(())
 }
 

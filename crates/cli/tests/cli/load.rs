@@ -196,3 +196,34 @@ fn more_clients_than_open_files() {
     let said = limited("ulimit -Sn 32", server.address);
     assert_eq!(said.code, Some(0), "the soft limit was not raised: {said:?}");
 }
+
+#[test]
+fn a_connection_a_message_prints_the_totals() {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let args = ["load", "-a", &address, "--per-connection", "-c", "20", "-l", "16384"];
+    let more = ["--connections", "60", "--threads", "2"];
+    let said = annulus(args.iter().chain(&more));
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    for part in
+        ["\nall echo sync:\nsum:", "\nall echo async:\nsum:: ", "60 in ", "errors       none"]
+    {
+        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+    }
+    let json = annulus(args.iter().chain(&["--json", "-"])).json();
+    assert_eq!((json["connections"].as_u64(), json["completed"].as_u64()), (Some(20), Some(20)));
+    assert!(json["echo_us"]["average"].as_f64() <= json["visit_us"]["average"].as_f64(), "{json}");
+    assert!(json["echo_us"]["p99"].as_f64().unwrap() > 0.0, "{json}");
+}
+
+#[test]
+fn a_connection_a_message_fails_as_clearly() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let visit =
+        |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
+    visit(&[]).complains(1, &["connect refused 50", &address, "is the server running"]);
+    visit(&["--driver", "threads"]).complains(2, &["--driver threads", "--threads"]);
+    visit(&["--rate", "5"]).complains(2, &["--rate", "--per-connection"]);
+    visit(&["--threads", "0"]).complains(2, &["0", "1..=256"]);
+    annulus(["load", "--connections", "5"]).complains(2, &["--per-connection"]);
+}

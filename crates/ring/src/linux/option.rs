@@ -85,6 +85,7 @@ fn name(option: SocketOption) -> (i32, i32) {
     match option {
         SocketOption::ReuseAddress(_) => (SOL_SOCKET, libc::SO_REUSEADDR),
         SocketOption::ReusePort(_) => (SOL_SOCKET, libc::SO_REUSEPORT),
+        SocketOption::BindAddressNoPort(_) => (SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT),
         SocketOption::NoDelay(_) => (libc::SOL_TCP, libc::TCP_NODELAY),
         SocketOption::Linger(_) => (SOL_SOCKET, libc::SO_LINGER),
         SocketOption::V6Only(_) => (SOL_IPV6, libc::IPV6_V6ONLY),
@@ -121,6 +122,7 @@ fn value(option: SocketOption) -> Value {
     match option {
         SocketOption::ReuseAddress(on)
         | SocketOption::ReusePort(on)
+        | SocketOption::BindAddressNoPort(on)
         | SocketOption::NoDelay(on)
         | SocketOption::V6Only(on)
         | SocketOption::Broadcast(on)

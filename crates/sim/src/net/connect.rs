@@ -27,12 +27,13 @@ impl Net {
             return Err(Errno::AFNOSUPPORT);
         }
         let to = reachable(to);
-        let port = match socket.local {
-            Some(local) => local.port(),
-            None => self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?,
+        let local = match socket.local {
+            Some(local) if local.ip().is_unspecified() => (to.ip(), local.port()).into(),
+            Some(local) => local,
+            None => (to.ip(), self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?).into(),
         };
         let socket = self.socket_mut(id);
-        socket.local = Some((to.ip(), port).into());
+        socket.local = Some(local);
         socket.remote = Some(to);
         socket.state = State::Connecting;
         self.attempt(id, 0, 0);

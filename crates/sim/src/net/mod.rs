@@ -122,7 +122,8 @@ impl Net {
         match option {
             SocketOption::ReuseAddress(on) => options.reuse_address = on,
             SocketOption::ReusePort(on) => options.reuse_port = on,
-            SocketOption::NoDelay(_) => {}
+            // A bind takes a port that nobody has, which a connect may use as well.
+            SocketOption::NoDelay(_) | SocketOption::BindAddressNoPort(_) => {}
             SocketOption::Linger(time) => options.abortive = time == Some(Duration::ZERO),
             SocketOption::V6Only(_) if socket.domain == Domain::Inet => {
                 return Err(Errno::NOPROTOOPT);

@@ -1,15 +1,19 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
+mod visits;
+
 use crate::address::Address;
 use crate::output::{self, Target};
 use crate::usage::Misuse;
 use crate::{span, table};
+use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{
-    LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress, Report,
+    LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
 };
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,6 +33,8 @@ Examples:
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20000 --pipeline 64  an open loop of 20,000 a second
   annulus load --driver threads            a blocking thread a connection
+  annulus load --per-connection -c 1000 -l 16384 --threads 4
+                                           connect, send, receive, close
   annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
   annulus load -t 5 --json - | jq .latency_us";
 
@@ -55,6 +61,18 @@ pub(crate) struct LoadArgs {
     /// as replies come]
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
+    /// A connection a message: connect, send, receive all of it, close; and
+    /// the average, p99 and totals of that
+    #[arg(long, conflicts_with_all = ["pipeline", "rate", "duration", "warm_up"])]
+    per_connection: bool,
+    /// Connections in all, with --per-connection [default: as many as clients]
+    #[arg(long, value_name = "COUNT", requires = "per_connection",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
+    connections: Option<u64>,
+    /// Event loops that share the clients, with --per-connection
+    #[arg(long, value_name = "COUNT", requires = "per_connection", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
+    threads: u64,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
     duration: Duration,
@@ -83,9 +101,12 @@ pub(crate) struct LoadArgs {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
+    if args.per_connection {
+        return visits::run(args);
+    }
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
-    let mut bar = Bar::new(&plan);
+    let mut bar = Bar::new();
     let report = annulus_load::run(&plan, &mut bar).map_err(classify)?;
     let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
     if report.seconds > 0.0 && !occupied {
@@ -94,7 +115,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(sheet) = sheet {
         sheet.write_json(&report)?;
     }
-    judge(&report)
+    judge(&report.address, &report.errors, report.first_error.as_deref())
 }
 
 fn plan(args: LoadArgs) -> Result<Plan> {
@@ -124,23 +145,23 @@ fn classify(error: LoadError) -> anyhow::Error {
 }
 
 /// A run with failures is a failure, in one line: how many of which kind, and the first in words.
-fn judge(report: &Report) -> Result<ExitCode> {
-    if report.errors.is_empty() {
+fn judge(address: &str, errors: &BTreeMap<String, u64>, first: Option<&str>) -> Result<ExitCode> {
+    if errors.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let kinds: Vec<_> =
-        report.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    let first = report.first_error.as_deref().unwrap_or_default();
-    bail!("errors at {}: {} ({first})", report.address, kinds.join(", "))
+    let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    bail!("errors at {address}: {} ({})", kinds.join(", "), first.unwrap_or_default())
 }
+
+/// Steps of the bar.
+const LENGTH: u64 = 1000;
 
 /// Progress on a terminal; nothing where standard error is none.
 struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(plan: &Plan) -> Bar {
-        let length = plan.duration.as_millis() as u64;
-        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    fn new() -> Bar {
+        let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}");
         Bar(bar.with_style(style.expect("a template that is a constant")))
     }
@@ -157,6 +178,7 @@ impl Observer for Bar {
         }
         let rate = progress.responses as f64 / progress.elapsed.as_secs_f64().max(1e-9);
         self.0.set_message(format!("{} requests/s", table::thousands(rate as u64)));
-        self.0.set_position(progress.elapsed.as_millis() as u64);
+        let share = progress.elapsed.as_secs_f64() / progress.total.as_secs_f64().max(1e-9);
+        self.0.set_position((share * LENGTH as f64) as u64);
     }
 }

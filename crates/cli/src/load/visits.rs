@@ -1,0 +1,132 @@
+//! `annulus load --per-connection`: a connection a message.
+
+use super::{Bar, LoadArgs, classify, judge};
+use crate::output::{self, Target};
+use crate::page::Page;
+use crate::table::{errors, thousands};
+use crate::usage::Misuse;
+use annulus_load::Mode;
+use annulus_load::visits::{self, Spread, VisitPlan, VisitReport};
+use anyhow::Result;
+use std::process::ExitCode;
+
+pub(super) fn run(args: LoadArgs) -> Result<ExitCode> {
+    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let plan = plan(args)?;
+    let report = visits::run(&plan, &mut Bar::new()).map_err(classify)?;
+    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
+    if report.completed > 0 && !occupied {
+        output::print(&page(&report))?;
+    }
+    if let Some(sheet) = sheet {
+        sheet.write_json(&report)?;
+    }
+    judge(&report.address, &report.errors, report.first_error.as_deref())
+}
+
+fn plan(args: LoadArgs) -> Result<VisitPlan> {
+    let Mode::Tasks(driver) = args.driver else {
+        let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
+        return Err(Misuse(text.into()).into());
+    };
+    let plan = VisitPlan {
+        address: args.address.resolve_one()?,
+        connections: args.connections.unwrap_or(args.number) as usize,
+        clients: args.number as usize,
+        length: args.length as usize,
+        threads: args.threads as usize,
+        pin: args.pin,
+        reply_timeout: args.reply_timeout,
+        connect_timeout: args.connect_timeout,
+        seed: args.seed,
+        driver,
+    };
+    plan.validate().map_err(|error| Misuse(error.to_string()))?;
+    Ok(plan)
+}
+
+fn page(report: &VisitReport) -> String {
+    let mut page = Page::new();
+    let VisitReport { address, clients, threads, length, completed, seconds, .. } = report;
+    let length = thousands(*length as u64);
+    page.row(
+        "server",
+        &format!("{address}, {clients} clients on {threads} threads, {length} bytes a connection"),
+    );
+    let rate = thousands(report.connections_per_second.round() as u64);
+    page.row(
+        "connections",
+        &format!("{} in {seconds:.3} s, {rate} a second", thousands(*completed)),
+    );
+    let names = ["average", "min", "p50", "p90", "p99", "max"];
+    page.row("µs", &names.map(|name| format!("{name:<11}")).concat());
+    page.row("echo", &figures(&report.echo_us));
+    page.row("with connect", &figures(&report.visit_us));
+    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
+    page.row("driver", &report.driver);
+    errors(&mut page, &report.errors);
+    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    page.line("");
+    totals(report).iter().for_each(|line| page.line(line));
+    page.finish()
+}
+
+fn figures(spread: &Spread) -> String {
+    let Spread { average, min, p50, p90, p99, max, .. } = *spread;
+    [average, min, p50, p90, p99, max].map(|figure| format!("{figure:<11.1}")).concat()
+}
+
+/// The totals as BenchEcho prints them: of every connection's echo together, and of the whole run.
+fn totals(report: &VisitReport) -> [String; 7] {
+    let Spread { sum, average, p99, .. } = report.echo_us;
+    let elapsed = report.seconds * 1e6;
+    [
+        "all echo sync:".into(),
+        format!("sum:{sum:.0}us"),
+        format!("average:{average:.0}us"),
+        format!("p99:{p99:.0}us"),
+        "all echo async:".into(),
+        format!("sum:: {elapsed:.0} us ({:.6} ms)", elapsed / 1e3),
+        format!("average:{:.0}us", report.elapsed_us_per_connection),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// The example of BenchEcho's own description.
+    #[test]
+    fn totals_read_as_the_document_prints_them() {
+        let echo =
+            Spread { sum: 1_655_333.0, average: 16_553.33, p99: 23_459.0, ..Spread::default() };
+        let report = VisitReport {
+            address: "127.0.0.1:7000".into(),
+            connections: 100,
+            clients: 100,
+            threads: 4,
+            length: 16_384,
+            completed: 100,
+            seconds: 0.037_482,
+            connections_per_second: 100.0 / 0.037_482,
+            elapsed_us_per_connection: 374.82,
+            echo_us: echo,
+            visit_us: echo,
+            errors: BTreeMap::new(),
+            first_error: None,
+            client_cpu_share: 0.5,
+            driver: "uring".into(),
+            doubts: Vec::new(),
+        };
+        let text = page(&report);
+        let document = "\nall echo sync:\nsum:1655333us\naverage:16553us\np99:23459us\n\
+                        all echo async:\nsum:: 37482 us (37.482000 ms)\naverage:375us\n";
+        assert!(text.ends_with(document), "{text}");
+        assert!(
+            text.contains("16,384 bytes a connection") && text.contains("2,668 a second"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}
