@@ -24,6 +24,13 @@ pub enum Doubt {
     },
     /// The control failed in these cells.
     ControlFailed(Vec<Cell>),
+    /// The CPU ratios of these cells are known less well than was asked for.
+    Imprecise {
+        /// Half the width an interval should have had at most.
+        half_width: f64,
+        /// Where.
+        cells: Vec<Cell>,
+    },
     /// The run was broken off.
     Interrupted {
         /// Slices measured.
@@ -37,6 +44,14 @@ impl Doubt {
     /// The doubts that the figures themselves raise.
     pub fn of(record: &Record, verdicts: &[Verdict]) -> Vec<Doubt> {
         [saturated(record), control_failed(record, verdicts)].into_iter().flatten().collect()
+    }
+
+    /// The doubt about cells in which an interval is wider than twice `half_width`.
+    pub fn of_precision(record: &Record, half_width: f64) -> Option<Doubt> {
+        let cells = record.cells().iter().enumerate();
+        let wide = cells.filter(|(place, _)| !record.is_precise(*place, half_width));
+        let cells: Vec<Cell> = wide.map(|(_, &cell)| cell).collect();
+        (!cells.is_empty()).then_some(Doubt::Imprecise { half_width, cells })
     }
 }
 
@@ -64,6 +79,12 @@ impl fmt::Display for Doubt {
                 f,
                 "the same server, measured twice, did not come out the same at {}: this run is \
                  worth nothing there; take more rounds on a quieter machine",
+                list(cells)
+            ),
+            Doubt::Imprecise { half_width, cells } => write!(
+                f,
+                "CPU ratios are not known to within ± {half_width} at {}: allow more rounds with \
+                 --rounds-max, or run it on a quieter machine",
                 list(cells)
             ),
             Doubt::Interrupted { done, planned } => {
@@ -130,6 +151,17 @@ mod tests {
             text.starts_with("the load used 97 % of its core at 50 clients × 128 bytes:"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn an_interval_wider_than_asked_for_is_told() {
+        let record = record(&["a", "b"], 15, |server, round| match server {
+            1 => 2.0 + (round % 3) as f64 / 10.0,
+            _ => 2.0,
+        });
+        assert_eq!(Doubt::of_precision(&record, 0.06), None);
+        let doubt = Doubt::of_precision(&record, 0.01).expect("1.00 to 1.10 is wider").to_string();
+        assert!(doubt.contains("± 0.01 at 50 clients × 128 bytes"), "{doubt}");
     }
 
     #[test]

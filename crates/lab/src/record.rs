@@ -149,6 +149,16 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Whether the CPU ratio of every server to the first, the control's too, is known to within
+    /// `half_width` in a cell. One that was never measured is left out: more rounds won't help it.
+    pub fn is_precise(&self, cell: usize, half_width: f64) -> bool {
+        let ratios =
+            (1..self.servers.len()).filter_map(|server| self.ratio(Metric::Cpu, server, 0, cell));
+        ratios.map(Ratio::half_width).all(|half| half.is_some_and(|half| half <= half_width))
+    }
+}
+
 /// What the second copy of a server is called.
 pub fn control_name(server: &str) -> String {
     format!("{server} (control)")
@@ -225,6 +235,16 @@ pub(crate) mod tests {
         assert_eq!(record.ratio(Metric::Cpu, 0, 1, 0).expect("two rounds").median, 0.5);
         assert_eq!(record.values(Metric::Cpu, 0, 0), [2.0, 2.0, 100.0]);
         assert_eq!(record.values(Metric::Cpu, 1, 0), [4.0, 4.0]);
+    }
+
+    #[test]
+    fn a_cell_is_precise_when_every_interval_is_narrow() {
+        let wobble = |server: usize, round: usize| if server == 1 { round % 3 } else { 0 } as f64;
+        let record = record(&["a", "b"], 15, |server, round| 2.0 + 0.1 * wobble(server, round));
+        // The rounds' ratios are 1, 1.05 and 1.1.
+        assert!(record.is_precise(0, 0.051) && !record.is_precise(0, 0.01));
+        let few = super::tests::record(&["a", "b"], 5, |_, _| 2.0);
+        assert!(!few.is_precise(0, 1.0), "five rounds have no interval");
     }
 
     #[test]

@@ -17,8 +17,12 @@ pub struct Settings {
     pub bench: String,
     /// The servers, without the control.
     pub servers: Vec<ServerFacts>,
-    /// Rounds asked for.
+    /// Rounds of every cell.
     pub rounds: usize,
+    /// Rounds of a cell at most, where its ratios were to be known better.
+    pub rounds_max: usize,
+    /// Half the width that the intervals of the CPU ratios should have at most, if any was asked for.
+    pub precision: Option<f64>,
     /// The measured seconds of a slice.
     pub seconds: f64,
     /// The seconds before them.
@@ -123,6 +127,10 @@ pub struct Row {
     pub latency_us: Latency,
     /// CPU a request as a multiple of the first server's, within the rounds.
     pub ratio: Option<Ratio>,
+    /// Requests a second as a multiple of the first server's, within the rounds.
+    pub rate_ratio: Option<Ratio>,
+    /// The p99 as a multiple of the first server's, within the rounds.
+    pub p99_ratio: Option<Ratio>,
     /// The best round, by each figure: noise on a shared machine only ever slows.
     pub best: Best,
     /// Context switches of the server a request.
@@ -153,6 +161,8 @@ impl Row {
             server_cpu_us_per_request: median(Metric::Cpu),
             latency_us: Latency { p50: median(Metric::P50), p99: median(Metric::P99) },
             ratio: record.ratio(Metric::Cpu, server, 0, cell),
+            rate_ratio: record.ratio(Metric::Rate, server, 0, cell),
+            p99_ratio: record.ratio(Metric::P99, server, 0, cell),
             best: Best::of(record, server, cell),
             server_switches_per_request: median(Metric::Switches),
             server_resident_bytes: median(Metric::Resident),
@@ -298,6 +308,8 @@ mod tests {
             bench: "echo".into(),
             servers: Vec::new(),
             rounds: 15,
+            rounds_max: 15,
+            precision: None,
             seconds: 0.3,
             warm_up_seconds: 0.1,
             client: "auto".into(),

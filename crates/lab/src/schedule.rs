@@ -47,6 +47,15 @@ pub trait Measure {
     fn measure(&mut self, visit: Visit) -> Outcome;
 }
 
+/// What is done with each outcome, and who decides whether a cell has had enough.
+pub trait Keep {
+    /// Keeps an outcome; breaks the run off, or lets it go on.
+    fn keep(&mut self, visit: Visit, outcome: Outcome) -> ControlFlow<()>;
+
+    /// Whether a cell that has had its rounds should get another.
+    fn wants_more(&self, cell: usize) -> bool;
+}
+
 /// How many of each there are, and the seed of their order.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
@@ -54,47 +63,45 @@ pub struct Schedule {
     pub servers: usize,
     /// Cells.
     pub cells: usize,
-    /// Rounds.
+    /// Rounds that every cell gets.
     pub rounds: usize,
+    /// Rounds that a cell gets at most, where it wants more.
+    pub most: usize,
     /// The seed of the order.
     pub seed: u64,
 }
 
 impl Schedule {
-    /// How many slices there will be.
+    /// How many slices there will be at least.
     pub fn slices(&self) -> usize {
         self.servers * self.cells * self.rounds
     }
 
-    /// All visits, in their order.
-    pub fn visits(&self) -> impl Iterator<Item = Visit> + use<> {
-        let schedule = *self;
-        let mut generator = Generator::new(schedule.seed);
-        (0..schedule.rounds).flat_map(move |round| schedule.round(round, &mut generator))
+    /// Measures every cell in every round, and further rounds of those that want them, and hands each
+    /// outcome over; until there are no more, or it is broken off.
+    pub fn run(&self, measure: &mut impl Measure, keep: &mut impl Keep) -> ControlFlow<()> {
+        let mut generator = Generator::new(self.seed);
+        for round in 0..self.rounds.max(self.most) {
+            let wanted = |cell: &usize| round < self.rounds || keep.wants_more(*cell);
+            let cells: Vec<usize> = (0..self.cells).filter(wanted).collect();
+            for visit in self.round(round, cells, &mut generator) {
+                keep.keep(visit, measure.measure(visit))?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
-    /// Measures every visit and hands its outcome to `keep`, until there are no more or `keep`
-    /// breaks it off.
-    pub fn run(
-        &self,
-        measure: &mut impl Measure,
-        mut keep: impl FnMut(Visit, Outcome) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        self.visits().try_for_each(|visit| keep(visit, measure.measure(visit)))
-    }
-
-    fn round(&self, round: usize, generator: &mut Generator) -> Vec<Visit> {
-        let mut visits = Vec::with_capacity(self.servers * self.cells);
-        for cell in shuffled(self.cells, generator) {
-            let servers = shuffled(self.servers, generator);
+    fn round(&self, round: usize, cells: Vec<usize>, generator: &mut Generator) -> Vec<Visit> {
+        let mut visits = Vec::with_capacity(self.servers * cells.len());
+        for cell in shuffled(cells, generator) {
+            let servers = shuffled((0..self.servers).collect(), generator);
             visits.extend(servers.into_iter().map(|server| Visit { round, server, cell }));
         }
         visits
     }
 }
 
-fn shuffled(count: usize, generator: &mut Generator) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..count).collect();
+fn shuffled(mut places: Vec<usize>, generator: &mut Generator) -> Vec<usize> {
     generator.shuffle(&mut places);
     places
 }
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
     use crate::record::tests::sample;
 
-    const SCHEDULE: Schedule = Schedule { servers: 3, cells: 2, rounds: 20, seed: 5 };
+    const SCHEDULE: Schedule = Schedule { servers: 3, cells: 2, rounds: 20, most: 0, seed: 5 };
 
     /// Measures by counting, and fails where it was told to.
     struct Counting {
@@ -121,9 +128,48 @@ mod tests {
         }
     }
 
+    /// Keeps what was visited, and whether it went well.
+    #[derive(Default)]
+    struct Notes {
+        visits: Vec<Visit>,
+        failures: Vec<usize>,
+        /// Broken off after so many, if so.
+        last: usize,
+        /// Cell 1 wants more than this many rounds.
+        appetite: usize,
+    }
+
+    impl Keep for Notes {
+        fn keep(&mut self, visit: Visit, outcome: Outcome) -> ControlFlow<()> {
+            if outcome.is_err() {
+                self.failures.push(self.visits.len());
+            }
+            self.visits.push(visit);
+            let last = self.visits.len() == self.last;
+            if last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+
+        fn wants_more(&self, cell: usize) -> bool {
+            let rounds = self.visits.iter().filter(|v| v.cell == cell).count() / SCHEDULE.servers;
+            cell == 1 && rounds < self.appetite
+        }
+    }
+
+    fn run(schedule: Schedule, mut notes: Notes) -> Notes {
+        let mut measure = Counting { measured: 0, fails_at: 4 };
+        let end = schedule.run(&mut measure, &mut notes);
+        assert_eq!(end.is_break(), notes.last > 0);
+        assert_eq!(measure.measured, notes.visits.len());
+        notes
+    }
+
+    fn visits(schedule: Schedule) -> Vec<Visit> {
+        run(schedule, Notes::default()).visits
+    }
+
     #[test]
     fn every_round_visits_every_server_in_every_cell_once() {
-        let visits: Vec<Visit> = SCHEDULE.visits().collect();
+        let visits = visits(SCHEDULE);
         assert_eq!(visits.len(), SCHEDULE.slices());
         for (round, visits) in visits.chunks(6).enumerate() {
             let set: BTreeSet<_> = visits.iter().map(|v| (v.server, v.cell)).collect();
@@ -134,13 +180,13 @@ mod tests {
 
     #[test]
     fn the_servers_of_a_cell_follow_one_another() {
-        let visits: Vec<Visit> = SCHEDULE.visits().collect();
+        let visits = visits(SCHEDULE);
         assert!(visits.chunks(3).all(|slices| slices.iter().all(|v| v.cell == slices[0].cell)));
     }
 
     #[test]
     fn the_order_changes_with_round_and_seed_only() {
-        let order = |seed| Schedule { seed, ..SCHEDULE }.visits().collect::<Vec<_>>();
+        let order = |seed| visits(Schedule { seed, ..SCHEDULE });
         assert_eq!(order(5), order(5));
         assert_ne!(order(5), order(6));
         let rounds: BTreeSet<Vec<_>> = order(5)
@@ -151,27 +197,28 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_that_wants_more_gets_it_up_to_the_most() {
+        let hungry = |appetite, most| {
+            let notes = Notes { appetite, ..Notes::default() };
+            let visits = run(Schedule { most, ..SCHEDULE }, notes).visits;
+            assert_eq!(visits.iter().filter(|v| v.cell == 0).count(), 20 * 3);
+            visits.iter().filter(|v| v.cell == 1).count() / 3
+        };
+        assert_eq!(hungry(0, 40), 20);
+        assert_eq!(hungry(25, 40), 25);
+        assert_eq!(hungry(100, 40), 40);
+        assert_eq!(hungry(100, 10), 20, "fewer at most than at least is at least");
+    }
+
+    #[test]
     fn a_failed_slice_is_kept_and_the_rest_goes_on() {
-        let mut measure = Counting { measured: 0, fails_at: 4 };
-        let mut outcomes = Vec::new();
-        let end = SCHEDULE.run(&mut measure, |_, outcome| {
-            outcomes.push(outcome.is_ok());
-            ControlFlow::Continue(())
-        });
-        assert_eq!(end, ControlFlow::Continue(()));
-        assert_eq!(outcomes.len(), SCHEDULE.slices());
-        assert_eq!(outcomes.iter().position(|ok| !ok), Some(3));
+        let notes = run(SCHEDULE, Notes::default());
+        assert_eq!((notes.visits.len(), notes.failures), (SCHEDULE.slices(), vec![3]));
     }
 
     #[test]
     fn breaking_off_measures_nothing_more() {
-        let mut measure = Counting { measured: 0, fails_at: 0 };
-        let mut kept = 0;
-        let end = SCHEDULE.run(&mut measure, |_, _| {
-            kept += 1;
-            if kept == 7 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        assert_eq!((end, measure.measured), (ControlFlow::Break(()), 7));
+        assert_eq!(run(SCHEDULE, Notes { last: 7, ..Notes::default() }).visits.len(), 7);
     }
 
     #[test]

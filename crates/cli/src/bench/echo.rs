@@ -11,7 +11,7 @@ use annulus_lab::lock::Lock;
 use annulus_lab::record::{Outcome, Record};
 use annulus_lab::report::{Report, ServerFacts, Settings};
 use annulus_lab::rig::Rig;
-use annulus_lab::schedule::{Schedule, Visit};
+use annulus_lab::schedule::{Keep, Schedule, Visit};
 use annulus_lab::server::Spec;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -70,6 +70,7 @@ impl<'a> Session<'a> {
             servers: record.servers().len(),
             cells: setup.cells.len(),
             rounds: setup.rounds,
+            most: setup.rounds_max(),
             seed: setup.seed,
         };
         Session {
@@ -88,19 +89,9 @@ impl<'a> Session<'a> {
         let mut rig = Rig::start(specs, &self.setup.cells, self.setup.load)?;
         // However it ends, what there is will be reported.
         let schedule = self.schedule;
-        let _ = schedule.run(&mut rig, |visit, outcome| self.keep(visit, outcome));
+        let _ = schedule.run(&mut rig, self);
         self.bar.finish_and_clear();
         Ok(())
-    }
-
-    fn keep(&mut self, visit: Visit, outcome: Outcome) -> ControlFlow<()> {
-        self.record.keep(visit, outcome);
-        self.bar.inc(1);
-        let done = self.record.slices().len();
-        if done.is_multiple_of(self.schedule.slices().div_ceil(SAVES)) {
-            self.save_on_the_way();
-        }
-        if self.interrupt.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// A run that is killed leaves what it had. That this fails is told at the end, when it matters.
@@ -139,7 +130,26 @@ impl<'a> Session<'a> {
         let cores = self.setup.cores;
         let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
         let interrupted = (done < planned).then_some(Doubt::Interrupted { done, planned });
-        shared.into_iter().chain(interrupted).collect()
+        let wide = self.setup.precision.and_then(|half| Doubt::of_precision(&self.record, half));
+        shared.into_iter().chain(interrupted).chain(wide).collect()
+    }
+}
+
+impl Keep for Session<'_> {
+    fn keep(&mut self, visit: Visit, outcome: Outcome) -> ControlFlow<()> {
+        self.record.keep(visit, outcome);
+        let done = self.record.slices().len();
+        // Rounds beyond those planned make the way longer.
+        self.bar.set_length(done.max(self.schedule.slices()) as u64);
+        self.bar.inc(1);
+        if done.is_multiple_of(self.schedule.slices().div_ceil(SAVES)) {
+            self.save_on_the_way();
+        }
+        if self.interrupt.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn wants_more(&self, cell: usize) -> bool {
+        self.setup.precision.is_some_and(|half_width| !self.record.is_precise(cell, half_width))
     }
 }
 
@@ -148,6 +158,8 @@ fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
         bench: "echo".into(),
         servers: specs.iter().map(ServerFacts::of).collect(),
         rounds: setup.rounds,
+        rounds_max: setup.rounds_max(),
+        precision: setup.precision,
         seconds: setup.load.duration.as_secs_f64(),
         warm_up_seconds: setup.load.warm_up.as_secs_f64(),
         client: setup.load.client.to_string(),

@@ -1,5 +1,6 @@
 //! `annulus bench`: servers side by side, in one run.
 
+mod cells;
 mod echo;
 mod servers;
 mod setup;

@@ -1,5 +1,6 @@
 //! What was asked for, and what will be done.
 
+use super::cells;
 use super::servers::{Catalogue, Choice};
 use crate::output::Target;
 use crate::span;
@@ -28,7 +29,9 @@ of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them.
 
 Examples:
   annulus bench echo                                    about 50 seconds
-  annulus bench echo --clients 1000 --bytes 16384
+  annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
+  annulus bench echo --clients 50 --pipeline 16
+  annulus bench echo --clients 50 --client threads
   annulus bench echo --servers uring,uring-floor --rounds 40
   annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
@@ -37,14 +40,18 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(crate) struct EchoArgs {
-    /// Connections, each with one request in flight: one number or several
-    #[arg(long, value_name = "COUNT,…", value_delimiter = ',', default_value = "1,50,200",
+    /// Connections: one number or several [default: 1,50,200]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     clients: Vec<u64>,
-    /// Bytes a message: one number or several
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "128",
+    /// Bytes a message: one number or several [default: 128]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
     bytes: Vec<u64>,
+    /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
+    /// beside every --clients with every --bytes
+    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = cells::parse)]
+    cells: Vec<Cell>,
     /// Servers by name; the others are compared with the first
     #[arg(
         long,
@@ -57,6 +64,14 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
+    /// Go on with more rounds until half the width of every CPU ratio's interval
+    /// is at most this, such as 0.03
+    #[arg(long, value_name = "RATIO", value_parser = cells::precision)]
+    precision: Option<f64>,
+    /// The most rounds that --precision may take
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds_max: u64,
     /// How long a visit is measured: seconds, or 300ms
     #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
     seconds: Duration,
@@ -92,6 +107,9 @@ pub(crate) struct Setup {
     pub(crate) choices: Vec<Choice>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) rounds: usize,
+    /// Half the width that intervals should have, and the rounds that may take.
+    pub(crate) precision: Option<f64>,
+    most: usize,
     pub(crate) load: Load,
     /// The cores that may be used, and those that will be.
     pub(crate) allowed: Vec<usize>,
@@ -107,14 +125,32 @@ impl Setup {
         let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
         let cores = cores(&allowed, args.server_pin, args.load_pin)?;
         let choices = choices(&catalogue, &args.servers)?;
-        let cells = cells(&args.clients, &args.bytes)?;
+        let cells = cells::of(&args.clients, &args.bytes, &args.cells)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
         let (warm_up, duration) = (args.warm_up, args.seconds);
         let (client, pipeline) = (args.client, args.pipeline as usize);
         let load = Load { warm_up, duration, pin: Some(cores.load), seed, client, pipeline };
         cells.iter().try_for_each(|&cell| check(&load, cell))?;
-        let rounds = args.rounds as usize;
-        Ok(Setup { catalogue, choices, cells, rounds, load, allowed, cores, json, seed })
+        let (rounds, most, precision) =
+            (args.rounds as usize, args.rounds_max as usize, args.precision);
+        Ok(Setup {
+            catalogue,
+            choices,
+            cells,
+            rounds,
+            precision,
+            most,
+            load,
+            allowed,
+            cores,
+            json,
+            seed,
+        })
+    }
+
+    /// The rounds of a cell at most.
+    pub(crate) fn rounds_max(&self) -> usize {
+        if self.precision.is_some() { self.rounds.max(self.most) } else { self.rounds }
     }
 }
 
@@ -156,22 +192,6 @@ fn check(load: &Load, cell: Cell) -> Result<()> {
     checked.map_err(|error| Misuse(format!("{cell}: {error}")).into())
 }
 
-/// Every number of clients with every size, each once.
-fn cells(clients: &[u64], bytes: &[u64]) -> Result<Vec<Cell>> {
-    let mut cells = Vec::new();
-    for &clients in clients {
-        for &bytes in bytes {
-            let cell = Cell { clients: clients as usize, bytes: bytes as usize };
-            ensure!(
-                !cells.contains(&cell),
-                Misuse(format!("{cell} is asked for twice: once will do"))
-            );
-            cells.push(cell);
-        }
-    }
-    Ok(cells)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,13 +224,6 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_every_pair() {
-        let cells = setup("--clients 1,50 --bytes 1,128").unwrap().cells;
-        let pairs: Vec<_> = cells.iter().map(|cell| (cell.clients, cell.bytes)).collect();
-        assert_eq!(pairs, [(1, 1), (1, 128), (50, 1), (50, 128)]);
-    }
-
-    #[test]
     fn values_out_of_range_do_not_parse() {
         for line in [
             "--rounds 0",
@@ -219,6 +232,9 @@ mod tests {
             "--bytes 0",
             "--clients 1,x",
             "--seconds -1",
+            "--cells 0x1",
+            "--precision 0",
+            "--rounds-max 20",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

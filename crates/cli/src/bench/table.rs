@@ -26,7 +26,8 @@ pub(crate) fn of_report(report: &Report) -> String {
         let first = report.cells.first().map_or("", |row| &row.server);
         let _ = writeln!(text, "\n{}", judged.cell);
         text.push_str(&columns(first));
-        rows.for_each(|row| text.push_str(&line(row, first)));
+        rows.clone().for_each(|row| text.push_str(&line(row, first)));
+        text.push_str(&answers(rows, first));
         text.push_str(&wrapped("→ ", &judged.verdict));
     }
     if !report.doubts.is_empty() {
@@ -85,6 +86,21 @@ fn in_column(name: &str) -> String {
         ..=NAME => format!("{name:<NAME$}"),
         _ => format!("{name}\n{:NAME$}", ""),
     }
+}
+
+/// Who answers how much faster or slower than the first: CPU a request is never read alone.
+fn answers<'a>(rows: impl Iterator<Item = &'a Row>, first: &str) -> String {
+    let mut text = String::new();
+    for row in rows.filter(|row| row.server != first) {
+        let (Some(rate), Some(p99)) = (row.rate_ratio, row.p99_ratio) else { continue };
+        let (rate, p99) = (rate.to_string(), p99.to_string());
+        let _ = writeln!(text, "{:<NAME$}{rate:>23}  {p99:>23}", name(&row.server));
+    }
+    if text.is_empty() {
+        return text;
+    }
+    let (rate, p99) = (format!("requests/s ÷ {first}"), format!("p99 ÷ {first}"));
+    format!("{:<NAME$}{rate:>23}  {p99:>23}\n{text}", "")
 }
 
 /// A name that fits its column; of a control's, what tells it from its server.
@@ -160,6 +176,8 @@ mod tests {
             bench: "echo".into(),
             servers: Vec::new(),
             rounds,
+            rounds_max: rounds,
+            precision: None,
             seconds: 0.3,
             client: "auto".into(),
             pipeline: 1,
