@@ -1,12 +1,20 @@
 //! Buffer groups: memory that was lent for receives, watched until it is used.
 
 use crate::memory::{BufferEntries, Piece};
+use annulus_ring::CompletionFlags;
 
 /// A buffer that the kernel may fill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer {
     pub(crate) id: u16,
     pub(crate) memory: Piece,
+}
+
+impl Buffer {
+    /// What a completion says of it.
+    pub(crate) fn flags(self) -> u32 {
+        CompletionFlags::BUFFER.bits() | u32::from(self.id) << 16
+    }
 }
 
 /// A registered buffer ring.

@@ -3,7 +3,7 @@
 use crate::slab::Slab;
 use rustix::io::Errno;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::os::fd::RawFd;
 
 /// The first descriptor: far above those that the process has from Linux, so that the two are not mixed up unnoticed.
@@ -41,7 +41,12 @@ impl Descriptors {
 
     /// Whether another one could be opened.
     pub(crate) fn has_room(&self) -> bool {
-        self.len() < self.most
+        self.room() > 0
+    }
+
+    /// How many more could be opened.
+    pub(crate) fn room(&self) -> usize {
+        self.most.saturating_sub(self.len())
     }
 
     /// Descriptors that are open.
@@ -54,18 +59,27 @@ impl Descriptors {
         if !self.has_room() {
             return Err(Errno::MFILE);
         }
-        let id = Some(self.files.insert(Open { file, holders: 1 }));
+        let id = self.files.insert(Open { file, holders: 1 });
+        Ok(self.place(id))
+    }
+
+    /// Gives a file that is held a descriptor, to which the hold passes.
+    pub(crate) fn install(&mut self, id: FileId) -> Result<RawFd, Errno> {
+        if self.has_room() { Ok(self.place(id)) } else { Err(Errno::MFILE) }
+    }
+
+    fn place(&mut self, id: FileId) -> RawFd {
         let place = match self.free.pop() {
             Some(Reverse(place)) => {
-                self.table[place as usize] = id;
+                self.table[place as usize] = Some(id);
                 place as usize
             }
             None => {
-                self.table.push(id);
+                self.table.push(Some(id));
                 self.table.len() - 1
             }
         };
-        Ok(FIRST + place as RawFd)
+        FIRST + place as RawFd
     }
 
     #[inline]
@@ -96,6 +110,13 @@ impl Descriptors {
         self.table[place as usize] = None;
         self.free.push(Reverse(place));
         Ok(self.release(id))
+    }
+
+    /// Files that have no descriptor: operations hold them, or they are being passed along.
+    pub(crate) fn without_descriptor(&self) -> impl Iterator<Item = File> {
+        let placed: BTreeSet<FileId> = self.table.iter().flatten().copied().collect();
+        let hidden = self.files.iter().filter(move |(id, _)| !placed.contains(id));
+        hidden.map(|(_, open)| open.file)
     }
 
     /// Everything that is open: descriptor and file.
@@ -131,6 +152,19 @@ mod tests {
         table.hold(id);
         assert_eq!(table.close(fd), Ok(None));
         assert_eq!((table.find(fd), table.len()), (Err(Errno::BADF), 0));
+        assert_eq!(table.without_descriptor().collect::<Vec<_>>(), [File::Socket(9)]);
         assert_eq!(table.release(id), Some(File::Socket(9)));
+    }
+
+    #[test]
+    fn a_file_can_have_two_descriptors() {
+        let mut table = Descriptors::new(2);
+        let fd = table.open(File::Socket(9)).unwrap();
+        let (id, _) = table.find(fd).unwrap();
+        table.hold(id);
+        let other = table.install(id).unwrap();
+        assert_eq!((table.find(other), table.install(id)), (table.find(fd), Err(Errno::MFILE)));
+        assert_eq!(table.close(fd), Ok(None));
+        assert_eq!(table.close(other), Ok(Some(File::Socket(9))));
     }
 }

@@ -51,6 +51,8 @@ faults! {
     ShortRead,
     /// A send takes less than there is room for.
     ShortWrite,
+    /// A send that asks to be cut into segments answers EIO, as where the device cannot.
+    SegmentsRefused,
     /// A connection is reset in mid-stream. Bytes are lost.
     Reset,
 }

@@ -1,13 +1,14 @@
 //! Operations in flight.
 
 use crate::descriptors::FileId;
-use crate::memory::{Piece, Seal};
-use crate::net::{Side, SocketId};
+use crate::memory::{Header, Piece, Seal};
+use crate::net::{Side, SocketId, Wishes};
 use crate::slab::Slab;
 use crate::timeline::Nanos;
 use annulus_ring::op::poll;
+use annulus_ring::{Address, Layout};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// An operation's name: its place, and the order it was submitted in, which no other one shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,32 +63,42 @@ pub(crate) struct Receive {
     pub(crate) multi: bool,
     /// Bytes it may still bring; `None` is no limit.
     pub(crate) left: Option<u32>,
+    /// Where what comes beside the bytes goes; without it, that is lost.
+    pub(crate) cover: Option<Box<Cover>>,
+    /// A datagram's whole length is told, whatever fits.
+    pub(crate) whole: bool,
     /// It waits, and its memory is poisoned.
     pub(crate) watched: bool,
+}
+
+/// Where a message's sender, control messages and flags go.
+#[derive(Debug)]
+pub(crate) enum Cover {
+    /// To where its header says, and into that.
+    Header(Header),
+    /// In front of the payload.
+    Front(Layout),
 }
 
 impl Receive {
     /// Begins to watch memory of the submitter's own.
     pub(crate) fn watch(&mut self, span: usize) {
-        if let Into::Memory(memory) = self.into {
-            memory.poison(span);
-            self.watched = true;
-        }
+        self.into.pieces().iter().for_each(|piece| piece.poison(span));
+        self.watched = true;
     }
 
     /// Where watched memory was written to, if it was.
     pub(crate) fn touched(&self, span: usize) -> Option<u64> {
-        match self.into {
-            Into::Memory(memory) if self.watched => memory.touched(span),
-            _ => None,
-        }
+        let pieces = if self.watched { self.into.pieces() } else { &[] };
+        pieces.iter().find_map(|piece| piece.touched(span))
     }
 }
 
 /// Where a receive puts its bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Into {
     Memory(Piece),
+    Vectors(Box<[Piece]>),
     Group(u16),
 }
 
@@ -101,8 +112,21 @@ pub(crate) struct Send {
     pub(crate) all: bool,
     /// A short count is told even where success is not.
     pub(crate) short_fails: bool,
+    /// What goes with the bytes.
+    pub(crate) enclosure: Option<Box<Enclosure>>,
     /// What its memory looked like when it began to wait.
     pub(crate) seal: Option<Seal>,
+}
+
+/// What a message takes along.
+#[derive(Debug)]
+pub(crate) struct Enclosure {
+    pub(crate) to: Option<Address>,
+    /// Where its control messages lie.
+    pub(crate) control: Piece,
+    pub(crate) wishes: Wishes,
+    /// Files that it holds until they are sent.
+    pub(crate) rights: Vec<FileId>,
 }
 
 /// Memory to send from.
@@ -145,12 +169,44 @@ impl Op {
         }
     }
 
+    /// Files that it holds to send them.
+    pub(crate) fn rights(&self) -> &[FileId] {
+        match &self.body {
+            Body::Send(Send { enclosure: Some(enclosure), .. }) => &enclosure.rights,
+            _ => &[],
+        }
+    }
+
     /// How it ends when something stops it: what a send has done counts.
     pub(crate) fn stopped_by(&self, errno: Errno) -> Answer {
         match &self.body {
             Body::Send(send) if send.done > 0 => Answer { failed: true, ..Answer::good(send.done) },
             _ => Answer::error(errno),
         }
+    }
+}
+
+impl Into {
+    /// Memory of the submitter's own.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        match self {
+            Self::Memory(piece) => std::slice::from_ref(piece),
+            Self::Vectors(pieces) => pieces,
+            Self::Group(_) => &[],
+        }
+    }
+}
+
+impl Send {
+    /// Where a datagram goes; not said where its socket is connected.
+    pub(crate) fn to(&self) -> Option<&Address> {
+        self.enclosure.as_ref()?.to.as_ref()
+    }
+
+    /// What its memory looks like now.
+    pub(crate) fn look(&self, span: usize) -> Option<Seal> {
+        let control = self.enclosure.as_ref().map(|enclosure| enclosure.control.seal(span));
+        self.source.seal(span).into_iter().chain(control).reduce(Seal::join)
     }
 }
 
@@ -163,8 +219,15 @@ impl Source {
         }
     }
 
+    /// A copy of all of it.
+    pub(crate) fn gather(&self) -> Vec<u8> {
+        let mut bytes = VecDeque::new();
+        self.pieces().iter().for_each(|piece| piece.append_to(&mut bytes));
+        bytes.into()
+    }
+
     /// What the memory looks like now.
-    pub(crate) fn seal(&self, span: usize) -> Option<Seal> {
+    fn seal(&self, span: usize) -> Option<Seal> {
         self.pieces().iter().map(|piece| piece.seal(span)).reduce(Seal::join)
     }
 }

@@ -65,10 +65,11 @@ impl Sim {
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
         let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
-        open.chain(
-            world.ops.iter().map(|op| format!("operation {:x}: {:?}", op.user_data, op.body)),
-        )
-        .collect()
+        let hidden = world.files.without_descriptor();
+        let hidden = hidden.map(|file| format!("file without descriptor: {file:?}"));
+        let ops = world.ops.iter();
+        let ops = ops.map(|op| format!("operation {:x}: {:?}", op.user_data, op.body));
+        open.chain(hidden).chain(ops).collect()
     }
 
     /// Sockets that exist: with a descriptor, with an operation, waiting to be accepted, or still sending their last.
@@ -147,27 +148,29 @@ impl Kernel for Sim {
         Duration::from_nanos(self.world.borrow().net.time.now())
     }
 
-    /// No call here waits, and on a ring a non-blocking descriptor waits like any other.
-    fn socket(&self, domain: Domain, kind: SocketType, _: bool) -> io::Result<RawFd> {
-        self.call(|world| world.socket(domain, kind))
+    /// On a ring a non-blocking descriptor waits like any other; only a Unix connect does not.
+    fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
+        self.call(|world| world.socket(domain, kind, nonblocking))
     }
 
-    fn socket_pair(&self, _: SocketType, _: bool) -> io::Result<(RawFd, RawFd)> {
-        Err(Errno::OPNOTSUPP.into())
+    fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)> {
+        self.call(|world| world.socket_pair(kind, nonblocking))
     }
 
-    fn connect(&self, _: RawFd, _: &Address) -> io::Result<()> {
-        Err(Errno::OPNOTSUPP.into())
+    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+        self.call(|world| world.connect(fd, address))
     }
 
-    fn unlink(&self, _: &Address) {}
-
-    fn option(&self, _: RawFd, _: SocketQuery) -> io::Result<u32> {
-        Err(Errno::OPNOTSUPP.into())
+    fn unlink(&self, address: &Address) {
+        self.world.borrow_mut().net.unlink(address);
     }
 
-    fn peer_credentials(&self, _: RawFd) -> io::Result<Credentials> {
-        Err(Errno::OPNOTSUPP.into())
+    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
+        self.call(|world| world.option(fd, query))
+    }
+
+    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
+        self.call(|world| world.peer_credentials(fd))
     }
 
     fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {

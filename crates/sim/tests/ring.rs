@@ -356,7 +356,7 @@ fn every_rung_of_the_ladder_works() {
             let builder = Ring::builder().kernel(host.kernel.clone()).entries(4).without(without);
             let ring = builder.build().unwrap();
             assert!(!ring.setup_flags().intersects(without));
-            let mut host = Host { kernel: host.kernel.clone(), ring };
+            let mut host = Host { kernel: host.kernel.clone(), ring, kept: Vec::new() };
             let (client, server) = host.pair();
             assert_eq!(host.send(client, b"up"), 2);
             assert_eq!(host.recv(server).unwrap(), b"up");

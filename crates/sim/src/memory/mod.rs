@@ -7,12 +7,14 @@
 
 mod argument;
 mod buffer_entries;
+mod header;
 mod piece;
 mod queues;
 mod submitted;
 
 pub(crate) use argument::Argument;
 pub(crate) use buffer_entries::BufferEntries;
+pub(crate) use header::Header;
 pub(crate) use piece::{Piece, Seal};
 pub(crate) use queues::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
 pub(crate) use submitted::Submitted;

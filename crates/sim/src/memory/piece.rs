@@ -73,6 +73,19 @@ impl Piece {
         count
     }
 
+    /// A copy of it all.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let mut bytes = VecDeque::with_capacity(self.len);
+        self.append_to(&mut bytes);
+        bytes.into()
+    }
+
+    /// Writes the beginning of `bytes`, as much as fits.
+    #[inline]
+    pub(crate) fn put(self, bytes: &[u8]) {
+        self.write(bytes);
+    }
+
     /// Marks the first and last `span` bytes as the kernel's.
     #[inline]
     pub(crate) fn poison(self, span: usize) {

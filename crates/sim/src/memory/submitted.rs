@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Piece;
+use super::header::{Header, pieces};
 use crate::timeline::Nanos;
 use annulus_ring::op::{IoVec, MsgHeader, TimeSpec};
 use annulus_ring::{Address, Entry};
@@ -56,23 +57,24 @@ impl Submitted {
         Ok(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
     }
 
-    /// The bytes that the `struct msghdr` of a message names.
-    pub(crate) fn message(&self) -> Result<Vec<Piece>, Errno> {
+    /// Reads the `struct msghdr` of a message, and its vectors.
+    pub(crate) fn message(&self) -> Result<Header, Errno> {
         if self.0.addr == 0 {
             return Err(Errno::FAULT);
         }
-        let header = std::ptr::with_exposed_provenance::<MsgHeader>(self.0.addr as usize);
+        let place = std::ptr::with_exposed_provenance_mut::<MsgHeader>(self.0.addr as usize);
         // SAFETY: the promise covers the header at least until the entry is consumed, which is now.
-        let header = unsafe { header.read() };
+        let header = unsafe { place.read() };
         if header.vector_count > MOST_VECTORS {
             return Err(Errno::MSGSIZE);
         }
-        // SAFETY: as above, for the vectors the header names.
-        Ok(unsafe { pieces(header.vectors, header.vector_count) })
+        // SAFETY: the promise covers what the header names: its vectors until the entry is consumed, and name, control
+        // messages and the vectors' bytes as `Header` says.
+        unsafe { Ok(Header::new(place, &header)) }
     }
 
     /// The bytes that the vectors of a write name.
-    pub(crate) fn vectors(&self) -> Result<Vec<Piece>, Errno> {
+    pub(crate) fn vectors(&self) -> Result<Box<[Piece]>, Errno> {
         let count = self.0.len as usize;
         if count > MOST_VECTORS {
             return Err(Errno::INVAL);
@@ -84,18 +86,6 @@ impl Submitted {
         // SAFETY: the promise covers the vectors at least until the entry is consumed, which is now.
         Ok(unsafe { pieces(first, count) })
     }
-}
-
-/// # Safety
-/// `count` vectors stand at `first`, under the promise of an entry that is being consumed.
-unsafe fn pieces(first: *const IoVec, count: usize) -> Vec<Piece> {
-    let piece = |index| {
-        // SAFETY: the caller's promise.
-        let IoVec { base, len } = unsafe { first.add(index).read() };
-        // SAFETY: the entry's promise covers the bytes behind the vectors, until the terminal completion.
-        unsafe { Piece::new(base.expose_provenance() as u64, len) }
-    };
-    (0..count).map(piece).collect()
 }
 
 impl Deref for Submitted {

@@ -1,10 +1,12 @@
 //! How a connection comes about.
 
+use super::internet;
+use super::mailbox::Partner;
 use super::ports::{mapped, reachable};
 use super::socket::{Side, Socket, SocketId, State};
 use super::{Change, Net};
 use crate::timeline::Nanos;
-use annulus_ring::Domain;
+use annulus_ring::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
@@ -12,9 +14,29 @@ use std::net::SocketAddr;
 const RETRIES: u8 = 6;
 const FIRST_WAIT: Nanos = 1_000_000_000;
 
+/// `AF_UNSPEC`: connecting to it ends the connection of a datagram socket.
+const UNSPECIFIED: u16 = 0;
+
 impl Net {
     /// Starts connecting. The outcome shows as the end of [`State::Connecting`].
-    pub(crate) fn connect(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
+    pub(crate) fn connect(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
+        let socket = self.socket(id);
+        match (socket.domain, socket.is_datagram()) {
+            (_, true) if to.family() == UNSPECIFIED => Ok(self.disconnect(id)),
+            (Domain::Unix, true) => self.connect_unix_datagram(id, to),
+            (Domain::Unix, false) => self.connect_unix(id, to),
+            (_, true) => self.connect_udp(id, internet(to)?),
+            (_, false) => self.connect_tcp(id, internet(to)?),
+        }
+    }
+
+    /// A datagram socket hears everybody again.
+    fn disconnect(&mut self, id: SocketId) {
+        self.socket_mut(id).remote = None;
+        self.set_partner(id, Partner::None);
+    }
+
+    fn connect_tcp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
         let socket = self.socket(id);
         match socket.state {
             State::Connecting => return Err(Errno::ALREADY),
@@ -67,7 +89,7 @@ impl Net {
     }
 
     /// A full queue takes one more than the backlog, then lets attempts go unanswered.
-    fn has_place(&self, listener: SocketId) -> bool {
+    pub(super) fn has_place(&self, listener: SocketId) -> bool {
         match &self.socket(listener).state {
             State::Listening(listening) => listening.queue.len() <= listening.backlog,
             _ => false,
@@ -107,6 +129,7 @@ impl Net {
         }
     }
 
+    /// An attempt failed.
     pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
         let socket = self.socket_mut(id);
         if matches!(socket.state, State::Connecting) {
@@ -127,15 +150,18 @@ impl Net {
         match socket.state {
             State::Open => Ok(()),
             State::Connecting => Err(Errno::AGAIN),
+            _ if socket.is_datagram() => Ok(()),
             _ => Err(Errno::CONNABORTED),
         }
     }
 
     /// Takes the connection that has waited longest at a listener.
     pub(crate) fn accept(&mut self, id: SocketId) -> Result<SocketId, Errno> {
-        match &mut self.socket_mut(id).state {
-            State::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN),
-            _ => Err(Errno::INVAL),
-        }
+        let child = match &mut self.socket_mut(id).state {
+            State::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN)?,
+            _ => return Err(Errno::INVAL),
+        };
+        self.admit_caller(id);
+        Ok(child)
     }
 }

@@ -1,7 +1,7 @@
 //! One direction of a connection, kept at its receiving end: bytes that wait to be read, bytes under way, bytes that wait
 //! to leave. One queue holds all three, so a byte is copied in once and out once.
 
-use crate::timeline::Nanos;
+use super::wire::Wire;
 use std::collections::VecDeque;
 
 /// Where the end of the stream is.
@@ -26,9 +26,7 @@ pub(crate) struct Flow {
     pub(crate) arrived: usize,
     flying: usize,
     pub(crate) end: End,
-    /// When the wire is free, and when the last thing sent arrives: nothing overtakes it.
-    wire_free: Nanos,
-    last: Nanos,
+    pub(crate) wire: Wire,
 }
 
 impl Flow {
@@ -85,14 +83,6 @@ impl Flow {
             self.end = End::Open;
         }
     }
-
-    /// When something arrives that occupies the wire for `occupied` and travels for `delay`.
-    #[inline]
-    pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
-        self.wire_free = self.wire_free.max(now) + occupied;
-        self.last = self.last.max(self.wire_free + delay);
-        self.last
-    }
 }
 
 #[cfg(test)]
@@ -128,13 +118,5 @@ mod tests {
         flow.bytes.drain(..25);
         flow.arrived -= 25;
         assert_eq!(flow.sendable(60, 1000), 35);
-    }
-
-    #[test]
-    fn nothing_overtakes() {
-        let mut flow = Flow::default();
-        let slow = flow.schedule(0, 10, 1000);
-        let quick = flow.schedule(5, 10, 1);
-        assert_eq!((slow, quick), (1010, 1010));
     }
 }

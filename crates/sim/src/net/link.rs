@@ -1,10 +1,14 @@
-//! What lies between two ends of a connection.
+//! What lies between two ends of a connection, or a datagram's sender and its receiver.
 
 use crate::random::Random;
 use crate::timeline::{Nanos, nanos};
 use std::time::Duration;
 
-/// The network: the same for all connections, each direction on its own.
+/// A datagram that is held up takes at most so much longer, and two journeys.
+const LONGEST_DETOUR: Nanos = 100_000;
+
+/// The network: the same for all connections, each direction on its own. Loss, duplication and reordering are for
+/// datagrams: on a connection they would show as latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// From one end to the other.
@@ -19,6 +23,12 @@ pub struct Link {
     pub receive_buffer: u32,
     /// Bytes that the sending end keeps until they have arrived.
     pub send_buffer: u32,
+    /// Of a thousand datagrams, so many are lost.
+    pub loss: u16,
+    /// So many arrive twice.
+    pub duplication: u16,
+    /// So many are held up, and overtaken by later ones.
+    pub reordering: u16,
 }
 
 impl Link {
@@ -31,6 +41,9 @@ impl Link {
             segment: random.pick(&[100, 1448, 65_536]),
             receive_buffer: random.pick(&[2_000, 16_384, 131_072]),
             send_buffer: random.pick(&[2_000, 16_384, 131_072]),
+            loss: random.pick(&[0, 0, 10, 200]),
+            duplication: random.pick(&[0, 0, 10, 200]),
+            reordering: random.pick(&[0, 0, 10, 200]),
         }
     }
 
@@ -46,6 +59,12 @@ impl Link {
         let jitter = nanos(self.jitter);
         nanos(self.latency) + if jitter == 0 { 0 } else { random.between(0, jitter) }
     }
+
+    /// How much longer a datagram travels that others may overtake; mostly not at all.
+    pub(crate) fn detour(&self, random: &mut Random) -> Nanos {
+        let late = random.chance(self.reordering);
+        if late { random.between(1, 2 * nanos(self.latency) + LONGEST_DETOUR) } else { 0 }
+    }
 }
 
 impl Default for Link {
@@ -58,6 +77,9 @@ impl Default for Link {
             segment: 65_536,
             receive_buffer: 131_072,
             send_buffer: 131_072,
+            loss: 0,
+            duplication: 0,
+            reordering: 0,
         }
     }
 }

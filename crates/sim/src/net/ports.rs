@@ -36,8 +36,13 @@ impl Binding {
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
+    /// Whether what is for a group of hosts is for it, too.
+    pub(crate) fn hears_group(&self, group: IpAddr) -> bool {
+        self.ip == group || self.ip.is_unspecified() && self.suits(group).is_some()
+    }
+
     /// How well it suits a connection to `ip`: an exact address best, then its family's wildcard, then the other's.
-    fn suits(&self, ip: IpAddr) -> Option<u8> {
+    pub(crate) fn suits(&self, ip: IpAddr) -> Option<u8> {
         match self.ip {
             own if own == ip => Some(2),
             own if !own.is_unspecified() => None,
@@ -114,7 +119,14 @@ impl Ports {
         Some(if fit.len() == 1 { fit[0] } else { random.pick(&fit) })
     }
 
-    fn on(&self, port: u16) -> impl Iterator<Item = &Binding> {
+    /// Makes a claim one on a single address.
+    pub(crate) fn narrow(&mut self, port: u16, socket: SocketId, ip: IpAddr) {
+        let claims = self.bound.get_mut(&port).into_iter().flatten();
+        claims.filter(|binding| binding.socket == socket).for_each(|binding| binding.ip = ip);
+    }
+
+    /// All claims on a port, in the order they were made.
+    pub(crate) fn on(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
         self.bound.get(&port).into_iter().flatten()
     }
 }

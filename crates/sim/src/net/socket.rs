@@ -1,6 +1,9 @@
 //! A socket: what the calls and the network change.
 
 use super::flow::{End, Flow};
+use super::mailbox::{Mailbox, Partner};
+use super::options::Options;
+use super::unix::UnixPart;
 use crate::op::OpId;
 use annulus_ring::Domain;
 use rustix::io::Errno;
@@ -37,23 +40,17 @@ pub(crate) struct Listening {
     pub(crate) queue: VecDeque<SocketId>,
 }
 
-/// What `setsockopt` set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) reuse_address: bool,
-    pub(crate) reuse_port: bool,
-    pub(crate) v6_only: bool,
-    /// A close is a reset.
-    pub(crate) abortive: bool,
-    pub(crate) receive_buffer: usize,
-    pub(crate) send_buffer: usize,
-}
-
-/// A TCP socket.
+/// A socket: a TCP connection's end, unless `mail` or `unix` say otherwise.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
+    /// Its descriptor was opened as a non-blocking one.
+    pub(crate) nonblocking: bool,
+    /// What a datagram socket has.
+    pub(crate) mail: Option<Box<Mailbox>>,
+    /// What a Unix socket has.
+    pub(crate) unix: Option<Box<UnixPart>>,
     pub(crate) state: State,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
@@ -76,6 +73,9 @@ impl Socket {
         Self {
             domain,
             options,
+            nonblocking: false,
+            mail: None,
+            unix: (domain == Domain::Unix).then(Box::default),
             state: State::Fresh,
             local: None,
             remote: None,
@@ -99,6 +99,21 @@ impl Socket {
         }
     }
 
+    /// Whether it is a Unix datagram socket that is connected.
+    pub(crate) fn has_partner(&self) -> bool {
+        self.mail.as_ref().is_some_and(|mail| mail.partner != Partner::None)
+    }
+
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.mail.is_some()
+    }
+
+    /// How much it may have received and not read: within the host, the sender's buffer is the limit.
+    #[inline]
+    pub(crate) fn window(&self) -> usize {
+        if self.unix.is_some() { usize::MAX } else { self.options.receive_buffer }
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
@@ -110,6 +125,9 @@ impl Socket {
     /// Whether a receive or accept would not have to wait.
     #[inline]
     pub(crate) fn readable(&self) -> bool {
+        if let Some(mail) = &self.mail {
+            return !mail.is_empty() || self.error.is_some() || self.stopped_receiving;
+        }
         match &self.state {
             State::Listening(listening) => !listening.queue.is_empty(),
             State::Connecting => false,
@@ -119,6 +137,8 @@ impl Socket {
     }
 
     /// Whether there is more to read: bytes, or the end of the stream.
+    ///
+    /// Of a datagram socket nobody says so: as on Linux, one looks again.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.inbound.arrived > 0 || self.inbound.end == End::Arrived

@@ -1,6 +1,7 @@
 //! A connection at work, and how it ends.
 
 use super::flow::End;
+use super::mailbox::Letter;
 use super::socket::{Side, SocketId, State};
 use super::{Change, Net};
 use crate::memory::Piece;
@@ -11,25 +12,47 @@ impl Net {
     /// Room for bytes to send, or why there is none.
     #[inline]
     pub(crate) fn room(&mut self, id: SocketId) -> Result<usize, Errno> {
+        if self.is_cut_off(id) {
+            return Err(Errno::PIPE);
+        }
         let socket = self.socket_mut(id);
         if let Some(error) = socket.refuses_to_send() {
             return Err(error);
         }
         let (peer, most) = (socket.peer, socket.options.send_buffer);
-        let kept = peer.map_or(0, |peer| self.socket(peer).inbound.unacknowledged());
+        let kept = peer.map_or(0, |peer| self.kept_for(peer));
         if kept < most { Ok(most - kept) } else { Err(Errno::AGAIN) }
+    }
+
+    /// Bytes that a sender keeps until its peer has them: within the host, until they are read.
+    #[inline]
+    fn kept_for(&self, peer: SocketId) -> usize {
+        let peer = self.socket(peer);
+        let local = peer.unix.is_some();
+        if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
+    }
+
+    /// A Unix socket knows at once that nobody listens any more.
+    fn is_cut_off(&self, id: SocketId) -> bool {
+        let socket = self.socket(id);
+        let peer = socket.peer.filter(|_| socket.unix.is_some()).map(|peer| self.socket(peer));
+        peer.is_some_and(|peer| peer.released || peer.stopped_receiving)
     }
 
     /// Whether a send or connect that waits would get on.
     pub(crate) fn writable(&self, id: SocketId) -> bool {
         let socket = self.socket(id);
+        if socket.is_datagram() {
+            return self.may_post(id, None);
+        }
         match (&socket.state, socket.peer) {
             (State::Connecting, _) => false,
             (State::Open, Some(peer)) => {
                 let most = socket.options.send_buffer;
-                let kept = self.socket(peer).inbound.unacknowledged();
+                let kept = self.kept_for(peer);
+                let over = socket.error.is_some() || socket.stopped_sending || self.is_cut_off(id);
                 // A third, as Linux: a sender that is woken for each freed byte gets nowhere.
-                socket.error.is_some() || socket.stopped_sending || 3 * kept <= 2 * most
+                over || 3 * kept <= 2 * most
             }
             _ => true,
         }
@@ -54,7 +77,7 @@ impl Net {
         let segment = self.link.segment as usize;
         loop {
             let socket = self.socket_mut(to);
-            let count = socket.inbound.sendable(socket.options.receive_buffer, segment);
+            let count = socket.inbound.sendable(socket.window(), segment);
             if count == 0 {
                 break;
             }
@@ -75,9 +98,14 @@ impl Net {
             return self.reset_peer(id);
         }
         socket.inbound.arrive(len);
-        let peer = socket.peer;
         self.wake(id, Side::Read);
-        if let Some(peer) = peer.filter(|&peer| self.writable(peer)) {
+        self.wake_sender_to(id);
+    }
+
+    /// The peer of a socket, should it have room to send now.
+    #[inline]
+    fn wake_sender_to(&mut self, id: SocketId) {
+        if let Some(peer) = self.socket(id).peer.filter(|&peer| self.writable(peer)) {
             self.wake(peer, Side::Write);
         }
     }
@@ -104,20 +132,55 @@ impl Net {
         self.wake(id, Side::Write);
     }
 
-    /// Copies received bytes out, `most` of them at most. [`look`](super::Socket::look) said that there are some.
+    /// What a receive finds: how many bytes, zero at the end, or why not.
+    #[inline]
+    pub(crate) fn look(&mut self, id: SocketId) -> Result<usize, Errno> {
+        let socket = self.socket_mut(id);
+        let there = socket.look()?;
+        Ok(socket.unix.as_ref().map_or(there, |part| part.stretch().min(there)))
+    }
+
+    /// Copies received bytes out, `most` of them at most. [`look`](Self::look) said that there are some.
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId, into: Piece, most: usize) -> usize {
         let inbound = &mut self.socket_mut(id).inbound;
         let count = into.fill_from(&mut inbound.bytes, most.min(inbound.arrived));
-        inbound.arrived -= count;
-        // The window has opened.
-        if inbound.unsent() > 0 {
-            self.transmit(id);
+        self.after_read(id, count);
+        if self.socket(id).unix.is_some() {
+            // What came beside these bytes has no place to go.
+            let rights = self.unpack(id);
+            self.orphans.extend(rights);
         }
         count
     }
 
+    #[inline]
+    fn after_read(&mut self, id: SocketId, count: usize) {
+        let socket = self.socket_mut(id);
+        socket.inbound.arrived -= count;
+        match &mut socket.unix {
+            Some(part) => {
+                part.advance(count);
+                self.wake_sender_to(id);
+            }
+            // The window has opened.
+            None if socket.inbound.unsent() > 0 => self.transmit(id),
+            None => {}
+        }
+    }
+
+    /// Takes received bytes out, with what came beside them.
+    pub(crate) fn read_message(&mut self, id: SocketId, most: usize) -> Letter {
+        let bytes: Vec<u8> = self.socket_mut(id).inbound.bytes.drain(..most).collect();
+        self.after_read(id, most);
+        let from = self.socket(id).unix.as_ref().and_then(|part| part.peer_name);
+        Letter { bytes, from, rights: self.unpack(id), ..Letter::default() }
+    }
+
     pub(crate) fn shutdown(&mut self, id: SocketId, how: Shutdown) -> Result<(), Errno> {
+        if self.socket(id).is_datagram() {
+            return self.shut_datagram(id, how != Shutdown::Write, how != Shutdown::Read);
+        }
         match self.socket(id).state {
             State::Listening(_) if how != Shutdown::Write => self.stop_listening(id),
             State::Listening(_) | State::Open => {}
@@ -126,6 +189,8 @@ impl Net {
         if how != Shutdown::Write {
             self.socket_mut(id).stopped_receiving = true;
             self.wake(id, Side::Read);
+            // Within the host, whoever waits to send learns it.
+            self.wake_sender_to(id);
         }
         if how != Shutdown::Read {
             self.stop_sending(id);
@@ -156,6 +221,7 @@ impl Net {
                 self.release(child);
             }
         }
+        self.refuse_callers(id);
     }
 
     /// The last file that stood for a socket is gone.
@@ -168,11 +234,21 @@ impl Net {
             State::Listening(_) => self.stop_listening(id),
             State::Open if unread || socket.options.abortive => self.reset_peer(id),
             State::Open => self.stop_sending(id),
-            State::Connecting => self.reset_peer(id),
+            State::Connecting => {
+                self.give_up_connect(id);
+                self.reset_peer(id);
+            }
             State::Fresh | State::Closed => {}
         }
+        if self.socket(id).is_datagram() {
+            self.release_mail(id);
+        }
+        if self.socket(id).unix.is_some() {
+            self.wake_sender_to(id);
+            self.release_unix(id);
+        }
         if let Some(local) = self.socket(id).local {
-            self.ports.unbind(local.port(), id);
+            self.ports_of(id).unbind(local.port(), id);
         }
         self.reap(id);
     }

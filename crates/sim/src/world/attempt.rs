@@ -62,6 +62,9 @@ impl World {
     /// Tells what a poll asked for and what is so; many times only when something changes.
     fn attempt_poll(&mut self, op: &Op, socket: SocketId, events: u32, multi: bool) -> Outcome {
         let mask = self.poll_mask(socket, events);
+        if events & poll::OUT != 0 {
+            self.net.await_place(socket, None);
+        }
         if mask == 0 || multi && self.post_one_of_many(op, mask as i32, 0) {
             return Outcome::Waits;
         }

@@ -5,26 +5,51 @@ use crate::descriptors::File;
 use crate::faults::Fault;
 use crate::memory::Submitted;
 use crate::net::SocketId;
-use annulus_ring::{Address, Domain, Shutdown, SocketOption, SocketType};
+use annulus_ring::{Address, Credentials, Domain, Shutdown, SocketOption, SocketQuery, SocketType};
 use rustix::io::Errno;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 impl World {
-    pub(crate) fn socket(&mut self, domain: Domain, kind: SocketType) -> Result<RawFd, Errno> {
-        if kind == SocketType::Datagram || domain == Domain::Unix {
-            return Err(Errno::PROTONOSUPPORT);
-        }
+    pub(crate) fn socket(
+        &mut self,
+        domain: Domain,
+        kind: SocketType,
+        nonblocking: bool,
+    ) -> Result<RawFd, Errno> {
         if !self.files.has_room() || self.strikes(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
-        let socket = self.net.create(domain);
+        let socket = self.net.create(domain, kind, nonblocking);
         self.files.open(File::Socket(socket))
+    }
+
+    pub(crate) fn socket_pair(
+        &mut self,
+        kind: SocketType,
+        nonblocking: bool,
+    ) -> Result<(RawFd, RawFd), Errno> {
+        if self.files.room() < 2 || self.strikes(Fault::SocketLimit) {
+            return Err(Errno::MFILE);
+        }
+        let [one, other] = self.net.create_pair(kind, nonblocking);
+        Ok((self.files.open(File::Socket(one))?, self.files.open(File::Socket(other))?))
+    }
+
+    /// What is decided at once; a connection that takes its time is an operation on a ring.
+    pub(crate) fn connect(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        self.net.connect(socket, address)?;
+        let answer = self.net.connected(socket);
+        if answer == Err(Errno::AGAIN) {
+            self.net.give_up_connect(socket);
+        }
+        self.wake();
+        answer
     }
 
     pub(crate) fn bind(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
         let (_, socket) = self.socket_of(fd)?;
-        self.net.bind(socket, internet(address)?)
+        self.net.bind(socket, address)
     }
 
     pub(crate) fn listen(&mut self, fd: RawFd, backlog: u32) -> Result<(), Errno> {
@@ -46,12 +71,22 @@ impl World {
 
     pub(crate) fn local_address(&self, fd: RawFd) -> Result<Address, Errno> {
         let (_, socket) = self.socket_of(fd)?;
-        Ok(self.net.local_address(socket).into())
+        Ok(self.net.local_address(socket))
     }
 
     pub(crate) fn peer_address(&self, fd: RawFd) -> Result<Address, Errno> {
         let (_, socket) = self.socket_of(fd)?;
-        self.net.peer_address(socket).map(Address::from)
+        self.net.peer_address(socket)
+    }
+
+    pub(crate) fn option(&mut self, fd: RawFd, query: SocketQuery) -> Result<u32, Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        self.net.option(socket, query)
+    }
+
+    pub(crate) fn peer_credentials(&self, fd: RawFd) -> Result<Credentials, Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        self.net.peer_credentials(socket)
     }
 
     /// Frees a descriptor. What is in flight on its file goes on, and keeps it.
@@ -67,15 +102,6 @@ impl World {
         socket: SocketId,
         entry: &Submitted,
     ) -> Result<(), Errno> {
-        let to = internet(&entry.address()?)?;
-        self.net.connect(socket, to)
+        self.net.connect(socket, &entry.address()?)
     }
-}
-
-fn internet(address: &Address) -> Result<SocketAddr, Errno> {
-    let least = if address.family() == 2 { 16 } else { 28 };
-    if address.as_bytes().len() < least {
-        return Err(Errno::INVAL);
-    }
-    address.to_inet().map_err(|_| Errno::AFNOSUPPORT)
 }

@@ -34,13 +34,11 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let sound = match entry.opcode {
-        opcode::RECV => receive(entry, profile),
+        opcode::RECV | opcode::RECVMSG => receive(entry, profile),
         opcode::SEND | opcode::SENDMSG => {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
             entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
         }
-        // Only into buffers of a group; there is no name or control message to put anywhere.
-        opcode::RECVMSG => selects && entry.ioprio & !POLL_FIRST == 0 && entry.op_flags == 0,
         opcode::READV => selects && entry.len == 1 && file_flags(entry),
         opcode::READ | opcode::WRITE | opcode::WRITEV => file_flags(entry),
         opcode::ACCEPT => accept(entry),
@@ -76,11 +74,13 @@ fn receive(entry: &Submitted, profile: &Profile) -> bool {
     let many = entry.ioprio & RECEIVE_MANY != 0;
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     let limited = entry.file_index != 0;
+    let message = entry.opcode == opcode::RECVMSG;
+    let known = msg::DONTWAIT | msg::NOSIGNAL | msg::TRUNC | msg::CMSG_CLOEXEC;
     entry.ioprio & !(POLL_FIRST | RECEIVE_MANY) == 0
-        && entry.op_flags & !(msg::DONTWAIT | msg::NOSIGNAL) == 0
+        && entry.op_flags & !known == 0
         && entry.off == 0
-        && (!many || selects && entry.len == 0)
-        && (!limited || many && profile.receive_limit)
+        && (!many || selects && entry.len == u32::from(message))
+        && (!limited || many && !message && profile.receive_limit)
 }
 
 /// The peer's address is not written anywhere.

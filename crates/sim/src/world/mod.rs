@@ -4,7 +4,9 @@ mod attempt;
 mod calls;
 mod cancel;
 mod check;
+mod control;
 mod enter;
+mod message;
 mod receive;
 mod register;
 mod restrict;
@@ -127,6 +129,9 @@ impl World {
             waiters.iter().for_each(|&id| self.queue(id));
             *self.net.socket_mut(socket).waiters(side) = waiters;
         }
+        while let Some(file) = self.net.next_orphan() {
+            self.let_go(file);
+        }
     }
 
     /// Puts an operation into its ring's work queue, once.
@@ -180,7 +185,7 @@ impl World {
                 }
             }
             Body::Send(send) => {
-                let intact = send.seal.is_none() || send.seal == send.source.seal(self.poison);
+                let intact = send.seal.is_none() || send.seal == send.look(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
             }
             _ => {}
@@ -192,6 +197,9 @@ impl World {
     fn is_ready(&self, op: &Op) -> bool {
         let Some(socket) = op.socket() else { return false };
         match op.body {
+            Body::Send(ref send) if self.net.socket(socket).is_datagram() => {
+                self.net.may_post(socket, send.to())
+            }
             Body::Connect | Body::Send(_) => self.net.writable(socket),
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
             // A poll of many edges looks again only when something changes.

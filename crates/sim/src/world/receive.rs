@@ -12,9 +12,14 @@ use rustix::io::Errno;
 const RETRIES: u32 = 32;
 
 /// What one receive brought.
-struct Got {
-    count: usize,
-    flags: u32,
+pub(super) struct Got {
+    /// What its completion says.
+    pub(super) result: usize,
+    /// Bytes of payload.
+    pub(super) count: usize,
+    pub(super) flags: u32,
+    /// It is worth looking for more at once.
+    pub(super) again: bool,
 }
 
 impl World {
@@ -23,18 +28,18 @@ impl World {
             let Body::Receive(receive) = &mut op.body else {
                 unreachable!("asked of receives only")
             };
-            let got = match self.receive(op.ring, socket, receive.into) {
+            let got = match self.receive(op.ring, socket, receive) {
                 Ok(got) => got,
                 Err(errno) => return Outcome::when_ready(Err(errno)),
             };
             let over = receive.is_over_after(got.count) || self.ends_well(receive.multi);
-            if over || !self.post_one_of_many(op, got.count as i32, got.flags) {
-                return Outcome::Done(Answer { flags: got.flags, ..Answer::good(got.count) });
+            if over || !self.post_one_of_many(op, got.result as i32, got.flags) {
+                return Outcome::Done(Answer { flags: got.flags, ..Answer::good(got.result) });
             }
             if self.strikes(Fault::EndsBadly) {
                 return Outcome::of(Err(Errno::NOMEM));
             }
-            if got.flags & CompletionFlags::SOCK_NONEMPTY.bits() == 0 {
+            if !got.again {
                 return Outcome::Waits;
             }
         }
@@ -46,43 +51,50 @@ impl World {
     }
 
     #[inline]
-    fn receive(&mut self, ring: u32, socket: SocketId, into: Into) -> Result<Got, Errno> {
-        match into {
+    fn receive(&mut self, ring: u32, socket: SocketId, receive: &Receive) -> Result<Got, Errno> {
+        match receive.into {
+            _ if receive.cover.is_some() || self.net.socket(socket).is_datagram() => {
+                self.receive_message(ring, socket, receive)
+            }
             Into::Memory(memory) => {
-                let there = self.net.socket_mut(socket).look()?;
+                let there = self.net.look(socket)?;
                 let most = self.shorten(there, Fault::ShortRead);
                 let count = self.net.read(socket, memory, most);
                 Ok(self.got(socket, count, 0))
             }
+            Into::Vectors(_) => unreachable!("vectors come with a header"),
             Into::Group(group) => {
                 // As Linux: without a buffer nobody looks whether there is something to put into it.
                 self.buffer_at_hand(ring, group)?;
-                let there = self.net.socket_mut(socket).look()?;
+                let there = self.net.look(socket)?;
                 if there == 0 {
                     return Ok(self.got(socket, 0, 0));
                 }
                 let most = self.shorten(there, Fault::ShortRead);
-                let Buffer { id, memory } = self.take_buffer(ring, group);
-                let count = self.net.read(socket, memory, most);
-                let flags = CompletionFlags::BUFFER.bits() | u32::from(id) << 16;
-                Ok(self.got(socket, count, flags))
+                let buffer = self.take_buffer(ring, group);
+                let count = self.net.read(socket, buffer.memory, most);
+                Ok(self.got(socket, count, buffer.flags()))
             }
         }
     }
 
-    fn got(&self, socket: SocketId, count: usize, flags: u32) -> Got {
-        let more = self.net.socket(socket).has_more();
-        let hint = if more { CompletionFlags::SOCK_NONEMPTY.bits() } else { 0 };
-        Got { count, flags: flags | hint }
+    #[inline]
+    fn got(&mut self, socket: SocketId, count: usize, flags: u32) -> Got {
+        let again = self.net.socket(socket).has_more();
+        let hint = if again { CompletionFlags::SOCK_NONEMPTY.bits() } else { 0 };
+        Got { result: count, count, flags: flags | hint, again }
     }
 
-    fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<(), Errno> {
-        let at_hand =
-            self.rings.at_mut(ring).group(group).is_some_and(|group| group.next().is_some());
-        if at_hand && !self.strikes(Fault::NoBuffers) { Ok(()) } else { Err(Errno::NOBUFS) }
+    /// The size of the buffer that is next, if there is one.
+    pub(super) fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
+        let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
+        match next {
+            Some(buffer) if !self.strikes(Fault::NoBuffers) => Ok(buffer.memory.len()),
+            _ => Err(Errno::NOBUFS),
+        }
     }
 
-    fn take_buffer(&mut self, ring: u32, group: u16) -> Buffer {
+    pub(super) fn take_buffer(&mut self, ring: u32, group: u16) -> Buffer {
         let group = self.rings.at_mut(ring).group(group);
         group.expect("a buffer is at hand").take()
     }

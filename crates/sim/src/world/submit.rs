@@ -5,11 +5,11 @@ use super::check::{
     ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_of_files, receives, waits_first,
 };
 use crate::faults::Fault;
-use crate::memory::Submitted;
-use crate::op::{Answer, Body, Into, Op, Outcome, Receive, Send, Source};
+use crate::memory::{Header, Submitted};
+use crate::op::{Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
 use annulus_ring::op::{msg, rwf};
-use annulus_ring::{EntryFlags, Shutdown, opcode};
+use annulus_ring::{EntryFlags, Layout, Shutdown, opcode};
 use rustix::io::Errno;
 
 impl World {
@@ -49,12 +49,12 @@ impl World {
         }
     }
 
-    fn operation(&self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
+    fn operation(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
             // What is not ours may be anything: it just never becomes ready.
             (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (Body::Never, None),
-            (_, file) => (body(entry)?, Some(file?)),
+            (_, file) => file.and_then(|file| Ok((self.body(entry)?, Some(file))))?,
         };
         Ok(Op {
             user_data: entry.user_data,
@@ -70,77 +70,105 @@ impl World {
 
     /// The first try.
     fn start(&mut self, mut op: Op, entry: &Submitted) -> Option<Answer> {
-        if op.file.is_none() {
-            self.park(op, false);
-            return None;
-        }
-        let polls = matches!(op.body, Body::Poll { .. });
-        if !polls && self.strikes(Fault::NoMemory) {
-            return Some(Answer::error(Errno::NOMEM));
-        }
-        if let Body::Connect = op.body {
-            let socket = op.socket()?;
-            if let Err(errno) = self.begin_connect(socket, entry) {
-                return Some(Answer::error(errno));
+        match self.first_try(&mut op, entry) {
+            Outcome::Done(answer) => {
+                self.let_go_of_rights(&op);
+                return Some(answer);
             }
-        }
-        if !op.nowait && !polls && (waits_first(entry) || self.strikes(Fault::Defer)) {
-            self.park(op, false);
-            return None;
-        }
-        match self.attempt(&mut op) {
-            Outcome::Done(answer) => return Some(answer),
-            Outcome::Waits if op.nowait => return Some(op.stopped_by(Errno::AGAIN)),
             Outcome::Waits => self.park(op, false),
             Outcome::GoesOn => self.park(op, true),
         };
         None
     }
+
+    fn first_try(&mut self, op: &mut Op, entry: &Submitted) -> Outcome {
+        let Some(socket) = op.socket() else { return Outcome::Waits };
+        let polls = matches!(op.body, Body::Poll { .. });
+        if !polls && self.strikes(Fault::NoMemory) {
+            return Outcome::of(Err(Errno::NOMEM));
+        }
+        if let Body::Connect = op.body
+            && let Err(errno) = self.begin_connect(socket, entry)
+        {
+            return Outcome::of(Err(errno));
+        }
+        if !op.nowait && !polls && (waits_first(entry) || self.strikes(Fault::Defer)) {
+            return Outcome::Waits;
+        }
+        match self.attempt(op) {
+            Outcome::Waits if op.nowait => Outcome::Done(op.stopped_by(Errno::AGAIN)),
+            outcome => outcome,
+        }
+    }
+
+    fn body(&mut self, entry: &Submitted) -> Result<Body, Errno> {
+        Ok(match entry.opcode {
+            opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
+            opcode::CONNECT => Body::Connect,
+            _ if receives(entry) => Body::Receive(receive(entry)?),
+            opcode::POLL_ADD => {
+                Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
+            }
+            opcode::SENDMSG => Body::Send(self.message(entry)?),
+            opcode::WRITEV => Body::Send(Send::plain(entry, Source::Many(entry.vectors()?))),
+            _ => Body::Send(Send::plain(entry, Source::One(entry.memory()))),
+        })
+    }
+
+    fn message(&mut self, entry: &Submitted) -> Result<Send, Errno> {
+        let header = entry.message()?;
+        let enclosure = self.enclosure(&header)?;
+        let source = Source::Many(header.vectors);
+        Ok(Send { enclosure: enclosure.map(Box::new), ..Send::plain(entry, source) })
+    }
 }
 
-fn body(entry: &Submitted) -> Result<Body, Errno> {
-    Ok(match entry.opcode {
-        opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
-        opcode::CONNECT => Body::Connect,
-        _ if receives(entry) => Body::Receive(receive(entry)),
-        opcode::POLL_ADD => Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 },
-        _ => Body::Send(send(entry)?),
-    })
+impl Send {
+    fn plain(entry: &Submitted, source: Source) -> Self {
+        let total = source.pieces().iter().map(|piece| piece.len()).sum();
+        let of_files = is_of_files(entry);
+        let all = !of_files && entry.op_flags & msg::WAITALL != 0;
+        Self { source, total, done: 0, all, short_fails: of_files, enclosure: None, seal: None }
+    }
 }
 
 /// Only what the entry says counts: on a ring, a non-blocking descriptor waits like any other.
 fn must_not_wait(entry: &Submitted) -> bool {
     match entry.opcode {
         opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,
-        opcode::RECV | opcode::SEND | opcode::SENDMSG => entry.op_flags & msg::DONTWAIT != 0,
+        opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
+            entry.op_flags & msg::DONTWAIT != 0
+        }
         _ => is_of_files(entry) && entry.op_flags & rwf::NOWAIT != 0,
     }
 }
 
-fn receive(entry: &Submitted) -> Receive {
-    let into = if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 {
-        Into::Group(entry.buf_group)
-    } else {
-        Into::Memory(entry.memory())
+fn receive(entry: &Submitted) -> Result<Receive, Errno> {
+    let multi = !is_of_files(entry) && entry.ioprio & RECEIVE_MANY != 0;
+    let header = (entry.opcode == opcode::RECVMSG).then(|| entry.message()).transpose()?;
+    let (cover, vectors) = match header {
+        Some(Header { name, control, .. }) if multi => {
+            (Some(Cover::Front(Layout { name: name.len(), control: control.len() })), None)
+        }
+        Some(mut header) => {
+            let vectors = std::mem::take(&mut header.vectors);
+            (Some(Cover::Header(header)), Some(vectors))
+        }
+        None => (None, None),
     };
-    Receive {
+    let into = match vectors {
+        _ if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 => Into::Group(entry.buf_group),
+        Some(vectors) => Into::Vectors(vectors),
+        None => Into::Memory(entry.memory()),
+    };
+    Ok(Receive {
         into,
-        multi: entry.opcode == opcode::RECV && entry.ioprio & RECEIVE_MANY != 0,
+        multi,
         left: (entry.file_index > 0).then_some(entry.file_index),
+        cover: cover.map(Box::new),
+        whole: entry.op_flags & msg::TRUNC != 0,
         watched: false,
-    }
-}
-
-fn send(entry: &Submitted) -> Result<Send, Errno> {
-    let source = match entry.opcode {
-        opcode::SENDMSG => Source::Many(entry.message()?.into()),
-        opcode::WRITEV => Source::Many(entry.vectors()?.into()),
-        _ => Source::One(entry.memory()),
-    };
-    let total = source.pieces().iter().map(|piece| piece.len()).sum();
-    let of_files = is_of_files(entry);
-    let all = !of_files && entry.op_flags & msg::WAITALL != 0;
-    Ok(Send { source, total, done: 0, all, short_fails: of_files, seal: None })
+    })
 }
 
 /// The kernel reads poll events as two little-endian half words.

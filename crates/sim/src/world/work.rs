@@ -78,6 +78,9 @@ impl World {
     pub(super) fn park(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
+        if let (Body::Send(send), Some(socket), false) = (&op.body, op.socket(), ready) {
+            self.net.await_place(socket, send.to());
+        }
         let (file, side) = (op.file, op.side());
         let alarm = match op.body {
             Body::Timer { after } => Some(after),
@@ -100,7 +103,7 @@ impl World {
     fn watch(&self, op: &mut Op) {
         match &mut op.body {
             Body::Receive(receive) => receive.watch(self.poison),
-            Body::Send(send) => send.seal = send.source.seal(self.poison),
+            Body::Send(send) => send.seal = send.look(self.poison),
             _ => {}
         }
     }
@@ -114,11 +117,20 @@ impl World {
 
     /// Nothing refers to an ended operation any more.
     pub(super) fn forget(&mut self, id: OpId, op: &Op) {
+        self.let_go_of_rights(op);
         if let Some((file, socket)) = op.file {
             let waiters = self.net.socket_mut(socket).waiters(op.side());
             waiters.retain(|waiter| *waiter != id);
+            if let Body::Connect = op.body {
+                self.net.give_up_connect(socket);
+            }
             self.let_go(file);
         }
+    }
+
+    /// What an operation did not send, it does not hold any longer.
+    pub(super) fn let_go_of_rights(&mut self, op: &Op) {
+        op.rights().iter().for_each(|&file| self.let_go(file));
     }
 
     /// Posts an operation's last completion, unless it is a success that nobody wants to hear of.

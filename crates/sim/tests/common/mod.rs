@@ -2,6 +2,7 @@
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
 mod end;
+pub mod mail;
 pub mod mill;
 
 use annulus_ring::op::msg;
@@ -21,6 +22,8 @@ pub const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
 pub struct Host {
     pub kernel: Rc<dyn Kernel>,
     pub ring: Ring,
+    /// Completions that were taken before somebody asked for them.
+    pub kept: Vec<Completion>,
 }
 
 /// Runs one body over the simulated kernel and over Linux, whose answers must be the same.
@@ -42,7 +45,8 @@ impl Host {
     pub fn over(kernel: Rc<dyn Kernel>, entries: u32, completions: u32) -> Self {
         let builder =
             Ring::builder().kernel(kernel.clone()).entries(entries).completions(completions);
-        Self { kernel, ring: builder.build().expect("these tests need io_uring") }
+        let ring = builder.build().expect("these tests need io_uring");
+        Self { kernel, ring, kept: Vec::new() }
     }
 
     pub fn simulated(builder: Builder) -> (Self, Rc<Sim>) {

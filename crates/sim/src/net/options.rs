@@ -1,0 +1,150 @@
+//! What `setsockopt` sets, and `getsockopt` tells.
+
+use super::link::Link;
+use annulus_ring::{Domain, Ip, SocketOption, SocketQuery};
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// A socket's options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) reuse_address: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) v6_only: bool,
+    /// A close is a reset.
+    pub(crate) abortive: bool,
+    pub(crate) receive_buffer: usize,
+    pub(crate) send_buffer: usize,
+    pub(crate) broadcast: bool,
+    /// Sends are cut into datagrams of this size; zero is off.
+    pub(crate) segment: u16,
+    pub(crate) coalesce: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) drop_count: bool,
+    pub(crate) pass_credentials: bool,
+    ip: [IpOptions; 2],
+}
+
+/// Options that each internet protocol has for itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IpOptions {
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+    pub(crate) multicast_ttl: u8,
+    pub(crate) tell_tos: bool,
+    pub(crate) tell_local: bool,
+    /// Errors are told to unconnected sockets too.
+    pub(crate) tell_errors: bool,
+}
+
+impl Options {
+    pub(crate) fn new(link: &Link) -> Self {
+        Self {
+            reuse_address: false,
+            reuse_port: false,
+            v6_only: false,
+            abortive: false,
+            receive_buffer: link.receive_buffer as usize,
+            send_buffer: link.send_buffer as usize,
+            broadcast: false,
+            segment: 0,
+            coalesce: false,
+            timestamps: false,
+            drop_count: false,
+            pass_credentials: false,
+            ip: [IpOptions::new(); 2],
+        }
+    }
+
+    pub(crate) fn ip(&self, ip: Ip) -> &IpOptions {
+        &self.ip[index(ip)]
+    }
+
+    /// Takes an option on. Memberships are not kept here.
+    pub(crate) fn set(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
+        match option {
+            SocketOption::ReuseAddress(on) => self.reuse_address = on,
+            SocketOption::ReusePort(on) => self.reuse_port = on,
+            // A bind takes a port that nobody has, which a connect may use as well.
+            SocketOption::NoDelay(_) | SocketOption::BindAddressNoPort(_) => {}
+            SocketOption::Linger(time) => self.abortive = time == Some(Duration::ZERO),
+            SocketOption::V6Only(on) => {
+                known(domain, Ip::V6)?;
+                self.v6_only = on;
+            }
+            // As Linux: doubled, for its own overhead, and never absurdly small.
+            SocketOption::RecvBuffer(bytes) => self.receive_buffer = (2 * bytes).max(2304),
+            SocketOption::SendBuffer(bytes) => self.send_buffer = (2 * bytes).max(4608),
+            SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::MulticastTtl(ip, ttl) => self.of(domain, ip)?.multicast_ttl = ttl,
+            SocketOption::Ttl(ip, ttl) => self.of(domain, ip)?.ttl = ttl,
+            SocketOption::Tos(ip, tos) => self.of(domain, ip)?.tos = tos,
+            SocketOption::RecvTos(ip, on) => self.of(domain, ip)?.tell_tos = on,
+            SocketOption::PacketInfo(ip, on) => self.of(domain, ip)?.tell_local = on,
+            SocketOption::RecvErrors(ip, on) => self.of(domain, ip)?.tell_errors = on,
+            // There is one interface, and nothing is too large for it.
+            SocketOption::MulticastInterfaceV4(_) => known(domain, Ip::V4)?,
+            SocketOption::MulticastInterfaceV6(_) => known(domain, Ip::V6)?,
+            // Which is the loopback: what it sends, it hears.
+            SocketOption::MulticastLoop(ip, _) => known(domain, ip)?,
+            SocketOption::DontFragment(ip, _) => known(domain, ip)?,
+            SocketOption::Timestamps(on) => self.timestamps = on,
+            SocketOption::DropCount(on) => self.drop_count = on,
+            SocketOption::SegmentSize(size) => self.segment = size,
+            SocketOption::Coalesce(on) => self.coalesce = on,
+            SocketOption::PassCredentials(on) => self.pass_credentials = on,
+            SocketOption::JoinV4 { .. }
+            | SocketOption::LeaveV4 { .. }
+            | SocketOption::JoinV6 { .. }
+            | SocketOption::LeaveV6 { .. } => return Err(Errno::NOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// The number that a query asks for; an error is not an option's.
+    pub(crate) fn query(&self, domain: Domain, query: SocketQuery) -> Result<u32, Errno> {
+        Ok(match query {
+            SocketQuery::RecvBuffer => self.receive_buffer as u32,
+            SocketQuery::SendBuffer => self.send_buffer as u32,
+            SocketQuery::Broadcast => self.broadcast.into(),
+            SocketQuery::Ttl(ip) => known(domain, ip).map(|()| self.ip(ip).ttl.into())?,
+            SocketQuery::Tos(ip) => known(domain, ip).map(|()| self.ip(ip).tos.into())?,
+            SocketQuery::Error => 0,
+        })
+    }
+
+    /// The options of a protocol, where the socket's family knows it.
+    fn of(&mut self, domain: Domain, ip: Ip) -> Result<&mut IpOptions, Errno> {
+        known(domain, ip)?;
+        Ok(&mut self.ip[index(ip)])
+    }
+}
+
+impl IpOptions {
+    const fn new() -> Self {
+        Self {
+            tos: 0,
+            ttl: 64,
+            multicast_ttl: 1,
+            tell_tos: false,
+            tell_local: false,
+            tell_errors: false,
+        }
+    }
+}
+
+/// The newer family knows the older protocol; not the other way round.
+fn known(domain: Domain, ip: Ip) -> Result<(), Errno> {
+    match (domain, ip) {
+        (Domain::Inet6, _) | (Domain::Inet, Ip::V4) => Ok(()),
+        (Domain::Inet, Ip::V6) => Err(Errno::NOPROTOOPT),
+        (Domain::Unix, _) => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn index(ip: Ip) -> usize {
+    match ip {
+        Ip::V4 => 0,
+        Ip::V6 => 1,
+    }
+}

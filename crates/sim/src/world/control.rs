@@ -1,0 +1,143 @@
+//! Control messages: what a send asks for beside its bytes, and what a receive is told.
+
+use super::World;
+use crate::memory::Header;
+use crate::net::{Letter, SocketId, Wishes, credentials};
+use crate::op::Enclosure;
+use annulus_ring::{
+    Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, descriptors, space,
+};
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// The number of the only interface.
+const INTERFACE: u32 = 1;
+
+impl World {
+    /// What a message to be sent takes along; nothing, mostly.
+    pub(super) fn enclosure(&mut self, header: &Header) -> Result<Option<Enclosure>, Errno> {
+        if header.name.len() == 0 && header.control.len() == 0 {
+            return Ok(None);
+        }
+        let to = (header.name.len() > 0).then(|| Address::from_bytes(&header.name.bytes()));
+        let control = header.control.bytes();
+        let wishes = wishes(&control)?;
+        let rights = self.rights(&control)?;
+        Ok(Some(Enclosure { to, control: header.control, wishes, rights }))
+    }
+
+    /// The files behind the descriptors that are to be sent, each held.
+    fn rights(&mut self, control: &[u8]) -> Result<Vec<u32>, Errno> {
+        let named = Controls::new(control).filter_map(|control| match control {
+            Control::Descriptors(bytes) => Some(bytes),
+            _ => None,
+        });
+        let files = named.flat_map(descriptors).map(|fd| self.files.find(fd).map(|(id, _)| id));
+        let files: Vec<u32> = files.collect::<Result<_, _>>()?;
+        if files.len() > MOST_DESCRIPTORS {
+            return Err(Errno::INVAL);
+        }
+        files.iter().for_each(|&file| self.files.hold(file));
+        Ok(files)
+    }
+
+    /// Writes what a receiver is told of a letter into `room` bytes, opening the descriptors that came with it; the
+    /// flag is set where there was no room for something.
+    pub(super) fn tell(
+        &mut self,
+        socket: SocketId,
+        letter: &mut Letter,
+        room: usize,
+    ) -> (Vec<u8>, bool) {
+        let mut bytes = vec![0; room];
+        let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
+        let told = self.told(socket, letter);
+        let mut cut = told.into_iter().any(|control| !writer.push(control));
+        let left = room - writer.len();
+        let fds = self.open_rights(std::mem::take(&mut letter.rights), left, &mut cut);
+        if !fds.is_empty() {
+            cut |= !writer.push(Control::Descriptors(&fds));
+        }
+        let len = writer.len();
+        bytes.truncate(len);
+        (bytes, cut)
+    }
+
+    /// Everything but the descriptors, in Linux's order.
+    fn told(&self, socket: SocketId, letter: &Letter) -> Vec<Control<'static>> {
+        let state = self.net.socket(socket);
+        let options = &state.options;
+        let mut told = Vec::new();
+        if options.timestamps {
+            told.push(Control::Timestamp(Duration::from_nanos(letter.at)));
+        }
+        if options.drop_count && letter.drops > 0 {
+            told.push(Control::Drops(letter.drops));
+        }
+        told.extend(letter.segment.map(Control::SegmentSize));
+        if let Some((_, to)) = letter.route {
+            self.tell_route(socket, to, letter.tos, &mut told);
+        }
+        if options.pass_credentials && state.unix.is_some() {
+            told.push(Control::Credentials(credentials()));
+        }
+        told
+    }
+
+    /// Which address a letter was for, and what its header was marked with.
+    fn tell_route(
+        &self,
+        socket: SocketId,
+        to: SocketAddr,
+        tos: u8,
+        told: &mut Vec<Control<'static>>,
+    ) {
+        let options = &self.net.socket(socket).options;
+        let seen = self.net.seen(socket, to).ip();
+        if seen.is_ipv6() && options.ip(Ip::V6).tell_local {
+            told.push(Control::PacketInfo { local: seen, interface: INTERFACE });
+        }
+        match to.ip() {
+            IpAddr::V4(_) => {
+                if options.ip(Ip::V4).tell_local {
+                    told.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
+                }
+                told.extend(options.ip(Ip::V4).tell_tos.then_some(Control::Tos(tos)));
+            }
+            IpAddr::V6(_) => {
+                told.extend(options.ip(Ip::V6).tell_tos.then_some(Control::TrafficClass(tos)));
+            }
+        }
+    }
+
+    /// Opens files that were sent, as many as there is room for; the others are closed.
+    fn open_rights(&mut self, rights: Vec<u32>, room: usize, cut: &mut bool) -> Vec<u8> {
+        let most = room.saturating_sub(space(0)) / size_of::<i32>();
+        let mut fds = Vec::new();
+        for (nth, file) in rights.into_iter().enumerate() {
+            match self.files.install(file).ok().filter(|_| nth < most) {
+                Some(fd) => fds.extend(fd.to_ne_bytes()),
+                None => {
+                    *cut = true;
+                    self.let_go(file);
+                }
+            }
+        }
+        fds
+    }
+}
+
+fn wishes(control: &[u8]) -> Result<Wishes, Errno> {
+    let mut wishes = Wishes::default();
+    for control in Controls::new(control) {
+        match control {
+            Control::Tos(tos) | Control::TrafficClass(tos) => wishes.tos = Some(tos),
+            Control::PacketInfo { local, .. } => wishes.from = Some(local),
+            Control::SegmentSize(size) => wishes.segment = Some(size),
+            Control::Descriptors(_) | Control::Credentials(_) => {}
+            _ => return Err(Errno::INVAL),
+        }
+    }
+    Ok(wishes)
+}

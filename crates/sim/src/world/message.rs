@@ -1,0 +1,134 @@
+//! Receiving messages: datagrams, and what comes beside a stream's bytes.
+
+use super::World;
+use super::receive::Got;
+use crate::faults::Fault;
+use crate::memory::Piece;
+use crate::net::{Letter, SocketId};
+use crate::op::{Cover, Into, Receive};
+use annulus_ring::op::msg;
+use annulus_ring::{Address, Layout, Message};
+use rustix::io::Errno;
+
+/// What a receiver learns of a message beside its bytes.
+struct Label {
+    name: Option<Address>,
+    control: Vec<u8>,
+    flags: u32,
+}
+
+impl World {
+    /// Receives a message, or any bytes of a datagram.
+    pub(super) fn receive_message(
+        &mut self,
+        ring: u32,
+        socket: SocketId,
+        receive: &Receive,
+    ) -> Result<Got, Errno> {
+        let front = match receive.cover.as_deref() {
+            Some(Cover::Front(layout)) => layout.payload_at(),
+            _ => 0,
+        };
+        let room = match &receive.into {
+            Into::Group(group) => {
+                self.buffer_at_hand(ring, *group)?.checked_sub(front).ok_or(Errno::FAULT)?
+            }
+            into => into.pieces().iter().map(|piece| piece.len()).sum(),
+        };
+        let mut letter = self.fetch(socket, room)?;
+        let (count, cut) = (letter.bytes.len().min(room), letter.bytes.len() > room);
+        let label = self.label(socket, &mut letter, receive, cut);
+        let told = if receive.whole { letter.bytes.len() } else { count };
+        letter.bytes.truncate(count);
+        let flags = match &receive.into {
+            // As Linux: what has neither bytes nor a frame leaves the buffer where it is.
+            Into::Group(_) if count == 0 && front == 0 => 0,
+            Into::Group(group) => self.fill(ring, *group, receive, &letter, &label, told),
+            into => scatter(into.pieces(), &letter.bytes),
+        };
+        if let Some(Cover::Header(header)) = receive.cover.as_deref() {
+            let name = label.name.as_ref().map_or(&[][..], Address::as_bytes);
+            header.name.put(name);
+            header.control.put(&label.control);
+            header.answer(name.len(), label.control.len(), label.flags);
+        }
+        let result = if front > 0 { front + count } else { told };
+        let datagram = self.net.socket(socket).is_datagram();
+        Ok(Got { result, count, flags, again: datagram })
+    }
+
+    /// The next message: a datagram, or as many bytes of a stream as fit and were sent together.
+    fn fetch(&mut self, socket: SocketId, room: usize) -> Result<Letter, Errno> {
+        if self.net.socket(socket).is_datagram() {
+            return self.net.collect(socket);
+        }
+        let there = self.net.look(socket)?;
+        let most = self.shorten(there.min(room), Fault::ShortRead);
+        Ok(self.net.read_message(socket, most))
+    }
+
+    fn label(
+        &mut self,
+        socket: SocketId,
+        letter: &mut Letter,
+        receive: &Receive,
+        cut: bool,
+    ) -> Label {
+        let room = match receive.cover.as_deref() {
+            Some(Cover::Header(header)) => header.control.len(),
+            Some(Cover::Front(layout)) => layout.control,
+            None => 0,
+        };
+        let (control, control_cut) = self.tell(socket, letter, room);
+        let name = match letter.route {
+            Some((from, _)) => Some(self.net.seen(socket, from).into()),
+            None => letter.from,
+        };
+        let cut = if cut { msg::TRUNC } else { 0 };
+        Label { name, control, flags: if control_cut { cut | msg::CTRUNC } else { cut } }
+    }
+
+    /// Puts a message into a buffer of a group; answers the flags that name it.
+    fn fill(
+        &mut self,
+        ring: u32,
+        group: u16,
+        receive: &Receive,
+        letter: &Letter,
+        label: &Label,
+        told: usize,
+    ) -> u32 {
+        let buffer = self.take_buffer(ring, group);
+        let mut memory = buffer.memory;
+        if let Some(Cover::Front(layout)) = receive.cover.as_deref() {
+            frame(memory, *layout, label, told);
+            memory = memory.skip(layout.payload_at());
+        }
+        memory.put(&letter.bytes);
+        buffer.flags()
+    }
+}
+
+/// Writes what stands in front of a payload.
+fn frame(memory: Piece, layout: Layout, label: &Label, told: usize) {
+    let name = label.name.as_ref().map_or(&[][..], Address::as_bytes);
+    let head = Message {
+        name_len: name.len() as u32,
+        control_len: label.control.len() as u32,
+        payload_len: told as u32,
+        flags: label.flags,
+    };
+    memory.put(&head.bytes());
+    memory.skip(Layout::HEAD).first(layout.name).put(name);
+    memory.skip(layout.control_at()).first(layout.control).put(&label.control);
+}
+
+/// Spreads bytes over pieces of memory; no flags come of it.
+fn scatter(pieces: &[Piece], mut bytes: &[u8]) -> u32 {
+    for piece in pieces {
+        let (part, rest) = bytes.split_at(piece.len().min(bytes.len()));
+        piece.put(part);
+        bytes = rest;
+    }
+    0
+}

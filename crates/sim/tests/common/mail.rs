@@ -1,0 +1,202 @@
+//! Messages: datagrams and what travels beside bytes.
+
+use super::*;
+use annulus_ring::op::{IoVec, MsgHeader};
+use std::io;
+
+/// What a receive of a message brought.
+#[derive(Debug)]
+pub struct Got {
+    pub result: i32,
+    pub bytes: Vec<u8>,
+    pub from: Option<Address>,
+    pub flags: u32,
+    control: Vec<u8>,
+}
+
+impl Got {
+    /// The internet address it came from.
+    pub fn sender(&self) -> SocketAddr {
+        inet_of(self.from.as_ref().expect("datagrams have senders"))
+    }
+
+    pub fn controls(&self) -> Vec<Control<'_>> {
+        controls(&self.control)
+    }
+}
+
+/// A message in a buffer of a multishot receive.
+pub struct Framed {
+    pub head: Message,
+    pub name: Vec<u8>,
+    pub control: Vec<u8>,
+    pub bytes: Vec<u8>,
+}
+
+pub fn controls(bytes: &[u8]) -> Vec<Control<'_>> {
+    Controls::new(bytes).collect()
+}
+
+pub fn inet(text: &str) -> Address {
+    text.parse::<SocketAddr>().unwrap().into()
+}
+
+pub fn inet_of(address: &Address) -> SocketAddr {
+    address.to_inet().unwrap()
+}
+
+pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
+    Errno::from_io_error(&answer.unwrap_err()).unwrap()
+}
+
+/// A header that names nothing but room.
+pub fn room(layout: Layout) -> MsgHeader {
+    MsgHeader {
+        name: std::ptr::null(),
+        name_len: layout.name as u32,
+        vectors: std::ptr::null(),
+        vector_count: 0,
+        control: std::ptr::null(),
+        control_len: layout.control,
+        flags: 0,
+    }
+}
+
+pub fn recv_msg_multi(fd: RawFd, header: &MsgHeader, flags: u32) -> Entry {
+    let header = std::ptr::from_ref(header).cast();
+    op::RecvMsgMulti { target: Target::Fd(fd), group: GROUP, header, flags }.entry()
+}
+
+impl Host {
+    /// A UDP socket on the loopback, and its address.
+    pub fn udp(&self, domain: Domain) -> (RawFd, Address) {
+        let fd = self.kernel.socket(domain, SocketType::Datagram, false).unwrap();
+        let address = if domain == Domain::Inet { "127.0.0.1:0" } else { "[::1]:0" };
+        self.kernel.bind(fd, &inet(address)).unwrap();
+        (fd, self.kernel.local_address(fd).unwrap())
+    }
+
+    pub fn send_to(&mut self, fd: RawFd, to: &Address, bytes: &[u8]) -> i32 {
+        self.send_msg(fd, Some(to), bytes, &[])
+    }
+
+    /// As [`send_to`](Self::send_to), while another operation is in flight whose completions wait.
+    pub fn send_to_aside(&mut self, fd: RawFd, to: &Address, bytes: &[u8], other: u64) -> i32 {
+        self.aside(fd, Some(to), bytes, &[], other)
+    }
+
+    pub fn send_msg(
+        &mut self,
+        fd: RawFd,
+        to: Option<&Address>,
+        bytes: &[u8],
+        controls: &[Control<'_>],
+    ) -> i32 {
+        self.aside(fd, to, bytes, controls, u64::MAX)
+    }
+
+    fn aside(
+        &mut self,
+        fd: RawFd,
+        to: Option<&Address>,
+        bytes: &[u8],
+        controls: &[Control<'_>],
+        other: u64,
+    ) -> i32 {
+        let mut control = [0; 1024];
+        let mut writer = ControlWriter::new(&mut control, Direction::Sent);
+        assert!(controls.iter().all(|&control| writer.push(control)));
+        let control_len = writer.len();
+        let vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+        let name = to.map(Address::as_bytes);
+        let header = MsgHeader {
+            name: name.map_or(std::ptr::null(), <[u8]>::as_ptr),
+            name_len: name.map_or(0, |name| name.len() as u32),
+            vectors: &raw const vector,
+            vector_count: 1,
+            control: control.as_ptr(),
+            control_len,
+            flags: 0,
+        };
+        let header = (&raw const header).cast();
+        let entry = op::SendMsg { target: Target::Fd(fd), header, flags: ALL }.entry();
+        self.push(77, entry);
+        let done = self.take_of(77);
+        assert!(other != u64::MAX || self.kept.is_empty(), "{:?}", self.kept);
+        done.result
+    }
+
+    /// Waits for a completion of this name; others are kept for later.
+    pub fn take_of(&mut self, user_data: u64) -> Completion {
+        loop {
+            if let Some(at) = self.kept.iter().position(|done| done.user_data == user_data) {
+                return self.kept.remove(at);
+            }
+            let taken = self.take(1);
+            self.kept.extend(taken);
+        }
+    }
+
+    /// Receives a message once.
+    pub fn recv_msg(
+        &mut self,
+        fd: RawFd,
+        len: usize,
+        control_len: usize,
+        flags: u32,
+    ) -> Result<Got, i32> {
+        let (mut bytes, mut name, mut control) = (vec![0; len], [0u8; 128], vec![0; control_len]);
+        let vector = IoVec { base: bytes.as_mut_ptr(), len };
+        let mut header = MsgHeader {
+            name: name.as_mut_ptr(),
+            name_len: name.len() as u32,
+            vectors: &raw const vector,
+            vector_count: 1,
+            control: control.as_mut_ptr(),
+            control_len,
+            flags: 0,
+        };
+        let address = (&raw mut header).cast();
+        let result =
+            self.once(op::RecvMsg { target: Target::Fd(fd), header: address, flags }.entry());
+        bytes.truncate(usize::try_from(result).map_err(|_| result)?);
+        control.truncate(header.control_len);
+        let from =
+            (header.name_len > 0).then(|| Address::from_bytes(&name[..header.name_len as usize]));
+        Ok(Got { result, bytes, from, flags: header.flags as u32, control })
+    }
+
+    /// Receives up to `len` bytes; how many it were.
+    pub fn recv_some(&mut self, fd: RawFd, len: usize) -> Result<usize, i32> {
+        let mut memory = vec![0u8; len];
+        let entry =
+            op::Recv { target: Target::Fd(fd), buffer: memory.as_mut_ptr(), len: len as u32 };
+        let count = self.once(entry.entry());
+        usize::try_from(count).map_err(|_| count)
+    }
+
+    /// Receives what is there, without waiting; how much it was.
+    pub fn take_now(&mut self, fd: RawFd) -> Result<usize, i32> {
+        let mut memory = [0u8; 2048];
+        let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
+        let entry = op::Recv { target: Target::Fd(fd), buffer, len }.entry();
+        self.push(78, Entry { op_flags: msg::DONTWAIT, ..entry });
+        let count = self.take_of(78).result;
+        usize::try_from(count).map_err(|_| count)
+    }
+}
+
+impl Lent {
+    /// What a completion of a multishot message receive brought; its buffer goes back.
+    pub fn framed(&mut self, done: &Completion, layout: Layout) -> Framed {
+        let buffer = self.bytes(done);
+        let head = Message::read(&buffer).unwrap();
+        let part = |at: usize, len: u32| buffer[at..at + len as usize].to_vec();
+        Framed {
+            head,
+            name: part(Layout::HEAD, head.name_len.min(layout.name as u32)),
+            control: part(layout.control_at(), head.control_len),
+            bytes: buffer[layout.payload_at()..].to_vec(),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! UDP as the ring sees it: the simulated kernel answers what Linux answers.
+
+mod common;
+
+use annulus_ring::op::msg;
+use annulus_ring::*;
+use common::mail::*;
+use common::*;
+use rustix::io::Errno;
+use std::net::SocketAddr;
+
+#[test]
+fn datagrams_come_whole_with_their_senders_address() {
+    on_both(|mut host| {
+        for domain in [Domain::Inet, Domain::Inet6] {
+            let ((a, from), (b, to)) = (host.udp(domain), host.udp(domain));
+            for len in [1, 100, 9000, 60_000] {
+                assert_eq!(host.send_to(a, &to, &vec![7; len]), len as i32);
+                let got = host.recv_msg(b, 65_536, 0, 0).unwrap();
+                assert_eq!(got.sender(), inet_of(&from));
+                assert!(got.bytes == vec![7; len]);
+                assert_eq!((got.result, got.flags), (len as i32, 0));
+            }
+        }
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_cut_and_told() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        (0..3).for_each(|_| assert_eq!(host.send_to(a, &to, &[7; 100]), 100));
+        let got = host.recv_msg(b, 30, 0, 0).unwrap();
+        assert_eq!((got.bytes, got.result, got.flags), (vec![7; 30], 30, msg::TRUNC));
+        let got = host.recv_msg(b, 30, 0, msg::TRUNC).unwrap();
+        assert_eq!((got.bytes.len(), got.result, got.flags), (30, 100, msg::TRUNC));
+        assert_eq!(host.recv_some(b, 30), Ok(30), "a plain receive does not say so");
+        assert_eq!(host.settle(), []);
+    });
+}
+
+#[test]
+fn an_empty_datagram_is_one() {
+    on_both(|mut host| {
+        let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        assert_eq!(host.send_to(a, &to, b""), 0);
+        let got = host.recv_msg(b, 100, 0, 0).unwrap();
+        assert_eq!((got.result, got.sender()), (0, inet_of(&from)));
+        assert_eq!(host.send_to(a, &to, b""), 0);
+        assert_eq!(host.recv_some(b, 100), Ok(0));
+    });
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        assert_eq!(host.send(a, b"to nobody"), errno(Errno::DESTADDRREQ));
+        assert_eq!(host.send_to(a, &to, &vec![0; 65_507]), 65_507);
+        assert_eq!(host.send_to(a, &to, &vec![0; 65_508]), errno(Errno::MSGSIZE));
+        let (newer, other) = host.udp(Domain::Inet6);
+        assert_eq!(host.send_to(a, &other, b"x"), errno(Errno::AFNOSUPPORT));
+        assert_eq!(host.send_to(newer, &inet("[::1]:0"), b"x"), errno(Errno::INVAL));
+        assert_eq!(host.send_to(a, &inet("255.255.255.255:9"), b"x"), errno(Errno::ACCESS));
+        assert_eq!(host.recv_some(b, 70_000), Ok(65_507));
+    });
+}
+
+#[test]
+fn ports_are_claimed_and_given_back() {
+    on_both(|host| {
+        let (a, address) = host.udp(Domain::Inet);
+        let other = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+        assert_eq!(refused(host.kernel.bind(other, &address)), Errno::ADDRINUSE);
+        assert_eq!(refused(host.kernel.bind(a, &address)), Errno::INVAL);
+        host.kernel.close(a);
+        host.kernel.bind(other, &address).unwrap();
+        let [one, two] = [(); 2].map(|()| {
+            let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+            host.kernel.set_option(fd, SocketOption::ReusePort(true)).unwrap();
+            fd
+        });
+        host.kernel.bind(one, &inet("127.0.0.1:0")).unwrap();
+        host.kernel.bind(two, &host.kernel.local_address(one).unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn a_first_send_takes_a_port() {
+    on_both(|mut host| {
+        let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+        let (b, to) = host.udp(Domain::Inet);
+        assert_eq!(host.send_to(fd, &to, b"hello"), 5);
+        let own = host.kernel.local_address(fd).unwrap().to_inet().unwrap();
+        assert!(own.ip().is_unspecified() && own.port() != 0);
+        let from = host.recv_msg(b, 100, 0, 0).unwrap().from.unwrap();
+        assert_eq!(from.to_inet().unwrap(), SocketAddr::from(([127, 0, 0, 1], own.port())));
+    });
+}
+
+#[test]
+fn a_connected_socket_hears_its_peer_only_and_learns_of_its_end() {
+    on_both(|mut host| {
+        let ((a, from), (b, to), (c, _)) =
+            (host.udp(Domain::Inet), host.udp(Domain::Inet), host.udp(Domain::Inet));
+        assert_eq!(refused(host.kernel.peer_address(a)), Errno::NOTCONN);
+        host.kernel.connect(a, &to).unwrap();
+        assert_eq!(inet_of(&host.kernel.peer_address(a).unwrap()), inet_of(&to));
+        assert_eq!(host.send_to(c, &from, b"from a stranger"), 15);
+        assert_eq!(host.send_to(b, &from, b"from the peer"), 13);
+        assert_eq!(host.recv(a).unwrap(), b"from the peer");
+        assert_eq!(host.send(a, b"question"), 8);
+        assert_eq!(host.recv(b).unwrap(), b"question");
+        host.kernel.close(b);
+        assert_eq!(host.send(a, b"nobody there"), 12);
+        assert_eq!(host.settle(), []);
+        assert_eq!(host.send(a, b"the error shows"), errno(Errno::CONNREFUSED));
+        host.settle();
+        assert_eq!(host.kernel.option(a, SocketQuery::Error).unwrap(), 0, "and only once");
+        assert_eq!(host.send(a, b"again"), 5);
+        assert_eq!(host.settle(), []);
+        assert_eq!(host.recv(a), Err(errno(Errno::CONNREFUSED)));
+    });
+}
+
+#[test]
+fn a_receive_that_waits_learns_that_nobody_is_there() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        host.kernel.connect(a, &to).unwrap();
+        host.kernel.close(b);
+        let lent = Lent::new(&host.ring, 4, 256);
+        let layout = Layout { name: 28, control: 0 };
+        let header = room(layout);
+        host.push(1, recv_msg_multi(a, &header, 0));
+        assert_eq!(host.reap(), []);
+        host.push(2, send(a, b"x", ALL));
+        let told: Vec<_> = host.take(2).iter().map(told).collect();
+        assert_eq!(told, [(2, 1, false), (1, errno(Errno::CONNREFUSED), false)]);
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_multishot_receive_frames_what_it_brings() {
+    on_both(|mut host| {
+        let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4, true)).unwrap();
+        host.kernel.set_option(a, SocketOption::Tos(Ip::V4, 0x2)).unwrap();
+        let mut lent = Lent::new(&host.ring, 8, 256);
+        let layout = Layout { name: 16, control: space(1) };
+        let header = room(layout);
+        host.push(1, recv_msg_multi(b, &header, msg::TRUNC));
+        assert_eq!(host.reap(), []);
+        let space = 256 - layout.payload_at();
+        for len in [5, space, space + 50] {
+            assert_eq!(host.send_to_aside(a, &to, &vec![3; len], 1), len as i32);
+            let done = host.take_of(1);
+            let kept = len.min(space);
+            assert!(done.more());
+            assert_eq!(done.result as usize, layout.payload_at() + kept);
+            let framed = lent.framed(&done, layout);
+            let cut = if len > space { msg::TRUNC } else { 0 };
+            assert_eq!((framed.head.payload_len, framed.head.flags), (len as u32, cut));
+            assert_eq!((framed.name, framed.bytes), (from.as_bytes().to_vec(), vec![3; kept]));
+            assert_eq!(controls(&framed.control), [Control::Tos(2)]);
+        }
+        assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
+        let done = host.take_of(1);
+        assert_eq!((done.more(), done.result as usize), (false, layout.payload_at()));
+        assert_eq!(lent.framed(&done, layout).head.payload_len, 0, "an empty one ends it");
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_multishot_receive_can_be_cancelled_and_runs_out_of_buffers() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        let mut lent = Lent::new(&host.ring, 2, 128);
+        let layout = Layout { name: 0, control: 0 };
+        let header = room(layout);
+        host.push(1, recv_msg_multi(b, &header, 0));
+        host.reap();
+        host.push(2, cancel(1));
+        let mut ends: Vec<_> = host.take(2).iter().map(told).collect();
+        ends.sort_unstable();
+        assert_eq!(ends, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
+        (0..3).for_each(|n| assert_eq!(host.send_to(a, &to, &[n; 9]), 9));
+        host.push(1, recv_msg_multi(b, &header, 0));
+        let taken = host.settle();
+        let told: Vec<_> = taken.iter().map(told).collect();
+        assert_eq!(told, [(1, 25, true), (1, 25, true), (1, errno(Errno::NOBUFS), false)]);
+        assert_eq!(lent.framed(&taken[0], layout).bytes, [0; 9]);
+        host.push(1, recv_msg_multi(b, &header, 0));
+        let taken = host.settle();
+        // The last buffer is used, and nobody knows whether there is more: one looks, and finds no buffer.
+        let told: Vec<_> = taken.iter().map(common::told).collect();
+        assert_eq!(told, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn plain_multishot_receives_take_datagrams_too() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        let mut lent = Lent::new(&host.ring, 4, 64);
+        host.push(1, recv_multi(b, 0));
+        host.reap();
+        for (text, got) in [(&[5; 10][..], 10), (&[6; 100], 64)] {
+            assert_eq!(host.send_to_aside(a, &to, text, 1), text.len() as i32);
+            let done = host.take_of(1);
+            assert_eq!((done.result, done.more()), (got, true));
+            assert_eq!(lent.bytes(&done), text[..got as usize]);
+        }
+        assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
+        let done = host.take_of(1);
+        assert_eq!((told(&done), done.buffer()), ((1, 0, false), None));
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn a_buffer_without_room_for_the_frame_is_a_fault() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        let lent = Lent::new(&host.ring, 4, 32);
+        let header = room(Layout { name: 28, control: 0 });
+        host.push(1, recv_msg_multi(b, &header, 0));
+        let mut taken = host.settle();
+        if taken.is_empty() {
+            assert_eq!(host.send_to_aside(a, &to, b"x", 1), 1);
+            taken = vec![host.take_of(1)];
+        }
+        assert_eq!(told(&taken[0]), (1, errno(Errno::FAULT), false));
+        lent.unregister(&host.ring);
+    });
+}
+
+#[test]
+fn control_messages_tell_what_was_asked_for() {
+    on_both(|mut host| {
+        for (domain, ip, loopback) in
+            [(Domain::Inet, Ip::V4, "127.0.0.1"), (Domain::Inet6, Ip::V6, "::1")]
+        {
+            let ((a, _), (b, to)) = (host.udp(domain), host.udp(domain));
+            host.kernel.set_option(b, SocketOption::PacketInfo(ip, true)).unwrap();
+            host.kernel.set_option(b, SocketOption::RecvTos(ip, true)).unwrap();
+            let mark = match ip {
+                Ip::V4 => Control::Tos(3),
+                Ip::V6 => Control::TrafficClass(3),
+            };
+            assert_eq!(host.send_msg(a, Some(&to), b"x", &[mark]), 1);
+            let got = host.recv_msg(b, 10, 128, 0).unwrap();
+            let local = loopback.parse().unwrap();
+            assert_eq!(got.controls(), [Control::PacketInfo { local, interface: 1 }, mark]);
+            assert_eq!(host.send_msg(a, Some(&to), b"x", &[]), 1);
+            let got = host.recv_msg(b, 10, 8, 0).unwrap();
+            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no room for any");
+        }
+    });
+}
+
+#[test]
+fn a_send_is_cut_into_segments_and_they_come_together_where_asked_for() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        let bytes: Vec<u8> = (0..250).collect();
+        assert_eq!(host.send_msg(a, Some(&to), &bytes, &[Control::SegmentSize(100)]), 250);
+        host.settle();
+        for part in bytes.chunks(100) {
+            assert_eq!(host.recv(b).unwrap(), part);
+        }
+        host.kernel.set_option(b, SocketOption::Coalesce(true)).unwrap();
+        assert_eq!(host.send_msg(a, Some(&to), &bytes, &[Control::SegmentSize(100)]), 250);
+        host.settle();
+        let got = host.recv_msg(b, 1000, 64, 0).unwrap();
+        assert_eq!((&got.bytes, got.controls()), (&bytes, vec![Control::SegmentSize(100)]));
+        assert_eq!(host.send_msg(a, Some(&to), &bytes, &[]), 250);
+        host.settle();
+        let got = host.recv_msg(b, 1000, 64, 0).unwrap();
+        assert_eq!((&got.bytes, got.controls()), (&bytes, vec![]));
+        let many = vec![0; 129];
+        let refused = host.send_msg(a, Some(&to), &many, &[Control::SegmentSize(1)]);
+        assert_eq!(refused, errno(Errno::INVAL));
+    });
+}
+
+#[test]
+fn a_full_socket_drops_and_counts() {
+    on_both(|mut host| {
+        let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
+        host.kernel.set_option(b, SocketOption::DropCount(true)).unwrap();
+        host.kernel.set_option(b, SocketOption::RecvBuffer(20_000)).unwrap();
+        assert_eq!(host.kernel.option(b, SocketQuery::RecvBuffer).unwrap(), 40_000);
+        (0..200).for_each(|_| assert_eq!(host.send_to(a, &to, &[1; 1000]), 1000));
+        host.settle();
+        let mut kept = 0;
+        while host.take_now(b) == Ok(1000) {
+            kept += 1;
+        }
+        assert!((5..60).contains(&kept), "{kept} of 200 kept");
+        assert_eq!(host.send_to(a, &to, b"last"), 4);
+        let got = host.recv_msg(b, 100, 64, 0).unwrap();
+        assert_eq!(got.controls(), [Control::Drops(200 - kept)]);
+    });
+}
+
+#[test]
+fn groups_hear_what_is_for_them() {
+    on_both(|mut host| {
+        let group = [239, 7, 8, 9].into();
+        let interface = [127, 0, 0, 1].into();
+        let members = [(); 2].map(|()| {
+            let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+            host.kernel.set_option(fd, SocketOption::ReuseAddress(true)).unwrap();
+            fd
+        });
+        host.kernel.bind(members[0], &inet("239.7.8.9:0")).unwrap();
+        let port = inet_of(&host.kernel.local_address(members[0]).unwrap()).port();
+        let to: Address = SocketAddr::from(([239, 7, 8, 9], port)).into();
+        host.kernel.bind(members[1], &to).unwrap();
+        let join = SocketOption::JoinV4 { group, interface };
+        members.iter().for_each(|&fd| host.kernel.set_option(fd, join).unwrap());
+        assert_eq!(refused(host.kernel.set_option(members[0], join)), Errno::ADDRINUSE);
+        let (a, _) = host.udp(Domain::Inet);
+        host.kernel.set_option(a, SocketOption::MulticastInterfaceV4(interface)).unwrap();
+        assert_eq!(host.send_to(a, &to, b"to all"), 6);
+        members.iter().for_each(|&fd| assert_eq!(host.recv(fd).unwrap(), b"to all"));
+        let leave = SocketOption::LeaveV4 { group, interface };
+        let again = Err(errno(Errno::AGAIN));
+        for (leaver, heard) in members.into_iter().zip([Ok(4), again]) {
+            host.kernel.set_option(leaver, leave).unwrap();
+            assert_eq!(host.send_to(a, &to, b"rest"), 4);
+            host.settle();
+            // Whoever is bound to it hears a group as long as anybody is a member.
+            assert_eq!(members.map(|fd| host.take_now(fd)), [heard; 2]);
+        }
+        assert_eq!(refused(host.kernel.set_option(members[1], leave)), Errno::ADDRNOTAVAIL);
+    });
+}
+
+#[test]
+fn a_dual_socket_speaks_both_protocols() {
+    on_both(|mut host| {
+        let dual = host.kernel.socket(Domain::Inet6, SocketType::Datagram, false).unwrap();
+        host.kernel.bind(dual, &inet("[::]:0")).unwrap();
+        let port = inet_of(&host.kernel.local_address(dual).unwrap()).port();
+        let (older, from) = host.udp(Domain::Inet);
+        let to: Address = SocketAddr::from(([127, 0, 0, 1], port)).into();
+        assert_eq!(host.send_to(older, &to, b"hello"), 5);
+        let got = host.recv_msg(dual, 10, 0, 0).unwrap();
+        let seen = got.from.unwrap();
+        let port = inet_of(&from).port();
+        assert_eq!(inet_of(&seen).to_string(), format!("[::ffff:127.0.0.1]:{port}"));
+        assert_eq!(host.send_to(dual, &seen, b"answer"), 6);
+        assert_eq!(host.recv(older).unwrap(), b"answer");
+    });
+}

@@ -1,0 +1,427 @@
+//! Unix sockets as the ring sees them: the simulated kernel answers what Linux answers.
+
+mod common;
+
+use annulus_ring::op::msg;
+use annulus_ring::*;
+use common::mail::*;
+use common::*;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A name that nobody else has, on either kernel.
+fn fresh() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("annulus-sim-{}-{next}", std::process::id())
+}
+
+fn abstract_name() -> Address {
+    Address::unix(UnixName::Abstract(fresh().as_bytes())).unwrap()
+}
+
+fn path() -> Address {
+    let path = std::env::temp_dir().join(fresh());
+    Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap()
+}
+
+fn socket(host: &Host, kind: SocketType, nonblocking: bool) -> RawFd {
+    host.kernel.socket(Domain::Unix, kind, nonblocking).unwrap()
+}
+
+fn bound(host: &Host, kind: SocketType, name: &Address) -> RawFd {
+    let fd = socket(host, kind, false);
+    host.kernel.bind(fd, name).unwrap();
+    fd
+}
+
+fn listener(host: &Host, backlog: u32, name: &Address) -> RawFd {
+    let fd = bound(host, SocketType::Stream, name);
+    host.kernel.listen(fd, backlog).unwrap();
+    fd
+}
+
+fn connect(host: &mut Host, fd: RawFd, to: &Address) -> i32 {
+    let bytes = to.as_bytes();
+    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
+    host.once(op::Connect { target, address: bytes.as_ptr(), len }.entry())
+}
+
+fn same(one: &Address, other: &Address) -> bool {
+    one.to_unix().unwrap() == other.to_unix().unwrap()
+}
+
+#[test]
+fn a_stream_goes_there_and_back_and_half_closes() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let listener = listener(&host, 4, &name);
+        let client = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, client, &name), 0);
+        let server = host.accept(listener);
+        assert!(same(&host.kernel.peer_address(client).unwrap(), &name));
+        assert!(same(&host.kernel.local_address(server).unwrap(), &name));
+        assert_eq!(host.kernel.peer_address(server).unwrap().to_unix().unwrap(), UnixName::Unnamed);
+        assert_eq!(host.send(client, b"question"), 8);
+        assert_eq!(host.recv(server).unwrap(), b"question");
+        host.kernel.shutdown(client, Shutdown::Write).unwrap();
+        assert_eq!(host.recv(server).unwrap(), b"");
+        assert_eq!(host.send(client, b"x"), errno(Errno::PIPE));
+        assert_eq!(host.send(server, b"answer"), 6);
+        host.kernel.close(server);
+        assert_eq!(host.recv_to_end(client), b"answer");
+        assert_eq!(host.kernel.peer_credentials(client).unwrap().pid, std::process::id());
+    });
+}
+
+#[test]
+fn a_peer_that_closes_is_felt_at_once() {
+    on_both(|mut host| {
+        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        host.kernel.close(other);
+        assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
+        assert_eq!(host.recv(one).unwrap(), b"");
+        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        assert_eq!(host.send(one, b"nobody reads this"), 17);
+        assert_eq!(host.send(other, b"before"), 6);
+        host.kernel.close(other);
+        assert_eq!(host.recv(one).unwrap(), b"before");
+        assert_eq!(host.recv(one), Err(errno(Errno::CONNRESET)));
+        assert_eq!(host.recv(one).unwrap(), b"");
+        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        host.kernel.shutdown(other, Shutdown::Read).unwrap();
+        assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
+    });
+}
+
+#[test]
+fn a_slow_reader_holds_a_stream_back() {
+    on_both(|mut host| {
+        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let bytes: Vec<u8> = (0..4 << 20).map(|i| (i % 251) as u8).collect();
+        host.push(1, send(one, &bytes, ALL));
+        assert_eq!(host.settle(), []);
+        let mut got = Vec::new();
+        while got.len() < bytes.len() {
+            let mut memory = vec![0; 65_536];
+            let (target, buffer) = (Target::Fd(other), memory.as_mut_ptr());
+            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let count = host.take_of(2).result as usize;
+            got.extend_from_slice(&memory[..count]);
+        }
+        assert_eq!(host.take_of(1).result as usize, bytes.len());
+        assert!(got == bytes);
+    });
+}
+
+#[test]
+fn paths_outlive_their_sockets() {
+    on_both(|mut host| {
+        let name = path();
+        let client = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, client, &name), errno(Errno::NOENT));
+        let fd = listener(&host, 4, &name);
+        assert_eq!(connect(&mut host, client, &name), 0);
+        assert_eq!(connect(&mut host, client, &name), errno(Errno::ISCONN));
+        let other = socket(&host, SocketType::Stream, false);
+        assert_eq!(refused(host.kernel.bind(other, &name)), Errno::ADDRINUSE);
+        host.kernel.close(fd);
+        assert_eq!(connect(&mut host, other, &name), errno(Errno::CONNREFUSED));
+        assert_eq!(refused(host.kernel.bind(other, &name)), Errno::ADDRINUSE);
+        host.kernel.unlink(&name);
+        assert_eq!(connect(&mut host, other, &name), errno(Errno::NOENT));
+        host.kernel.bind(other, &name).unwrap();
+        let late = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, late, &name), errno(Errno::CONNREFUSED));
+        host.kernel.unlink(&name);
+    });
+}
+
+#[test]
+fn who_waits_to_be_accepted_is_reset_when_the_listener_goes() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let fd = listener(&host, 4, &name);
+        let client = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, client, &name), 0);
+        host.kernel.close(fd);
+        assert_eq!(host.recv(client), Err(errno(Errno::CONNRESET)));
+        assert_eq!(connect(&mut host, client, &name), errno(Errno::CONNREFUSED));
+        let _other = listener(&host, 4, &name);
+        assert_eq!(connect(&mut host, client, &name), errno(Errno::ISCONN));
+    });
+}
+
+#[test]
+fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let fd = listener(&host, 0, &name);
+        let first = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, first, &name), 0);
+        let hasty = socket(&host, SocketType::Stream, true);
+        assert_eq!(refused(host.kernel.connect(hasty, &name)), Errno::AGAIN);
+        assert_eq!(connect(&mut host, hasty, &name), errno(Errno::AGAIN));
+        let patient = socket(&host, SocketType::Stream, false);
+        let bytes = name.as_bytes();
+        let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+        host.push(1, op::Connect { target: Target::Fd(patient), address, len }.entry());
+        assert_eq!(host.settle(), []);
+        host.push(2, op::Accept { target: Target::Fd(fd) }.entry());
+        assert!(host.take_of(2).result > 0);
+        assert_eq!(told(&host.take_of(1)), (1, 0, false));
+        host.kernel.connect(hasty, &name).unwrap_err();
+        assert!(host.accept(fd) > 0);
+        host.kernel.connect(hasty, &name).unwrap();
+    });
+}
+
+#[test]
+fn a_caller_that_waits_is_refused_or_cancelled() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let fd = listener(&host, 0, &name);
+        let first = socket(&host, SocketType::Stream, false);
+        assert_eq!(connect(&mut host, first, &name), 0);
+        let bytes = name.as_bytes();
+        let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
+        let waiting = [1, 2].map(|n| {
+            let fd = socket(&host, SocketType::Stream, false);
+            host.push(n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+            fd
+        });
+        assert_eq!(host.settle(), []);
+        host.push(9, cancel(1));
+        let end = host.take_of(1).result;
+        assert!(end == errno(Errno::CANCELED) || end == errno(Errno::INTR), "{end}");
+        host.kernel.close(fd);
+        assert_eq!(host.take_of(2).result, errno(Errno::CONNREFUSED));
+        assert_eq!(connect(&mut host, waiting[0], &name), errno(Errno::CONNREFUSED));
+    });
+}
+
+#[test]
+fn datagrams_arrive_whole_in_order_and_are_cut_as_elsewhere() {
+    on_both(|mut host| {
+        let (one, other) = host.kernel.socket_pair(SocketType::Datagram, false).unwrap();
+        for len in [1, 0, 5000, 60_000] {
+            assert_eq!(host.send(one, &vec![len as u8; len]), len as i32);
+        }
+        assert_eq!(host.recv(other).unwrap(), [1]);
+        assert_eq!(host.recv(other).unwrap(), []);
+        let got = host.recv_msg(other, 100, 0, 0).unwrap();
+        assert_eq!((got.bytes, got.flags, got.from.is_none()), (vec![136; 100], msg::TRUNC, true));
+        assert_eq!(host.recv(other).unwrap().len(), 60_000);
+    });
+}
+
+#[test]
+fn a_send_that_waits_for_a_full_box_arrives_empty() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let receiver = bound(&host, SocketType::Datagram, &name);
+        let sender = bound(&host, SocketType::Datagram, &abstract_name());
+        let mut sent = 0;
+        let now = msg::DONTWAIT | msg::NOSIGNAL;
+        host.kernel.connect(sender, &name).unwrap();
+        while host.once(send(sender, &[sent], now)) == 1 {
+            sent += 1;
+        }
+        assert!((2..100).contains(&sent), "{sent} datagrams had a place");
+        let last = [sent];
+        host.push(1, send(sender, &last, ALL));
+        assert_eq!(host.settle(), []);
+        for expected in 0..=sent {
+            let mut memory = [0; 8];
+            let (target, buffer) = (Target::Fd(receiver), memory.as_mut_ptr());
+            host.push(2, op::Recv { target, buffer, len: 8 }.entry());
+            let got = if expected < sent { (1, expected) } else { (0, 0) };
+            assert_eq!((host.take_of(2).result, memory[0]), got);
+        }
+        // So nobody may wait with one: the bytes were copied, and dropped, before the box was found full.
+        assert_eq!(host.take_of(1).result, 0);
+    });
+}
+
+#[test]
+fn a_poll_tells_when_a_full_box_has_a_place() {
+    on_both(|mut host| {
+        let name = abstract_name();
+        let receiver = bound(&host, SocketType::Datagram, &name);
+        let sender = socket(&host, SocketType::Datagram, false);
+        host.kernel.connect(sender, &name).unwrap();
+        let now = send(sender, b"x", msg::DONTWAIT | msg::NOSIGNAL);
+        while host.once(now) == 1 {}
+        host.push(1, op::PollMulti { target: Target::Fd(sender), events: op::poll::OUT }.entry());
+        assert_eq!(host.settle(), []);
+        while host.take_now(receiver) == Ok(1) {}
+        let ready = host.take_of(1);
+        assert!(ready.result as u32 & op::poll::OUT != 0 && ready.more(), "{ready:?}");
+        host.push(2, now);
+        assert_eq!(host.take_of(2).result, 1);
+    });
+}
+
+#[test]
+fn datagrams_to_nobody_are_refused() {
+    on_both(|mut host| {
+        let name = path();
+        let fd = socket(&host, SocketType::Datagram, false);
+        assert_eq!(host.send(fd, b"x"), errno(Errno::NOTCONN));
+        assert_eq!(host.send_to(fd, &name, b"x"), errno(Errno::NOENT));
+        let receiver = bound(&host, SocketType::Datagram, &name);
+        assert_eq!(host.send_to(fd, &name, b"x"), 1);
+        host.kernel.connect(fd, &name).unwrap();
+        host.kernel.close(receiver);
+        assert_eq!(host.send_to(fd, &name, b"x"), errno(Errno::CONNREFUSED));
+        assert_eq!(host.send(fd, b"x"), errno(Errno::CONNREFUSED));
+        assert_eq!(host.send(fd, b"x"), errno(Errno::NOTCONN));
+        host.kernel.unlink(&name);
+        for (stream, answer) in [(path(), Errno::PROTOTYPE), (abstract_name(), Errno::CONNREFUSED)]
+        {
+            let _listener = listener(&host, 1, &stream);
+            assert_eq!(host.send_to(fd, &stream, b"x"), errno(answer));
+            assert_eq!(refused(host.kernel.connect(fd, &stream)), answer);
+            host.kernel.unlink(&stream);
+        }
+        let huge = vec![0; 1 << 20];
+        let other = abstract_name();
+        let _receiver = bound(&host, SocketType::Datagram, &other);
+        assert_eq!(host.send_to(fd, &other, &huge), errno(Errno::MSGSIZE));
+    });
+}
+
+#[test]
+fn a_connected_datagram_socket_hears_its_peer_only() {
+    on_both(|mut host| {
+        let (one, other) = (abstract_name(), abstract_name());
+        let a = bound(&host, SocketType::Datagram, &one);
+        let b = bound(&host, SocketType::Datagram, &other);
+        host.kernel.connect(a, &other).unwrap();
+        let stranger = socket(&host, SocketType::Datagram, false);
+        assert_eq!(host.send_to(stranger, &one, b"x"), errno(Errno::PERM));
+        assert_eq!(host.send_to(b, &one, b"x"), 1);
+        let got = host.recv_msg(a, 10, 0, 0).unwrap();
+        assert!(same(&got.from.unwrap(), &other));
+    });
+}
+
+#[test]
+fn a_multishot_receive_of_datagrams_ends_with_an_empty_one() {
+    on_both(|mut host| {
+        let (one, other) = host.kernel.socket_pair(SocketType::Datagram, false).unwrap();
+        let mut lent = Lent::new(&host.ring, 4, 64);
+        host.push(1, recv_multi(other, 0));
+        host.reap();
+        host.push(2, send(one, b"some", ALL));
+        let done = host.take_of(1);
+        assert_eq!((lent.bytes(&done), done.more()), (b"some".to_vec(), true));
+        host.push(3, send(one, b"", ALL));
+        assert_eq!(told(&host.take_of(1)), (1, 0, false));
+        lent.unregister(&host.ring);
+    });
+}
+
+/// Descriptors as a control message.
+fn passing(fds: &[RawFd]) -> Vec<u8> {
+    fds.iter().flat_map(|fd| fd.to_ne_bytes()).collect()
+}
+
+fn passed(got: &Got) -> Vec<RawFd> {
+    let found = got.controls().into_iter().filter_map(|control| match control {
+        Control::Descriptors(bytes) => Some(descriptors(bytes).collect::<Vec<_>>()),
+        _ => None,
+    });
+    found.flatten().collect()
+}
+
+#[test]
+fn descriptors_are_passed_and_stay_open() {
+    on_both(|mut host| {
+        for kind in [SocketType::Stream, SocketType::Datagram] {
+            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
+            let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+            let rights = passing(&[far, near]);
+            assert_eq!(host.send_msg(one, None, b"take", &[Control::Descriptors(&rights)]), 4);
+            host.kernel.close(far);
+            assert_eq!(host.send(near, b"still open"), 10);
+            let got = host.recv_msg(other, 100, 128, msg::CMSG_CLOEXEC).unwrap();
+            assert_eq!((&got.bytes[..], got.flags & msg::CTRUNC), (&b"take"[..], 0));
+            let fds = passed(&got);
+            assert_eq!(fds.len(), 2);
+            assert_eq!(host.recv(fds[0]).unwrap(), b"still open");
+            host.kernel.close(fds[0]);
+            assert_eq!(host.send(near, b"x"), errno(Errno::PIPE));
+        }
+    });
+}
+
+#[test]
+fn descriptors_that_find_no_room_or_no_reader_are_closed() {
+    on_both(|mut host| {
+        for kind in [SocketType::Stream, SocketType::Datagram] {
+            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
+            let ends = [(); 3].map(|()| {
+                let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+                let rights = passing(&[far]);
+                assert_eq!(host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]), 1);
+                host.kernel.close(far);
+                near
+            });
+            let got = host.recv_msg(other, 1, 8, 0).unwrap();
+            assert_eq!((got.result, got.flags & msg::CTRUNC), (1, msg::CTRUNC));
+            assert_eq!(host.send(ends[0], b"x"), errno(Errno::PIPE), "no room");
+            assert_eq!(host.recv_some(other, 1), Ok(1));
+            assert_eq!(host.send(ends[1], b"x"), errno(Errno::PIPE), "a plain receive");
+            assert_eq!(host.send(ends[2], b"x"), 1, "on its way");
+            host.kernel.close(other);
+            assert_eq!(host.send(ends[2], b"x"), errno(Errno::PIPE), "nobody will read it");
+        }
+    });
+}
+
+#[test]
+fn two_sends_with_descriptors_are_not_read_together() {
+    on_both(|mut host| {
+        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (first, second) = (passing(&[near]), passing(&[far]));
+        assert_eq!(host.send(one, b"plain "), 6);
+        assert_eq!(host.send_msg(one, None, b"first ", &[Control::Descriptors(&first)]), 6);
+        assert_eq!(host.send_msg(one, None, b"second ", &[Control::Descriptors(&second)]), 7);
+        assert_eq!(host.send(one, b"last"), 4);
+        let texts: [&[u8]; 3] = [b"plain first ", b"second ", b"last"];
+        for (text, count) in texts.into_iter().zip([1, 1, 0]) {
+            let got = host.recv_msg(other, 100, 128, 0).unwrap();
+            assert_eq!((&got.bytes[..], passed(&got).len()), (text, count));
+        }
+    });
+}
+
+#[test]
+fn a_descriptor_that_is_none_is_refused() {
+    on_both(|mut host| {
+        let (one, _) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let rights = passing(&[99_999]);
+        let answer = host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]);
+        assert_eq!(answer, errno(Errno::BADF));
+    });
+}
+
+#[test]
+fn credentials_come_with_what_is_received() {
+    on_both(|mut host| {
+        for kind in [SocketType::Stream, SocketType::Datagram] {
+            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
+            host.kernel.set_option(other, SocketOption::PassCredentials(true)).unwrap();
+            assert_eq!(host.send(one, b"x"), 1);
+            let got = host.recv_msg(other, 10, 64, 0).unwrap();
+            let who = host.kernel.peer_credentials(other).unwrap();
+            assert_eq!(
+                (got.controls(), who.pid),
+                (vec![Control::Credentials(who)], std::process::id())
+            );
+        }
+    });
+}
