@@ -4,16 +4,12 @@ mod common;
 
 use annulus_ring::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
-use common::Host;
 use common::mill::{Mill, Size};
+use common::{Host, each_seed};
 use std::rc::Rc;
 
-/// Seeds of a run; `ANNULUS_SIM_SEEDS` runs so many, `ANNULUS_SIM_SEED` one alone.
+/// Seeds of a run.
 const SEEDS: u64 = 500;
-
-fn wish(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
 
 fn small() -> Size {
     Size { connections: 4, bytes: 6_000, buffers: 8, buffer: 128 }
@@ -44,15 +40,7 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
 
 #[test]
 fn no_seed_loses_a_byte_or_leaves_anything() {
-    if let Some(seed) = wish("ANNULUS_SIM_SEED") {
-        mill(seed);
-        return;
-    }
-    for seed in 0..wish("ANNULUS_SIM_SEEDS").unwrap_or(SEEDS) {
-        let run = std::panic::catch_unwind(|| mill(seed));
-        let command = "cargo test -p annulus-sim --test stress no_seed";
-        run.unwrap_or_else(|_| panic!("replay with: ANNULUS_SIM_SEED={seed} {command}"));
-    }
+    each_seed(SEEDS, "cargo test -p annulus-sim --test stress no_seed", |seed| drop(mill(seed)));
 }
 
 #[test]

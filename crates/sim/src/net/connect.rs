@@ -22,7 +22,10 @@ impl Net {
     pub(crate) fn connect(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let socket = self.socket(id);
         match (socket.domain, socket.is_datagram()) {
-            (_, true) if to.family() == UNSPECIFIED => Ok(self.disconnect(id)),
+            (_, true) if to.family() == UNSPECIFIED => {
+                self.disconnect(id);
+                Ok(())
+            }
             (Domain::Unix, true) => self.connect_unix_datagram(id, to),
             (Domain::Unix, false) => self.connect_unix(id, to),
             (_, true) => self.connect_udp(id, internet(to)?),

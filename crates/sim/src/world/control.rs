@@ -116,13 +116,13 @@ impl World {
         let most = room.saturating_sub(space(0)) / size_of::<i32>();
         let mut fds = Vec::new();
         for (nth, file) in rights.into_iter().enumerate() {
-            match self.files.install(file).ok().filter(|_| nth < most) {
-                Some(fd) => fds.extend(fd.to_ne_bytes()),
-                None => {
-                    *cut = true;
-                    self.let_go(file);
-                }
+            let fd = if nth < most { self.files.install(file) } else { Err(Errno::MSGSIZE) };
+            if let Ok(fd) = fd {
+                fds.extend(fd.to_ne_bytes());
+                continue;
             }
+            *cut = true;
+            self.let_go(file);
         }
         fds
     }

@@ -4,6 +4,7 @@
 mod end;
 pub mod mail;
 pub mod mill;
+pub mod office;
 
 use annulus_ring::op::msg;
 use annulus_ring::*;
@@ -30,6 +31,19 @@ pub struct Host {
 pub fn on_both(body: impl Fn(Host)) {
     body(Host::simulated(Sim::builder(1)).0);
     body(Host::over(Rc::new(Linux), 8, 64));
+}
+
+/// Runs `count` seeds, or as many as `ANNULUS_SIM_SEEDS` says, or the one that `ANNULUS_SIM_SEED` names. A failure tells
+/// how to run it again.
+pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    let wish = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    if let Some(seed) = wish("ANNULUS_SIM_SEED") {
+        return body(seed);
+    }
+    for seed in 0..wish("ANNULUS_SIM_SEEDS").unwrap_or(count) {
+        let run = std::panic::catch_unwind(|| body(seed));
+        run.unwrap_or_else(|_| panic!("replay with: ANNULUS_SIM_SEED={seed} {command}"));
+    }
 }
 
 pub fn errno(errno: Errno) -> i32 {
@@ -98,11 +112,16 @@ impl Host {
         taken[0].result
     }
 
-    /// A new socket. A full table is a fault that passes.
+    /// A new socket.
     pub fn socket(&self) -> RawFd {
+        self.patiently(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false))
+    }
+
+    /// What the kernel makes. A full table is a fault that passes.
+    pub fn patiently<T>(&self, make: impl Fn(&dyn Kernel) -> std::io::Result<T>) -> T {
         loop {
-            match self.kernel.socket(Domain::Inet, SocketType::Stream, false) {
-                Ok(fd) => return fd,
+            match make(&*self.kernel) {
+                Ok(made) => return made,
                 Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE)),
             }
         }
