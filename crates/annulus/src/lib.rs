@@ -48,7 +48,6 @@ mod connect;
 mod core;
 mod current;
 mod fork;
-pub mod fs;
 mod handle;
 mod lease;
 mod listen;

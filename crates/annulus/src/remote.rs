@@ -2,7 +2,7 @@
 
 mod bell;
 
-use async_task::Runnable;
+use crate::task::Runnable;
 use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;

@@ -1,10 +1,12 @@
 //! Waiting for a task, or ending it.
 
 use super::body::{Outcome, Panic};
+use crate::remote::Remote;
 use async_task::{FallibleTask, Task};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Waits for a task's result. Dropping it detaches the task, which goes on; a panic that nobody waits for is told by the
@@ -13,11 +15,11 @@ use std::task::{Context, Poll};
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 pub struct JoinHandle<T> {
     /// `None` once aborted.
-    task: Option<FallibleTask<Outcome<T>>>,
+    task: Option<FallibleTask<Outcome<T>, Arc<Remote>>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(task: Task<Outcome<T>>) -> Self {
+    pub(super) fn new(task: Task<Outcome<T>, Arc<Remote>>) -> Self {
         Self { task: Some(task.fallible()) }
     }
 

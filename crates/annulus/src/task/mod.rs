@@ -12,7 +12,6 @@ pub(crate) use root::RootWaker;
 use crate::core::Core;
 use crate::current;
 use crate::remote::Remote;
-use async_task::Runnable;
 use body::Body;
 use std::future::Future;
 use std::pin::Pin;
@@ -36,8 +35,8 @@ where
 
 #[track_caller]
 fn spawn_on<F: Future + 'static>(core: &Rc<Core>, future: F) -> JoinHandle<F::Output> {
-    let schedule = schedule(core.remote.clone());
-    let (runnable, task) = async_task::spawn_local(Body::new(future), schedule);
+    let builder = async_task::Builder::new().metadata(core.remote.clone());
+    let (runnable, task) = builder.spawn_local(|_| Body::new(future), schedule);
     runnable.schedule();
     JoinHandle::new(task)
 }
@@ -49,23 +48,28 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    let (runnable, task) = async_task::spawn(Body::new(future), schedule(remote.clone()));
+    let builder = async_task::Builder::new().metadata(remote.clone());
+    let (runnable, task) = builder.spawn(|_| Body::new(future), schedule);
     runnable.schedule();
     JoinHandle::new(task)
 }
 
+/// A task that is to run. It carries its runtime's outside, so that [`schedule`] needs nothing of its own: for a function
+/// that captures something, async-task counts references twice more at every wake.
+pub(crate) type Runnable = async_task::Runnable<Arc<Remote>>;
+
 /// Where a woken task goes: the ready queue at home, the inbox from elsewhere.
-fn schedule(remote: Arc<Remote>) -> impl Fn(Runnable) + Send + Sync + 'static {
-    move |task| {
-        let mut task = Some(task);
-        current::with(|core| {
-            if Arc::ptr_eq(&core.remote, &remote) && core.at_home() {
-                core.ready.push(task.take().expect("taken once"));
-            }
-        });
-        if let Some(task) = task {
-            remote.push(task);
+fn schedule(task: Runnable) {
+    let mut task = Some(task);
+    current::with(|core| {
+        let at_home =
+            |task: &mut Runnable| Arc::ptr_eq(&core.remote, task.metadata()) && core.at_home();
+        if let Some(task) = task.take_if(at_home) {
+            core.ready.push(task);
         }
+    });
+    if let Some(task) = task {
+        task.metadata().clone().push(task);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ready queue and the list of living tasks.
 
+use super::Runnable;
 use annulus_driver::Slab;
-use async_task::Runnable;
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::panic::Location;
