@@ -4,6 +4,7 @@ mod address;
 mod bench;
 mod doctor;
 mod echo;
+mod grid;
 mod load;
 mod output;
 mod page;

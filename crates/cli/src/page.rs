@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-const COLUMNS: usize = 80;
+/// What a page has room for.
+pub(crate) const COLUMNS: usize = 80;
 /// Where values begin, where nothing else is said.
 const INDENT: usize = 13;
 
@@ -63,6 +64,27 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A paragraph after a mark, its further lines under the first word.
+pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
+    let indent = " ".repeat(mark.chars().count());
+    let mut text = String::new();
+    let mut line = mark.to_owned();
+    let mut empty = true;
+    for word in paragraph.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            let _ = writeln!(text, "{line}");
+            (line, empty) = (indent.clone(), true);
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    let _ = writeln!(text, "{line}");
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +102,15 @@ mod tests {
             "{text}"
         );
         assert!(text.lines().nth(1).unwrap().starts_with("             word"), "{text}");
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_under_their_first_word() {
+        let text = wrapped("! ", &"word ".repeat(30));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
     }
 }

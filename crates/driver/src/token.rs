@@ -13,11 +13,10 @@ pub enum Kind {
     Poll = 5,
     Nop = 6,
     Ready = 7,
-    File = 8,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -26,7 +25,6 @@ impl Kind {
         Self::Poll,
         Self::Nop,
         Self::Ready,
-        Self::File,
     ];
 }
 

@@ -12,7 +12,7 @@ const SATURATED: f64 = 0.9;
 
 /// A doubt about a whole run. Its `Display` is one sentence.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Doubt {
+pub enum Doubt<C = Cell> {
     /// The load had no core of its own.
     SharedCore(Cores),
     /// The load used up its core in these cells.
@@ -20,16 +20,16 @@ pub enum Doubt {
         /// The highest median share, from 0 to 1.
         share: f64,
         /// Where.
-        cells: Vec<Cell>,
+        cells: Vec<C>,
     },
     /// The control failed in these cells.
-    ControlFailed(Vec<Cell>),
+    ControlFailed(Vec<C>),
     /// The CPU ratios of these cells are known less well than was asked for.
     Imprecise {
         /// Half the width an interval should have had at most.
         half_width: f64,
         /// Where.
-        cells: Vec<Cell>,
+        cells: Vec<C>,
     },
     /// The run was broken off.
     Interrupted {
@@ -55,7 +55,7 @@ impl Doubt {
     }
 }
 
-impl fmt::Display for Doubt {
+impl<C: fmt::Display> fmt::Display for Doubt<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doubt::SharedCore(Cores { server, load }) if server == load => write!(
@@ -94,8 +94,8 @@ impl fmt::Display for Doubt {
     }
 }
 
-fn list(cells: &[Cell]) -> String {
-    cells.iter().map(Cell::to_string).collect::<Vec<_>>().join(", ")
+fn list<C: fmt::Display>(cells: &[C]) -> String {
+    cells.iter().map(C::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn saturated(record: &Record) -> Option<Doubt> {

@@ -15,6 +15,7 @@ pub mod doubt;
 pub mod environment;
 pub mod interrupt;
 pub mod lock;
+pub mod nop;
 pub mod peer;
 pub mod proc;
 pub mod record;

@@ -29,12 +29,13 @@ impl Peers {
         Some(Peers { folder, output })
     }
 
-    /// The names of all peers, sorted.
+    /// The names of all peers that echo, sorted.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .flatten()
             .filter(|entry| entry.path().join("build").is_file())
+            .filter(|entry| !serves_nop(&entry.path()))
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
         names.sort();
@@ -51,6 +52,11 @@ impl Peers {
         let built = build.output().map_err(|error| PeerError::new(name, error))?;
         program(name, &built).map(|program| folder.join(program))
     }
+}
+
+/// Whether a peer is no echo server, but a contender of `bench nop`: it says so in its file `serves`.
+fn serves_nop(peer: &Path) -> bool {
+    fs::read_to_string(peer.join("serves")).is_ok_and(|words| words.lines().any(|w| w == "nop"))
 }
 
 /// The program's path, from what the build script printed.
@@ -169,6 +175,9 @@ mod tests {
     fn only_folders_with_a_build_script_are_peers() {
         let folder = Folder::new("names", &[("b", ""), ("a", "")]);
         fs::create_dir_all(folder.0.join("peers/notes")).expect("folder");
+        fs::create_dir_all(folder.0.join("peers/no-server")).expect("folder");
+        fs::write(folder.0.join("peers/no-server/build"), "").expect("script");
+        fs::write(folder.0.join("peers/no-server/serves"), "nop\n").expect("words");
         assert_eq!(folder.peers().names(), ["a", "b"]);
         assert!(Peers::find(Path::new("/")).is_none() || Path::new("/peers").is_dir());
     }

@@ -8,7 +8,7 @@ use crate::schedule::{Cell, Visit};
 use crate::stats::{Ratio, median};
 
 /// What came of a slice: its sample, or the reason why it is not believed.
-pub type Outcome = Result<Sample, String>;
+pub type Outcome<S = Sample> = Result<S, String>;
 
 /// What one believed slice measured.
 #[derive(Clone, Debug, Serialize)]
@@ -33,7 +33,13 @@ pub struct Sample {
     pub client_cpu_share: f64,
 }
 
-/// A figure of a sample, as a value: so that one function compares by any of them.
+/// A figure of samples, as a value: so that one function compares by any of them.
+pub trait Figure<S>: Copy {
+    /// This figure of a sample.
+    fn of(self, sample: &S) -> f64;
+}
+
+/// The figures of an echo server's sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Server CPU a request.
@@ -52,9 +58,8 @@ pub enum Metric {
     ClientShare,
 }
 
-impl Metric {
-    /// This figure of a sample.
-    pub fn of(self, sample: &Sample) -> f64 {
+impl Figure<Sample> for Metric {
+    fn of(self, sample: &Sample) -> f64 {
         match self {
             Metric::Cpu => sample.server_cpu_us_per_request,
             Metric::Rate => sample.requests_per_second,
@@ -67,27 +72,27 @@ impl Metric {
     }
 }
 
-/// All slices of a run so far.
+/// All slices of a run so far: `C` is what a cell is, `S` what a slice measures.
 ///
 /// The first server runs a second time under another name, as the last of the list: the A/A
 /// control, which must come out equal to it.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct Record<C = Cell, S = Sample> {
     servers: Vec<String>,
-    cells: Vec<Cell>,
+    cells: Vec<C>,
     seed: u64,
-    slices: BTreeMap<Visit, Outcome>,
+    slices: BTreeMap<Visit, Outcome<S>>,
 }
 
-impl Record {
+impl<C: Clone, S> Record<C, S> {
     /// An empty record for these servers (at least one, without the control) and cells.
-    pub fn new(servers: &[String], cells: &[Cell], seed: u64) -> Record {
+    pub fn new(servers: &[String], cells: &[C], seed: u64) -> Self {
         let servers = servers.iter().cloned().chain([control_name(&servers[0])]).collect();
         Record { servers, cells: cells.to_vec(), seed, slices: BTreeMap::new() }
     }
 
     /// Keeps the outcome of a visit.
-    pub fn keep(&mut self, visit: Visit, outcome: Outcome) {
+    pub fn keep(&mut self, visit: Visit, outcome: Outcome<S>) {
         self.slices.insert(visit, outcome);
     }
 
@@ -102,38 +107,42 @@ impl Record {
     }
 
     /// The cells.
-    pub fn cells(&self) -> &[Cell] {
+    pub fn cells(&self) -> &[C] {
         &self.cells
     }
 
     /// All slices, round by round.
-    pub fn slices(&self) -> &BTreeMap<Visit, Outcome> {
+    pub fn slices(&self) -> &BTreeMap<Visit, Outcome<S>> {
         &self.slices
     }
 
     /// The slices of one server in one cell, round by round.
-    pub fn slices_of(&self, server: usize, cell: usize) -> impl Iterator<Item = (Visit, &Outcome)> {
+    pub fn slices_of(
+        &self,
+        server: usize,
+        cell: usize,
+    ) -> impl Iterator<Item = (Visit, &Outcome<S>)> {
         let slices = self.slices.iter().map(|(&visit, outcome)| (visit, outcome));
         slices.filter(move |(visit, _)| (visit.server, visit.cell) == (server, cell))
     }
 
     /// The believed values of a figure, one a round.
-    pub fn values(&self, metric: Metric, server: usize, cell: usize) -> Vec<f64> {
+    pub fn values(&self, figure: impl Figure<S>, server: usize, cell: usize) -> Vec<f64> {
         self.slices_of(server, cell)
             .filter_map(|(_, outcome)| outcome.as_ref().ok())
-            .map(|sample| metric.of(sample))
+            .map(|sample| figure.of(sample))
             .collect()
     }
 
     /// The median of a figure over the rounds.
-    pub fn median(&self, metric: Metric, server: usize, cell: usize) -> Option<f64> {
-        median(&self.values(metric, server, cell))
+    pub fn median(&self, figure: impl Figure<S>, server: usize, cell: usize) -> Option<f64> {
+        median(&self.values(figure, server, cell))
     }
 
     /// One server's figure as a multiple of another's, over the rounds that have both.
     pub fn ratio(
         &self,
-        metric: Metric,
+        figure: impl Figure<S>,
         server: usize,
         against: usize,
         cell: usize,
@@ -142,7 +151,7 @@ impl Record {
             .slices_of(server, cell)
             .filter_map(|(visit, outcome)| {
                 let other = self.slices.get(&Visit { server: against, ..visit })?;
-                Some(metric.of(outcome.as_ref().ok()?) / metric.of(other.as_ref().ok()?))
+                Some(figure.of(outcome.as_ref().ok()?) / figure.of(other.as_ref().ok()?))
             })
             .collect();
         Ratio::of(&ratios, self.seed)

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use crate::random::Generator;
-use crate::record::Outcome;
+use crate::record::{Outcome, Sample};
 
 /// What is asked of every server: so many connections, messages of so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,15 +42,15 @@ pub struct Visit {
 }
 
 /// What measures a slice: the real rig, or a stand-in that needs no process and no clock.
-pub trait Measure {
+pub trait Measure<S = Sample> {
     /// Measures one slice, or says in one line why it can't be believed.
-    fn measure(&mut self, visit: Visit) -> Outcome;
+    fn measure(&mut self, visit: Visit) -> Outcome<S>;
 }
 
 /// What is done with each outcome, and who decides whether a cell has had enough.
-pub trait Keep {
+pub trait Keep<S = Sample> {
     /// Keeps an outcome; breaks the run off, or lets it go on.
-    fn keep(&mut self, visit: Visit, outcome: Outcome) -> ControlFlow<()>;
+    fn keep(&mut self, visit: Visit, outcome: Outcome<S>) -> ControlFlow<()>;
 
     /// Whether a cell that has had its rounds should get another.
     fn wants_more(&self, cell: usize) -> bool;
@@ -79,7 +79,11 @@ impl Schedule {
 
     /// Measures every cell in every round, and further rounds of those that want them, and hands each
     /// outcome over; until there are no more, or it is broken off.
-    pub fn run(&self, measure: &mut impl Measure, keep: &mut impl Keep) -> ControlFlow<()> {
+    pub fn run<S>(
+        &self,
+        measure: &mut impl Measure<S>,
+        keep: &mut impl Keep<S>,
+    ) -> ControlFlow<()> {
         let mut generator = Generator::new(self.seed);
         for round in 0..self.rounds.max(self.most) {
             let wanted = |cell: &usize| round < self.rounds || keep.wants_more(*cell);

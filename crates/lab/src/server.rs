@@ -21,7 +21,7 @@ use crate::words::{Unheard, Words};
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long it may take to end once asked, before it is killed.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How to run a server. It must announce itself on its standard error with a line that contains
 /// `listening on ADDRESS:PORT`, and run until SIGTERM.
@@ -43,7 +43,8 @@ impl Spec {
         Spec { name, ..self.clone() }
     }
 
-    fn command(&self) -> Command {
+    /// What runs it: no input, no output, a standard error to be read.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         // A process group of its own: ctrl-C at the terminal reaches the lab alone, which then
         // ends its servers when it has stopped measuring.
@@ -52,13 +53,14 @@ impl Spec {
         command
     }
 
-    fn spawn(&self) -> Result<Child, ServerError> {
+    /// Starts its command on its core.
+    pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, ServerError> {
         // A process is born with its parent's pin: there is no moment in which it could start
         // threads elsewhere.
         let pinned = self.pin.map(affinity::pin).transpose();
         let _pinned =
             pinned.map_err(|error| ServerError::Pin { name: self.name.clone(), error })?;
-        let spawned = self.command().spawn();
+        let spawned = command.spawn();
         spawned.map_err(|error| ServerError::Spawn {
             name: self.name.clone(),
             program: self.program.clone(),
@@ -106,7 +108,7 @@ impl Server {
     }
 
     fn start_within(spec: &Spec, patience: Duration) -> Result<Server, ServerError> {
-        let mut child = spec.spawn()?;
+        let mut child = spec.spawn(spec.command())?;
         let stderr = child.stderr.take().expect("the command pipes it");
         let name = spec.name.clone();
         let watch = |error| ServerError::Watch { name: name.clone(), error };
@@ -143,14 +145,14 @@ fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
 
 /// A child process that is ended when dropped.
 #[derive(Debug)]
-struct Process {
+pub(crate) struct Process {
     child: Child,
     handle: Arc<OwnedFd>,
     status: Option<ExitStatus>,
 }
 
 impl Process {
-    fn new(mut child: Child) -> io::Result<Process> {
+    pub(crate) fn new(mut child: Child) -> io::Result<Process> {
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => {
                 let handle = Arc::new(handle);
@@ -165,7 +167,7 @@ impl Process {
         }
     }
 
-    fn ends_within(&self, patience: Duration) -> bool {
+    pub(crate) fn ends_within(&self, patience: Duration) -> bool {
         let mut events = [PollFd::new(&self.handle, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).ok();
         // A signal to us cuts the wait short; then the server is killed a little early.
@@ -173,7 +175,7 @@ impl Process {
     }
 
     /// How a process that is dead came to its end.
-    fn obituary(&mut self, name: &str, words: &Words) -> ServerError {
+    pub(crate) fn obituary(&mut self, name: &str, words: &Words) -> ServerError {
         let status = self.reap();
         ServerError::Ended { name: name.into(), status, said: words.last_words(END_PATIENCE) }
     }
@@ -246,6 +248,15 @@ pub enum ServerError {
         /// The last line it said.
         said: Option<String>,
     },
+    /// It was asked, and answered otherwise than it should, or not in time.
+    Unanswered {
+        /// The server.
+        name: String,
+        /// What it was asked.
+        asked: String,
+        /// What came instead.
+        instead: String,
+    },
     /// It could not be watched.
     Watch {
         /// The server.
@@ -273,6 +284,9 @@ impl fmt::Display for ServerError {
             ServerError::Silent { name, patience, said } => {
                 let said = Said(said.as_deref());
                 write!(f, "server {name} did not say `listening on` within {patience:?}{said}")
+            }
+            ServerError::Unanswered { name, asked, instead } => {
+                write!(f, "server {name}: no answer to `{asked}`: {instead}")
             }
             ServerError::Watch { name, error } => {
                 write!(f, "server {name}: can't watch it: {error}")

@@ -106,6 +106,11 @@ impl Verdict {
     }
 }
 
+/// Whether a control strayed so far from the server it is a copy of that nothing can be said beside it.
+pub fn control_failed(control: Ratio) -> bool {
+    control.distance() > CONTROL_TOLERANCE || control.half_width() > Some(CONTROL_HALF_WIDTH)
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -27,7 +27,6 @@ mod control;
 mod entry;
 mod error;
 mod features;
-pub mod file;
 mod filter;
 mod kernel;
 mod linux;

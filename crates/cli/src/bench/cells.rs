@@ -1,9 +1,9 @@
 //! What is asked of the servers: pairs of clients and bytes, and how well it is to be known.
 
-use crate::usage::Misuse;
+use super::setup::distinct;
 use annulus_lab::schedule::Cell;
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 /// Clients where nothing is said.
 const CLIENTS: [u64; 3] = [1, 50, 200];
@@ -14,11 +14,8 @@ const BYTES: [u64; 1] = [128];
 pub(super) fn of(clients: &[u64], bytes: &[u64], pairs: &[Cell]) -> Result<Vec<Cell>> {
     let alone = clients.is_empty() && bytes.is_empty() && !pairs.is_empty();
     let product = if alone { Vec::new() } else { product(clients, bytes) };
-    let mut cells = Vec::new();
-    for &cell in product.iter().chain(pairs) {
-        ensure!(!cells.contains(&cell), Misuse(format!("{cell} is asked for twice: once will do")));
-        cells.push(cell);
-    }
+    let cells: Vec<Cell> = product.into_iter().chain(pairs.iter().copied()).collect();
+    distinct(&cells, Cell::to_string)?;
     Ok(cells)
 }
 

@@ -2,7 +2,9 @@
 
 mod cells;
 mod echo;
+mod nop;
 mod servers;
+mod session;
 mod setup;
 mod table;
 
@@ -20,10 +22,12 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Echo(setup::EchoArgs),
+    Nop(nop::NopArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
         Bench::Echo(args) => echo::run(args),
+        Bench::Nop(args) => nop::run(args),
     }
 }

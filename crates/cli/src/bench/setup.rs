@@ -9,7 +9,7 @@ use annulus_lab::cores::Cores;
 use annulus_lab::rig::Load;
 use annulus_lab::schedule::Cell;
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, affinity, limits};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -123,7 +123,8 @@ impl Setup {
     pub(crate) fn new(args: EchoArgs, catalogue: Catalogue) -> Result<Setup> {
         let EchoArgs { seed, json, .. } = args;
         let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
-        let cores = cores(&allowed, args.server_pin, args.load_pin)?;
+        let cores =
+            cores(&allowed, [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)])?;
         let choices = choices(&catalogue, &args.servers)?;
         let cells = cells::of(&args.clients, &args.bytes, &args.cells)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
@@ -155,34 +156,37 @@ impl Setup {
 }
 
 /// A length of time that is not zero.
-fn some_time(text: &str) -> Result<Duration, String> {
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     match span::parse(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),
     }
 }
 
-fn cores(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Result<Cores> {
-    for (flag, pin) in [("--server-pin", server), ("--load-pin", load)] {
+/// The cores of servers and load, each with the flag that could name it.
+pub(super) fn cores(allowed: &[usize], pins: [(&str, Option<usize>); 2]) -> Result<Cores> {
+    for (flag, pin) in pins {
         let Some(core) = pin.filter(|core| !allowed.contains(core)) else { continue };
         let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         return Err(Misuse(format!("{flag} {core}: this process may use {list}")).into());
     }
+    let [(_, server), (_, load)] = pins;
     Ok(Cores::choose(allowed, server, load))
 }
 
 fn choices(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Choice>> {
     let choices = names.iter().map(|name| catalogue.choose(name).map_err(Misuse));
     let choices = choices.collect::<Result<Vec<_>, _>>()?;
-    let twice = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
-    ensure!(
-        twice.is_none(),
-        Misuse(format!(
-            "server '{}' is named twice: leave one out, the first runs twice anyway",
-            twice.map_or("", |(_, name)| name)
-        ))
-    );
+    distinct(names, |name| format!("server '{name}'"))?;
     Ok(choices)
+}
+
+/// That nothing is asked for twice: the first of all runs twice anyway.
+pub(super) fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result<()> {
+    let twice = all.iter().enumerate().find(|(place, one)| all[..*place].contains(one));
+    twice.map_or(Ok(()), |(_, one)| {
+        Err(Misuse(format!("{} is asked for twice: once will do", named(one))).into())
+    })
 }
 
 /// Whether the load can do this to any server at all.
@@ -246,7 +250,7 @@ mod tests {
     fn misuse_names_the_value_and_the_way_out() {
         for (line, part) in [
             ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
-            ("--servers uring,uring", "'uring' is named twice"),
+            ("--servers uring,uring", "server 'uring' is asked for twice"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
             ("--clients 10001 --client threads", "at most 10000"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),

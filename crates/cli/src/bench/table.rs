@@ -1,12 +1,10 @@
 //! A comparison for people, within 80 columns.
 
+use crate::page::wrapped;
 use crate::table::thousands;
 use annulus_lab::environment::Environment;
 use annulus_lab::report::{Report, Row, Settings};
 use std::fmt::Write;
-
-/// The columns of the page.
-const WIDTH: usize = 80;
 
 /// The columns of a server's name.
 const NAME: usize = 17;
@@ -121,30 +119,10 @@ fn micros(value: Option<f64>) -> String {
     format!("{value:.places$}")
 }
 
-/// A paragraph after a mark, its further lines under the first word.
-fn wrapped(mark: &str, paragraph: &str) -> String {
-    let indent = " ".repeat(mark.chars().count());
-    let mut text = String::new();
-    let mut line = mark.to_owned();
-    let mut empty = true;
-    for word in paragraph.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(text, "{line}");
-            (line, empty) = (indent.clone(), true);
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(text, "{line}");
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::COLUMNS as WIDTH;
     use annulus_lab::cores::Cores;
     use annulus_lab::doubt::Doubt;
     use annulus_lab::record::{Outcome, Record, Sample};
@@ -240,15 +218,5 @@ mod tests {
         assert_eq!(in_column("uring"), format!("{:17}", "uring"));
         let text = in_column("uring+idle-timeout=30");
         assert_eq!(text, format!("uring+idle-timeout=30\n{:17}", ""));
-    }
-
-    #[test]
-    fn paragraphs_are_wrapped_under_their_first_word() {
-        let text = wrapped("! ", &"word ".repeat(30));
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
     }
 }

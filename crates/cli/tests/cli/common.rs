@@ -68,6 +68,21 @@ pub(crate) fn drivers() -> Vec<&'static str> {
     drivers
 }
 
+/// A measurement of a test takes a lock of its own: what else is measured on the machine is none of its business.
+pub(crate) trait OwnLock {
+    fn own_lock(&mut self) -> &mut Self;
+}
+
+impl OwnLock for Command {
+    fn own_lock(&mut self) -> &mut Command {
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder =
+            folder.join(std::thread::current().name().unwrap_or("main").replace("::", "-"));
+        std::fs::create_dir_all(&folder).unwrap();
+        self.env("TMPDIR", folder)
+    }
+}
+
 /// `annulus echo`, running.
 pub(crate) struct Server {
     child: Child,

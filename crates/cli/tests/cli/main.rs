@@ -4,5 +4,6 @@ mod common;
 mod doctor;
 mod echo;
 mod load;
+mod nop;
 mod signals;
 mod usage;

@@ -34,6 +34,21 @@ fn help_is_complete_and_fits_80_columns() {
                 "Examples:",
             ],
         ),
+        (
+            &["bench", "nop", "--help"],
+            &[
+                "--entries",
+                "--contenders",
+                "--rounds",
+                "--seconds",
+                "--pin",
+                "--json",
+                "--seed",
+                "--contender ",
+                "liburing-one",
+                "Examples:",
+            ],
+        ),
         (&["doctor", "--help"], &["--require", "--json", "Examples:"]),
     ] {
         let said = annulus(args);
@@ -74,6 +89,11 @@ fn wrong_usage_is_one_line_and_exits_2() {
         (&["load", "--address", "nowhere"], &["'nowhere'", "HOST:PORT"]),
         (&["load", "--address", "127.0.0.1:0"], &["127.0.0.1:0", "port 0"]),
         (&["load", "--driver", "kqueue"], &["'kqueue'", "auto", "uring"]),
+        (&["bench", "nop", "--entries", "32769"], &["'32769'", "--entries", "1..=32768"]),
+        (&["bench", "nop", "--entries", "0"], &["'0'", "--entries", "1..=32768"]),
+        (&["bench", "nop", "--entries", "64,64"], &["a queue of 64", "asked for twice"]),
+        (&["bench", "nop", "--contenders", "rio"], &["'rio'", "ring", "liburing-one"]),
+        (&["bench", "nop", "--pin", "100000"], &["--pin 100000", "may use"]),
         (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
     ] {
         annulus(args).complains(2, parts);

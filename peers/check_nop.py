@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Does a NOP contender answer? Starts one, asks it at a few queue sizes, and checks each answer.
+
+    check_nop.py COMMAND ARGS...
+
+Exit code: 0 it does, 1 it does not, 2 usage, 3 it cannot run on this machine (it exited with 3).
+"""
+
+import subprocess
+import sys
+
+QUESTIONS = ["1 0.001", "64 0.001", "4096 0.001"]
+PATIENCE = 60  # seconds; reaching it is the failure
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    asked = "\n".join(QUESTIONS) + "\n"
+    said = subprocess.run(sys.argv[1:], input=asked, capture_output=True, text=True, timeout=PATIENCE)
+    if said.returncode == 3:
+        return 3
+    answers = [line.split(" ") for line in said.stdout.splitlines()]
+    good = said.returncode == 0 and len(answers) == len(QUESTIONS)
+    good = good and all(len(a) == 3 and all(n.isdigit() and int(n) > 0 for n in a) for a in answers)
+    print("ok" if good else f"no: {said}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
