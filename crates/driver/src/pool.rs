@@ -1,12 +1,14 @@
 //! Receive memory: equal buffers in one reserved range, lent by the ring and given back.
 //!
-//! A buffer is in one of three places: *idle* here, with the *kernel*, or *lent* to a user. The kernel's ring is
-//! first-in first-out, so what it holds is cycled through, cache-warm or not; the pool therefore keeps only about twice
-//! as many there as one turn has recently taken (`depth`), hands out the most recently returned first, and gives the
-//! memory of those not needed for a while back to the system.
+//! A buffer is in one of three places: *idle* here, with the *kernel*, or *lent* to a user. The pool keeps only as many
+//! with the kernel as turns need (`depth`), hands out the most recently returned first, and gives the memory of those
+//! not needed for a while back to the system.
 #![allow(unsafe_code)]
 
+mod depth;
+
 use annulus_ring::{Kernel, Mapping};
+use depth::Depth;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -14,9 +16,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers with the kernel at the start, and the least once things are quiet.
-const START_DEPTH: u32 = 256;
-const LEAST_DEPTH: u32 = 64;
 /// Refills between two looks at what was really needed.
 const PERIOD: u32 = 4096;
 
@@ -30,9 +29,10 @@ pub struct PoolSize {
 }
 
 impl Default for PoolSize {
-    /// 16 KiB × 4096: how many buffers a message takes is what counts, and the range is only reserved until used.
+    /// 256 KiB × 1024: how many buffers a message takes is what counts, and memory is taken page by page, as it is
+    /// touched: a small message costs one page, however large its buffer.
     fn default() -> Self {
-        Self { buffer: 16 * 1024, most: 4096 }
+        Self { buffer: 256 * 1024, most: 1024 }
     }
 }
 
@@ -81,9 +81,7 @@ struct Book {
     fresh: u32,
     with_kernel: u32,
     lent: u32,
-    depth: u32,
-    taken_this_turn: u32,
-    most_taken: u32,
+    depth: Depth,
     least_idle: usize,
     refills: u32,
     touched: bool,
@@ -105,6 +103,8 @@ impl Pool {
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         check(size)?;
         let mapping = Mapping::anonymous(size.buffer as usize * size.most as usize)?;
+        // Where the system knows no huge pages there is nothing to forgo.
+        _ = mapping.forgo_huge_pages();
         let capacity = size.most as usize;
         let book = Book {
             place: vec![Place::Idle; capacity].into_boxed_slice(),
@@ -114,9 +114,7 @@ impl Pool {
             fresh: 0,
             with_kernel: 0,
             lent: 0,
-            depth: START_DEPTH.min(size.most),
-            taken_this_turn: 0,
-            most_taken: 0,
+            depth: Depth::new(size.most),
             least_idle: 0,
             refills: 0,
             touched: false,
@@ -163,7 +161,7 @@ impl Pool {
     /// to the kernel than stand there.
     pub fn share(&self, streams: usize) -> u32 {
         let book = self.book.borrow();
-        let at_its_limit = book.depth == self.size.most || book.with_kernel < book.depth;
+        let at_its_limit = book.depth.is_at_its_limit() || book.with_kernel < book.depth.now();
         let share = book.with_kernel / u32::try_from(streams.max(1)).unwrap_or(u32::MAX);
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
@@ -179,19 +177,19 @@ impl Pool {
         self.book.borrow().lent > self.size.most / 4 * 3
     }
 
-    /// A completion named this buffer: it is lent from here on.
+    /// A completion named this buffer, filled with so many bytes: it is lent from here on.
     ///
     /// # Panics
     /// Where the kernel did not have it: that would be two owners for one memory.
     #[inline]
-    pub(crate) fn taken(&self, id: u16) {
+    pub(crate) fn taken(&self, id: u16, bytes: u32) {
         let mut book = self.book.borrow_mut();
         let place = &mut book.place[usize::from(id)];
         assert_eq!(*place, Place::Kernel, "buffer {id} was taken twice");
         *place = Place::Lent;
         book.with_kernel -= 1;
         book.lent += 1;
-        book.taken_this_turn += 1;
+        book.depth.count(bytes);
         book.touched = true;
     }
 
@@ -230,12 +228,10 @@ impl Pool {
         self.book.borrow_mut().take_in(id);
     }
 
-    /// A receive found no buffer: more are needed with the kernel.
-    pub(crate) fn starved(&self) {
-        let mut book = self.book.borrow_mut();
-        if book.with_kernel < book.depth / 2 {
-            book.depth = (book.depth * 2).min(self.size.most);
-        }
+    /// A receive found no buffer with the kernel, or was not armed because it would not.
+    #[inline]
+    pub fn starved(&self) {
+        self.book.borrow_mut().depth.fall_short();
     }
 
     /// Takes returned buffers in and passes to `publish` those that the kernel should get now.
@@ -246,7 +242,7 @@ impl Pool {
             self.take_in_remote(&mut book);
         }
         book.end_turn(self);
-        while book.with_kernel < book.depth {
+        while book.with_kernel < book.depth.now() {
             let Some(id) = book.next(self.size.most) else { break };
             book.place[usize::from(id)] = Place::Kernel;
             book.with_kernel += 1;
@@ -320,8 +316,7 @@ impl Book {
 
     #[inline]
     fn end_turn(&mut self, pool: &Pool) {
-        self.most_taken = self.most_taken.max(self.taken_this_turn);
-        self.taken_this_turn = 0;
+        self.depth.end_turn();
         self.refills += 1;
         if self.refills == PERIOD {
             self.refills = 0;
@@ -331,10 +326,7 @@ impl Book {
 
     /// Fits the depth to what turns took lately, and gives back the memory of buffers that no turn of the period used.
     fn shrink(&mut self, pool: &Pool) {
-        self.depth = (2 * self.most_taken)
-            .clamp(LEAST_DEPTH, START_DEPTH.max(self.depth))
-            .min(pool.size.most);
-        self.most_taken = 0;
+        self.depth.end_period();
         let Self { idle, cold, .. } = self;
         let known = cold.len();
         cold.extend(idle.drain(..self.least_idle));
@@ -364,7 +356,7 @@ impl fmt::Debug for Pool {
             .field("size", &self.size)
             .field("with_kernel", &book.with_kernel)
             .field("lent", &book.lent)
-            .field("depth", &book.depth)
+            .field("depth", &book.depth.now())
             .finish_non_exhaustive()
     }
 }

@@ -103,6 +103,14 @@ impl Mapping {
         self.advise(Advice::LinuxWipeOnFork)
     }
 
+    /// Has the system back this memory with small pages: only what is touched takes any.
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel was built without huge pages.
+    pub fn forgo_huge_pages(&self) -> io::Result<()> {
+        self.advise(Advice::LinuxNoHugepage)
+    }
+
     /// The first byte.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {

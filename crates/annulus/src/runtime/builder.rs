@@ -61,8 +61,8 @@ impl Builder {
         self
     }
 
-    /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 16 KiB ×
-    /// 4096 by default; the range is reserved, and takes memory only as far as recent traffic needs it.
+    /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 256 KiB ×
+    /// 1024 by default. The range is reserved, and takes memory page by page, only as far as recent traffic needs it.
     pub fn buffers(mut self, bytes: u32, most: u32) -> Self {
         self.config.pool = PoolSize { buffer: bytes, most };
         self
@@ -75,7 +75,7 @@ impl Builder {
         self
     }
 
-    /// Most bytes a stream receives ahead of its reader; 256 KiB by default.
+    /// Most bytes a stream receives ahead of its reader, and one buffer more; 256 KiB by default. Buffers are no larger.
     pub fn receive_bound(mut self, bytes: u32) -> Self {
         self.bounds.receive = bytes;
         self
@@ -128,12 +128,19 @@ impl Builder {
     /// exists; where a bound is zero; or the process cannot be locked down.
     pub fn build(self) -> io::Result<Runtime> {
         self.check()?;
-        let (driver, info) = self.choice.open(self.config.clone())?;
+        let (driver, info) = self.choice.open(self.driver_config())?;
         if self.config.restricted {
             deny_further_rings(&**driver.kernel())?;
         }
         let core = self.core(driver)?;
         Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
+    }
+
+    /// The last buffer of a limited receive is not cut, so a small bound needs small buffers.
+    fn driver_config(&self) -> UringConfig {
+        let mut config = self.config.clone();
+        config.pool.buffer = config.pool.buffer.min(self.bounds.receive.next_multiple_of(4096));
+        config
     }
 
     fn check(&self) -> io::Result<()> {

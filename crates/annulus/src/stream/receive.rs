@@ -20,6 +20,12 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 const NONE: u16 = u16::MAX;
+/// Buffers that one run of a multishot receive may take before anybody sees the first.
+const RUN: u32 = 33;
+/// Most bytes of a receive into heap memory, which is zeroed first.
+const HEAP: u32 = 16 * 1024;
+/// Pieces up to this size share a buffer where nobody takes them, so that many of them do not hold one each: bytes.
+const PIECE: u32 = 8 * 1024;
 /// Of a task's memory, what is asked for ahead of its run: bytes.
 const TASK: usize = 256;
 
@@ -210,22 +216,25 @@ impl Inner {
         let buffers = pool.with_kernel() as usize;
         let mut room = if buffers == 0 { usize::MAX } else { buffers };
         let share = pool.share(room.min(self.agenda.arms.len()));
-        let most = share.saturating_mul(pool.buffer_size());
         while room > 0
             && let Some(slot) = self.agenda.arms.pop_front()
         {
             let wanted = |rx: &Receive| rx.state == State::Wanted;
             if self.streams.peek(slot).is_some_and(|stream| !stream.dropped && wanted(&stream.rx)) {
-                self.arm(slot, (buffers > 0).then_some(most));
+                self.arm(slot, (buffers > 0).then_some(share));
                 room -= 1;
             }
         }
+        if !self.agenda.arms.is_empty() {
+            self.driver.pool().starved();
+        }
     }
 
-    /// Arms a stream: to take at most `most` bytes from the pool, or into heap memory where the pool has none.
+    /// Arms a stream: to take about `share` of the pool's buffers, or into heap memory where the pool has none.
     #[inline]
-    fn arm(&mut self, slot: u32, most: Option<u32>) {
-        let Some(most) = most else { return self.arm_on_heap(slot) };
+    fn arm(&mut self, slot: u32, share: Option<u32>) {
+        let Some(share) = share else { return self.arm_on_heap(slot) };
+        let most = share.saturating_mul(self.driver.pool().buffer_size());
         let token = self.stream_token(Kind::Receive, slot);
         let limits = self.driver.limits_receives();
         let operations = self.driver.operations();
@@ -234,9 +243,8 @@ impl Inner {
         if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
             return self.arm_readiness(slot);
         }
-        let scarce = most < self.bounds.receive;
         let singly = rx.singly || operations.verbs != Verbs::Multishot;
-        let (state, op) = if singly || scarce && !limits {
+        let (state, op) = if singly || share < RUN && !limits {
             (State::Single, Op::ReceiveLent { fd })
         } else {
             let limit = if limits { most.min(self.bounds.receive - rx.bytes) } else { 0 };
@@ -250,7 +258,7 @@ impl Inner {
     #[cold]
     fn arm_on_heap(&mut self, slot: u32) {
         let token = self.stream_token(Kind::Receive, slot);
-        let size = self.driver.pool().buffer_size();
+        let size = self.driver.pool().buffer_size().min(HEAP);
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
         if rx.waker.is_none() {
@@ -343,8 +351,7 @@ impl Inner {
         }
     }
 
-    /// Puts a filled buffer at the end of a stream's queue, or its bytes into the last buffer where they fit: many small
-    /// pieces that nobody takes must not hold a buffer each.
+    /// Puts a filled buffer at the end of a stream's queue, or a small piece's bytes into the last buffer.
     #[inline]
     fn queue(&mut self, slot: u32, id: u16, len: u32) {
         let stream = self.streams.get(slot);
@@ -358,7 +365,7 @@ impl Inner {
             rx.first = id;
         } else {
             let last = &mut self.links.0[usize::from(rx.last)];
-            if last.len + len <= pool.buffer_size() {
+            if len <= PIECE && last.len + len <= pool.buffer_size() {
                 // SAFETY: both buffers are lent to this slot and distinct; the lengths stay within the buffers' size.
                 unsafe {
                     let end = pool.address(rx.last).add(last.len as usize);

@@ -4,17 +4,11 @@
 use annulus_ring::op::{IoVec, MsgHeader};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::io::{Errno, Result};
-use rustix::net::{
-    self, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny,
-    SocketFlags,
-};
-use std::io::{IoSlice, IoSliceMut};
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::slice;
-
-/// Most buffers that one receive fills.
-pub(super) const BULK: usize = 8;
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
@@ -43,29 +37,6 @@ pub(super) unsafe fn receive(fd: RawFd, buffer: *mut u8, len: u32) -> Result<u32
             unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize) };
         let (_, count) = net::recv(borrow(fd), memory, RecvFlags::DONTWAIT)?;
         Ok(count as u32)
-    })
-}
-
-/// Receives into several buffers of the same size, at most [`BULK`].
-///
-/// # Safety
-/// The buffers must be the caller's to write, initialised, distinct and of this size.
-pub(super) unsafe fn receive_bulk(
-    fd: RawFd,
-    buffers: impl Iterator<Item = *mut u8>,
-    size: u32,
-) -> Result<u32> {
-    let mut parts: [IoSliceMut<'_>; BULK] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-    let mut count = 0;
-    for (part, start) in parts.iter_mut().zip(buffers) {
-        // SAFETY: the caller's promise.
-        *part = IoSliceMut::new(unsafe { slice::from_raw_parts_mut(start, size as usize) });
-        count += 1;
-    }
-    again(|| {
-        let control = &mut RecvAncillaryBuffer::default();
-        let message = net::recvmsg(borrow(fd), &mut parts[..count], control, RecvFlags::DONTWAIT)?;
-        Ok(message.bytes as u32)
     })
 }
 

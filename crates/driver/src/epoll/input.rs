@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Epoll;
-use super::calls::{self, BULK};
+use super::calls;
 use crate::event::Event;
 use crate::token::Token;
 use rustix::io::Errno;
@@ -41,7 +41,6 @@ impl Epoll {
         let watch = self.watches.known(fd);
         let (token, input) = watch.input?;
         match input {
-            Input::Lent { left, multi: true } if watch.bulk => self.receive_bulk(fd, token, left),
             Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
             Input::Own { buffer, len } => self.receive(fd, token, buffer, len),
             Input::Accept { multi } => self.accept(fd, token, multi),
@@ -70,54 +69,6 @@ impl Epoll {
         Some(Event { token, result: Ok(count), more, buffer: Some(id) })
     }
 
-    /// Receives into several buffers at once, from a peer that fills them.
-    fn receive_bulk(&mut self, fd: RawFd, token: Token, left: u64) -> Option<Event> {
-        let size = self.pool.buffer_size();
-        let wanted = left.div_ceil(u64::from(size)).min(BULK as u64) as usize;
-        let mut ids = [0; BULK];
-        let count = self.lend_into(&mut ids[..wanted]);
-        if count == 0 {
-            return self.starve(fd, token);
-        }
-        let buffers = ids[..count].iter().map(|id| self.pool.address(*id));
-        // SAFETY: the buffers were lent just now; they have this size, and mapped memory starts as zeroes.
-        let result = unsafe { calls::receive_bulk(fd, buffers, size) };
-        let filled = result.unwrap_or(0).div_ceil(size) as usize;
-        // The warmest one last, to be the first again.
-        ids[filled..count].iter().rev().for_each(|id| self.pool.give_back(*id));
-        let Ok(bytes @ 1..) = result else { return self.end_input(fd, token, result) };
-        self.received(fd, bytes, size * count as u32);
-        self.share_out(fd, token, left, &ids[..filled], bytes)
-    }
-
-    /// Borrows buffers until the places are full or the pool is empty; tells how many.
-    fn lend_into(&self, ids: &mut [u16]) -> usize {
-        ids.iter_mut().map_while(|id| self.pool.lend().map(|lent| *id = lent)).count()
-    }
-
-    /// Events for the bytes that several buffers hold; the first of them.
-    fn share_out(
-        &mut self,
-        fd: RawFd,
-        token: Token,
-        left: u64,
-        ids: &[u16],
-        mut bytes: u32,
-    ) -> Option<Event> {
-        let left = left.saturating_sub(u64::from(bytes));
-        let goes_on = left > 0;
-        self.watches.known(fd).input =
-            goes_on.then_some((token, Input::Lent { left, multi: true }));
-        for (behind, id) in (0..ids.len()).rev().zip(ids) {
-            let count = bytes.min(self.pool.buffer_size());
-            bytes -= count;
-            let more = goes_on || behind > 0;
-            self.done.push_back(Event { token, result: Ok(count), more, buffer: Some(*id) });
-        }
-        self.rounds = self.rounds.saturating_sub(ids.len() as u32 - 1).max(1);
-        self.done.pop_front()
-    }
-
     /// Remembers what a receive tells of its descriptor.
     #[inline]
     fn received(&mut self, fd: RawFd, count: u32, room: u32) {
@@ -125,7 +76,6 @@ impl Epoll {
         if count < room {
             watch.drained();
         }
-        watch.bulk = count >= self.pool.buffer_size();
         self.budget = self.budget.saturating_sub(count);
     }
 

@@ -66,27 +66,6 @@ fn a_full_receive_is() {
 }
 
 #[test]
-fn a_peer_that_filled_a_buffer_gets_several() {
-    let mut scene = Scene::new();
-    scene.peer.write_all(&[1; BUFFER as usize]).unwrap();
-    assert_eq!(scene.receive(), BUFFER);
-    assert!(scene.epoll.next_event().is_none());
-    for _ in 0..3 {
-        scene.peer.write_all(&[2; 5 * BUFFER as usize / 2]).unwrap();
-        assert_eq!(scene.receive(), BUFFER);
-        let lengths: Vec<u32> = scene.epoll.done.iter().map(|e| e.result.unwrap()).collect();
-        assert_eq!(lengths, [BUFFER, BUFFER / 2]);
-        assert!(!scene.is_tried_again(), "one receive brought all");
-        assert_eq!((scene.receive(), scene.receive()), (BUFFER, BUFFER / 2));
-        assert!(scene.epoll.next_event().is_none());
-    }
-    assert_eq!(scene.epoll.pool.lent(), 0);
-    scene.peer.write_all(b"little").unwrap();
-    assert_eq!(scene.receive(), 6);
-    assert!(!scene.epoll.watches.known(scene.socket.as_raw_fd()).bulk);
-}
-
-#[test]
 fn a_short_receive_before_the_end_is_tried_again() {
     let mut scene = Scene::new();
     scene.peer.write_all(b"bye").unwrap();

@@ -30,8 +30,6 @@ pub(super) struct Watch {
     pub(super) writable: bool,
     /// A short receive does not mean that there was no more.
     wary: bool,
-    /// The last receive filled its buffer: the next one takes several.
-    pub(super) bulk: bool,
     /// On the list of those to try.
     pub(super) queued: bool,
 }

@@ -233,7 +233,7 @@ impl Uring {
     fn event(&mut self, completion: Completion) -> Option<Event> {
         let buffer = completion.buffer();
         if let Some(id) = buffer {
-            self.pool.taken(id);
+            self.pool.taken(id, completion.result.max(0) as u32);
         }
         let result = Event::outcome(completion.result);
         if result == Err(Errno::NOBUFS) {
