@@ -17,7 +17,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Linux itself.
@@ -238,6 +238,6 @@ impl Kernel for Linux {
     fn close(&self, fd: RawFd) {
         debug_assert!(borrow(fd).as_raw_fd() >= 0);
         // SAFETY: whoever calls gives the descriptor up; it is closed once, here.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        unsafe { rustix::io::close(fd) };
     }
 }
