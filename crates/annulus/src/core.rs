@@ -2,6 +2,7 @@
 
 use crate::connect::Connect;
 use crate::fork::ForkGuard;
+use crate::fs::{CallSlot, Files};
 use crate::listen::Listener;
 use crate::nop::Question;
 use crate::readiness::Readiness;
@@ -9,9 +10,9 @@ use crate::remote::Remote;
 use crate::stream::{Links, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
-use annulus_driver::Slab;
-use annulus_driver::{Driver, Event, Kind, Op, Token};
+use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
 use annulus_ring::Kernel;
+use std::any::Any;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::io;
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) ready: Ready,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
+    pub(crate) files: Files,
     guard: ForkGuard,
     /// Its loop is turning on this thread.
     running: Cell<bool>,
@@ -54,6 +56,7 @@ pub(crate) struct Inner {
     pub(crate) connects: Slab<Connect>,
     pub(crate) polls: Slab<Readiness>,
     pub(crate) nops: Slab<Question>,
+    pub(crate) calls: Slab<CallSlot>,
     pub(crate) timers: Timers,
     pub(crate) links: Links,
     pub(crate) vectors: Vectors,
@@ -86,22 +89,25 @@ pub(crate) struct Agenda {
 pub(crate) struct After {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) drops: Vec<Waker>,
+    /// What calls on files named whose futures are gone: dropping it may close a file.
+    pub(crate) kept: Vec<Box<dyn Any>>,
 }
 
 impl After {
     #[inline]
     fn is_empty(&self) -> bool {
-        self.wakes.is_empty() && self.drops.is_empty()
+        self.wakes.is_empty() && self.drops.is_empty() && self.kept.is_empty()
     }
 }
 
 impl Core {
-    pub(crate) fn new(inner: Inner, remote: Arc<Remote>) -> io::Result<Self> {
+    pub(crate) fn new(inner: Inner, remote: Arc<Remote>, files: Files) -> io::Result<Self> {
         Ok(Self {
             kernel: inner.driver.kernel().clone(),
             inner: RefCell::new(Some(inner)),
             ready: Ready::new(),
             remote,
+            files,
             guard: ForkGuard::new()?,
             running: Cell::new(false),
         })
@@ -133,6 +139,12 @@ impl Core {
         self.running.set(running);
     }
 
+    /// What was counted so far; nothing in a forked child, and after the end.
+    pub(crate) fn counters(&self) -> Option<Counters> {
+        let mut inner = self.enter().ok()?;
+        Some(self.files.add_to(*inner.driver.counters()))
+    }
+
     /// False in a forked child.
     #[inline]
     pub(crate) fn at_home(&self) -> bool {
@@ -159,6 +171,7 @@ impl Core {
                 _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
             after.drops.clear();
+            after.kept.clear();
             let mut inner = self.enter()?;
             if inner.after.is_empty() {
                 // Keeps the lists' memory.
@@ -233,6 +246,7 @@ impl Inner {
             Kind::Connect => self.on_connect(event),
             Kind::Poll => self.on_poll(event),
             Kind::Nop => self.on_nop(event),
+            Kind::File => self.on_file(event),
             Kind::Ignored => {}
         }
     }

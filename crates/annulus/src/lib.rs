@@ -48,6 +48,7 @@ mod connect;
 mod core;
 mod current;
 mod fork;
+pub mod fs;
 mod handle;
 mod lease;
 mod listen;

@@ -25,6 +25,11 @@ impl Inner {
                 waits.push("for a nop".into());
             }
         }
+        for slot in self.calls.indices() {
+            if self.calls.get(slot).is_awaited_by(task) {
+                waits.push("for a call on a file".into());
+            }
+        }
         let now = self.now();
         waits.extend(self.timers.of(task).map(|deadline| left(deadline, now)));
         waits

@@ -21,4 +21,12 @@ pub struct Counters {
     pub heap_receives: u64,
     /// Times that a listener paused for want of descriptors.
     pub accept_pauses: u64,
+    /// Calls on files made on the loop.
+    pub file_inline: u64,
+    /// Calls on files tried on the loop that found their data not in memory.
+    pub file_misses: u64,
+    /// Calls on files made by the ring.
+    pub file_ring: u64,
+    /// Calls on files made by worker threads.
+    pub file_worker: u64,
 }

@@ -15,6 +15,7 @@ mod prefetch;
 mod slab;
 mod token;
 mod uring;
+mod workers;
 
 pub use counters::Counters;
 pub use driver::{Driver, Wait};

@@ -1,6 +1,7 @@
 //! What a driver can be asked to do.
 
 use crate::token::Token;
+use annulus_ring::file::FileCall;
 use std::os::fd::RawFd;
 
 /// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
@@ -89,6 +90,12 @@ pub enum Op {
     Readable {
         /// The descriptor.
         fd: RawFd,
+    },
+    /// Makes a call on files, off the loop: by the ring where it can, else by a worker thread. The call itself, too, must
+    /// stay valid and unmoved until the terminal event.
+    File {
+        /// The call.
+        call: *const FileCall,
     },
     /// Cancels. The target still has its own terminal event; this has none.
     Cancel {

@@ -13,10 +13,11 @@ pub enum Kind {
     Poll = 5,
     Nop = 6,
     Ready = 7,
+    File = 8,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -25,6 +26,7 @@ impl Kind {
         Self::Poll,
         Self::Nop,
         Self::Ready,
+        Self::File,
     ];
 }
 

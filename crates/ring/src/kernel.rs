@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::address::Address;
+use crate::file::FileCall;
 use crate::option::{Credentials, SocketOption, SocketQuery};
 use crate::params::Params;
 use bitflags::bitflags;
@@ -152,6 +153,11 @@ pub trait Kernel {
     /// Monotonic time since some fixed moment: the only clock of everything above.
     fn now(&self) -> Duration;
 
+    /// As [`now`](Self::now), some milliseconds late at most, and cheaper to ask.
+    fn tick(&self) -> Duration {
+        self.now()
+    }
+
     /// `socket(2)`, close-on-exec; non-blocking where asked.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;
 
@@ -189,6 +195,12 @@ pub trait Kernel {
 
     /// `getpeername(2)`.
     fn peer_address(&self, fd: RawFd) -> io::Result<Address>;
+
+    /// A call on files, there and then: it waits for as long as the call does.
+    ///
+    /// # Safety
+    /// As [`FileCall::call`].
+    unsafe fn file(&self, call: &FileCall) -> io::Result<u32>;
 
     /// `close(2)`. Errors are not reported: the descriptor is gone in any case.
     fn close(&self, fd: RawFd);

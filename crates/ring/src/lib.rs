@@ -27,6 +27,7 @@ mod control;
 mod entry;
 mod error;
 mod features;
+pub mod file;
 mod filter;
 mod kernel;
 mod linux;

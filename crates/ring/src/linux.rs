@@ -4,6 +4,7 @@
 mod option;
 
 use crate::address::{Address, UnixName};
+use crate::file::FileCall;
 use crate::kernel::{Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketType};
 use crate::option::{Credentials, SocketOption, SocketQuery};
 use crate::params::Params;
@@ -172,6 +173,11 @@ impl Kernel for Linux {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
+    fn tick(&self) -> Duration {
+        let time = clock_gettime(ClockId::MonotonicCoarse);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         let (family, kind) = (address_family(domain), socket_type(kind));
         let socket = net::socket_with(family, kind, socket_flags(nonblocking), None)?;
@@ -233,6 +239,11 @@ impl Kernel for Linux {
     fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         let peer = net::getpeername(borrow(fd))?;
         peer.as_ref().map(plain_address).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { call.call() }
     }
 
     fn close(&self, fd: RawFd) {

@@ -48,6 +48,8 @@ opcodes! {
     READ = 22,
     /// `write(2)` or `pwrite(2)`.
     WRITE = 23,
+    /// `posix_fadvise(2)`.
+    FADVISE = 24,
     /// `send(2)`.
     SEND = 26,
     /// `recv(2)`.
@@ -58,6 +60,16 @@ opcodes! {
     SPLICE = 30,
     /// `shutdown(2)`.
     SHUTDOWN = 34,
+    /// `renameat2(2)`.
+    RENAMEAT = 35,
+    /// `unlinkat(2)`.
+    UNLINKAT = 36,
+    /// `mkdirat(2)`.
+    MKDIRAT = 37,
+    /// `symlinkat(2)`.
+    SYMLINKAT = 38,
+    /// `linkat(2)`.
+    LINKAT = 39,
     /// A message to another ring.
     MSG_RING = 40,
     /// `socket(2)`.
@@ -72,6 +84,8 @@ opcodes! {
     WAITID = 50,
     /// `futex(2)` wait.
     FUTEX_WAIT = 51,
+    /// `ftruncate(2)`.
+    FTRUNCATE = 55,
     /// `bind(2)`.
     BIND = 56,
     /// `listen(2)`.

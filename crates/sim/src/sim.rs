@@ -6,6 +6,7 @@ use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::memory::Argument;
 use crate::world::World;
+use annulus_ring::file::FileCall;
 use annulus_ring::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
     SocketOption, SocketQuery, SocketType,
@@ -137,6 +138,10 @@ impl Kernel for Sim {
 
     fn real_descriptors(&self) -> bool {
         false
+    }
+
+    unsafe fn file(&self, _call: &FileCall) -> io::Result<u32> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn now(&self) -> Duration {

@@ -4,6 +4,7 @@ use super::Runtime;
 use super::choice::DriverChoice;
 use super::lockdown::deny_further_rings;
 use crate::core::{Bounds, Core, Inner};
+use crate::fs::{Files, Policy};
 use crate::remote::Remote;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
@@ -23,6 +24,7 @@ pub struct Builder {
     config: UringConfig,
     bounds: Bounds,
     grace: Duration,
+    file_policy: Policy,
 }
 
 impl Default for Builder {
@@ -36,6 +38,7 @@ impl Default for Builder {
                 linger: Duration::from_secs(10),
             },
             grace: Duration::from_secs(5),
+            file_policy: Policy::default(),
         }
     }
 }
@@ -96,6 +99,13 @@ impl Builder {
     /// How long the runtime's end may take to send what streams had accepted; 5 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Where calls on files are made; [`Policy::Adaptive`] by default. A file's own
+    /// [`OpenOptions::policy`](crate::fs::OpenOptions::policy) comes first.
+    pub fn file_policy(mut self, policy: Policy) -> Self {
+        self.file_policy = policy;
         self
     }
 
@@ -169,6 +179,7 @@ impl Builder {
             connects: Slab::new(),
             polls: Slab::new(),
             nops: Slab::new(),
+            calls: Slab::new(),
             timers: Timers::new(),
             vectors: Vectors::new(),
             agenda: Default::default(),
@@ -181,6 +192,6 @@ impl Builder {
         if let Some(alarm) = remote.alarm() {
             inner.add_poll(alarm);
         }
-        Core::new(inner, Arc::new(remote))
+        Core::new(inner, Arc::new(remote), Files::new(self.file_policy))
     }
 }

@@ -77,6 +77,9 @@ impl Inner {
         for slot in self.connects.indices() {
             self.drop_connect(slot);
         }
+        for slot in self.calls.indices() {
+            self.stop_call(slot);
+        }
         for slot in self.polls.indices() {
             self.drop_poll(slot);
         }
@@ -84,11 +87,11 @@ impl Inner {
 
     /// Closes the driver. Where the kernel may still know some memory, that memory is leaked instead of freed.
     fn close_all(self, drained: bool) {
-        let Self { driver, streams, connects, vectors, .. } = self;
+        let Self { driver, streams, connects, vectors, calls, .. } = self;
         let pool = driver.pool().clone();
         let closed: io::Result<()> = driver.close();
         if !drained || closed.is_err() {
-            std::mem::forget((pool, streams, connects, vectors));
+            std::mem::forget((pool, streams, connects, vectors, calls));
         }
     }
 }

@@ -72,7 +72,7 @@ impl Runtime {
 
     /// What the driver has counted; zeroes in a forked child.
     pub fn counters(&self) -> Counters {
-        self.core.enter().map(|mut inner| *inner.driver.counters()).unwrap_or_default()
+        self.core.counters().unwrap_or_default()
     }
 
     /// What every task waits for, a line each, with the place where it was spawned. For the question why nothing happens.
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Runtime {
 
 /// What the current runtime's driver has counted; `None` outside a runtime.
 pub fn counters() -> Option<Counters> {
-    current::with(|core| core.enter().ok().map(|mut inner| *inner.driver.counters())).flatten()
+    current::with(|core| core.counters()).flatten()
 }
 
 /// A handle on the current runtime, for other threads.

@@ -43,6 +43,7 @@ impl Core {
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
         self.settle()?;
+        self.files.renew();
         let mut inner = self.enter()?;
         let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
         inner.prepare();

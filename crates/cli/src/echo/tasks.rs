@@ -289,5 +289,9 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("queue_full", counters.queue_full),
         ("heap_receives", counters.heap_receives),
         ("accept_pauses", counters.accept_pauses),
+        ("file_inline", counters.file_inline),
+        ("file_misses", counters.file_misses),
+        ("file_ring", counters.file_ring),
+        ("file_worker", counters.file_worker),
     ])
 }

@@ -22,7 +22,9 @@ use crate::event::Event;
 use crate::op::Op;
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
+use crate::workers::Workers;
 use annulus_ring::Kernel;
+use annulus_ring::file::FileCall;
 use annulus_ring::op::IoVec;
 use input::Input;
 use output::Outputs;
@@ -62,6 +64,7 @@ pub struct Epoll {
     kernel: Rc<dyn Kernel>,
     counters: Counters,
     alarm: Alarm,
+    workers: Option<Workers>,
 }
 
 impl Epoll {
@@ -85,6 +88,7 @@ impl Epoll {
             kernel,
             counters: Counters::default(),
             alarm,
+            workers: None,
         })
     }
 
@@ -137,6 +141,9 @@ impl Epoll {
                 unsafe { self.start_output(token, fd, op) };
             }
             Op::Nop => self.end(token, Ok(0)),
+            // SAFETY: as above.
+            Op::File { call } => unsafe { self.submit_file(token, call) },
+            Op::Cancel { target } if target.kind() == Kind::File => self.cancel_file(target),
             Op::Cancel { target } => self.cancel(target),
             Op::Close { fd } => {
                 self.watches.forget(fd);
@@ -144,6 +151,34 @@ impl Epoll {
             }
             Op::SendNow { .. } | Op::SendVectorNow { .. } => unreachable!("sent as submitted"),
         }
+    }
+
+    /// A worker makes the call.
+    ///
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
+        // SAFETY: the caller's promise, passed on.
+        let submitted = self.workers().and_then(|workers| unsafe { workers.submit(token, call) });
+        self.counters.file_worker += 1;
+        if let Err(errno) = submitted {
+            self.end(token, Err(errno));
+        }
+    }
+
+    fn workers(&mut self) -> Result<&Workers, Errno> {
+        if self.workers.is_none() {
+            let workers =
+                Workers::new().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+            self.poller.add(workers.bell())?;
+            self.workers = Some(workers);
+        }
+        Ok(self.workers.as_ref().expect("made above"))
+    }
+
+    fn cancel_file(&mut self, target: Token) {
+        // A call that has begun ends by itself.
+        _ = self.workers.as_ref().is_some_and(|workers| workers.cancel(target));
     }
 
     #[inline]
@@ -216,6 +251,8 @@ impl Epoll {
                 self.work.push_back(fd);
             } else if fd == self.alarm.timer.fd() && self.alarm.goes_off(self.counters.cqes) {
                 self.pool.trim(false);
+            } else if let Some(workers) = self.workers.as_ref().filter(|w| w.bell() == fd) {
+                workers.collect(&mut self.done);
             }
         }
         self.due = self.work.len();

@@ -78,6 +78,7 @@ impl Encoder {
             Op::ReadableOnce { fd } => op::Poll { target: target(fd), events: poll::IN }.entry(),
             Op::Readable { fd } => op::PollMulti { target: target(fd), events: poll::IN }.entry(),
             Op::Cancel { target } => quiet(op::Cancel { user_data: target.bits() }.entry()),
+            Op::File { .. } => unreachable!("files encode their own"),
             Op::Close { fd } => quiet(op::Close { fd }.entry()),
         }
     }

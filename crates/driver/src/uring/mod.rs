@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 mod encode;
+mod files;
 mod operations;
 mod quiet;
 
@@ -12,10 +13,12 @@ use crate::op::Op;
 use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
+use annulus_ring::file::FileCall;
 use annulus_ring::{
     BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
 };
 use encode::Encoder;
+use files::{Files, Way};
 use operations::{Offered, in_use};
 use quiet::Alarm;
 use rustix::io::Errno;
@@ -80,6 +83,7 @@ pub struct Uring {
     sends_quietly: bool,
     limits_receives: bool,
     closes: bool,
+    files: Files,
     counters: Counters,
 }
 
@@ -124,6 +128,7 @@ impl Uring {
             encoder: Encoder { operations: config.operations, group: GROUP },
             limits_receives,
             closes,
+            files: Files::new(probe, config.restricted),
             counters: Counters::default(),
         })
     }
@@ -142,13 +147,45 @@ impl Uring {
     /// See [`Driver::submit`](crate::Driver::submit).
     #[inline]
     pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
-        if let (Op::Close { fd }, false) = (op, self.closes) {
-            return self.kernel().close(fd);
+        match op {
+            Op::Close { fd } if !self.closes => return self.kernel().close(fd),
+            // SAFETY: the caller's promise, passed on.
+            Op::File { call } => return unsafe { self.submit_file(token, call) },
+            Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
+                return;
+            }
+            _ => {}
         }
-        self.counters.sqes += 1;
         // SAFETY: the caller's promise, passed on.
         let entry = unsafe { self.encoder.entry(token, op) };
         // SAFETY: as above.
+        unsafe { self.push(entry) };
+    }
+
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    #[cold]
+    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
+        let kernel = self.kernel().clone();
+        // SAFETY: the caller's promise, passed on.
+        let way = unsafe { self.files.submit(token, call, &*kernel) };
+        match way {
+            Way::Ring(_) => self.counters.file_ring += 1,
+            Way::Worker(_) => self.counters.file_worker += 1,
+            Way::Done => self.counters.file_inline += 1,
+        }
+        if let Way::Ring(entry) | Way::Worker(Some(entry)) = way {
+            // SAFETY: the caller's promise; the workers' bell names no memory.
+            unsafe { self.push(entry) };
+        }
+    }
+
+    /// # Safety
+    /// See [`Ring::push`].
+    #[inline]
+    unsafe fn push(&mut self, entry: Entry) {
+        self.counters.sqes += 1;
+        // SAFETY: the caller's promise, passed on.
         if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
             self.make_room(entry);
         }
@@ -180,17 +217,17 @@ impl Uring {
         self.push_backlog();
         if self.alarm.is_due() && self.pool.touched() && self.backlog.is_empty() {
             let entry = self.alarm.set(self.counters.cqes);
-            self.counters.sqes += 1;
             // SAFETY: the entry points to static memory.
-            if unsafe { self.ring.push(entry) }.is_err() {
-                self.backlog.push_back(entry);
-            }
+            unsafe { self.push(entry) };
         }
         if self.trim_due && self.ring.ready() == 0 && !self.ring.overflowed() {
             self.trim_due = false;
             self.trim();
         }
-        let urgent = self.ring.overflowed() || self.ring.ready() > 0 || !self.backlog.is_empty();
+        let urgent = self.ring.overflowed()
+            || self.ring.ready() > 0
+            || !self.backlog.is_empty()
+            || !self.files.is_empty();
         let wait = match wait {
             Wait::Upto(timeout) if !urgent => annulus_ring::Wait::For { completions: 1, timeout },
             Wait::Upto(_) | Wait::No => annulus_ring::Wait::Reap,
@@ -215,7 +252,9 @@ impl Uring {
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         loop {
-            let completion = self.ring.completions().next()?;
+            let Some(completion) = self.ring.completions().next() else {
+                return self.files.next();
+            };
             self.counters.cqes += 1;
             if let Some(event) = self.event(completion) {
                 return Some(event);
@@ -245,6 +284,12 @@ impl Uring {
                 Some(Event { token, result, more: completion.more(), buffer })
             }
             _ => {
+                if completion.user_data == Files::BELL.bits()
+                    && let Some(entry) = self.files.heard(completion.more())
+                {
+                    // SAFETY: the bell names no memory.
+                    unsafe { self.push(entry) };
+                }
                 buffer.into_iter().for_each(|id| self.pool.give_back(id));
                 if Alarm::is_mine(completion.user_data)
                     && self.alarm.goes_off(result, self.counters.cqes)

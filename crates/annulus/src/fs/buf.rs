@@ -1,0 +1,217 @@
+//! Owned memory for calls that run on while their future waits, or after it was dropped.
+#![allow(unsafe_code)]
+
+use crate::lease::Lease;
+use crate::shared::SharedBytes;
+use std::ops::{Bound, RangeBounds};
+
+/// Owned bytes that can be written to a file.
+///
+/// # Safety
+/// The bytes from `as_ptr` on, `bytes_init` of them, must be initialised, must not change while the value is not used,
+/// and must stay where they are when the value itself is moved.
+pub unsafe trait IoBuf: Unpin + 'static {
+    /// The first byte.
+    fn as_ptr(&self) -> *const u8;
+
+    /// How many bytes are there to be written.
+    fn bytes_init(&self) -> usize;
+
+    /// A part of it, without copying.
+    ///
+    /// # Panics
+    /// Where the range begins behind the end, or ends before it begins.
+    fn slice(self, range: impl RangeBounds<usize>) -> Slice<Self>
+    where
+        Self: Sized,
+    {
+        Slice::new(self, range)
+    }
+}
+
+/// Owned memory that a file can be read into.
+///
+/// # Safety
+/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable and nobody else's.
+pub unsafe trait IoBufMut: IoBuf {
+    /// The first byte, to write to.
+    fn as_mut_ptr(&mut self) -> *mut u8;
+
+    /// How many bytes fit: of a `Vec` its capacity.
+    fn bytes_total(&mut self) -> usize;
+
+    /// Notes that the first `count` bytes are initialised. It never shortens.
+    ///
+    /// # Safety
+    /// They must be.
+    unsafe fn set_init(&mut self, count: usize);
+}
+
+macro_rules! fixed {
+    ($($type:ty),*) => {$(
+        // SAFETY: the bytes are the type's own, or static, and do not move with the handle.
+        unsafe impl IoBuf for $type {
+            fn as_ptr(&self) -> *const u8 {
+                let bytes: &[u8] = self.as_ref();
+                bytes.as_ptr()
+            }
+
+            fn bytes_init(&self) -> usize {
+                let bytes: &[u8] = self.as_ref();
+                bytes.len()
+            }
+        }
+    )*};
+}
+
+fixed!(Vec<u8>, Box<[u8]>, String, &'static [u8], &'static str, Lease, SharedBytes);
+
+// SAFETY: as for its slice.
+unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
+    fn as_ptr(&self) -> *const u8 {
+        self.as_slice().as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        N
+    }
+}
+
+// SAFETY: the capacity is the vector's own, and does not move with it.
+unsafe impl IoBufMut for Vec<u8> {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        Self::as_mut_ptr(self)
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.capacity()
+    }
+
+    unsafe fn set_init(&mut self, count: usize) {
+        if count > self.len() {
+            // SAFETY: the caller's promise; what was read fitted the capacity.
+            unsafe { self.set_len(count) };
+        }
+    }
+}
+
+macro_rules! fixed_mut {
+    ($($type:ty),*) => {$(
+        // SAFETY: all of it is initialised, and its own.
+        unsafe impl IoBufMut for $type {
+            fn as_mut_ptr(&mut self) -> *mut u8 {
+                let bytes: &mut [u8] = self;
+                bytes.as_mut_ptr()
+            }
+
+            fn bytes_total(&mut self) -> usize {
+                self.bytes_init()
+            }
+
+            unsafe fn set_init(&mut self, _count: usize) {}
+        }
+    )*};
+}
+
+fixed_mut!(Box<[u8]>, Lease);
+
+/// A part of owned memory; see [`IoBuf::slice`].
+#[derive(Debug)]
+pub struct Slice<B> {
+    buf: B,
+    begin: usize,
+    end: usize,
+}
+
+impl<B: IoBuf> Slice<B> {
+    fn new(buf: B, range: impl RangeBounds<usize>) -> Self {
+        let begin = match range.start_bound() {
+            Bound::Included(&begin) => begin,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => usize::MAX,
+        };
+        assert!(begin <= end, "a slice from {begin} to {end}");
+        assert!(begin <= buf.bytes_init(), "a slice from {begin} of {} bytes", buf.bytes_init());
+        Self { buf, begin, end }
+    }
+
+    /// The whole memory again.
+    pub fn into_inner(self) -> B {
+        self.buf
+    }
+}
+
+// SAFETY: a part of memory that keeps the promise.
+unsafe impl<B: IoBuf> IoBuf for Slice<B> {
+    fn as_ptr(&self) -> *const u8 {
+        self.buf.as_ptr().wrapping_add(self.begin)
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.buf.bytes_init().min(self.end).saturating_sub(self.begin)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.buf.as_mut_ptr().wrapping_add(self.begin)
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.buf.bytes_total().min(self.end).saturating_sub(self.begin)
+    }
+
+    unsafe fn set_init(&mut self, count: usize) {
+        // SAFETY: what lies before was initialised when the slice was made, and nothing takes that back.
+        unsafe { self.buf.set_init(self.begin + count) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a read would do.
+    fn fill<B: IoBufMut>(mut buf: B, byte: u8) -> B {
+        let count = buf.bytes_total();
+        // SAFETY: the buffer's own bytes, all of them written before they are called initialised.
+        unsafe {
+            buf.as_mut_ptr().write_bytes(byte, count);
+            buf.set_init(count);
+        }
+        buf
+    }
+
+    #[test]
+    fn a_slice_is_filled_where_it_lies_and_nothing_is_cut() {
+        let buf = fill(vec![1; 6].slice(2..4), 9).into_inner();
+        assert_eq!(buf, [1, 1, 9, 9, 1, 1]);
+        let mut room = Vec::with_capacity(8);
+        room.extend([1, 2]);
+        let capacity = room.capacity();
+        let filled = fill(room.slice(1..), 7).into_inner();
+        assert_eq!((filled[0], filled.len()), (1, capacity));
+        assert!(filled[1..].iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn slices_of_slices() {
+        let part = b"0123456789".slice(2..8).slice(1..=2);
+        // SAFETY: as many bytes as it says.
+        let bytes = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.bytes_init()) };
+        assert_eq!(bytes, b"34");
+        assert_eq!("abc".slice(3..).bytes_init(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slice from 4 of 3 bytes")]
+    fn a_slice_behind_the_end() {
+        _ = b"abc".slice(4..);
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads and writes that move everything, however many calls it takes.
+#![allow(unsafe_code)]
+
+use super::buf::{IoBuf, IoBufMut};
+use super::file::File;
+use super::habits::Class;
+use annulus_ring::file::FileCall;
+use annulus_ring::op::IoVec;
+use std::io;
+
+/// Vectors a call takes: `IOV_MAX`.
+const MOST_VECTORS: usize = 1024;
+
+impl File {
+    /// Reads until the memory is full.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); `UnexpectedEof` where the file ends before, saying where.
+    pub async fn read_exact_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
+        let total = buf.bytes_total();
+        let mut done = 0;
+        while done < total {
+            let (read, rest) = self.read_at(Rest { buf, done }, offset + done as u64).await;
+            buf = rest.buf;
+            match read {
+                Ok(0) => return (Err(ended(offset, done, total)), buf),
+                Ok(count) => done += count,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at), saying how many bytes were written before.
+    pub async fn write_all_at<B: IoBuf>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
+        let total = buf.bytes_init();
+        let mut done = 0;
+        while done < total {
+            let (written, rest) = self.write_at(Rest { buf, done }, offset + done as u64).await;
+            buf = rest.buf;
+            match written {
+                Ok(0) => return (Err(stuck(io::ErrorKind::WriteZero.into(), done, total)), buf),
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return (Err(error), buf),
+                Err(error) => return (Err(stuck(error, done, total)), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// As [`read_at`](Self::read_at), into several pieces of memory, one after the other.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` for more than 1024 pieces.
+    pub async fn read_vectored_at<B: IoBufMut>(
+        &self,
+        mut bufs: Vec<B>,
+        offset: u64,
+    ) -> (io::Result<usize>, Vec<B>) {
+        let piece = |buf: &mut B| IoVec { base: buf.as_mut_ptr(), len: buf.bytes_total() };
+        let vectors: Box<[IoVec]> = bufs.iter_mut().map(piece).collect();
+        if let Err(error) = check(&vectors) {
+            return (Err(error), bufs);
+        }
+        let (pointer, count) = (vectors.as_ptr(), vectors.len() as u32);
+        let call = FileCall::ReadVector {
+            fd: self.as_raw_fd(),
+            vectors: pointer,
+            count,
+            offset,
+            nowait: false,
+        };
+        let bytes = vectors.iter().map(|vector| vector.len).sum();
+        // SAFETY: the vectors are in their box, and name memory of the buffers' own.
+        let (answer, (mut bufs, _)) =
+            unsafe { self.perform(Class::Read, bytes, call, (bufs, Vectors(vectors))).await };
+        let mut left = *answer.as_ref().unwrap_or(&0);
+        for buf in &mut bufs {
+            let here = left.min(buf.bytes_total());
+            // SAFETY: the kernel has filled them in order.
+            unsafe { buf.set_init(here) };
+            left -= here;
+        }
+        (answer, bufs)
+    }
+
+    /// As [`write_at`](Self::write_at), from several pieces of memory, one after the other.
+    ///
+    /// # Errors
+    /// As there; `InvalidInput` for more than 1024 pieces.
+    pub async fn write_vectored_at<B: IoBuf>(
+        &self,
+        bufs: Vec<B>,
+        offset: u64,
+    ) -> (io::Result<usize>, Vec<B>) {
+        let piece = |buf: &B| IoVec { base: buf.as_ptr(), len: buf.bytes_init() };
+        let vectors: Box<[IoVec]> = bufs.iter().map(piece).collect();
+        if let Err(error) = check(&vectors) {
+            return (Err(error), bufs);
+        }
+        let (pointer, count) = (vectors.as_ptr(), vectors.len() as u32);
+        let call = FileCall::WriteVector { fd: self.as_raw_fd(), vectors: pointer, count, offset };
+        let bytes = vectors.iter().map(|vector| vector.len).sum();
+        // SAFETY: as above.
+        let (answer, (bufs, _)) =
+            unsafe { self.perform(Class::Write, bytes, call, (bufs, Vectors(vectors))).await };
+        (answer, bufs)
+    }
+}
+
+/// Vectors that a call names.
+struct Vectors(#[expect(dead_code, reason = "held for the kernel")] Box<[IoVec]>);
+
+/// What is left of a buffer.
+struct Rest<B> {
+    buf: B,
+    done: usize,
+}
+
+// SAFETY: a part of memory that keeps the promise.
+unsafe impl<B: IoBuf> IoBuf for Rest<B> {
+    fn as_ptr(&self) -> *const u8 {
+        self.buf.as_ptr().wrapping_add(self.done)
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.buf.bytes_init() - self.done
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<B: IoBufMut> IoBufMut for Rest<B> {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.buf.as_mut_ptr().wrapping_add(self.done)
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.buf.bytes_total() - self.done
+    }
+
+    unsafe fn set_init(&mut self, count: usize) {
+        // SAFETY: what lies before was read already.
+        unsafe { self.buf.set_init(self.done + count) };
+    }
+}
+
+fn check(vectors: &[IoVec]) -> io::Result<()> {
+    if vectors.len() <= MOST_VECTORS {
+        return Ok(());
+    }
+    let text = format!("{} pieces in a call: at most {MOST_VECTORS}", vectors.len());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn ended(offset: u64, done: usize, total: usize) -> io::Error {
+    let end = offset + done as u64;
+    let text =
+        format!("the file ends at {end}: {done} of {total} bytes from {offset} on were read");
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+fn stuck(error: io::Error, done: usize, total: usize) -> io::Error {
+    io::Error::new(error.kind(), format!("{error}, after {done} of {total} bytes were written"))
+}

@@ -1,0 +1,303 @@
+//! An open file.
+#![allow(unsafe_code)]
+
+use super::buf::{IoBuf, IoBufMut};
+use super::habits::{Class, DeviceId, Habitual};
+use super::metadata::Metadata;
+use super::open::OpenOptions;
+use super::perform::{Job, attempt, breathe, offload, perform};
+use super::policy::Policy;
+use crate::core::Core;
+use annulus_ring::file::{FileCall, FileStat, PathAt};
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The most a call moves, as Linux has it: more than that takes several.
+const MOST: usize = 0x7fff_f000;
+/// The offset that stands for the file's cursor.
+const CURSOR: u64 = u64::MAX;
+
+/// A descriptor, closed when nobody uses it any more: neither a file nor a call that is still under way.
+pub(crate) struct OpenFile {
+    pub(super) core: Rc<Core>,
+    fd: RawFd,
+}
+
+impl OpenFile {
+    pub(crate) fn new(core: Rc<Core>, fd: RawFd) -> Rc<Self> {
+        Rc::new(Self { core, fd })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// The number of its device; of one that does not tell, zero.
+    pub(crate) fn device_number(&self) -> u64 {
+        let mut stat = FileStat::default();
+        let at = PathAt { dir: self.fd, path: c"".as_ptr() };
+        let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
+        // SAFETY: path and answer outlive the call.
+        match unsafe { self.core.kernel.file(&call) } {
+            Ok(_) => u64::from(stat.dev_major) << 32 | u64::from(stat.dev_minor),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// How a file will be used: `POSIX_FADV_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Advice {
+    /// Nothing in particular.
+    Normal = 0,
+    /// Here and there: do not read ahead.
+    Random = 1,
+    /// From start to end: read further ahead.
+    Sequential = 2,
+    /// Soon: read it now.
+    WillNeed = 3,
+    /// Not soon: forget what is cached of it.
+    DontNeed = 4,
+    /// Once only.
+    NoReuse = 5,
+}
+
+/// What direct I/O needs; see [`File::alignment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Of memory's addresses, in bytes.
+    pub memory: usize,
+    /// Of offsets and lengths, in bytes.
+    pub offset: u64,
+}
+
+/// `statx(2)`: of the descriptor itself.
+pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.core.at_home() {
+            self.core.kernel.close(self.fd);
+            // A listener may have waited for a descriptor.
+            _ = self.core.enter().map(|mut inner| inner.resume_accepts());
+        }
+    }
+}
+
+/// An open file, or device. Reads and writes take owned memory and give it back: the kernel may go on with it after the
+/// future was dropped.
+///
+/// Dropping it closes the descriptor as soon as no call of it is under way.
+///
+/// # What dropping a future of it does
+///
+/// A read or write that has begun goes on; its memory is kept until then. An open that comes late is closed.
+pub struct File {
+    pub(super) open: Rc<OpenFile>,
+    pub(super) device: DeviceId,
+    pub(super) direct: bool,
+    pub(super) policy: Policy,
+}
+
+impl File {
+    pub(super) fn new(open: Rc<OpenFile>, device: DeviceId, direct: bool, policy: Policy) -> Self {
+        Self { open, device, direct, policy }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        OpenOptions::new().read(true).open(path).await
+    }
+
+    /// Opens a file for writing: made where it does not exist, emptied where it does.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub async fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(path).await
+    }
+
+    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or where the kernel has
+    /// fewer at hand; 0 at the end, or where nothing fits.
+    ///
+    /// # Errors
+    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        self.read_from(buf, offset).await
+    }
+
+    /// Writes at an offset: as many bytes as the memory has, or fewer where the device is full.
+    ///
+    /// # Errors
+    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        self.write_from(buf, offset).await
+    }
+
+    /// Reads at the cursor, and moves it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
+        self.read_from(buf, CURSOR).await
+    }
+
+    /// Writes at the cursor, and moves it.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
+        self.write_from(buf, CURSOR).await
+    }
+
+    async fn read_from<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<usize>, B) {
+        let len = buf.bytes_total().min(MOST);
+        let (fd, buffer) = (self.open.fd, buf.as_mut_ptr());
+        let call = FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false };
+        // SAFETY: the memory is the buffer's own, and does not move with it.
+        let (answer, mut buf) = unsafe { self.perform(Class::Read, len, call, buf).await };
+        if let Ok(count) = answer {
+            // SAFETY: the kernel has written so many.
+            unsafe { buf.set_init(count) };
+        }
+        (answer, buf)
+    }
+
+    async fn write_from<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        let len = buf.bytes_init().min(MOST);
+        let (fd, buffer) = (self.open.fd, buf.as_ptr());
+        let call = FileCall::Write { fd, buffer, len: len as u32, offset };
+        // SAFETY: as above.
+        unsafe { self.perform(Class::Write, len, call, buf).await }
+    }
+
+    /// Makes a call on this file, which stays open for it.
+    ///
+    /// # Safety
+    /// As [`perform`].
+    pub(super) async unsafe fn perform<B: Unpin + 'static>(
+        &self,
+        class: Class,
+        bytes: usize,
+        call: FileCall,
+        kept: B,
+    ) -> (io::Result<usize>, B) {
+        // What goes past the cache always waits for the device.
+        let habit = (!self.direct).then_some(Habitual { device: self.device, class, bytes });
+        let job = Job { call, policy: self.policy, habit };
+        breathe(&self.open.core, job.policy).await;
+        // SAFETY: what the call names is `kept`'s, which is here.
+        if let Some(answer) = unsafe { attempt(&self.open.core, &job) } {
+            return (answer.map(|count| count as usize), kept);
+        }
+        let kept = (kept, self.open.clone());
+        // SAFETY: the caller's promise, passed on.
+        let (answer, (kept, _open)) = unsafe { offload(&self.open.core, job, kept).await };
+        (answer.map(|count| count as usize), kept)
+    }
+
+    /// Waits until everything that was written is on the device, and what is known about the file with it.
+    ///
+    /// # Errors
+    /// The device's: what had been written may be lost, and a second try that succeeds does not bring it back.
+    pub async fn sync_all(&self) -> io::Result<()> {
+        self.plain(None, FileCall::Sync { fd: self.open.fd, data_only: false }).await
+    }
+
+    /// As [`sync_all`](Self::sync_all), without what is not needed to read the data back, such as times.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        self.plain(None, FileCall::Sync { fd: self.open.fd, data_only: true }).await
+    }
+
+    /// Cuts the file, or extends it with zeroes that take no room.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a file not open for writing, `FileTooLarge`, ….
+    pub async fn set_len(&self, len: u64) -> io::Result<()> {
+        self.plain(Some(Class::Change), FileCall::SetLen { fd: self.open.fd, len }).await
+    }
+
+    /// Reserves room on the device, so that writes there cannot run out of it. The file grows where it ends before.
+    ///
+    /// # Errors
+    /// `StorageFull`; `Unsupported` where the file system cannot.
+    pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let call = FileCall::Allocate { fd: self.open.fd, mode: 0, offset, len };
+        self.plain(None, call).await
+    }
+
+    /// Says how the file will be used, so that the kernel reads ahead, or forgets. A length of 0 is to the end.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a pipe, or a length above 4 GiB.
+    pub async fn advise(&self, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
+        let len = u32::try_from(len).map_err(|_| {
+            let text = format!("advice for {len} bytes: at most {} at a time", u32::MAX);
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        let call = FileCall::Advise { fd: self.open.fd, offset, len, advice: advice as u32 };
+        self.plain(None, call).await
+    }
+
+    /// What is known about the file.
+    ///
+    /// # Errors
+    /// The system's; or outside a runtime.
+    pub async fn metadata(&self) -> io::Result<Metadata> {
+        let mut stat: Box<FileStat> = Box::default();
+        let at = PathAt { dir: self.open.fd, path: c"".as_ptr() };
+        let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut *stat };
+        // SAFETY: the call writes to the box's memory.
+        let (answer, stat) = unsafe { self.perform(Class::Look, 0, call, stat).await };
+        answer.map(|_| Metadata::new(*stat))
+    }
+
+    /// What direct I/O needs, in bytes: of memory's addresses, and of offsets and lengths. Where the kernel does not tell
+    /// (before 6.1), 4096 for both, which suits every device.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata).
+    pub async fn alignment(&self) -> io::Result<Alignment> {
+        let (memory, offset) = self.metadata().await?.direct_alignment().unwrap_or((4096, 4096));
+        Ok(Alignment { memory: memory as usize, offset: u64::from(offset) })
+    }
+
+    /// Another handle on the same open file: they share the cursor, the locks and the descriptor, which is closed with the
+    /// last of them.
+    ///
+    /// # Errors
+    /// None today; a result, as `std`'s.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { open: self.open.clone(), ..*self })
+    }
+
+    /// The descriptor, which stays the file's.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.open.fd
+    }
+
+    /// A call that names no memory, and answers nothing but whether it went well.
+    pub(super) async fn plain(&self, class: Option<Class>, call: FileCall) -> io::Result<()> {
+        let habit = class.map(|class| Habitual { device: self.device, class, bytes: 0 });
+        let job = Job { call, policy: self.policy, habit };
+        // SAFETY: the call names no memory.
+        let (answer, _open) = unsafe { perform(&self.open.core, job, self.open.clone()).await };
+        answer.map(drop)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("fd", &self.open.fd).field("policy", &self.policy).finish()
+    }
+}

@@ -1,0 +1,135 @@
+//! What is known about a file.
+
+use annulus_ring::file::{FileStat, StatTime};
+use rustix::fs::FileType;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `STATX_BTIME`: the time of birth is known.
+const BORN: u32 = 0x800;
+
+/// What is known about a file, a folder, or whatever else a path can name.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata(FileStat);
+
+impl Metadata {
+    pub(super) fn new(stat: FileStat) -> Self {
+        Self(stat)
+    }
+
+    /// Bytes in the file.
+    #[expect(clippy::len_without_is_empty, reason = "a size, as std has it")]
+    pub fn len(&self) -> u64 {
+        self.0.size
+    }
+
+    /// An ordinary file.
+    pub fn is_file(&self) -> bool {
+        self.kind() == FileType::RegularFile
+    }
+
+    /// A folder.
+    pub fn is_dir(&self) -> bool {
+        self.kind() == FileType::Directory
+    }
+
+    /// A symbolic link; only where it was not followed.
+    pub fn is_symlink(&self) -> bool {
+        self.kind() == FileType::Symlink
+    }
+
+    /// Type and permissions, as `st_mode` has them.
+    pub fn mode(&self) -> u32 {
+        u32::from(self.0.mode)
+    }
+
+    /// The permissions alone.
+    pub fn permissions(&self) -> Permissions {
+        Permissions::from_mode(self.mode() & 0o7777)
+    }
+
+    /// When its content was last changed.
+    pub fn modified(&self) -> SystemTime {
+        moment(self.0.modified)
+    }
+
+    /// When it was last read, as far as the file system keeps account.
+    pub fn accessed(&self) -> SystemTime {
+        moment(self.0.accessed)
+    }
+
+    /// When it was made; `None` where the file system does not keep that.
+    pub fn created(&self) -> Option<SystemTime> {
+        (self.0.mask & BORN != 0).then(|| moment(self.0.born))
+    }
+
+    /// The file's number on its device.
+    pub fn ino(&self) -> u64 {
+        self.0.inode
+    }
+
+    /// The device, its major number in the upper half.
+    pub fn dev(&self) -> u64 {
+        u64::from(self.0.dev_major) << 32 | u64::from(self.0.dev_minor)
+    }
+
+    /// How many names it has.
+    pub fn nlink(&self) -> u32 {
+        self.0.links
+    }
+
+    /// The owner.
+    pub fn uid(&self) -> u32 {
+        self.0.uid
+    }
+
+    /// The group.
+    pub fn gid(&self) -> u32 {
+        self.0.gid
+    }
+
+    /// Blocks of 512 bytes that it takes.
+    pub fn blocks(&self) -> u64 {
+        self.0.blocks
+    }
+
+    /// Bytes to read or write at a time, as the file system would have it.
+    pub fn block_size(&self) -> u32 {
+        self.0.block_size
+    }
+
+    /// What direct I/O needs of memory and of offsets and lengths, in bytes; `None` where the kernel does not tell (6.1),
+    /// or the file has no direct I/O.
+    pub(super) fn direct_alignment(&self) -> Option<(u32, u32)> {
+        let known = self.0.direct_memory_align != 0 && self.0.direct_offset_align != 0;
+        known.then_some((self.0.direct_memory_align, self.0.direct_offset_align))
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode())
+    }
+}
+
+fn moment(time: StatTime) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(u64::from(time.nanoseconds));
+    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+    if time.seconds >= 0 {
+        UNIX_EPOCH + seconds + nanoseconds
+    } else {
+        UNIX_EPOCH - seconds + nanoseconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_before_1970_are_moments_too() {
+        let before = moment(StatTime::new(-2, 500_000_000));
+        assert_eq!(UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_millis(1500));
+        let after = moment(StatTime::new(2, 500_000_000));
+        assert_eq!(after.duration_since(UNIX_EPOCH).unwrap(), Duration::from_millis(2500));
+    }
+}

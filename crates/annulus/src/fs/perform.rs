@@ -1,0 +1,181 @@
+//! Making a call, on the loop or off it.
+#![allow(unsafe_code)]
+
+use super::call::Pending;
+use super::files::timed;
+use super::habits::{Class, Habitual};
+use super::policy::Policy;
+use crate::core::Core;
+use crate::task::yield_now;
+use annulus_ring::file::{FileCall, OpenHow};
+use rustix::io::Errno;
+use std::io;
+use std::rc::Rc;
+
+/// `openat2(2)`: fail with EAGAIN unless the path is in memory (5.12).
+const RESOLVE_CACHED: u64 = 0x20;
+
+/// A call, with what decides where it is made.
+pub(crate) struct Job {
+    pub(crate) call: FileCall,
+    pub(crate) policy: Policy,
+    /// `None` for what always waits for the device.
+    pub(crate) habit: Option<Habitual>,
+}
+
+/// Makes a call, and gives back what it named.
+///
+/// Dropped early, it does not begin a call that has not begun; one that has begun goes on.
+///
+/// # Safety
+/// As [`Pending::start`].
+pub(crate) async unsafe fn perform<K: Unpin + 'static>(
+    core: &Rc<Core>,
+    job: Job,
+    kept: K,
+) -> (io::Result<u32>, K) {
+    breathe(core, job.policy).await;
+    // SAFETY: what the call names is `kept`'s, which is here.
+    if let Some(answer) = unsafe { attempt(core, &job) } {
+        return (answer, kept);
+    }
+    // SAFETY: the caller's promise, passed on.
+    unsafe { offload(core, job, kept).await }
+}
+
+/// Lets the others have their turn, where this one has made enough calls on the loop.
+#[inline]
+pub(crate) async fn breathe(core: &Core, policy: Policy) {
+    while policy != Policy::Offload && core.files.is_out_of_breath() {
+        yield_now().await;
+    }
+}
+
+/// Makes a call off the loop.
+///
+/// # Safety
+/// As [`Pending::start`].
+pub(crate) async unsafe fn offload<K: Unpin + 'static>(
+    core: &Rc<Core>,
+    job: Job,
+    kept: K,
+) -> (io::Result<u32>, K) {
+    let began = core.kernel.now();
+    // SAFETY: the caller's promise, passed on.
+    let (answer, kept) = match unsafe { Pending::start(core, job.call, kept) } {
+        Ok(pending) => pending.await,
+        Err((error, kept)) => return (Err(error), kept),
+    };
+    if let Some(habit) = job.habit {
+        core.files.habits.borrow_mut().made_elsewhere(habit, core.kernel.now() - began);
+    }
+    (answer, kept)
+}
+
+/// The call's answer, where it could be made on the loop.
+///
+/// # Safety
+/// What the call names must be valid.
+#[inline]
+pub(crate) unsafe fn attempt(core: &Core, job: &Job) -> Option<io::Result<u32>> {
+    if !core.at_home() {
+        // The way off the loop says what is wrong.
+        return None;
+    }
+    match (job.policy, job.habit) {
+        (Policy::Inline, _) => {
+            core.files.count_inline();
+            // SAFETY: the caller's promise, passed on.
+            Some(unsafe { core.kernel.file(&job.call) })
+        }
+        (Policy::Adaptive, Some(habit)) => {
+            // SAFETY: as above.
+            unsafe { attempt_cached(core, &job.call, habit) }.unwrap_or_else(|| {
+                // SAFETY: as above.
+                unsafe { attempt_quickly(core, &job.call, habit) }
+            })
+        }
+        (Policy::Adaptive, None) | (Policy::Offload, _) => None,
+    }
+}
+
+/// # Safety
+/// What the call names must be valid.
+unsafe fn attempt_quickly(
+    core: &Core,
+    call: &FileCall,
+    habit: Habitual,
+) -> Option<io::Result<u32>> {
+    let timing = core.files.habits.borrow_mut().begin(habit)?;
+    core.files.count_inline();
+    // SAFETY: the caller's promise, passed on.
+    let (answer, took) = timed(&*core.kernel, timing, || unsafe { core.kernel.file(call) });
+    if let Some(took) = took {
+        core.files.habits.borrow_mut().made_inline(habit, took);
+    }
+    Some(answer)
+}
+
+/// Makes a read or an open as long as memory has all it needs: the answer, or none where it has not; `None` for calls that
+/// know no such way.
+///
+/// # Safety
+/// What the call names must be valid.
+unsafe fn attempt_cached(
+    core: &Core,
+    call: &FileCall,
+    habit: Habitual,
+) -> Option<Option<io::Result<u32>>> {
+    if !core.files.habits.borrow().can_stay_cached(habit.device) {
+        return None;
+    }
+    // SAFETY: the caller's promise, passed on.
+    match unsafe { call_cached(core, call, habit.class) }? {
+        Err(error) if is_miss(&error) => {
+            core.files.count_miss();
+            Some(None)
+        }
+        Err(error) if is_unknown(&error) => {
+            core.files.habits.borrow_mut().cannot_stay_cached(habit.device);
+            None
+        }
+        answer => {
+            core.files.count_inline();
+            Some(Some(answer))
+        }
+    }
+}
+
+/// # Safety
+/// What the call names must be valid.
+unsafe fn call_cached(core: &Core, call: &FileCall, class: Class) -> Option<io::Result<u32>> {
+    let cached_how;
+    let cached = match *call {
+        FileCall::Read { fd, buffer, len, offset, .. } => {
+            FileCall::Read { fd, buffer, len, offset, nowait: true }
+        }
+        FileCall::ReadVector { fd, vectors, count, offset, .. } => {
+            FileCall::ReadVector { fd, vectors, count, offset, nowait: true }
+        }
+        FileCall::Open { at, how } if class == Class::Open => {
+            // SAFETY: the caller's promise.
+            let how = unsafe { *how };
+            cached_how = OpenHow { resolve: how.resolve | RESOLVE_CACHED, ..how };
+            FileCall::Open { at, how: &cached_how }
+        }
+        _ => return None,
+    };
+    // SAFETY: the caller's promise; the options outlive the call.
+    Some(unsafe { core.kernel.file(&cached) })
+}
+
+/// The data is not in memory.
+fn is_miss(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
+
+/// The file system, or the kernel, knows no such way.
+fn is_unknown(error: &io::Error) -> bool {
+    let unknown = [Errno::OPNOTSUPP, Errno::INVAL, Errno::NOSYS].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| unknown.contains(&code))
+}

@@ -1,0 +1,59 @@
+//! Where a call on a file is made.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where calls on files are made: on the loop, or off it.
+///
+/// io_uring hands most file operations to kernel workers, and a hop there and back costs more than a call on cached data
+/// takes. But a call that waits for a device holds up everything else on the loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// On the loop, as a plain program would. Whatever a device makes it wait, everything else waits with it.
+    Inline,
+    /// On the loop where that has been quick: reads that find their data in memory, and what the device has lately done
+    /// within [`QUICK`](crate::fs::QUICK). Off the loop otherwise. The default.
+    #[default]
+    Adaptive,
+    /// Off the loop, always: by the ring, or by a worker thread where the ring has no such operation.
+    Offload,
+}
+
+impl Policy {
+    /// Every policy, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("inline", Self::Inline), ("adaptive", Self::Adaptive), ("offload", Self::Offload)];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) =
+            Self::ALL.iter().find(|(_, policy)| policy == self).expect("all are listed");
+        f.pad(name)
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, policy)| *policy).ok_or_else(|| {
+            format!("unknown policy `{name}`; choose one of inline, adaptive, offload")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for (name, policy) in Policy::ALL {
+            assert_eq!(name.parse(), Ok(policy));
+            assert_eq!(policy.to_string(), name);
+        }
+        assert!("lazy".parse::<Policy>().unwrap_err().contains("`lazy`"));
+    }
+}

@@ -1,0 +1,243 @@
+//! Whole files, and paths from the working directory.
+
+use super::buf::IoBuf;
+use super::dir::Dir;
+use super::file::File;
+use super::metadata::Metadata;
+use super::open::OpenOptions;
+use super::read_dir::ReadDir;
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// Links that a path may lead through, as Linux has it.
+const MOST_LINKS: u32 = 40;
+/// Room to read into beyond what a file says it has.
+const SPARE: usize = 32;
+/// A file whose length is not told, as those of `/proc`, is read this much at a time.
+const STEP: usize = 64 * 1024;
+
+/// Everything in a file.
+///
+/// # Errors
+/// As [`File::open`] and [`File::read_at`]; `OutOfMemory` where it does not fit memory.
+pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = File::open(path).await?;
+    let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
+    let mut bytes = Vec::new();
+    reserve(&mut bytes, len.saturating_add(SPARE))?;
+    loop {
+        if bytes.len() == bytes.capacity() {
+            reserve(&mut bytes, STEP)?;
+        }
+        let (at, offset) = (bytes.len(), bytes.len() as u64);
+        let (read, slice) = file.read_at(bytes.slice(at..), offset).await;
+        bytes = slice.into_inner();
+        if read? == 0 {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// Everything in a file, as text.
+///
+/// # Errors
+/// As [`read`]; `InvalidData` where it is not UTF-8.
+pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = read(path).await?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Makes a file of these bytes; what it had before is gone.
+///
+/// # Errors
+/// As [`File::create`] and [`File::write_all_at`].
+pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> {
+    let file = File::create(path).await?;
+    file.write_all_at(bytes, 0).await.0
+}
+
+/// The path without links, `.` and `..`, from the root.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`; `FilesystemLoop` for more than 40 links; or outside a runtime.
+pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    let (path, dir) = (path.as_ref(), Dir::working()?);
+    let mut left = parts(path);
+    let mut real = if path.is_absolute() { PathBuf::new() } else { std::env::current_dir()? };
+    let mut links = 0;
+    // What is not there at all is told by this.
+    dir.metadata(path).await?;
+    while let Some(part) = left.pop() {
+        if part == "/" {
+            real = PathBuf::from("/");
+        } else if part == ".." {
+            real.pop();
+        } else if let Some(target) = link_at(&dir, &real.join(&part)).await? {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(super::path::about(
+                    "resolving",
+                    path,
+                    io::Error::from(rustix::io::Errno::LOOP),
+                ));
+            }
+            left.extend(parts(&target));
+        } else {
+            real.push(part);
+        }
+    }
+    Ok(real)
+}
+
+/// A path's parts, the first one last.
+fn parts(path: &Path) -> Vec<OsString> {
+    let named = |part: &Component<'_>| *part != Component::CurDir;
+    path.components().rev().filter(named).map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// Where a link leads; `None` for what is none.
+async fn link_at(dir: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
+    if dir.symlink_metadata(path).await?.is_symlink() {
+        return dir.read_link(path).await.map(Some);
+    }
+    Ok(None)
+}
+
+/// As [`Dir::metadata`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    Dir::working()?.metadata(path).await
+}
+
+/// As [`Dir::symlink_metadata`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
+    Dir::working()?.symlink_metadata(path).await
+}
+
+/// As [`Dir::remove_file`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.remove_file(path).await
+}
+
+/// As [`Dir::create_dir`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.create_dir(path).await
+}
+
+/// As [`Dir::create_dir_all`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.create_dir_all(path).await
+}
+
+/// As [`Dir::remove_dir`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.remove_dir(path).await
+}
+
+/// As [`Dir::remove_dir_all`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.remove_dir_all(path).await
+}
+
+/// As [`Dir::rename`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.rename(from, to).await
+}
+
+/// As [`Dir::hard_link`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn hard_link(file: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.hard_link(file, link).await
+}
+
+/// As [`Dir::symlink`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
+    Dir::working()?.symlink(target, link).await
+}
+
+/// As [`Dir::read_link`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    Dir::working()?.read_link(path).await
+}
+
+/// As [`Dir::read_dir`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
+    Dir::working()?.read_dir(path).await
+}
+
+/// As [`Dir::set_permissions`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -> io::Result<()> {
+    Dir::working()?.set_permissions(path, permissions).await
+}
+
+/// Copies a file's bytes and permissions; the number of bytes. What the other path had before is gone.
+///
+/// Within a device nothing need move: the kernel copies, or has both files share their blocks.
+///
+/// # Errors
+/// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` where both are the same file.
+pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
+    let from = File::open(from).await?;
+    let known = from.metadata().await?;
+    if !known.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "only files can be copied"));
+    }
+    let options = OpenOptions::new().write(true).create(true).mode(known.mode());
+    let into = options.open(to).await?;
+    let there = into.metadata().await?;
+    if (there.dev(), there.ino()) == (known.dev(), known.ino()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "both paths are the same file"));
+    }
+    into.set_len(0).await?;
+    from.copy_to(&into).await
+}
+
+fn reserve(bytes: &mut Vec<u8>, more: usize) -> io::Result<()> {
+    bytes.try_reserve_exact(more).map_err(|_| too_large())
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::OutOfMemory,
+        "the file does not fit memory; read it in parts with File::read_at",
+    )
+}

@@ -1,0 +1,97 @@
+//! What goes wrong is told, by name.
+
+use crate::mode::everywhere;
+use annulus::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+
+#[test]
+fn errors_name_the_path() {
+    everywhere(|place| async move {
+        let missing = place.join("missing");
+        let error = File::open(&missing).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("missing`"), "{error}");
+        let error = fs::rename(&missing, place.join("new")).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("missing`") && text.contains("new`"), "{text}");
+        let error = fs::read(place.path()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        Ok(())
+    });
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let none = OpenOptions::new();
+        let wrong = [
+            none.clone(),
+            none.clone().read(true).create(true),
+            none.clone().read(true).truncate(true),
+            none.append(true).truncate(true),
+        ];
+        for options in wrong {
+            let error = options.open(&path).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{options:?}");
+        }
+        assert!(fs::metadata(&path).await.is_err(), "nothing was made");
+        Ok(())
+    });
+}
+
+#[test]
+fn no_space_says_how_much_was_written() {
+    everywhere(|_place| async move {
+        let full = OpenOptions::new().write(true).open("/dev/full").await?;
+        let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(bytes.len(), 10_000, "the memory comes back");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_cut_while_it_is_read_ends_there() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, vec![1; 100_000]).await?;
+        let file = File::open(&path).await?;
+        assert_eq!(file.read_at(vec![0; 50_000], 0).await.0?, 50_000);
+        std::fs::OpenOptions::new().write(true).open(&path)?.set_len(60_000)?;
+        assert_eq!(file.read_at(vec![0; 50_000], 50_000).await.0?, 10_000);
+        assert_eq!(file.read_at(vec![0; 50_000], 60_000).await.0?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn wrong_ways_of_use() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, b"abc").await?;
+        let file = File::open(&path).await?;
+        assert!(file.write_at(b"x", 0).await.0.is_err(), "open for reading only");
+        assert!(file.set_len(0).await.is_err());
+        assert_eq!(fs::read_link(&path).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+        fs::write(&path, vec![0xff; 4]).await?;
+        assert_eq!(fs::read_to_string(&path).await.unwrap_err().kind(), ErrorKind::InvalidData);
+        let long = place.join("x".repeat(300));
+        assert_eq!(File::open(&long).await.unwrap_err().kind(), ErrorKind::InvalidFilename);
+        Ok(())
+    });
+}
+
+#[test]
+fn outside_a_runtime() {
+    let mut runtime = annulus::Runtime::new().unwrap();
+    let file = runtime.block_on(File::open("/proc/self/exe")).unwrap().unwrap();
+    let mut opening = std::pin::pin!(File::open("/proc/self/exe"));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(refused) = opening.as_mut().poll(&mut cx) else {
+        panic!("nobody would wake it")
+    };
+    assert!(refused.unwrap_err().to_string().contains("no runtime"));
+    drop(runtime);
+    drop(file);
+}

@@ -1,0 +1,143 @@
+//! Futures that are dropped, at every moment.
+
+use crate::mode::{Mode, everywhere};
+use annulus::fs::{self, File, OpenOptions, Policy};
+use annulus::time::sleep;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Polls once, then drops.
+async fn begin<F: Future>(future: F) {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        _ = future.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn dropped_writes_leave_whole_bytes_and_dropped_opens_no_descriptor() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let file = OpenOptions::new().read(true).write(true).create(true).open(&path).await?;
+        for byte in 0..200u8 {
+            begin(file.write_at(vec![byte; 5000], 0)).await;
+            begin(file.read_at(vec![0; 5000], 0)).await;
+            begin(File::open(&path)).await;
+            begin(fs::metadata(&path)).await;
+            begin(file.sync_data()).await;
+        }
+        drop(file);
+        let bytes = fs::read(&path).await?;
+        assert!(bytes.is_empty() || bytes.len() == 5000);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_stays_open_for_the_calls_under_way() {
+    everywhere(|place| async move {
+        for n in 0..50 {
+            let path = place.join(format!("{n}"));
+            let file = File::create(&path).await?;
+            begin(file.write_at(vec![1; 100_000], 0)).await;
+            drop(file);
+            // Whatever gets the number of its descriptor must not get its bytes.
+            let other = place.join(format!("other {n}"));
+            let next = File::create(&other).await?;
+            annulus::yield_now().await;
+            drop(next);
+            assert_eq!(fs::metadata(&other).await?.len(), 0);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_left_open() {
+    // Descriptors are the process's: counted in one that does nothing else.
+    if std::env::var_os("ANNULUS_COUNTS_DESCRIPTORS").is_none() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["drops::nothing_is_left_open", "--exact", "--nocapture"])
+            .env("ANNULUS_COUNTS_DESCRIPTORS", "1")
+            .status()
+            .unwrap();
+        return assert!(status.success());
+    }
+    for mode in Mode::all() {
+        let before = open_descriptors();
+        let mut runtime = mode.runtime().unwrap();
+        let done: io::Result<()> = runtime
+            .block_on(async {
+                for _ in 0..100 {
+                    begin(File::open("/proc/self/exe")).await;
+                    let kept = File::open("/proc/self/exe").await?;
+                    begin(kept.read_at(vec![0; 100_000], 0)).await;
+                }
+                Ok(())
+            })
+            .unwrap();
+        done.unwrap();
+        drop(runtime);
+        assert_eq!(open_descriptors(), before, "{mode:?}");
+    }
+}
+
+#[test]
+fn the_end_waits_for_calls_under_way() {
+    for mode in Mode::all() {
+        let mut runtime = mode.runtime().unwrap();
+        let place = crate::place::Place::new();
+        let path = place.join("file");
+        runtime
+            .block_on(async {
+                let file = File::create(&path).await.unwrap();
+                for n in 0..20u64 {
+                    let clone = file.try_clone().unwrap();
+                    annulus::spawn(async move {
+                        loop {
+                            _ = clone.write_at(vec![n as u8; 200_000], n * 200_000).await;
+                            annulus::yield_now().await;
+                        }
+                    });
+                }
+                annulus::yield_now().await;
+            })
+            .unwrap();
+        drop(runtime);
+    }
+}
+
+/// A loop of calls made at once does not keep the loop from the others.
+#[test]
+fn quick_calls_let_the_others_have_their_turn() {
+    let mode = Mode { driver: annulus::DriverChoice::Auto, policy: Policy::Inline };
+    let mut runtime = mode.runtime().unwrap();
+    let woken = runtime
+        .block_on(async {
+            let reader = annulus::spawn(async {
+                let file = File::open("/proc/self/exe").await?;
+                let mut buf = vec![0; 16];
+                loop {
+                    let (read, back) = file.read_at(buf, 0).await;
+                    read?;
+                    buf = back;
+                }
+                #[expect(unreachable_code, reason = "says the type")]
+                Ok::<(), io::Error>(())
+            });
+            sleep(Duration::from_millis(5)).await;
+            drop(reader);
+            true
+        })
+        .unwrap();
+    assert!(woken);
+}

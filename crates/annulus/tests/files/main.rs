@@ -1,0 +1,9 @@
+//! Files, by every way a call can be made: each body runs on both drivers, under every policy.
+
+mod bad_input;
+mod dirs;
+mod drops;
+mod mode;
+mod paths;
+mod place;
+mod whole;

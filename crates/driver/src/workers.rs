@@ -1,0 +1,253 @@
+//! Threads that make the calls which io_uring cannot: a plain system call that may wait holds up one of them, not the loop.
+//!
+//! They start when they are first needed, and only as many as have work. What they finish is told by an eventfd.
+#![allow(unsafe_code)]
+
+use crate::event::Event;
+use crate::token::Token;
+use annulus_ring::file::FileCall;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Calls at once: as io_uring's own workers are capped, so are these.
+const MOST: usize = 4;
+/// They make system calls and nothing else.
+const STACK: usize = 64 * 1024;
+
+/// A call to make, and what to say of it.
+struct Job {
+    token: Token,
+    call: *const FileCall,
+}
+
+// SAFETY: the memory a job names is, until its event was taken, nobody's but the worker's: see `Workers::submit`.
+unsafe impl Send for Job {}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    done: Vec<(Token, Result<u32, Errno>)>,
+    threads: Vec<JoinHandle<()>>,
+    /// Of the threads, those in a call.
+    busy: usize,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    bell: OwnedFd,
+}
+
+/// The threads of one driver.
+pub(crate) struct Workers(Arc<Shared>);
+
+impl Workers {
+    /// No thread yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), bell })))
+    }
+
+    /// What turns readable, edge by edge, when calls are done.
+    pub(crate) fn bell(&self) -> RawFd {
+        self.0.bell.as_raw_fd()
+    }
+
+    /// Has a call made.
+    ///
+    /// # Errors
+    /// Where there is no thread, and none can be started: the call is not made.
+    ///
+    /// # Safety
+    /// The call, and the memory it names, must stay valid, unmoved and untouched until its event was taken.
+    pub(crate) unsafe fn submit(&self, token: Token, call: *const FileCall) -> Result<(), Errno> {
+        let mut state = self.0.state();
+        if state.jobs.len() + state.busy >= state.threads.len() && state.threads.len() < MOST {
+            match self.start() {
+                Ok(thread) => state.threads.push(thread),
+                Err(errno) if state.threads.is_empty() => return Err(errno),
+                Err(_) => {}
+            }
+        }
+        state.jobs.push_back(Job { token, call });
+        drop(state);
+        self.0.work.notify_one();
+        Ok(())
+    }
+
+    fn start(&self) -> Result<JoinHandle<()>, Errno> {
+        let shared = self.0.clone();
+        let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK);
+        let started = thread.spawn(move || shared.work());
+        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    }
+
+    /// Takes a call back that no thread has begun; false where there is none.
+    pub(crate) fn cancel(&self, target: Token) -> bool {
+        let mut state = self.0.state();
+        let Some(place) = state.jobs.iter().position(|job| job.token == target) else {
+            return false;
+        };
+        state.jobs.remove(place);
+        state.done.push((target, Err(Errno::CANCELED)));
+        drop(state);
+        self.0.ring();
+        true
+    }
+
+    /// What was done since the last call.
+    pub(crate) fn collect(&self, events: &mut VecDeque<Event>) {
+        // It fails only where it has not rung.
+        _ = rustix::io::read(&self.0.bell, &mut [0; 8]);
+        let done = std::mem::take(&mut self.0.state().done);
+        let event = |(token, result)| Event { token, result, more: false, buffer: None };
+        events.extend(done.into_iter().map(event));
+    }
+}
+
+impl Drop for Workers {
+    /// The threads end. Where one is in a call, which nothing can hurry, they do so by themselves.
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        let (threads, busy) = (std::mem::take(&mut state.threads), state.busy);
+        drop(state);
+        self.0.work.notify_all();
+        if busy == 0 {
+            threads.into_iter().for_each(|thread| _ = thread.join());
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state();
+        write!(f, "Workers({} threads, {} calls waiting)", state.threads.len(), state.jobs.len())
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        // It fails only where the counter is full: then it is ringing already.
+        _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// A thread's life.
+    fn work(&self) {
+        while let Some(Job { token, call }) = self.next_job() {
+            // SAFETY: the submitter keeps the call and what it names until the event was taken.
+            let answer = unsafe { (*call).call() };
+            let result = answer.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+            let mut state = self.state();
+            state.busy -= 1;
+            state.done.push((token, result));
+            drop(state);
+            self.ring();
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                state.busy += 1;
+                return Some(job);
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Kind;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    fn token(slot: u32) -> Token {
+        Token::new(Kind::File, 1, slot)
+    }
+
+    fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
+        let mut events = VecDeque::new();
+        while events.len() < count {
+            poll(&mut [PollFd::new(&workers.0.bell, PollFlags::IN)], None).unwrap();
+            workers.collect(&mut events);
+        }
+        events.into()
+    }
+
+    #[test]
+    fn calls_come_back_with_their_answers() {
+        let workers = Workers::new().unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let mut bytes = [[0; 4]; 20];
+        let calls: Vec<FileCall> = bytes
+            .iter_mut()
+            .map(|bytes| FileCall::Read {
+                fd: file.as_raw_fd(),
+                buffer: bytes.as_mut_ptr(),
+                len: 4,
+                offset: 0,
+                nowait: false,
+            })
+            .collect();
+        for (slot, call) in calls.iter().enumerate() {
+            // SAFETY: calls and bytes outlive the wait below.
+            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
+        }
+        let mut events = wait_for(&workers, calls.len());
+        events.sort_by_key(|event| event.token.slot());
+        let told: Vec<u32> = events.iter().map(|event| event.token.slot()).collect();
+        assert_eq!(told, (0..20).collect::<Vec<_>>());
+        assert!(events.iter().all(|event| event.result == Ok(4) && !event.more));
+        assert!(bytes.iter().all(|bytes| bytes == b"\x7fELF"));
+        assert!(workers.0.state().threads.len() <= MOST);
+    }
+
+    #[test]
+    fn what_has_not_begun_can_be_taken_back() {
+        let workers = Workers::new().unwrap();
+        // Four reads of an empty pipe keep every thread.
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut bytes = [0u8; MOST + 1];
+        let calls: Vec<FileCall> = bytes
+            .iter_mut()
+            .map(|byte| FileCall::Read {
+                fd: reader.as_raw_fd(),
+                buffer: byte,
+                len: 1,
+                offset: u64::MAX,
+                nowait: false,
+            })
+            .collect();
+        for (slot, call) in calls.iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
+        }
+        while workers.0.state().jobs.len() > 1 {
+            thread::yield_now();
+        }
+        let last = token(workers.0.state().jobs[0].token.slot());
+        assert!(workers.cancel(last));
+        assert!(!workers.cancel(last), "only once");
+        let cancelled = wait_for(&workers, 1);
+        assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
+        rustix::io::write(&writer, &[1; MOST]).unwrap();
+        assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(1)));
+    }
+}

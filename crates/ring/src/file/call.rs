@@ -1,0 +1,65 @@
+//! The calls.
+
+use super::{FileStat, OpenHow};
+use crate::op::IoVec;
+use std::ffi::c_char;
+use std::os::fd::RawFd;
+
+/// A path: a C string, and the directory it starts from where it is relative.
+#[derive(Clone, Copy, Debug)]
+pub struct PathAt {
+    /// A directory's descriptor, or `AT_FDCWD`.
+    pub dir: RawFd,
+    /// The path, with its zero.
+    pub path: *const c_char,
+}
+
+/// One call on a file or a path. Memory it points to must stay valid, unmoved and untouched until the call is done.
+///
+/// The result is a count of bytes, a descriptor, or zero.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum FileCall {
+    /// `openat2(2)`.
+    Open { at: PathAt, how: *const OpenHow },
+    /// `pread(2)`; with `nowait`, only what is in memory already (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
+    Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
+    /// `pwrite(2)`. Offset `u64::MAX` is the file's cursor.
+    Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
+    /// `preadv(2)`, as `Read`.
+    ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
+    /// `pwritev(2)`, as `Write`.
+    WriteVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64 },
+    /// `fsync(2)`, or `fdatasync(2)`.
+    Sync { fd: RawFd, data_only: bool },
+    /// `statx(2)`, with `AT_*` flags.
+    Stat { at: PathAt, flags: u32, stat: *mut FileStat },
+    /// `ftruncate(2)`.
+    SetLen { fd: RawFd, len: u64 },
+    /// `fallocate(2)`, with `FALLOC_FL_*`.
+    Allocate { fd: RawFd, mode: u32, offset: u64, len: u64 },
+    /// `posix_fadvise(2)`, with `POSIX_FADV_*`.
+    Advise { fd: RawFd, offset: u64, len: u32, advice: u32 },
+    /// `unlinkat(2)`; of a directory where asked.
+    Remove { at: PathAt, directory: bool },
+    /// `renameat2(2)`, with `RENAME_*` flags.
+    Rename { from: PathAt, to: PathAt, flags: u32 },
+    /// `mkdirat(2)`.
+    MakeDir { at: PathAt, mode: u32 },
+    /// `symlinkat(2)`: a link at `at` to `target`.
+    Symlink { target: *const c_char, at: PathAt },
+    /// `linkat(2)`, with `AT_*` flags.
+    Link { from: PathAt, to: PathAt, flags: u32 },
+    /// `readlinkat(2)`.
+    ReadLink { at: PathAt, buffer: *mut u8, len: u32 },
+    /// `getdents64(2)`.
+    ReadDir { fd: RawFd, buffer: *mut u8, len: u32 },
+    /// `fchmodat(2)`.
+    SetMode { at: PathAt, mode: u32 },
+    /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
+    Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
+    /// `splice(2)`, with `SPLICE_F_*` flags. Offset `u64::MAX` is the file's cursor, and a pipe's.
+    Splice { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32, flags: u32 },
+    /// `flock(2)`, with `LOCK_*`. It waits unless `LOCK_NB` is among them.
+    Lock { fd: RawFd, operation: u32 },
+}

@@ -1,0 +1,215 @@
+//! The calls as plain system calls.
+#![allow(unsafe_code)]
+
+use super::{FileCall, FileStat, OpenHow, PathAt};
+use crate::op::IoVec;
+use libc::{c_long, syscall};
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::ffi::CStr;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::ptr::null_mut;
+use std::{io, slice};
+
+/// The cursor, where an offset is asked for.
+const CURSOR: u64 = u64::MAX;
+
+impl FileCall {
+    /// Makes the system call on this thread, which waits for as long as the call does. EINTR is tried again.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// What the call points to must be valid for it, and no one else may touch what it writes.
+    #[inline]
+    pub unsafe fn call(&self) -> io::Result<u32> {
+        loop {
+            // SAFETY: the caller's promise, passed on.
+            match unsafe { self.once() } {
+                // No call here moves more than `u32` can hold: lengths are `u32`.
+                Ok(answer) => return Ok(answer as u32),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// The commonest calls first, without libc's way there.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[inline]
+    unsafe fn once(&self) -> Result<usize, Errno> {
+        // SAFETY: for what it points to the caller vouches; descriptors are borrowed for the call.
+        unsafe {
+            match *self {
+                Self::Read { fd, buffer, len, offset, nowait: false } => {
+                    let room =
+                        slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize);
+                    let fd = borrow(fd);
+                    let (read, _) = if offset == CURSOR {
+                        rustix::io::read(fd, room)?
+                    } else {
+                        rustix::io::pread(fd, room, offset)?
+                    };
+                    Ok(read.len())
+                }
+                Self::Read { fd, buffer, len, offset, nowait: true } => {
+                    let vector = IoVec { base: buffer, len: len as usize };
+                    read_cached(fd, &vector, 1, offset)
+                }
+                Self::ReadVector { fd, vectors, count, offset, nowait: true } => {
+                    read_cached(fd, vectors, count, offset)
+                }
+                Self::Write { fd, buffer, len, offset } => {
+                    let bytes = slice::from_raw_parts(buffer, len as usize);
+                    if offset == CURSOR {
+                        rustix::io::write(borrow(fd), bytes)
+                    } else {
+                        rustix::io::pwrite(borrow(fd), bytes, offset)
+                    }
+                }
+                Self::Open { at, how } => open(at, &*how),
+                _ => {
+                    let answer = self.system_call();
+                    usize::try_from(answer).map_err(|_| last_error())
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`call`](Self::call).
+    unsafe fn system_call(&self) -> c_long {
+        match *self {
+            Self::Copy { from, from_offset, to, to_offset, len } => {
+                let (mut from_offset, mut to_offset) = (from_offset, to_offset);
+                let (there, here) = (place(&mut from_offset), place(&mut to_offset));
+                // SAFETY: the offsets outlive the call.
+                unsafe {
+                    syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
+                }
+            }
+            Self::Splice { from, from_offset, to, to_offset, len, flags } => {
+                let (mut from_offset, mut to_offset) = (from_offset, to_offset);
+                let (there, here) = (place(&mut from_offset), place(&mut to_offset));
+                // SAFETY: as above.
+                unsafe { syscall(libc::SYS_splice, from, there, to, here, len as usize, flags) }
+            }
+            // SAFETY: the caller's promise, passed on.
+            _ => unsafe { self.plain_call() },
+        }
+    }
+
+    /// The calls whose arguments stand as they are.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    unsafe fn plain_call(&self) -> c_long {
+        // SAFETY: numbers and pointers as each call's page has them; for the pointers the caller vouches.
+        unsafe {
+            match *self {
+                // A 64-bit system takes the offset's high half from the low word's own.
+                Self::ReadVector { fd, vectors, count, offset, .. } => {
+                    syscall(libc::SYS_preadv2, fd, vectors, count as usize, offset, 0usize, 0)
+                }
+                Self::WriteVector { fd, vectors, count, offset } => {
+                    syscall(libc::SYS_pwritev2, fd, vectors, count as usize, offset, 0usize, 0)
+                }
+                Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
+                Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
+                Self::Stat { at, flags, stat } => {
+                    syscall(libc::SYS_statx, at.dir, at.path, flags, FileStat::WANTED, stat)
+                }
+                Self::SetLen { fd, len } => syscall(libc::SYS_ftruncate, fd, len),
+                Self::Allocate { fd, mode, offset, len } => {
+                    syscall(libc::SYS_fallocate, fd, mode, offset, len)
+                }
+                Self::Advise { fd, offset, len, advice } => {
+                    syscall(libc::SYS_fadvise64, fd, offset, u64::from(len), advice)
+                }
+                Self::Remove { at, directory } => {
+                    let flags = if directory { libc::AT_REMOVEDIR } else { 0 };
+                    syscall(libc::SYS_unlinkat, at.dir, at.path, flags)
+                }
+                Self::Rename { from, to, flags } => {
+                    syscall(libc::SYS_renameat2, from.dir, from.path, to.dir, to.path, flags)
+                }
+                Self::MakeDir { at, mode } => syscall(libc::SYS_mkdirat, at.dir, at.path, mode),
+                Self::Symlink { target, at } => {
+                    syscall(libc::SYS_symlinkat, target, at.dir, at.path)
+                }
+                Self::Link { from, to, flags } => {
+                    syscall(libc::SYS_linkat, from.dir, from.path, to.dir, to.path, flags)
+                }
+                Self::ReadLink { at, buffer, len } => {
+                    syscall(libc::SYS_readlinkat, at.dir, at.path, buffer, len as usize)
+                }
+                Self::ReadDir { fd, buffer, len } => {
+                    syscall(libc::SYS_getdents64, fd, buffer, len as usize)
+                }
+                Self::SetMode { at, mode } => syscall(libc::SYS_fchmodat, at.dir, at.path, mode),
+                Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
+                Self::Open { .. }
+                | Self::Read { .. }
+                | Self::Write { .. }
+                | Self::Copy { .. }
+                | Self::Splice { .. } => {
+                    unreachable!("handled before")
+                }
+            }
+        }
+    }
+}
+
+/// Where a call finds an offset, and leaves the next one; nowhere, where it is the cursor.
+fn place(offset: &mut u64) -> *mut u64 {
+    if *offset == CURSOR { null_mut() } else { offset }
+}
+
+/// # Safety
+/// The vectors and their memory must be valid, and nobody else's.
+unsafe fn read_cached(
+    fd: RawFd,
+    vectors: *const IoVec,
+    count: u32,
+    offset: u64,
+) -> Result<usize, Errno> {
+    // SAFETY: an `IoSliceMut` is promised to be an iovec; the kernel writes to the memory and reads none of it.
+    let vectors = unsafe {
+        slice::from_raw_parts_mut(vectors.cast_mut().cast::<IoSliceMut<'_>>(), count as usize)
+    };
+    rustix::io::preadv2(borrow(fd), vectors, offset, ReadWriteFlags::NOWAIT)
+}
+
+/// # Safety
+/// The path must be valid.
+unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(at.path) };
+    let flags = OFlags::from_bits_retain(how.flags as u32);
+    let mode = Mode::from_bits_retain(how.mode as u32);
+    // The older call takes less: it has fewer arguments to fetch.
+    let opened = if how.resolve == 0 {
+        rustix::fs::openat(borrow(at.dir), path, flags, mode)?
+    } else {
+        let resolve = ResolveFlags::from_bits_retain(how.resolve);
+        rustix::fs::openat2(borrow(at.dir), path, flags, mode, resolve)?
+    };
+    Ok(opened.into_raw_fd() as usize)
+}
+
+/// Lends a descriptor, or `AT_FDCWD`, to one system call.
+fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    debug_assert_ne!(fd, -1, "a closed descriptor reached a system call");
+    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

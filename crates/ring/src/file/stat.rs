@@ -1,0 +1,62 @@
+//! What `statx(2)` answers.
+
+/// `struct statx_timestamp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// The rest, in nanoseconds.
+    pub nanoseconds: u32,
+    reserved: i32,
+}
+
+impl StatTime {
+    /// A moment.
+    pub fn new(seconds: i64, nanoseconds: u32) -> Self {
+        Self { seconds, nanoseconds, reserved: 0 }
+    }
+}
+
+/// `struct statx`, up to the fields in use.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct FileStat {
+    pub mask: u32,
+    pub block_size: u32,
+    pub attributes: u64,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Type and permissions.
+    pub mode: u16,
+    spare: u16,
+    pub inode: u64,
+    pub size: u64,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    pub attributes_mask: u64,
+    pub accessed: StatTime,
+    pub born: StatTime,
+    pub changed: StatTime,
+    pub modified: StatTime,
+    pub rdev_major: u32,
+    pub rdev_minor: u32,
+    pub dev_major: u32,
+    pub dev_minor: u32,
+    pub mount: u64,
+    /// Alignment that direct I/O needs of memory, where asked for and known (6.1).
+    pub direct_memory_align: u32,
+    /// Alignment that direct I/O needs of offsets and lengths.
+    pub direct_offset_align: u32,
+    rest: [u64; 12],
+}
+
+impl FileStat {
+    /// `STATX_BASIC_STATS`, the time of birth, and what direct I/O needs.
+    pub const WANTED: u32 = 0x7ff | 0x800 | 0x2000;
+}
+
+const _: () = assert!(size_of::<FileStat>() == 256);
+const _: () = assert!(std::mem::offset_of!(FileStat, direct_memory_align) == 0x98);
