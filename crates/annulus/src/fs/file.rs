@@ -9,6 +9,7 @@ use super::perform::{Job, attempt, breathe, offload, perform};
 use super::policy::Policy;
 use crate::core::Core;
 use annulus_ring::file::{FileCall, FileStat, PathAt};
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -163,9 +164,10 @@ impl File {
         let call = FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false };
         // SAFETY: the memory is the buffer's own, and does not move with it.
         let (answer, mut buf) = unsafe { self.perform(Class::Read, len, call, buf).await };
-        if let Ok(count) = answer {
+        match answer {
             // SAFETY: the kernel has written so many.
-            unsafe { buf.set_init(count) };
+            Ok(count) => unsafe { buf.set_init(count) },
+            Err(error) => return (Err(self.explain(error, buffer, len, offset).await), buf),
         }
         (answer, buf)
     }
@@ -175,7 +177,31 @@ impl File {
         let (fd, buffer) = (self.open.fd, buf.as_ptr());
         let call = FileCall::Write { fd, buffer, len: len as u32, offset };
         // SAFETY: as above.
-        unsafe { self.perform(Class::Write, len, call, buf).await }
+        let (answer, buf) = unsafe { self.perform(Class::Write, len, call, buf).await };
+        match answer {
+            Ok(count) => (Ok(count), buf),
+            Err(error) => (Err(self.explain(error, buffer, len, offset).await), buf),
+        }
+    }
+
+    /// Says what is wrong, where direct I/O is refused without a word.
+    #[cold]
+    async fn explain(&self, error: io::Error, at: *const u8, len: usize, offset: u64) -> io::Error {
+        if !(self.direct && error.raw_os_error() == Some(Errno::INVAL.raw_os_error())) {
+            return error;
+        }
+        let Ok(Alignment { memory, offset: step }) = self.alignment().await else { return error };
+        let wrong = |what: &str, value: u64, step: u64| {
+            let text = format!("direct I/O needs {what} in multiples of {step}, not {value}");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let from = if offset == CURSOR { 0 } else { offset };
+        match (at as usize % memory, len as u64 % step, from % step) {
+            (0, 0, 0) => error,
+            (0, 0, _) => wrong("offsets", offset, step),
+            (0, _, _) => wrong("lengths", len as u64, step),
+            (past, _, _) => wrong("addresses", past as u64, memory as u64),
+        }
     }
 
     /// Makes a call on this file, which stays open for it.

@@ -7,6 +7,7 @@
 //! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and give it back with the answer: a borrowed piece could be gone
 //! while the kernel still writes there.
 
+mod aligned;
 mod buf;
 mod call;
 mod copy;
@@ -24,6 +25,7 @@ mod policy;
 mod read_dir;
 mod whole;
 
+pub use aligned::AlignedBuf;
 pub use buf::{IoBuf, IoBufMut, Slice};
 pub use dir::Dir;
 pub use file::{Advice, Alignment, File};

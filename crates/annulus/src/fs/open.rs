@@ -88,7 +88,7 @@ impl OpenOptions {
     }
 
     /// Reads and writes go past the page cache (`O_DIRECT`). Memory, offsets and lengths must then be aligned: see
-    /// [`File::alignment`].
+    /// [`File::alignment`] and [`AlignedBuf`](super::AlignedBuf).
     pub fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self

@@ -1,7 +1,7 @@
 //! What goes wrong is told, by name.
 
 use crate::mode::everywhere;
-use annulus::fs::{self, File, OpenOptions};
+use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};
 use std::io::ErrorKind;
 
 #[test]
@@ -61,6 +61,31 @@ fn a_file_cut_while_it_is_read_ends_there() {
         std::fs::OpenOptions::new().write(true).open(&path)?.set_len(60_000)?;
         assert_eq!(file.read_at(vec![0; 50_000], 50_000).await.0?, 10_000);
         assert_eq!(file.read_at(vec![0; 50_000], 60_000).await.0?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn direct_io_that_is_not_aligned_says_what_must_be() {
+    everywhere(|place| async move {
+        let options = OpenOptions::new().read(true).write(true).create(true).direct(true);
+        let file = options.open(place.join("file")).await?;
+        let Alignment { memory, offset } = file.alignment().await?;
+        let step = offset as usize;
+        let buf = |len| AlignedBuf::new(len, memory.max(2)).unwrap();
+        let (written, whole) = file.write_at(buf(2 * step), 0).await;
+        assert_eq!(written?, 2 * step);
+        let odd = [
+            file.write_at(buf(step + 1), 0).await.0,
+            file.read_at(buf(step), 1).await.0,
+            file.write_at(whole.slice(1..=step), 0).await.0,
+        ];
+        // A file system in memory takes anything.
+        for (refused, what) in odd.into_iter().zip(["lengths", "offsets", "addresses"]) {
+            let Err(error) = refused else { continue };
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(what), "{error}");
+        }
         Ok(())
     });
 }

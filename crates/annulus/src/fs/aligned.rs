@@ -1,0 +1,111 @@
+//! Memory for direct I/O.
+#![allow(unsafe_code)]
+
+use super::buf::{IoBuf, IoBufMut};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Zeroed memory whose address is a multiple of what direct I/O needs; see [`File::alignment`](super::File::alignment).
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl AlignedBuf {
+    /// `len` bytes at a multiple of `align`.
+    ///
+    /// # Errors
+    /// `InvalidInput` where `len` is zero, `align` no power of two, or both together more than memory can have.
+    pub fn new(len: usize, align: usize) -> io::Result<Self> {
+        let layout = Layout::from_size_align(len, align).ok().filter(|_| len > 0);
+        let layout = layout.ok_or_else(|| {
+            let text = format!(
+                "{len} bytes aligned to {align}: take at least one byte, and a power of two"
+            );
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        Ok(Self { start, layout })
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is this one's own, and was zeroed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+// SAFETY: the memory is this one's own, initialised, and does not move with it.
+unsafe impl IoBuf for AlignedBuf {
+    fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl IoBufMut for AlignedBuf {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.layout.size()
+    }
+
+    unsafe fn set_init(&mut self, _count: usize) {}
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.layout.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_lies_where_it_was_asked_to_and_is_zeroed() {
+        for align in [1, 512, 4096, 1 << 21] {
+            let mut buf = AlignedBuf::new(5000, align).unwrap();
+            assert_eq!(IoBuf::as_ptr(&buf) as usize % align, 0);
+            assert!(buf.len() == 5000 && buf.iter().all(|byte| *byte == 0));
+            buf[4999] = 1;
+        }
+    }
+
+    #[test]
+    fn what_memory_cannot_be_is_refused() {
+        for (len, align) in [(0, 512), (4096, 0), (4096, 3), (usize::MAX, 4096)] {
+            let error = AlignedBuf::new(len, align).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}
