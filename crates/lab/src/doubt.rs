@@ -24,7 +24,7 @@ pub enum Doubt<C = Cell> {
     },
     /// The control failed in these cells.
     ControlFailed(Vec<C>),
-    /// The CPU ratios of these cells are known less well than was asked for.
+    /// The ratios of these cells are known less well than was asked for.
     Imprecise {
         /// Half the width an interval should have had at most.
         half_width: f64,
@@ -47,9 +47,9 @@ impl Doubt {
     }
 
     /// The doubt about cells in which an interval is wider than twice `half_width`.
-    pub fn of_precision(record: &Record, half_width: f64) -> Option<Doubt> {
+    pub fn of_precision(record: &Record, metric: Metric, half_width: f64) -> Option<Doubt> {
         let cells = record.cells().iter().enumerate();
-        let wide = cells.filter(|(place, _)| !record.is_precise(*place, half_width));
+        let wide = cells.filter(|(place, _)| !record.is_precise(metric, *place, half_width));
         let cells: Vec<Cell> = wide.map(|(_, &cell)| cell).collect();
         (!cells.is_empty()).then_some(Doubt::Imprecise { half_width, cells })
     }
@@ -83,7 +83,7 @@ impl<C: fmt::Display> fmt::Display for Doubt<C> {
             ),
             Doubt::Imprecise { half_width, cells } => write!(
                 f,
-                "CPU ratios are not known to within ± {half_width} at {}: allow more rounds with \
+                "ratios are not known to within ± {half_width} at {}: allow more rounds with \
                  --rounds-max, or run it on a quieter machine",
                 list(cells)
             ),
@@ -159,8 +159,10 @@ mod tests {
             1 => 2.0 + (round % 3) as f64 / 10.0,
             _ => 2.0,
         });
-        assert_eq!(Doubt::of_precision(&record, 0.06), None);
-        let doubt = Doubt::of_precision(&record, 0.01).expect("1.00 to 1.10 is wider").to_string();
+        assert_eq!(Doubt::of_precision(&record, Metric::Cpu, 0.06), None);
+        let doubt = Doubt::of_precision(&record, Metric::Cpu, 0.01)
+            .expect("1.00 to 1.10 is wider")
+            .to_string();
         assert!(doubt.contains("± 0.01 at 50 clients × 128 bytes"), "{doubt}");
     }
 

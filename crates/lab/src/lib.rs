@@ -27,5 +27,6 @@ pub mod stats;
 pub mod verdict;
 
 mod clock;
+mod cpu_clock;
 mod random;
 mod words;

@@ -4,6 +4,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use serde::Serialize;
+
+use crate::cpu_clock::cpu_ns;
+
 /// What all threads of a process have used since they started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -14,13 +18,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Sums `/proc/PID/task/*/schedstat`: nanoseconds, where `utime` counts ticks of 10 ms (3 % of
-    /// a slice).
+    /// What `/proc/PID/task/*/schedstat` and the process's own clock say.
     ///
-    /// A thread that ends takes its figures with it. So a server's connections, where each has a
-    /// thread, must live through the window; the load's do.
+    /// Switches are those of the threads that live: one that ends takes them with it. Its time stays.
     pub fn of(pid: u32) -> io::Result<Usage> {
-        Usage::sum(Path::new(&format!("/proc/{pid}/task")))
+        let switches = switches(Path::new(&format!("/proc/{pid}/task")))?;
+        Ok(Usage { cpu_ns: cpu_ns(pid)?, switches })
     }
 
     /// What was used between an earlier reading and this one.
@@ -30,43 +33,54 @@ impl Usage {
             switches: self.switches.saturating_sub(earlier.switches),
         }
     }
+}
 
-    fn sum(tasks: &Path) -> io::Result<Usage> {
-        let mut sum = Usage::default();
-        for task in fs::read_dir(tasks)? {
-            match fs::read_to_string(task?.path().join("schedstat")) {
-                Ok(line) => sum.add(&line)?,
-                Err(error) if has_ended(&error) => {}
-                Err(error) => return Err(error),
-            }
+fn switches(tasks: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(tasks)? {
+        match fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(line) => sum += switches_in(&line)?,
+            Err(error) if has_ended(&error) => {}
+            Err(error) => return Err(error),
         }
-        Ok(sum)
     }
+    Ok(sum)
+}
 
-    /// Adds a line of three numbers: ns on a core, ns waiting for one, times put on one.
-    fn add(&mut self, line: &str) -> io::Result<()> {
-        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
-        match (numbers.next(), numbers.next(), numbers.next()) {
-            (Some(Ok(cpu_ns)), Some(Ok(_)), Some(Ok(switches))) => {
-                self.cpu_ns += cpu_ns;
-                self.switches += switches;
-                Ok(())
-            }
-            _ => Err(io::Error::other(format!("schedstat has `{}`, not 3 numbers", line.trim()))),
-        }
+/// The third of three numbers: ns on a core, ns waiting for one, times put on one.
+fn switches_in(line: &str) -> io::Result<u64> {
+    let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(Ok(_)), Some(Ok(_)), Some(Ok(switches))) => Ok(switches),
+        _ => Err(io::Error::other(format!("schedstat has `{}`, not 3 numbers", line.trim()))),
     }
 }
 
-/// The resident memory of a process in bytes.
-pub fn resident_bytes(pid: u32) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    resident(&status).ok_or_else(|| io::Error::other("no VmRSS in /proc/PID/status"))
+/// The memory of a process, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Resident: `VmRSS`.
+    pub resident_bytes: u64,
+    /// Mapped: `VmSize`, what `top` calls VIRT.
+    pub virtual_bytes: u64,
 }
 
-fn resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
+impl Memory {
+    /// What `/proc/PID/status` says.
+    pub fn of(pid: u32) -> io::Result<Memory> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let missing = || io::Error::other("no VmRSS and VmSize in /proc/PID/status");
+        Memory::read(&status).ok_or_else(missing)
+    }
+
+    fn read(status: &str) -> Option<Memory> {
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some(kib * 1024)
+        };
+        Some(Memory { resident_bytes: bytes("VmRSS:")?, virtual_bytes: bytes("VmSize:")? })
+    }
 }
 
 /// A thread that ended between being listed and being read.
@@ -113,27 +127,30 @@ mod tests {
             fs::write(folder.join(task).join("schedstat"), line).expect("file");
         }
         fs::create_dir_all(folder.join("3")).expect("a task whose file is gone");
-        let sum = Usage::sum(&folder);
+        let sum = switches(&folder);
         fs::remove_dir_all(&folder).expect("clean up");
-        assert_eq!(sum.expect("sum"), Usage { cpu_ns: 120, switches: 7 });
+        assert_eq!(sum.expect("sum"), 7);
     }
 
     #[test]
     fn what_is_no_schedstat_is_an_error_that_shows_it() {
-        let error = Usage::default().add("12 x").expect_err("not three numbers");
+        let error = switches_in("12 x").expect_err("not three numbers");
         assert!(error.to_string().contains("`12 x`"), "{error}");
     }
 
     #[test]
-    fn resident_memory_is_read_in_bytes() {
-        assert_eq!(resident("Name:\tx\nVmRSS:\t    1024 kB\nThreads:\t1\n"), Some(1_048_576));
-        assert_eq!(resident("Name:\tx\n"), None);
-        assert!(resident_bytes(std::process::id()).expect("own status") > 100_000);
+    fn memory_is_read_in_bytes() {
+        let status = "Name:\tx\nVmSize:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t1\n";
+        let memory = Memory { resident_bytes: 1 << 20, virtual_bytes: 2 << 20 };
+        assert_eq!(Memory::read(status), Some(memory));
+        assert_eq!(Memory::read("VmSize:\t    2048 kB\n"), None);
+        let own = Memory::of(std::process::id()).expect("own status");
+        assert!(100_000 < own.resident_bytes && own.resident_bytes < own.virtual_bytes, "{own:?}");
     }
 
     #[test]
     fn a_process_that_is_not_there_is_an_error() {
         // Beyond the largest pid that Linux gives (2^22).
-        assert!(Usage::of(1 << 30).is_err() && resident_bytes(1 << 30).is_err());
+        assert!(Usage::of(1 << 30).is_err() && Memory::of(1 << 30).is_err());
     }
 }

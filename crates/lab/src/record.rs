@@ -21,6 +21,8 @@ pub struct Sample {
     pub requests_per_second: f64,
     /// CPU time of all the server's threads a request, in µs.
     pub server_cpu_us_per_request: f64,
+    /// The average latency in µs.
+    pub mean_us: f64,
     /// The middle latency in µs.
     pub p50_us: f64,
     /// The latency in µs that one request in a hundred exceeded.
@@ -46,6 +48,8 @@ pub enum Metric {
     Cpu,
     /// Requests a second.
     Rate,
+    /// Average latency.
+    Mean,
     /// Middle latency.
     P50,
     /// Latency of the slowest hundredth.
@@ -63,6 +67,7 @@ impl Figure<Sample> for Metric {
         match self {
             Metric::Cpu => sample.server_cpu_us_per_request,
             Metric::Rate => sample.requests_per_second,
+            Metric::Mean => sample.mean_us,
             Metric::P50 => sample.p50_us,
             Metric::P99 => sample.p99_us,
             Metric::Switches => sample.server_switches_per_request,
@@ -159,11 +164,11 @@ impl<C: Clone, S> Record<C, S> {
 }
 
 impl Record {
-    /// Whether the CPU ratio of every server to the first, the control's too, is known to within
-    /// `half_width` in a cell. One that was never measured is left out: more rounds won't help it.
-    pub fn is_precise(&self, cell: usize, half_width: f64) -> bool {
+    /// Whether every server's figure as a multiple of the first's, the control's too, is known to
+    /// within `half_width` in a cell. One that was never measured is left out: more rounds won't help it.
+    pub fn is_precise(&self, metric: Metric, cell: usize, half_width: f64) -> bool {
         let ratios =
-            (1..self.servers.len()).filter_map(|server| self.ratio(Metric::Cpu, server, 0, cell));
+            (1..self.servers.len()).filter_map(|server| self.ratio(metric, server, 0, cell));
         ratios.map(Ratio::half_width).all(|half| half.is_some_and(|half| half <= half_width))
     }
 }
@@ -184,6 +189,7 @@ pub(crate) mod tests {
             seconds: 1.0,
             requests_per_second: 1000.0 / cpu,
             server_cpu_us_per_request: cpu,
+            mean_us: cpu * 11.0,
             p50_us: cpu * 10.0,
             p99_us: cpu * 20.0,
             server_switches_per_request: 0.5,
@@ -251,9 +257,11 @@ pub(crate) mod tests {
         let wobble = |server: usize, round: usize| if server == 1 { round % 3 } else { 0 } as f64;
         let record = record(&["a", "b"], 15, |server, round| 2.0 + 0.1 * wobble(server, round));
         // The rounds' ratios are 1, 1.05 and 1.1.
-        assert!(record.is_precise(0, 0.051) && !record.is_precise(0, 0.01));
+        assert!(
+            record.is_precise(Metric::Cpu, 0, 0.051) && !record.is_precise(Metric::Cpu, 0, 0.01)
+        );
         let few = super::tests::record(&["a", "b"], 5, |_, _| 2.0);
-        assert!(!few.is_precise(0, 1.0), "five rounds have no interval");
+        assert!(!few.is_precise(Metric::Cpu, 0, 1.0), "five rounds have no interval");
     }
 
     #[test]

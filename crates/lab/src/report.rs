@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::doubt::Doubt;
 use crate::environment::Environment;
+use crate::proc::Memory;
 use crate::record::{Metric, Outcome, Record, Sample};
 use crate::schedule::{Cell, Visit};
 use crate::server::Spec;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub client: String,
     /// Messages in flight at each connection.
     pub pipeline: usize,
+    /// Event loops of the load, where each message had a connection of its own.
+    pub per_connection: Option<usize>,
     /// The core of the servers.
     pub server_core: usize,
     /// The core of the load.
@@ -71,6 +74,8 @@ pub struct Report {
     pub cells: Vec<Row>,
     /// The same for the control: the first server again.
     pub controls: Vec<Row>,
+    /// The memory of each server, the control's last; empty while the run lasts.
+    pub memory: Vec<Footprint>,
     /// Every server against every one after it in the list; the control against the first.
     pub comparisons: Vec<Comparison>,
     /// One a cell.
@@ -98,6 +103,7 @@ impl Report {
             environment: environment.clone(),
             cells: (0..record.control()).flat_map(row).collect(),
             controls: row(record.control()).collect(),
+            memory: Vec::new(),
             comparisons: comparisons(record),
             verdicts: verdicts.iter().enumerate().map(|(c, v)| Judged::of(record, c, v)).collect(),
             doubts: doubts.iter().chain(&raised).map(Doubt::to_string).collect(),
@@ -109,6 +115,19 @@ impl Report {
     pub fn failures(&self) -> impl Iterator<Item = &Row> {
         self.cells.iter().chain(&self.controls).filter(|row| row.failed > 0)
     }
+}
+
+/// The memory of one server: `null` once it has ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Footprint {
+    /// The server.
+    pub server: String,
+    /// Before the first visit.
+    pub before: Option<Memory>,
+    /// After the last.
+    pub after: Option<Memory>,
+    /// After it had been left alone for a while, where that was asked for.
+    pub idle: Option<Memory>,
 }
 
 /// One server in one cell: medians over the rounds. What was never measured is `null`.
@@ -129,6 +148,8 @@ pub struct Row {
     pub ratio: Option<Ratio>,
     /// Requests a second as a multiple of the first server's, within the rounds.
     pub rate_ratio: Option<Ratio>,
+    /// The average latency as a multiple of the first server's, within the rounds.
+    pub mean_ratio: Option<Ratio>,
     /// The p99 as a multiple of the first server's, within the rounds.
     pub p99_ratio: Option<Ratio>,
     /// The best round, by each figure: noise on a shared machine only ever slows.
@@ -159,9 +180,14 @@ impl Row {
             cell: record.cells()[cell],
             requests_per_second: median(Metric::Rate),
             server_cpu_us_per_request: median(Metric::Cpu),
-            latency_us: Latency { p50: median(Metric::P50), p99: median(Metric::P99) },
+            latency_us: Latency {
+                mean: median(Metric::Mean),
+                p50: median(Metric::P50),
+                p99: median(Metric::P99),
+            },
             ratio: record.ratio(Metric::Cpu, server, 0, cell),
             rate_ratio: record.ratio(Metric::Rate, server, 0, cell),
+            mean_ratio: record.ratio(Metric::Mean, server, 0, cell),
             p99_ratio: record.ratio(Metric::P99, server, 0, cell),
             best: Best::of(record, server, cell),
             server_switches_per_request: median(Metric::Switches),
@@ -177,6 +203,8 @@ impl Row {
 /// Latency in µs, from a request's intended start to its last byte.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
+    /// The average.
+    pub mean: Option<f64>,
     /// The middle.
     pub p50: Option<f64>,
     /// What one request in a hundred exceeds.
@@ -216,6 +244,8 @@ pub struct Comparison {
     pub server_cpu: Option<Ratio>,
     /// Requests a second.
     pub requests_per_second: Option<Ratio>,
+    /// The average latency.
+    pub mean: Option<Ratio>,
     /// The middle latency.
     pub p50: Option<Ratio>,
     /// The latency of the slowest hundredth.
@@ -231,6 +261,7 @@ impl Comparison {
             cell: record.cells()[cell],
             server_cpu: ratio(Metric::Cpu),
             requests_per_second: ratio(Metric::Rate),
+            mean: ratio(Metric::Mean),
             p50: ratio(Metric::P50),
             p99: ratio(Metric::P99),
         }
@@ -314,6 +345,7 @@ mod tests {
             warm_up_seconds: 0.1,
             client: "auto".into(),
             pipeline: 1,
+            per_connection: None,
             server_core: 0,
             load_core: 1,
             seed: 1,

@@ -1,13 +1,16 @@
 //! The real measuring: servers as processes, our load in this one.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use annulus_load::{Mode, Observer, Plan, Report};
+use annulus::DriverChoice;
+use annulus_load::visits::{self, VisitPlan, VisitReport};
+use annulus_load::{LoadError, Mode, Observer, Plan, Report};
 
-use crate::proc::{Usage, resident_bytes};
+use crate::proc::{Memory, Usage};
 use crate::record::{Outcome, Sample, control_name};
 use crate::schedule::{Cell, Measure, Visit};
 use crate::server::{Server, ServerError, Spec};
@@ -16,6 +19,15 @@ use crate::server::{Server, ServerError, Spec};
 const DYING: Duration = Duration::from_millis(200);
 
 /// How a slice is loaded, the same for every server and cell.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// Connections that stay, and messages over them.
+    Loop(Load),
+    /// A connection a message.
+    Visits(Visits),
+}
+
+/// Connections that stay, and messages over them for so long.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How long the load runs before measuring starts.
@@ -49,35 +61,92 @@ impl Load {
     }
 }
 
+/// A connection a message, so many of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Visits {
+    /// Connections a slice.
+    pub connections: Option<usize>,
+    /// Event loops of the load.
+    pub threads: usize,
+    /// The core of the load.
+    pub pin: Option<usize>,
+    /// The seed of its messages.
+    pub seed: u64,
+    /// What the event loops run on.
+    pub driver: DriverChoice,
+}
+
+impl Visits {
+    /// Connections a slice where nothing is said: as many as clients, and enough for a p99.
+    const LEAST: usize = 200;
+
+    /// What the load does to a server in a cell.
+    pub fn plan(&self, cell: Cell, address: SocketAddr) -> VisitPlan {
+        VisitPlan {
+            clients: cell.clients,
+            connections: self.connections.unwrap_or(cell.clients.max(Visits::LEAST)),
+            length: cell.bytes,
+            threads: self.threads,
+            pin: self.pin,
+            seed: self.seed,
+            driver: self.driver,
+            ..VisitPlan::new(address)
+        }
+    }
+}
+
+impl Work {
+    /// Does it to a server in a cell.
+    fn run(
+        &self,
+        cell: Cell,
+        address: SocketAddr,
+        observer: &mut dyn Observer,
+    ) -> Result<Found, LoadError> {
+        match self {
+            Work::Loop(load) => {
+                annulus_load::run(&load.plan(cell, address), observer).map(Found::from)
+            }
+            Work::Visits(visits) => {
+                visits::run(&visits.plan(cell, address), observer).map(Found::from)
+            }
+        }
+    }
+}
+
 /// All servers of a comparison, up and waiting, and the load that visits them.
 #[derive(Debug)]
 pub struct Rig {
     servers: Vec<Server>,
     cells: Vec<Cell>,
-    load: Load,
+    work: Work,
 }
 
 impl Rig {
     /// Starts every server, and the first of them a second time as the control, which comes last.
     /// An idle server costs nothing, so they all stay up.
-    pub fn start(specs: &[Spec], cells: &[Cell], load: Load) -> Result<Rig, ServerError> {
+    pub fn start(specs: &[Spec], cells: &[Cell], work: Work) -> Result<Rig, ServerError> {
         let control = specs.first().map(|first| first.named(control_name(&first.name)));
         let servers = specs.iter().chain(&control).map(Server::start).collect::<Result<_, _>>()?;
-        Ok(Rig { servers, cells: cells.to_vec(), load })
+        Ok(Rig { servers, cells: cells.to_vec(), work })
+    }
+
+    /// The memory of every server, the control's last; `None` of one that has ended.
+    pub fn memory(&self) -> Vec<Option<Memory>> {
+        self.servers.iter().map(|server| Memory::of(server.pid()).ok()).collect()
     }
 }
 
 impl Measure for Rig {
     fn measure(&mut self, visit: Visit) -> Outcome {
         let server = &mut self.servers[visit.server];
-        let plan = self.load.plan(self.cells[visit.cell], server.address());
         server.check(Duration::ZERO).map_err(one_line)?;
         let mut watch = Watch::new(server.pid());
-        let report = annulus_load::run(&plan, &mut watch).map_err(one_line);
+        let found = self.work.run(self.cells[visit.cell], server.address(), &mut watch);
         // A dead server explains more than what its clients saw, and they may see it first.
-        let went_well = report.as_ref().is_ok_and(|report| report.errors.is_empty());
+        let went_well = found.as_ref().is_ok_and(|found| found.trouble.is_none());
         server.check(if went_well { Duration::ZERO } else { DYING }).map_err(one_line)?;
-        watch.sample(&report?).map_err(one_line)
+        watch.sample(found.map_err(one_line)?).map_err(one_line)
     }
 }
 
@@ -102,23 +171,26 @@ impl Watch {
         Watch { pid, opened: never(), closed: never() }
     }
 
-    fn sample(self, report: &Report) -> io::Result<Sample> {
-        believe(report).map_err(io::Error::other)?;
+    fn sample(self, found: Found) -> io::Result<Sample> {
+        if let Some(trouble) = found.trouble {
+            return Err(io::Error::other(trouble));
+        }
         let used = self.closed?.since(self.opened?);
         if used.cpu_ns == 0 {
-            return Err(io::Error::other("/proc/PID/task/*/schedstat counts no time here"));
+            return Err(io::Error::other("the server's CPU clock stands still here"));
         }
-        let requests = report.responses as f64;
+        let requests = found.requests as f64;
         Ok(Sample {
-            requests: report.responses,
-            seconds: report.seconds,
-            requests_per_second: report.requests_per_second,
+            requests: found.requests,
+            seconds: found.seconds,
+            requests_per_second: requests / found.seconds,
             server_cpu_us_per_request: used.cpu_ns as f64 / 1e3 / requests,
-            p50_us: report.latency_us.p50,
-            p99_us: report.latency_us.p99,
+            mean_us: found.mean_us,
+            p50_us: found.p50_us,
+            p99_us: found.p99_us,
             server_switches_per_request: used.switches as f64 / requests,
-            server_resident_bytes: resident_bytes(self.pid)?,
-            client_cpu_share: report.client_cpu_share,
+            server_resident_bytes: Memory::of(self.pid)?.resident_bytes,
+            client_cpu_share: found.client_cpu_share,
         })
     }
 }
@@ -133,15 +205,56 @@ impl Observer for Watch {
     }
 }
 
-/// Refuses a slice in which anything went wrong: what is left of it is faster than it should be.
-fn believe(report: &Report) -> Result<(), String> {
-    if !report.errors.is_empty() {
-        let errors = report.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
-        let first = report.first_error.as_deref().unwrap_or("no more is known");
-        return Err(format!("{} ({first})", errors.collect::<Vec<_>>().join(", ")));
+/// What the load found, however it was done.
+struct Found {
+    requests: u64,
+    seconds: f64,
+    mean_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    client_cpu_share: f64,
+    /// Why it can't be believed.
+    trouble: Option<String>,
+}
+
+impl From<Report> for Found {
+    fn from(report: Report) -> Found {
+        Found {
+            requests: report.responses,
+            seconds: report.seconds,
+            mean_us: report.latency_us.mean,
+            p50_us: report.latency_us.p50,
+            p99_us: report.latency_us.p99,
+            client_cpu_share: report.client_cpu_share,
+            trouble: trouble(report.responses, &report.errors, report.first_error.as_deref()),
+        }
     }
-    if report.responses == 0 {
-        return Err("no request was answered within the slice; make it longer".into());
+}
+
+impl From<VisitReport> for Found {
+    fn from(report: VisitReport) -> Found {
+        Found {
+            requests: report.completed,
+            seconds: report.seconds,
+            mean_us: report.echo_us.average,
+            p50_us: report.echo_us.p50,
+            p99_us: report.echo_us.p99,
+            client_cpu_share: report.client_cpu_share,
+            trouble: trouble(report.completed, &report.errors, report.first_error.as_deref()),
+        }
     }
-    Ok(())
+}
+
+/// A slice in which anything went wrong is refused: what is left of it is faster than it should be.
+fn trouble(
+    responses: u64,
+    errors: &BTreeMap<String, u64>,
+    first_error: Option<&str>,
+) -> Option<String> {
+    if !errors.is_empty() {
+        let errors = errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
+        let first = first_error.unwrap_or("no more is known");
+        return Some(format!("{} ({first})", errors.collect::<Vec<_>>().join(", ")));
+    }
+    (responses == 0).then(|| "no request was answered within the slice; make it longer".into())
 }

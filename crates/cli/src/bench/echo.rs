@@ -6,13 +6,15 @@ use super::setup::{EchoArgs, Setup};
 use super::table;
 use annulus_lab::doubt::Doubt;
 use annulus_lab::environment::Environment;
-use annulus_lab::record::{Record, Sample};
-use annulus_lab::report::{Report, ServerFacts, Settings};
-use annulus_lab::rig::Rig;
+use annulus_lab::proc::Memory;
+use annulus_lab::record::{Record, Sample, control_name};
+use annulus_lab::report::{Footprint, Report, ServerFacts, Settings};
+use annulus_lab::rig::{Rig, Work};
 use annulus_lab::schedule::Cell;
 use annulus_lab::server::Spec;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let setup = Setup::new(args, Catalogue::here())?;
@@ -51,8 +53,35 @@ fn measure(setup: &Setup, specs: &[Spec], desk: &Desk) -> Result<Report> {
         environment: Environment::read(&setup.allowed),
     };
     let session = Session::new(&names, &setup.cells, rounds, setup.seed);
-    let mut rig = Rig::start(specs, &setup.cells, setup.load)?;
-    Ok(session.measure(desk, &mut rig, &comparison))
+    let mut rig = Rig::start(specs, &setup.cells, setup.work)?;
+    let before = rig.memory();
+    let mut report = session.measure(desk, &mut rig, &comparison);
+    report.memory = footprints(&report, before, &rig, setup.idle, desk);
+    Ok(report)
+}
+
+/// What every server held before, after, and when it had been left alone for a while.
+fn footprints(
+    report: &Report,
+    before: Vec<Option<Memory>>,
+    rig: &Rig,
+    idle: Option<Duration>,
+    desk: &Desk,
+) -> Vec<Footprint> {
+    let after = rig.memory();
+    let idle = idle.map(|time| {
+        desk.rest(time);
+        rig.memory()
+    });
+    let names = report.settings.servers.iter().map(|server| server.name.clone());
+    let names = names.chain(report.settings.servers.first().map(|s| control_name(&s.name)));
+    let footprint = |(place, server): (usize, String)| Footprint {
+        server,
+        before: before[place],
+        after: after[place],
+        idle: idle.as_ref().and_then(|idle| idle[place]),
+    };
+    names.enumerate().map(footprint).collect()
 }
 
 /// What a report needs beside the slices.
@@ -66,7 +95,8 @@ impl Comparison<'_> {
     fn doubts(&self, session: &Session<Cell, Sample>) -> Vec<Doubt> {
         let Setup { cores, precision, .. } = *self.setup;
         let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
-        let wide = precision.and_then(|half| Doubt::of_precision(session.record(), half));
+        let wide = precision
+            .and_then(|half| Doubt::of_precision(session.record(), self.setup.figure(), half));
         shared.into_iter().chain(session.interrupted()).chain(wide).collect()
     }
 }
@@ -80,23 +110,39 @@ impl Purpose<Cell, Sample> for Comparison<'_> {
     }
 
     fn wants_more(&self, record: &Record, cell: usize) -> bool {
-        self.setup.precision.is_some_and(|half_width| !record.is_precise(cell, half_width))
+        let figure = self.setup.figure();
+        self.setup.precision.is_some_and(|half_width| !record.is_precise(figure, cell, half_width))
     }
 }
 
 fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
-    Settings {
+    let plain = Settings {
         bench: "echo".into(),
         servers: specs.iter().map(ServerFacts::of).collect(),
         rounds: setup.rounds,
         rounds_max: setup.rounds_max(),
         precision: setup.precision,
-        seconds: setup.load.duration.as_secs_f64(),
-        warm_up_seconds: setup.load.warm_up.as_secs_f64(),
-        client: setup.load.client.to_string(),
-        pipeline: setup.load.pipeline,
+        seconds: 0.0,
+        warm_up_seconds: 0.0,
+        client: String::new(),
+        pipeline: 1,
+        per_connection: None,
         server_core: setup.cores.server,
         load_core: setup.cores.load,
         seed: setup.seed,
+    };
+    match setup.work {
+        Work::Loop(load) => Settings {
+            seconds: load.duration.as_secs_f64(),
+            warm_up_seconds: load.warm_up.as_secs_f64(),
+            client: load.client.to_string(),
+            pipeline: load.pipeline,
+            ..plain
+        },
+        Work::Visits(visits) => Settings {
+            client: visits.driver.to_string(),
+            per_connection: Some(visits.threads),
+            ..plain
+        },
     }
 }

@@ -6,8 +6,10 @@ use crate::output::Target;
 use crate::span;
 use crate::usage::Misuse;
 use annulus_lab::cores::Cores;
-use annulus_lab::rig::Load;
+use annulus_lab::record::Metric;
+use annulus_lab::rig::{Load, Visits, Work};
 use annulus_lab::schedule::Cell;
+use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, affinity, limits};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -18,6 +20,10 @@ const EXPLAIN: &str = "\
 Starts every server, pinned to one core, and keeps all up. The load runs on
 another core and visits them in turn in short slices, round after round. The
 first server runs a second time as a control: it must come out equal to itself.
+
+With --per-connection each message has a connection of its own: connect, send,
+receive all of it, close. Average and p99 are then of the echo, from the send to
+the last byte; CPU is a connection's.
 
 A CPU ratio is a server's CPU time a request over the first one's, taken within
 each round: the median, with its bootstrap 95 % interval. A winner is named only
@@ -32,6 +38,7 @@ Examples:
   annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
   annulus bench echo --clients 50 --pipeline 16
   annulus bench echo --clients 50 --client threads
+  annulus bench echo --per-connection --cells 1000x16K --idle 30
   annulus bench echo --servers uring,uring-floor --rounds 40
   annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
@@ -86,6 +93,22 @@ pub(crate) struct EchoArgs {
     /// thread a connection: requests arrive one at a time)
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: Mode,
+    /// A connection a message: connect, send, receive all of it, close; compares
+    /// average and p99, too
+    #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
+    per_connection: bool,
+    /// Connections a visit, with --per-connection [default: as many as clients,
+    /// but 200 at least]
+    #[arg(long, value_name = "COUNT", requires = "per_connection",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
+    connections: Option<u64>,
+    /// Event loops of the load, with --per-connection
+    #[arg(long, value_name = "COUNT", requires = "per_connection", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
+    threads: u64,
+    /// Read every server's memory again after it was left alone for this long
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    idle: Option<Duration>,
     /// The core of the servers [default: the first that may be used]
     #[arg(long, value_name = "CPU")]
     server_pin: Option<usize>,
@@ -110,7 +133,9 @@ pub(crate) struct Setup {
     /// Half the width that intervals should have, and the rounds that may take.
     pub(crate) precision: Option<f64>,
     most: usize,
-    pub(crate) load: Load,
+    pub(crate) work: Work,
+    /// How long the servers are left alone before their memory is read again.
+    pub(crate) idle: Option<Duration>,
     /// The cores that may be used, and those that will be.
     pub(crate) allowed: Vec<usize>,
     pub(crate) cores: Cores,
@@ -121,17 +146,16 @@ pub(crate) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(crate) fn new(args: EchoArgs, catalogue: Catalogue) -> Result<Setup> {
-        let EchoArgs { seed, json, .. } = args;
+        let seed = args.seed;
         let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
         let cores =
             cores(&allowed, [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)])?;
         let choices = choices(&catalogue, &args.servers)?;
         let cells = cells::of(&args.clients, &args.bytes, &args.cells)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
-        let (warm_up, duration) = (args.warm_up, args.seconds);
-        let (client, pipeline) = (args.client, args.pipeline as usize);
-        let load = Load { warm_up, duration, pin: Some(cores.load), seed, client, pipeline };
-        cells.iter().try_for_each(|&cell| check(&load, cell))?;
+        let work = work(&args, cores.load)?;
+        cells.iter().try_for_each(|&cell| check(work, cell))?;
+        let (idle, json) = (args.idle, args.json);
         let (rounds, most, precision) =
             (args.rounds as usize, args.rounds_max as usize, args.precision);
         Ok(Setup {
@@ -141,12 +165,21 @@ impl Setup {
             rounds,
             precision,
             most,
-            load,
+            work,
+            idle,
             allowed,
             cores,
             json,
             seed,
         })
+    }
+
+    /// What is to be known precisely: what the comparison is about.
+    pub(crate) fn figure(&self) -> Metric {
+        match self.work {
+            Work::Loop(_) => Metric::Cpu,
+            Work::Visits(_) => Metric::Mean,
+        }
     }
 
     /// The rounds of a cell at most.
@@ -189,10 +222,34 @@ pub(super) fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) ->
     })
 }
 
+/// What the load does in each visit.
+fn work(args: &EchoArgs, core: usize) -> Result<Work> {
+    let (pin, seed) = (Some(core), args.seed);
+    match (args.per_connection, args.client) {
+        (false, client) => {
+            let (warm_up, duration) = (args.warm_up, args.seconds);
+            let pipeline = args.pipeline as usize;
+            Ok(Work::Loop(Load { warm_up, duration, pin, seed, client, pipeline }))
+        }
+        (true, Mode::Tasks(driver)) => {
+            let connections = args.connections.map(|count| count as usize);
+            let threads = args.threads as usize;
+            Ok(Work::Visits(Visits { connections, threads, pin, seed, driver }))
+        }
+        (true, Mode::Threads) => {
+            let text = "--per-connection with --client threads: it runs on event loops, as many as --threads says";
+            Err(Misuse(text.into()).into())
+        }
+    }
+}
+
 /// Whether the load can do this to any server at all.
-fn check(load: &Load, cell: Cell) -> Result<()> {
+fn check(work: Work, cell: Cell) -> Result<()> {
     let anyone = (Ipv4Addr::LOCALHOST, 1).into();
-    let checked = load.plan(cell, anyone).validate();
+    let checked = match work {
+        Work::Loop(load) => load.plan(cell, anyone).validate(),
+        Work::Visits(visits) => visits.plan(cell, anyone).validate(),
+    };
     checked.map_err(|error| Misuse(format!("{cell}: {error}")).into())
 }
 
@@ -222,7 +279,8 @@ mod tests {
         let servers = setup.choices.len() as u32 + 1;
         let slices = servers * setup.cells.len() as u32 * setup.rounds as u32;
         // 20 ms a slice for connecting and parting is more than 200 connections take.
-        let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
+        let Work::Loop(load) = setup.work else { panic!("a loop is the default") };
+        let slice = load.warm_up + load.duration + Duration::from_millis(20);
         assert!(slice * slices < Duration::from_secs(55), "{slices} slices of {slice:?}");
         assert!(setup.rounds >= 15);
     }
@@ -239,6 +297,8 @@ mod tests {
             "--cells 0x1",
             "--precision 0",
             "--rounds-max 20",
+            "--connections 5",
+            "--per-connection --pipeline 2",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
@@ -253,6 +313,7 @@ mod tests {
             ("--servers uring,uring", "server 'uring' is asked for twice"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
             ("--clients 10001 --client threads", "at most 10000"),
+            ("--per-connection --client threads", "on event loops, as many as --threads says"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {

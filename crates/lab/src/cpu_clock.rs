@@ -1,0 +1,55 @@
+//! The CPU clock of another process.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// CPU time that all threads of a process have used, in ns, those that have ended included.
+///
+/// `clock_getcpuclockid(3)`. The figures in `/proc/PID/task` are as fine, but a thread that ends takes its own with it.
+pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    let mut clock = 0;
+    // SAFETY: the call writes one clock id, into `clock`.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => read(clock),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn read(clock: libc::clockid_t) -> io::Result<u64> {
+    let mut time = MaybeUninit::uninit();
+    // SAFETY: the call writes one `timespec`, into `time`.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it wrote.
+    let time = unsafe { time.assume_init() };
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annulus_load::clock::{process_cpu, thread_cpu};
+    use std::time::Duration;
+
+    #[test]
+    fn a_thread_that_has_ended_still_counts() {
+        let before = cpu_ns(std::process::id()).expect("our own clock");
+        let work = || {
+            let began = thread_cpu();
+            while thread_cpu() - began < Duration::from_millis(5) {}
+        };
+        std::thread::spawn(work).join().expect("it works");
+        let used = cpu_ns(std::process::id()).expect("our own clock") - before;
+        assert!(used >= 5_000_000, "{used} ns");
+        assert!(u128::from(before) <= process_cpu().as_nanos());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        // Beyond the largest pid that Linux gives (2^22).
+        assert!(cpu_ns(1 << 30).is_err() && cpu_ns(u32::MAX).is_err());
+    }
+}
