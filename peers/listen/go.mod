@@ -1,0 +1,3 @@
+module peers/listen
+
+go 1.24

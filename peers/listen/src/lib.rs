@@ -1,0 +1,100 @@
+//! What the Rust peers share: the address argument, the line that says where they listen, and failing with one line.
+//! The contract is in `peers/README.md`.
+
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes a connection receives at most at once: the largest message of the usual comparisons in one piece. Four times as
+/// many cost more in cache misses at a thousand connections than they save at 1 MiB messages.
+pub const BUFFER: usize = 16 * 1024;
+
+/// How many connections may wait to be accepted: as many as a load opens at once.
+pub const BACKLOG: i32 = 65535;
+
+/// How long a server that is out of descriptors waits before it accepts again.
+pub const SHORTAGE: Duration = Duration::from_millis(10);
+
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+const UNAVAILABLE: i32 = 3;
+
+/// Where to serve.
+pub enum Address {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A UDP port.
+    Udp(SocketAddr),
+    /// The path of a Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    fn parse(text: &str) -> Option<Address> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return (!path.is_empty()).then(|| Address::Unix(path.into()));
+        }
+        let local = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+        match text.strip_prefix("udp:") {
+            Some(port) => local(port).map(Address::Udp),
+            None => local(text).map(Address::Tcp),
+        }
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Udp(address) => write!(f, "udp://{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The program's one argument, for a peer that serves every kind of address.
+pub fn any() -> Address {
+    let mut arguments = std::env::args().skip(1);
+    match (arguments.next(), arguments.next()) {
+        (Some(text), None) => match Address::parse(&text) {
+            Some(address) => address,
+            None => end(USAGE, format_args!("'{text}' is not an address: give PORT, udp:PORT or unix:/path")),
+        },
+        _ => end(USAGE, "usage: PROGRAM ADDRESS, such as 0 for a free port"),
+    }
+}
+
+/// The program's one argument, for a peer that serves TCP alone.
+pub fn tcp() -> SocketAddr {
+    match any() {
+        Address::Tcp(address) => address,
+        other => end(USAGE, format_args!("cannot serve {other}: this peer serves TCP alone; give PORT")),
+    }
+}
+
+/// The line a starter waits for: everything is set up when it is printed.
+pub fn announce(address: &Address) {
+    eprintln!("listening on {address}");
+}
+
+/// What a set-up step gave, or the end of the program with one line.
+pub fn must<T, E: Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| end(FAILED, format_args!("cannot serve: {error}")))
+}
+
+/// A runtime on io_uring, or the end of the program with one line where the system has or allows none.
+pub fn ring<T>(result: io::Result<T>) -> T {
+    result.unwrap_or_else(|error| match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::PermissionDenied => {
+            end(UNAVAILABLE, format_args!("io_uring is not to be had: {error}"))
+        }
+        _ => end(FAILED, format_args!("cannot set up io_uring: {error}")),
+    })
+}
+
+fn end(code: i32, why: impl Display) -> ! {
+    eprintln!("{why}");
+    std::process::exit(code)
+}
