@@ -1,4 +1,4 @@
-/* What the C peers share: failing with one line, the port argument, the listening socket, the descriptor limit. */
+/* What the C peers share: failing with one line, the address argument, the listening socket, the descriptor limit. */
 #ifndef PEERS_LISTEN_H
 #define PEERS_LISTEN_H
 
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 /* Exit codes of the contract in README.md. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_UNAVAILABLE = 3 };
@@ -31,39 +32,96 @@ __attribute__((noreturn, format(printf, 2, 3))) static void die(int code, const 
     exit(code);
 }
 
-static uint16_t parse_port(int argc, char **argv)
+enum family { TCP, UDP, UNIX };
+
+/* Where to serve: a port on 127.0.0.1, or a path. */
+struct target {
+    enum family family;
+    uint16_t port;
+    const char *path;
+};
+
+/* An address as sockets take it. */
+struct endpoint {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_un un;
+    };
+    socklen_t length;
+};
+
+static uint16_t parse_port(const char *text)
 {
-    if (argc != 2)
-        die(EXIT_USAGE, "usage: %s PORT (0 picks a free one)", argv[0]);
     char *end;
     errno = 0;
-    long port = strtol(argv[1], &end, 10);
-    if (errno || end == argv[1] || *end || port < 0 || port > 65535)
-        die(EXIT_USAGE, "port '%s' is not a number from 0 to 65535; 0 picks a free one", argv[1]);
+    long port = strtol(text, &end, 10);
+    if (errno || end == text || *end || port < 0 || port > 65535)
+        die(EXIT_USAGE, "port '%s' is not a number from 0 to 65535; 0 picks a free one", text);
     return (uint16_t)port;
 }
 
-/* TCP_NODELAY on the listener is inherited by what it accepts: one system call a connection saved. */
-static int listen_on(uint16_t port, int socket_flags)
+static struct target parse_target(int argc, char **argv)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | socket_flags, 0), one = 1;
+    if (argc != 2)
+        die(EXIT_USAGE, "usage: %s ADDRESS, such as 0 for a free port", argv[0]);
+    const char *text = argv[1];
+    if (!strncmp(text, "unix:", 5))
+        return (struct target){.family = UNIX, .path = text + 5};
+    if (!strncmp(text, "udp:", 4))
+        return (struct target){.family = UDP, .port = parse_port(text + 4)};
+    return (struct target){.family = TCP, .port = parse_port(text)};
+}
+
+static struct endpoint endpoint_of(const struct target *target)
+{
+    struct endpoint endpoint = {.length = sizeof endpoint.in};
+    if (target->family != UNIX) {
+        endpoint.in = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(target->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        return endpoint;
+    }
+    size_t length = strlen(target->path);
+    if (!length || length >= sizeof endpoint.un.sun_path)
+        die(EXIT_USAGE, "path '%s' has not 1 to %zu bytes", target->path, sizeof endpoint.un.sun_path - 1);
+    endpoint.un.sun_family = AF_UNIX;
+    memcpy(endpoint.un.sun_path, target->path, length + 1);
+    endpoint.length = sizeof endpoint.un;
+    return endpoint;
+}
+
+/* A bound socket. */
+static int bind_to(const struct target *target, int type)
+{
+    struct endpoint endpoint = endpoint_of(target);
+    int fd = socket(endpoint.any.sa_family, type | SOCK_CLOEXEC, 0), one = 1;
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) ||
-        bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 65535))
-        die(EXIT_FAILED, "cannot listen on 127.0.0.1:%u: %s", port, strerror(errno));
+        bind(fd, &endpoint.any, endpoint.length))
+        die(EXIT_FAILED, "cannot bind: %s", strerror(errno));
+    return fd;
+}
+
+/* TCP_NODELAY on the listener is inherited by what it accepts: one system call a connection saved. */
+static int listen_on(const struct target *target, int socket_flags)
+{
+    if (target->family == UDP)
+        die(EXIT_USAGE, "cannot serve UDP: this peer serves streams alone; give PORT or unix:/path");
+    int fd = bind_to(target, SOCK_STREAM | socket_flags), one = 1;
+    if ((target->family == TCP && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) || listen(fd, 65535))
+        die(EXIT_FAILED, "cannot listen: %s", strerror(errno));
     return fd;
 }
 
 /* The line a starter waits for: everything is set up when it is printed. */
-static void announce(int listener)
+static void announce(const struct target *target, int fd)
 {
-    struct sockaddr_in address;
-    socklen_t length = sizeof address;
-    if (getsockname(listener, (struct sockaddr *)&address, &length))
+    struct endpoint endpoint = {.length = sizeof endpoint.un};
+    if (getsockname(fd, &endpoint.any, &endpoint.length))
         die(EXIT_FAILED, "cannot name the listening socket: %s", strerror(errno));
-    fprintf(stderr, "listening on 127.0.0.1:%u\n", ntohs(address.sin_port));
+    if (target->family == UNIX)
+        fprintf(stderr, "listening on unix:%s\n", target->path);
+    else
+        fprintf(stderr, "listening on %s127.0.0.1:%u\n", target->family == UDP ? "udp://" : "", ntohs(endpoint.in.sin_port));
 }
 
 /* Raises the soft limit of open files to the hard one and returns it: no descriptor is ever this large. */

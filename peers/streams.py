@@ -1,12 +1,14 @@
 """What an echo server of streams must do: TCP, or a Unix socket. Run by check.py."""
 
 import contextlib
+import functools
 import random
 import selectors
 import socket
 import struct
 
 PATIENCE = 20.0  # seconds a healthy server never needs; reaching it is the failure
+FLOOD = 1 << 26  # bytes a flood sends at most
 CHECKS = []
 
 
@@ -86,9 +88,9 @@ def exchange(stream, data):
     return b"".join(parts)
 
 
-def flood(stream, most=1 << 26, piece=1 << 16):
+def flood(stream, most=FLOOD, piece=1 << 16):
     """Sends without reading until the socket refuses; returns how many bytes of `flood_bytes` it took."""
-    data, taken = memoryview(flood_bytes(most)), 0
+    data, taken = memoryview(flood_source())[:most], 0
     stream.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while taken < most:
@@ -98,8 +100,14 @@ def flood(stream, most=1 << 26, piece=1 << 16):
 
 
 def flood_bytes(length):
+    return flood_source()[:length]
+
+
+@functools.cache
+def flood_source():
+    """Made once: hundreds of floods take it."""
     pattern = payload(1_000_003)
-    return (pattern * (length // len(pattern) + 1))[:length]
+    return (pattern * (FLOOD // len(pattern) + 1))[:FLOOD]
 
 
 def reset(stream):
@@ -126,7 +134,7 @@ def one_mebibyte_in_one_write(address):
 @check
 def sixty_four_mebibytes(address):
     with connect(address) as stream:
-        data = flood_bytes(64 << 20)
+        data = flood_bytes(FLOOD)
         assert exchange(stream, data) == data, "the echo differs"
 
 

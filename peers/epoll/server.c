@@ -7,7 +7,7 @@
  * comes only after a send that did not fit, so it costs nothing until then and saves every epoll_ctl later.
  */
 #define _GNU_SOURCE
-#include "../listen.h"
+#include "datagrams.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -167,16 +167,18 @@ __attribute__((noreturn)) static void run(struct server *server)
 
 int main(int argc, char **argv)
 {
-    uint16_t port = parse_port(argc, argv);
+    struct target target = parse_target(argc, argv);
+    if (target.family == UDP)
+        serve_datagrams(&target);
     size_t limit = descriptor_limit();
     struct server server = {
         .epoll = epoll_create1(EPOLL_CLOEXEC),
-        .listener = listen_on(port, SOCK_NONBLOCK),
+        .listener = listen_on(&target, SOCK_NONBLOCK),
         .backlogs = map_zeroed(limit * sizeof *server.backlogs),
     };
     if (server.epoll < 0)
         die(EXIT_FAILED, "cannot create an epoll instance: %s", strerror(errno));
     control(&server, EPOLL_CTL_ADD, server.listener, EPOLLIN | EPOLLET);
-    announce(server.listener);
+    announce(&target, server.listener);
     run(&server);
 }

@@ -348,7 +348,7 @@ __attribute__((noreturn)) static void run(struct server *server)
 int main(int argc, char **argv)
 {
     static struct server server;
-    uint16_t port = parse_port(argc, argv);
+    struct target target = parse_target(argc, argv);
     size_t limit = descriptor_limit();
     ring_open(&server.ring);
     pool_open(&server.pool, server.ring.fd);
@@ -359,8 +359,8 @@ int main(int argc, char **argv)
     server.arms = list_new(limit);
     server.eager = list_new(limit);
     server.receive_limit = RECEIVE_LIMIT;
-    server.listener = listen_on(port, 0);
+    server.listener = listen_on(&target, 0);
     server.accept_wanted = 1;
-    announce(server.listener);
+    announce(&target, server.listener);
     run(&server);
 }

@@ -59,13 +59,13 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "peers",
         arguments: "[NAME...]",
-        about: "build the servers in peers/ and check that they echo (needs a C compiler and python3)",
+        about: "build the servers in peers/, all or these, and check that they echo (needs python3 and their tools)",
         run: peers::run,
     },
     Verb {
         name: "ci",
         arguments: "",
-        about: "what CI runs: test, check, peers",
+        about: "what CI runs: test, check, and peers that are quickly built",
         run: |_| verbs::ci(),
     },
 ];

@@ -3,7 +3,8 @@
 //! `peers/NAME/build OUT` builds into the folder OUT and prints the program's path as its last line.
 //! It exits with 3 and one line on its standard error when a tool is missing. The program takes a
 //! port (0 picks one), says `listening on ADDRESS:PORT` on its standard error, and runs until
-//! SIGTERM.
+//! SIGTERM. What else a peer serves and in which modes stands in files of its folder;
+//! `peers/README.md` has the whole contract.
 
 use std::fmt;
 use std::fs;
@@ -13,6 +14,15 @@ use std::process::{Command, Output, Stdio};
 
 /// What a build script exits with when a tool is missing.
 const TOOL_MISSING: i32 = 3;
+
+/// The file that lists what a peer serves beside TCP.
+const SERVES: &str = "serves";
+
+/// The file that lists a peer's modes.
+const MODES: &str = "modes";
+
+/// What stands in [`SERVES`] where the program is no echo server, but a contender of `bench nop`.
+const NOP: &str = "nop";
 
 /// The folder of all peers, and where they are built.
 #[derive(Clone, Debug)]
@@ -35,11 +45,21 @@ impl Peers {
         let mut names: Vec<String> = entries
             .flatten()
             .filter(|entry| entry.path().join("build").is_file())
-            .filter(|entry| !serves_nop(&entry.path()))
             .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| !self.serves(name, NOP))
             .collect();
         names.sort();
         names
+    }
+
+    /// Whether a peer says that it serves this beside TCP: `udp` or `unix`.
+    pub fn serves(&self, name: &str, kind: &str) -> bool {
+        self.words(name, SERVES).iter().any(|word| word == kind)
+    }
+
+    /// The words of which a peer takes one behind its address.
+    pub fn modes(&self, name: &str) -> Vec<String> {
+        self.words(name, MODES)
     }
 
     /// Builds a peer and gives its program.
@@ -52,11 +72,12 @@ impl Peers {
         let built = build.output().map_err(|error| PeerError::new(name, error))?;
         program(name, &built).map(|program| folder.join(program))
     }
-}
 
-/// Whether a peer is no echo server, but a contender of `bench nop`: it says so in its file `serves`.
-fn serves_nop(peer: &Path) -> bool {
-    fs::read_to_string(peer.join("serves")).is_ok_and(|words| words.lines().any(|w| w == "nop"))
+    /// The lines of a file in a peer's folder; none without the file.
+    fn words(&self, name: &str, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.join(name).join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
 }
 
 /// The program's path, from what the build script printed.
@@ -137,6 +158,10 @@ mod tests {
             folder
         }
 
+        fn file(&self, peer: &str, name: &str, text: &str) {
+            fs::write(self.0.join("peers").join(peer).join(name), text).expect("file");
+        }
+
         fn peers(&self) -> Peers {
             let below = self.0.join("some").join("where");
             fs::create_dir_all(&below).expect("folder");
@@ -172,13 +197,26 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_with_a_build_script_are_peers() {
+    fn what_a_peer_serves_and_its_modes_are_read_off_its_folder() {
+        let folder = Folder::new("words", &[("plain", ""), ("more", "")]);
+        folder.file("more", SERVES, "udp\nunix\n");
+        folder.file("more", MODES, "sqpoll\n");
+        let peers = folder.peers();
+        let served = |name| ["udp", "unix", "ud"].map(|kind| peers.serves(name, kind));
+        assert_eq!(
+            (served("more"), peers.modes("more")),
+            ([true, true, false], vec!["sqpoll".into()])
+        );
+        assert_eq!((served("plain"), peers.modes("plain")), ([false; 3], vec![]));
+    }
+
+    #[test]
+    fn a_peer_is_a_folder_that_builds_a_server() {
         let folder = Folder::new("names", &[("b", ""), ("a", "")]);
-        fs::create_dir_all(folder.0.join("peers/notes")).expect("folder");
-        fs::create_dir_all(folder.0.join("peers/no-server")).expect("folder");
-        fs::write(folder.0.join("peers/no-server/build"), "").expect("script");
-        fs::write(folder.0.join("peers/no-server/serves"), "nop\n").expect("words");
         assert_eq!(folder.peers().names(), ["a", "b"]);
+        fs::create_dir_all(folder.0.join("peers/notes")).expect("folder");
+        folder.file("b", SERVES, "nop\n");
+        assert_eq!(folder.peers().names(), ["a"]);
         assert!(Peers::find(Path::new("/")).is_none() || Path::new("/peers").is_dir());
     }
 }

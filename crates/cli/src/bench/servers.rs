@@ -16,7 +16,7 @@ const OWN: [&str; 3] = ["uring", "epoll", "threads"];
 /// What comes before a peer's name where one of ours has the same.
 const PEER: &str = "peer:";
 
-/// What comes before each option of one of ours, as in `uring+idle-timeout=5`.
+/// What comes before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
 const OPTION: char = '+';
 
 /// A server that was asked for and exists.
@@ -24,8 +24,8 @@ const OPTION: char = '+';
 pub(crate) enum Choice {
     /// This program's own: what `annulus echo` is told, and the name it was asked for by.
     Own { arguments: Vec<String>, name: String },
-    /// A peer, by folder, and the name it was asked for by.
-    Peer { folder: String, name: String },
+    /// A peer, by folder, its mode if one was asked for, and the name it was asked for by.
+    Peer { folder: String, mode: Option<String>, name: String },
 }
 
 /// Where servers come from.
@@ -46,11 +46,13 @@ impl Catalogue {
         if let Some(driver) = OWN.into_iter().find(|own| *own == base.unwrap_or(name)) {
             return own(name, driver, options);
         }
-        let folder = name.strip_prefix(PEER).unwrap_or(name);
-        if self.peer_names().iter().any(|peer| peer == folder) {
-            return Ok(Choice::Peer { folder: folder.into(), name: name.into() });
+        let folder = base.unwrap_or(name);
+        let folder = folder.strip_prefix(PEER).unwrap_or(folder);
+        if !self.peer_names().iter().any(|peer| peer == folder) {
+            return Err(format!("no server '{name}': there are {self}"));
         }
-        Err(format!("no server '{name}': there are {self}"))
+        let mode = options.map(|mode| self.mode(folder, mode)).transpose()?;
+        Ok(Choice::Peer { folder: folder.into(), mode, name: name.into() })
     }
 
     /// How to run a server; a peer is built first, and left out where it lacks a tool.
@@ -62,14 +64,27 @@ impl Catalogue {
                 let arguments = arguments.iter().map(Into::into).collect();
                 Ok(Ok(Spec { name: name.clone(), program, arguments, pin }))
             }
-            Choice::Peer { folder, name } => {
+            Choice::Peer { folder, mode, name } => {
                 let peers = self.peers.as_ref().context("the folder of the peers is gone")?;
+                eprintln!("annulus: building peer {folder}");
                 match peers.build(folder) {
-                    Ok(program) => Ok(Ok(peer(name, program, pin))),
+                    Ok(program) => Ok(Ok(peer(name, program, mode.as_deref(), pin))),
                     Err(missing @ PeerError::ToolMissing { .. }) => Ok(Err(missing)),
                     Err(failed) => Err(failed.into()),
                 }
             }
+        }
+    }
+
+    /// One of a peer's modes; another word is answered with those that there are.
+    fn mode(&self, folder: &str, word: &str) -> Result<String, String> {
+        let modes = self.peers.as_ref().map(|peers| peers.modes(folder)).unwrap_or_default();
+        match modes.iter().find(|mode| *mode == word) {
+            Some(mode) => Ok(mode.clone()),
+            None if modes.is_empty() => {
+                Err(format!("peer {folder} has no modes: leave out +{word}"))
+            }
+            None => Err(format!("peer {folder} has no mode '{word}': it has {}", modes.join(", "))),
         }
     }
 
@@ -118,8 +133,9 @@ fn own(name: &str, driver: &str, options: Option<&str>) -> Result<Choice, String
     }
 }
 
-fn peer(name: &str, program: PathBuf, pin: Option<usize>) -> Spec {
-    Spec { name: name.into(), program, arguments: vec!["0".into()], pin }
+fn peer(name: &str, program: PathBuf, mode: Option<&str>, pin: Option<usize>) -> Spec {
+    let arguments = ["0"].into_iter().chain(mode).map(Into::into).collect();
+    Spec { name: name.into(), program, arguments, pin }
 }
 
 #[cfg(test)]
@@ -127,7 +143,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A catalogue with two peers: one is called like one of ours.
+    /// A catalogue with two peers: one is called like one of ours and has modes, one cannot be built.
     fn with_peers(test: &str, look: impl Fn(&Catalogue)) {
         let root = env::temp_dir().join(format!("annulus-cli-{test}-{}", std::process::id()));
         for peer in ["threads", "go"] {
@@ -135,6 +151,9 @@ mod tests {
             fs::write(root.join("peers").join(peer).join("build"), "echo no tool >&2; exit 3")
                 .unwrap();
         }
+        let threads = root.join("peers").join("threads");
+        fs::write(threads.join("modes"), "few\nmany\n").unwrap();
+        fs::write(threads.join("build"), "echo /bin/true").unwrap();
         look(&Catalogue { peers: Peers::find(&root) });
         fs::remove_dir_all(root).unwrap();
     }
@@ -144,12 +163,31 @@ mod tests {
         with_peers("names", |catalogue| {
             let peer = |folder: &str, name: &str| Choice::Peer {
                 folder: folder.into(),
+                mode: None,
                 name: name.into(),
             };
             let ours = catalogue.choose("threads").unwrap();
             assert!(matches!(ours, Choice::Own { name, .. } if name == "threads"));
             assert_eq!(catalogue.choose("peer:threads"), Ok(peer("threads", "peer:threads")));
             assert_eq!(catalogue.choose("go"), Ok(peer("go", "go")));
+        });
+    }
+
+    #[test]
+    fn a_mode_of_a_peer_is_passed_to_it() {
+        with_peers("modes", |catalogue| {
+            let choice = catalogue.choose("peer:threads+few").unwrap();
+            let spec = catalogue.prepare(&choice, 0).unwrap().unwrap();
+            assert_eq!(
+                (spec.name.as_str(), &*spec.arguments),
+                ("peer:threads+few", &["0", "few"].map(Into::into)[..])
+            );
+            let error = |name| catalogue.choose(name).unwrap_err();
+            assert_eq!(
+                error("peer:threads+lots"),
+                "peer threads has no mode 'lots': it has few, many"
+            );
+            assert_eq!(error("go+few"), "peer go has no modes: leave out +few");
         });
     }
 

@@ -31,7 +31,8 @@ where the interval excludes 1 by more than the control strays from it.
 
 Servers: uring, epoll and threads (ours), and the folders in peers/, built when
 asked for; peer:NAME where one of ours has the same name. Ours take the options
-of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them.
+of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them; a peer
+takes one of its modes: go-uring+sqpoll.
 
 Examples:
   annulus bench echo                                    about 50 seconds
