@@ -53,7 +53,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     let Some(binary) = build(name)? else {
         return Ok(Some(format!("peer {name} (cannot be built here)")));
     };
-    let status = Step::new("python3", script(name)).argument(binary).status()?;
+    let status = Step::new("python3", &script(name)).argument(binary).status()?;
     match status.code() {
         Some(0) => Ok(None),
         UNAVAILABLE => Ok(Some(format!("peer {name} (cannot run here)"))),
@@ -61,12 +61,12 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What checks it: the contenders of `bench nop` say so in their file `serves`.
-fn script(name: &str) -> &'static str {
+/// What checks it, with its arguments: the contenders of `bench nop` say so in their file `serves`.
+fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
     match serves.is_ok_and(|words| words.lines().any(|word| word == "nop")) {
-        true => "peers/check_nop.py",
-        false => "peers/check.py",
+        true => "peers/check_nop.py".into(),
+        false => format!("peers/check.py --peer {name}"),
     }
 }
 
