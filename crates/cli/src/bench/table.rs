@@ -257,7 +257,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         for part in [
             "15 rounds, servers",
-            "a connection a message, event loops: 4\n",
+            "connection a message, event loops: 4\n",
             "mean µs  p99 µs",
             "    630   6,000  1\n",
             "  6,300  60,000  10.0 [10.0, 10.0]",
