@@ -6,7 +6,7 @@ use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::Op;
 use crate::operations::Operations;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
 use annulus_ring::Kernel;
@@ -153,6 +153,27 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.pool(),
             Self::Epoll(epoll) => epoll.pool(),
+        }
+    }
+
+    /// Makes the pool that datagrams are received into, unless it is there already.
+    ///
+    /// # Errors
+    /// `Unsupported`, where the driver cannot receive messages; or as [`Pool::new`].
+    pub fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+        match self {
+            Self::Uring(uring) => uring.open_packets(size),
+            Self::Epoll(epoll) => epoll.open_packets(size),
+        }
+    }
+
+    /// The pool that datagrams are received into, once it is open. Operations of [`Kind::Packet`](crate::Kind::Packet)
+    /// borrow from it, all others from [`pool`](Self::pool).
+    #[inline]
+    pub fn packets(&self) -> Option<&Rc<Pool>> {
+        match self {
+            Self::Uring(uring) => uring.packets(),
+            Self::Epoll(epoll) => epoll.packets(),
         }
     }
 

@@ -40,6 +40,39 @@ pub enum Op {
         /// At most so many bytes.
         len: u32,
     },
+    /// Receives messages until it ends, each into a buffer of the pool that its token's kind borrows from. A `struct
+    /// msghdr`, which must outlive the submission, tells the room for name and control messages; it names no vectors. A
+    /// filled buffer is laid out as [`annulus_ring::Layout`] tells, and the event counts from its beginning, so that it
+    /// is never zero. An empty message may end the operation.
+    ReceiveMessages {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
+    /// Receives one message into what a `struct msghdr` names, which is written to as `recvmsg(2)` does. The event counts
+    /// its whole length, even where the room was less.
+    ReceiveMessage {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *mut u8,
+    },
+    /// Sends a message now or not at all: no event where it went, else one with the error. The `struct msghdr` and
+    /// everything it names must outlive the operation.
+    SendMessageNow {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
+    /// As `SendMessageNow`, waiting for room. Several may wait on one socket, and go in any order then.
+    SendMessage {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
     /// Sends now or not at all: no event where everything went, else one with the short count or the error.
     SendNow {
         /// The socket.

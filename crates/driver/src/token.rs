@@ -14,10 +14,14 @@ pub enum Kind {
     Nop = 6,
     Ready = 7,
     File = 8,
+    /// Receives messages, into buffers of the packets' pool.
+    Packet = 9,
+    /// Sends one message.
+    Parcel = 10,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -27,6 +31,8 @@ impl Kind {
         Self::Nop,
         Self::Ready,
         Self::File,
+        Self::Packet,
+        Self::Parcel,
     ];
 }
 

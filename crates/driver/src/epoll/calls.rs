@@ -23,7 +23,7 @@ pub(super) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
 
 /// Calls again where a signal came first.
 #[inline]
-fn again<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
+pub(super) fn again<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     rustix::io::retry_on_intr(call)
 }
 

@@ -5,6 +5,7 @@ use super::Epoll;
 use super::calls;
 use crate::event::Event;
 use crate::token::Token;
+use annulus_ring::Layout;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
@@ -20,6 +21,10 @@ pub(super) enum Input {
     Accept { multi: bool },
     /// Tells each edge; without `multi`, once, and leaves what it tells of to the next one.
     Readable { multi: bool },
+    /// Receives messages into the pool's buffers.
+    Messages { layout: Layout },
+    /// Receives one message into what the submitter's header names.
+    Message { header: *mut u8 },
 }
 
 impl Epoll {
@@ -44,6 +49,8 @@ impl Epoll {
             Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
             Input::Own { buffer, len } => self.receive(fd, token, buffer, len),
             Input::Accept { multi } => self.accept(fd, token, multi),
+            Input::Messages { layout } => self.receive_messages(fd, token, layout),
+            Input::Message { header } => self.receive_message(fd, token, header),
             Input::Readable { multi } => {
                 watch.readable &= !multi;
                 watch.input.take_if(|_| !multi);
@@ -80,7 +87,7 @@ impl Epoll {
     }
 
     #[cold]
-    fn starve(&mut self, fd: RawFd, token: Token) -> Option<Event> {
+    pub(super) fn starve(&mut self, fd: RawFd, token: Token) -> Option<Event> {
         self.counters.enobufs += 1;
         self.end_input(fd, token, Err(Errno::NOBUFS))
     }
@@ -105,7 +112,12 @@ impl Epoll {
 
     /// An operation's last event; or none, where it only has to wait for the next edge.
     #[inline]
-    fn end_input(&mut self, fd: RawFd, token: Token, result: Result<u32, Errno>) -> Option<Event> {
+    pub(super) fn end_input(
+        &mut self,
+        fd: RawFd,
+        token: Token,
+        result: Result<u32, Errno>,
+    ) -> Option<Event> {
         let watch = self.watches.known(fd);
         if result == Err(Errno::AGAIN) {
             watch.readable = false;

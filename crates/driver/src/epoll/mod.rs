@@ -11,6 +11,7 @@
 
 mod calls;
 mod input;
+mod message;
 mod output;
 mod poller;
 mod timer;
@@ -27,6 +28,7 @@ use annulus_ring::Kernel;
 use annulus_ring::file::FileCall;
 use annulus_ring::op::IoVec;
 use input::Input;
+use message::Batch;
 use output::Outputs;
 use poller::Poller;
 use rustix::io::Errno;
@@ -61,6 +63,10 @@ pub struct Epoll {
     /// Events that are known already, oldest first.
     done: VecDeque<Event>,
     pool: Rc<Pool>,
+    /// From the first datagram socket on.
+    packets: Option<Rc<Pool>>,
+    /// Used again for each receive of messages.
+    batch: Option<Box<Batch>>,
     kernel: Rc<dyn Kernel>,
     counters: Counters,
     alarm: Alarm,
@@ -85,6 +91,8 @@ impl Epoll {
             budget: BUDGET,
             done: VecDeque::with_capacity(64),
             pool: Pool::new(pool, kernel.clone())?,
+            packets: None,
+            batch: None,
             kernel,
             counters: Counters::default(),
             alarm,
@@ -111,6 +119,10 @@ impl Epoll {
                 let sent = unsafe { calls::send_all(fd, parts) };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
+            Op::SendMessageNow { fd, header } => {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { self.send_message_now(token, fd, header) }
+            }
             // SAFETY: the caller's promise, passed on.
             _ => unsafe { self.submit_slowly(token, op) },
         }
@@ -136,7 +148,18 @@ impl Epoll {
             Op::ReadableOnce { fd } => {
                 self.start_input(token, fd, Input::Readable { multi: false });
             }
-            Op::Connect { fd, .. } | Op::Send { fd, .. } | Op::SendVector { fd, .. } => {
+            Op::ReceiveMessages { fd, header } => {
+                // SAFETY: the caller's promise: the header lives through the submission.
+                let layout = unsafe { message::layout(header) };
+                self.start_input(token, fd, Input::Messages { layout });
+            }
+            Op::ReceiveMessage { fd, header } => {
+                self.start_input(token, fd, Input::Message { header })
+            }
+            Op::Connect { fd, .. }
+            | Op::Send { fd, .. }
+            | Op::SendVector { fd, .. }
+            | Op::SendMessage { fd, .. } => {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.start_output(token, fd, op) };
             }
@@ -149,7 +172,9 @@ impl Epoll {
                 self.watches.forget(fd);
                 self.kernel.close(fd);
             }
-            Op::SendNow { .. } | Op::SendVectorNow { .. } => unreachable!("sent as submitted"),
+            Op::SendNow { .. } | Op::SendVectorNow { .. } | Op::SendMessageNow { .. } => {
+                unreachable!("sent as submitted")
+            }
         }
     }
 
@@ -217,11 +242,7 @@ impl Epoll {
                 self.release(fd);
             }
             self.end(target, Err(Errno::CANCELED));
-        } else if let Some(output) = watch.output.map(|place| self.outputs.get(place))
-            && output.token == target
-        {
-            let result = output.given_up(Errno::CANCELED);
-            self.end_output(fd);
+        } else if let Some(result) = self.give_up_output(fd, target) {
             self.end(target, result);
         }
     }
@@ -241,7 +262,7 @@ impl Epoll {
             Wait::Upto(timeout) if !urgent => timeout,
             Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
         };
-        if !self.alarm.is_set() && self.pool.touched() {
+        if !self.alarm.is_set() && self.pools().any(|pool| pool.touched()) {
             self.alarm.set(self.counters.cqes);
         }
         self.counters.enters += 1;
@@ -250,7 +271,7 @@ impl Epoll {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
             } else if fd == self.alarm.timer.fd() && self.alarm.goes_off(self.counters.cqes) {
-                self.pool.trim(false);
+                self.pools().for_each(|pool| pool.trim(false));
             } else if let Some(workers) = self.workers.as_ref().filter(|w| w.bell() == fd) {
                 workers.collect(&mut self.done);
             }
@@ -272,7 +293,7 @@ impl Epoll {
             if event.token.kind() != Kind::Ignored {
                 return Some(event);
             }
-            event.buffer.into_iter().for_each(|id| self.pool.give_back(id));
+            event.buffer.into_iter().for_each(|id| self.pool_of(event.token).give_back(id));
         }
     }
 
@@ -332,7 +353,26 @@ impl Epoll {
 
     #[inline]
     pub(crate) fn refill(&mut self) {
-        self.pool.restock();
+        self.pools().for_each(|pool| pool.restock());
+    }
+
+    #[inline]
+    fn pools(&self) -> impl Iterator<Item = &Rc<Pool>> {
+        std::iter::once(&self.pool).chain(&self.packets)
+    }
+
+    /// Makes the pool that datagrams are received into, unless it is there already.
+    pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+        if self.packets.is_none() {
+            self.packets = Some(Pool::new(size, self.kernel.clone())?);
+            self.refill();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
+        self.packets.as_ref()
     }
 
     #[inline]

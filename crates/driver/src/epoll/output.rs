@@ -1,7 +1,7 @@
 //! Operations that wait for a descriptor to become writable: sends that found no room, and connects.
 #![allow(unsafe_code)]
 
-use super::{Epoll, calls};
+use super::{Epoll, calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::Token;
@@ -15,6 +15,7 @@ const MOST: usize = 1 << 30;
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Send,
+    Message { header: *const u8 },
     Connect { address: *const u8, len: u32 },
 }
 
@@ -29,19 +30,30 @@ pub(super) struct Output {
     /// Parts of these that went.
     gone: usize,
     sent: usize,
+    /// The place of the one that waits behind it.
+    next: Option<u32>,
 }
 
 impl Output {
     fn empty() -> Self {
-        Self { token: Token::IGNORED, fd: -1, job: Job::Send, parts: Vec::new(), gone: 0, sent: 0 }
+        Self {
+            token: Token::IGNORED,
+            fd: -1,
+            job: Job::Send,
+            parts: Vec::new(),
+            gone: 0,
+            sent: 0,
+            next: None,
+        }
     }
 
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     unsafe fn fill(&mut self, token: Token, op: Op) {
-        (self.token, self.gone, self.sent) = (token, 0, 0);
+        (self.token, self.gone, self.sent, self.next) = (token, 0, 0, None);
         self.parts.clear();
         (self.fd, self.job) = match op {
+            Op::SendMessage { fd, header } => (fd, Job::Message { header }),
             Op::Connect { fd, address, len } => (fd, Job::Connect { address, len }),
             Op::Send { fd, buffer, len } => {
                 self.parts.push(IoVec { base: buffer, len: len as usize });
@@ -60,6 +72,11 @@ impl Output {
     pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
         match self.job {
             Job::Send => self.send(),
+            Job::Message { header } => {
+                // SAFETY: the submitter keeps all of it until the terminal event, which is still to come.
+                let outcome = unsafe { message::send(self.fd, header) };
+                (outcome != Err(Errno::AGAIN)).then_some(outcome.map(|count| count as u32))
+            }
             Job::Connect { address, len } => {
                 // SAFETY: the submitter keeps the address until the terminal event, which is still to come.
                 let outcome = unsafe { calls::connect(self.fd, address, len) };
@@ -125,6 +142,24 @@ impl Outputs {
         &mut self.places[place as usize]
     }
 
+    /// Puts one behind all those that follow `first`.
+    fn append(&mut self, first: u32, place: u32) {
+        let mut last = first;
+        while let Some(next) = self.get(last).next {
+            last = next;
+        }
+        self.get(last).next = Some(place);
+    }
+
+    /// The place of a token's operation among `first` and those behind it, and the place before it.
+    fn find(&mut self, first: u32, token: Token) -> Option<(Option<u32>, u32)> {
+        let (mut before, mut place) = (None, first);
+        while self.get(place).token != token {
+            (before, place) = (Some(place), self.get(place).next?);
+        }
+        Some((before, place))
+    }
+
     /// The operation is over.
     pub(super) fn remove(&mut self, place: u32) {
         self.free.push(place);
@@ -135,13 +170,17 @@ impl Epoll {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     pub(super) unsafe fn start_output(&mut self, token: Token, fd: RawFd, op: Op) {
-        let watch = self.watches.meet(fd);
-        if watch.output.is_some() {
+        let first = self.watches.meet(fd).output;
+        if first.is_some() && !matches!(op, Op::SendMessage { .. }) {
             return self.end(token, Err(Errno::BUSY));
         }
         // SAFETY: the caller's promise, passed on.
         let place = unsafe { self.outputs.insert(token, op) };
-        watch.output = Some(place);
+        if let Some(first) = first {
+            self.watches.settle(token, fd);
+            return self.outputs.append(first, place);
+        }
+        self.watches.known(fd).output = Some(place);
         // Nothing tells that a socket can be connected: a first try starts that.
         let starts = matches!(op, Op::Connect { .. });
         let outcome = if starts { self.outputs.get(place).attempt() } else { None };
@@ -165,9 +204,29 @@ impl Epoll {
         Some(Event { token, result, more: false, buffer: None })
     }
 
+    /// The first operation of a descriptor has ended; the one behind it is the first now.
     pub(super) fn end_output(&mut self, fd: RawFd) {
-        if let Some(place) = self.watches.known(fd).output.take() {
+        if let Some(place) = self.watches.known(fd).output {
+            self.watches.known(fd).output = self.outputs.get(place).next;
             self.outputs.remove(place);
         }
+    }
+
+    /// Takes an operation off its descriptor, and tells what it comes to.
+    pub(super) fn give_up_output(
+        &mut self,
+        fd: RawFd,
+        target: Token,
+    ) -> Option<Result<u32, Errno>> {
+        let first = self.watches.known(fd).output?;
+        let (before, place) = self.outputs.find(first, target)?;
+        let output = self.outputs.get(place);
+        let (result, next) = (output.given_up(Errno::CANCELED), output.next);
+        match before {
+            Some(before) => self.outputs.get(before).next = next,
+            None => self.watches.known(fd).output = next,
+        }
+        self.outputs.remove(place);
+        Some(result)
     }
 }

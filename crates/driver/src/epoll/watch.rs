@@ -30,6 +30,8 @@ pub(super) struct Watch {
     pub(super) writable: bool,
     /// A short receive does not mean that there was no more.
     wary: bool,
+    /// The last receive of messages brought as many as it had room for: the next one has more.
+    pub(super) bulk: bool,
     /// On the list of those to try.
     pub(super) queued: bool,
 }

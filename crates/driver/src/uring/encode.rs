@@ -1,5 +1,6 @@
 //! Operations as submission entries.
 
+use super::lending::{self, STREAMS};
 use crate::op::Op;
 use crate::operations::{Operations, Verbs};
 use crate::token::Token;
@@ -12,6 +13,10 @@ use std::ptr;
 const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 /// A send that waits until everything went.
 const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
+/// A datagram that must not wait; it goes whole or not at all.
+const WHOLE_NOW: u32 = msg::DONTWAIT | msg::NOSIGNAL;
+/// A receive that tells the whole length of what it cuts.
+const MESSAGE: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
 /// What receives name that want nothing but bytes in a lent buffer. The kernel writes into the header as they end, and
 /// nobody reads it.
@@ -36,7 +41,6 @@ static NO_VECTOR: Nothing<IoVec> = Nothing(UnsafeCell::new(IoVec { base: ptr::nu
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
     pub(super) operations: Operations,
-    pub(super) group: u16,
 }
 
 impl Encoder {
@@ -45,13 +49,13 @@ impl Encoder {
     #[inline]
     pub(super) unsafe fn entry(self, token: Token, op: Op) -> Entry {
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.plain(op) }.user_data(token.bits())
+        unsafe { self.plain(token, op) }.user_data(token.bits())
     }
 
     /// # Safety
     /// See [`entry`](Self::entry).
     #[inline]
-    unsafe fn plain(self, op: Op) -> Entry {
+    unsafe fn plain(self, token: Token, op: Op) -> Entry {
         let target = Target::Fd;
         match op {
             Op::Nop => op::Nop.entry(),
@@ -63,8 +67,21 @@ impl Encoder {
             }
             // SAFETY: as above.
             Op::SendVector { fd, header } => unsafe { self.send_vector(target(fd), header, false) },
+            Op::SendMessageNow { fd, header } => {
+                quiet(op::SendMsg { target: target(fd), header, flags: WHOLE_NOW }.entry())
+            }
+            Op::SendMessage { fd, header } => {
+                op::SendMsg { target: target(fd), header, flags: msg::NOSIGNAL }.entry()
+            }
+            Op::ReceiveMessages { fd, header } => {
+                let (target, group) = (target(fd), lending::group(token));
+                op::RecvMsgMulti { target, group, header, flags: MESSAGE }.entry()
+            }
+            Op::ReceiveMessage { fd, header } => {
+                op::RecvMsg { target: target(fd), header, flags: MESSAGE }.entry()
+            }
             Op::ReceiveMulti { fd, limit } => {
-                self.tried(op::RecvMulti { target: target(fd), group: self.group, limit }.entry())
+                self.tried(op::RecvMulti { target: target(fd), group: STREAMS, limit }.entry())
             }
             Op::ReceiveLent { fd } => self.receive_lent(target(fd)),
             Op::Receive { fd, buffer, len } => {
@@ -85,7 +102,7 @@ impl Encoder {
 
     #[inline]
     fn receive_lent(self, target: Target) -> Entry {
-        let group = self.group;
+        let group = STREAMS;
         match self.operations.verbs {
             Verbs::Multishot | Verbs::RecvSend => {
                 self.tried(op::RecvSelect { target, group }.entry())

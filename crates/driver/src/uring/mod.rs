@@ -3,6 +3,7 @@
 
 mod encode;
 mod files;
+mod lending;
 mod operations;
 mod quiet;
 
@@ -14,20 +15,16 @@ use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use annulus_ring::file::FileCall;
-use annulus_ring::{
-    BufferRing, Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags,
-};
+use annulus_ring::{Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags};
 use encode::Encoder;
 use files::{Files, Way};
+use lending::{Lending, PACKETS, STREAMS};
 use operations::{Offered, in_use};
 use quiet::Alarm;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-
-/// The buffer group of the pool.
-const GROUP: u16 = 0;
 
 /// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
 const WRITES_NOW: &str = "minimum wait";
@@ -65,12 +62,13 @@ impl Default for UringConfig {
     }
 }
 
-/// A ring, its buffer ring, and what waits to get in.
+/// A ring, its buffer rings, and what waits to get in.
 #[derive(Debug)]
 pub struct Uring {
     ring: Ring,
-    buffers: BufferRing,
-    pool: Rc<Pool>,
+    streams: Lending,
+    /// From the first datagram socket on.
+    packets: Option<Lending>,
     /// Entries that found the submission queue full, oldest first.
     backlog: VecDeque<Entry>,
     /// The last turn left nothing behind.
@@ -82,7 +80,7 @@ pub struct Uring {
     encoder: Encoder,
     sends_quietly: bool,
     limits_receives: bool,
-    closes: bool,
+    offered: Offered,
     files: Files,
     counters: Counters,
 }
@@ -103,7 +101,7 @@ impl Uring {
         let mut ring = builder.build()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        let closes = Offered::of(&probe, &needed)?.close;
+        let offered = Offered::of(&probe, &needed)?;
         let verbs = config.operations.verbs;
         let receive = (verbs == Verbs::Multishot).then_some("multishot receive");
         for needed in receive.into_iter().chain(["multishot accept"]) {
@@ -111,23 +109,21 @@ impl Uring {
                 return Err(SetupError::Lacks(needed));
             }
         }
-        let pool = Pool::new(config.pool, config.kernel)
-            .map_err(|e| SetupError::Step("reserving receive memory", e))?;
-        let buffers = BufferRing::register(&ring, GROUP, config.pool.most)?;
+        let streams = Lending::new(&ring, STREAMS, config.pool, config.kernel)?;
         let limits_receives = features.has("receive limit");
         Ok(Self {
             ring,
-            buffers,
-            pool,
+            streams,
+            packets: None,
             backlog: VecDeque::new(),
             all_taken: true,
             alarm: Alarm::default(),
             trim_due: false,
             sends_quietly: !verbs.are_of_files() || features.has(WRITES_NOW),
             features,
-            encoder: Encoder { operations: config.operations, group: GROUP },
+            encoder: Encoder { operations: config.operations },
             limits_receives,
-            closes,
+            offered,
             files: Files::new(probe, config.restricted),
             counters: Counters::default(),
         })
@@ -148,7 +144,7 @@ impl Uring {
     #[inline]
     pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
         match op {
-            Op::Close { fd } if !self.closes => return self.kernel().close(fd),
+            Op::Close { fd } if !self.offered.close => return self.kernel().close(fd),
             // SAFETY: the caller's promise, passed on.
             Op::File { call } => return unsafe { self.submit_file(token, call) },
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
@@ -191,6 +187,34 @@ impl Uring {
         }
     }
 
+    /// Makes the pool that datagrams are received into, unless it is there already.
+    pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+        if !self.offered.messages {
+            let text = "this kernel's ring cannot receive messages; use the epoll driver";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        if self.packets.is_none() {
+            let kernel = self.kernel().clone();
+            let lending = Lending::new(&self.ring, PACKETS, size, kernel);
+            self.packets = Some(lending.map_err(io::Error::other)?);
+            self.refill();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
+        self.packets.as_ref().map(|packets| &packets.pool)
+    }
+
+    /// The pool that operations of this kind borrow from.
+    #[inline]
+    fn lending(&self, token: Option<Token>) -> &Lending {
+        let packets = self.packets.as_ref();
+        let of_packets = packets.filter(|_| token.is_some_and(|t| t.kind() == Kind::Packet));
+        of_packets.unwrap_or(&self.streams)
+    }
+
     /// The queue is full: submit without waiting, and queue what still finds no room.
     #[cold]
     fn make_room(&mut self, entry: Entry) {
@@ -215,7 +239,7 @@ impl Uring {
     #[inline]
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.push_backlog();
-        if self.alarm.is_due() && self.pool.touched() && self.backlog.is_empty() {
+        if self.alarm.is_due() && self.is_touched() && self.backlog.is_empty() {
             let entry = self.alarm.set(self.counters.cqes);
             // SAFETY: the entry points to static memory.
             unsafe { self.push(entry) };
@@ -270,16 +294,17 @@ impl Uring {
     /// What a completion tells the layer above; nothing, where nobody waits for it.
     #[inline]
     fn event(&mut self, completion: Completion) -> Option<Event> {
+        let token = Token::from_bits(completion.user_data);
         let buffer = completion.buffer();
         if let Some(id) = buffer {
-            self.pool.taken(id, completion.result.max(0) as u32);
+            self.lending(token).pool.taken(id, completion.result.max(0) as u32);
         }
         let result = Event::outcome(completion.result);
         if result == Err(Errno::NOBUFS) {
             self.counters.enobufs += 1;
-            self.pool.starved();
+            self.lending(token).pool.starved();
         }
-        match Token::from_bits(completion.user_data) {
+        match token {
             Some(token) if token.kind() != Kind::Ignored => {
                 Some(Event { token, result, more: completion.more(), buffer })
             }
@@ -290,7 +315,7 @@ impl Uring {
                     // SAFETY: the bell names no memory.
                     unsafe { self.push(entry) };
                 }
-                buffer.into_iter().for_each(|id| self.pool.give_back(id));
+                buffer.into_iter().for_each(|id| self.lending(token).pool.give_back(id));
                 if Alarm::is_mine(completion.user_data)
                     && self.alarm.goes_off(result, self.counters.cqes)
                 {
@@ -308,27 +333,24 @@ impl Uring {
 
     #[inline]
     pub(crate) fn refill(&mut self) {
-        let buffers = &mut self.buffers;
-        let mut any = false;
-        self.pool.refill(|address, len, id| {
-            any = true;
-            // SAFETY: the pool's memory lives until the group is unregistered; a buffer in the pool's `Kernel` place is
-            // touched by nobody else, and the ring has an entry for each.
-            unsafe { buffers.add(address, len, id) };
-        });
-        if any {
-            self.buffers.publish();
-        }
+        self.streams.refill();
+        self.packets.iter_mut().for_each(Lending::refill);
     }
 
     #[inline]
     pub(crate) fn pool(&self) -> &Rc<Pool> {
-        &self.pool
+        &self.streams.pool
     }
 
-    /// Every completion was taken, so that no buffer has been filled that the pool still counts as the kernel's.
+    fn is_touched(&self) -> bool {
+        self.streams.pool.touched() || self.packets().is_some_and(|pool| pool.touched())
+    }
+
+    /// Every completion was taken.
     fn trim(&self) {
-        self.pool.trim(self.ring.setup_flags().contains(SetupFlags::DEFER_TASKRUN));
+        let flags = self.ring.setup_flags();
+        self.streams.trim(flags);
+        self.packets.iter().for_each(|packets| packets.trim(flags));
     }
 
     #[inline]
@@ -357,6 +379,8 @@ impl Uring {
     }
 
     pub(crate) fn close(self) -> io::Result<()> {
-        self.buffers.unregister(&self.ring)
+        let Self { ring, streams, packets, .. } = self;
+        let outcome = streams.close(&ring);
+        packets.map_or(Ok(()), |packets| packets.close(&ring)).and(outcome)
     }
 }

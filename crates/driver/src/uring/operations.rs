@@ -4,7 +4,7 @@ use crate::operations::{Operations, Verbs};
 use annulus_ring::{Probe, SetupError, opcode};
 
 /// Those that are in use whatever the verbs.
-const ALWAYS: [u8; 8] = [
+const ALWAYS: [u8; 10] = [
     opcode::NOP,
     opcode::POLL_ADD,
     opcode::TIMEOUT,
@@ -13,36 +13,43 @@ const ALWAYS: [u8; 8] = [
     opcode::CONNECT,
     opcode::CLOSE,
     opcode::RECV,
+    opcode::RECVMSG,
+    opcode::SENDMSG,
 ];
 
 /// All of them, and nothing else.
 pub(super) fn in_use(operations: Operations) -> Vec<u8> {
     let verbs: &[u8] = match operations.verbs {
-        Verbs::Multishot | Verbs::RecvSend => &[opcode::SEND, opcode::SENDMSG],
-        Verbs::RecvmsgSendmsg => &[opcode::RECVMSG, opcode::SEND, opcode::SENDMSG],
+        Verbs::Multishot | Verbs::RecvSend | Verbs::RecvmsgSendmsg => &[opcode::SEND],
         Verbs::ReadWrite => &[opcode::READ, opcode::WRITE, opcode::WRITEV],
         Verbs::ReadvWritev => &[opcode::READV, opcode::WRITE, opcode::WRITEV],
     };
     [&ALWAYS, verbs].concat()
 }
 
-/// Those that are replaced: a close by the plain system call, the timer of quiet by keeping the memory.
-const REPLACED: [u8; 2] = [opcode::CLOSE, opcode::TIMEOUT];
+/// Those that may be missing: a close is replaced by the plain system call, the timer of quiet by keeping the memory;
+/// without receives of messages there are no datagram sockets, which is said where one is made.
+const DISPENSABLE: [u8; 3] = [opcode::CLOSE, opcode::TIMEOUT, opcode::RECVMSG];
 
 /// What the kernel has of them.
+#[derive(Debug)]
 pub(super) struct Offered {
     /// Else descriptors are closed by a plain call.
     pub(super) close: bool,
+    /// Else there are no datagram sockets.
+    pub(super) messages: bool,
 }
 
 impl Offered {
     /// # Errors
     /// [`SetupError::Lacks`], where one is missing that nothing replaces.
     pub(super) fn of(probe: &Probe, needed: &[u8]) -> Result<Self, SetupError> {
-        let missing = |code: &u8| !probe.has(*code) && !REPLACED.contains(code);
+        let missing = |code: &u8| !probe.has(*code) && !DISPENSABLE.contains(code);
         match needed.iter().copied().find(missing) {
             Some(code) => Err(SetupError::Lacks(opcode::name(code).unwrap_or("an operation"))),
-            None => Ok(Self { close: probe.has(opcode::CLOSE) }),
+            None => {
+                Ok(Self { close: probe.has(opcode::CLOSE), messages: probe.has(opcode::RECVMSG) })
+            }
         }
     }
 }
@@ -69,7 +76,7 @@ mod tests {
     };
 
     /// One of each.
-    fn every_op(header: &MsgHeader) -> [Op; 15] {
+    fn every_op(header: &MsgHeader) -> [Op; 19] {
         let (fd, len, limit) = (-1, 0, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
@@ -80,6 +87,10 @@ mod tests {
             Op::ReceiveMulti { fd, limit },
             Op::ReceiveLent { fd },
             Op::Receive { fd, buffer: into, len },
+            Op::ReceiveMessages { fd, header },
+            Op::ReceiveMessage { fd, header: into },
+            Op::SendMessageNow { fd, header },
+            Op::SendMessage { fd, header },
             Op::SendNow { fd, buffer: from, len },
             Op::SendVectorNow { fd, header },
             Op::Send { fd, buffer: from, len },
@@ -95,7 +106,7 @@ mod tests {
     #[test]
     fn what_is_in_use_is_what_is_submitted() {
         for operations in Operations::ALL {
-            let encoder = Encoder { operations, group: 0 };
+            let encoder = Encoder { operations };
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.entry(Token::IGNORED, op) };
             let entries = every_op(&HEADER).map(entry);

@@ -1,0 +1,256 @@
+//! Messages, on each driver: datagrams come laid out alike, go whole, and may wait.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_driver::{Event, Kind, Op, PoolSize, Wait};
+use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_ring::{
+    Address, Control, ControlWriter, Controls, Direction, Kernel, Layout, Linux, Message,
+    SocketOption, SocketType,
+};
+use common::{Rig, on_each_driver};
+use rustix::io::Errno;
+use std::net::UdpSocket;
+use std::os::fd::{IntoRawFd, RawFd};
+use std::ptr;
+
+const PACKETS: PoolSize = PoolSize { buffer: 8192, most: 8 };
+const LAYOUT: Layout = Layout { name: 32, control: 80 };
+
+/// What receives of several messages are started with.
+const ROOM: &MsgHeader = &MsgHeader {
+    name: ptr::null(),
+    name_len: LAYOUT.name as u32,
+    vectors: ptr::null(),
+    vector_count: 0,
+    control: ptr::null(),
+    control_len: LAYOUT.control,
+    flags: 0,
+};
+
+/// A datagram, with what came beside it.
+struct Mail {
+    head: Message,
+    from: Address,
+    controls: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+fn open(rig: &mut Rig, fd: RawFd) -> annulus_driver::Token {
+    rig.driver.open_packets(PACKETS).unwrap();
+    rig.start(Kind::Packet, Op::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() })
+}
+
+fn take(rig: &mut Rig, event: Event) -> Mail {
+    let id = event.buffer.expect("a message has its buffer");
+    let len = event.result.expect("a message has a length") as usize;
+    let pool = rig.driver.packets().expect("it is open");
+    // SAFETY: the buffer is lent to us, and the driver filled so much of it.
+    let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
+    let head = Message::read(bytes).unwrap();
+    let controls = &bytes[LAYOUT.control_at()..][..head.control_len as usize];
+    let mail = Mail {
+        head,
+        from: Address::from_bytes(&bytes[Layout::HEAD..][..head.name_len as usize]),
+        controls: controls.to_vec(),
+        payload: bytes[LAYOUT.payload_at()..].to_vec(),
+    };
+    pool.give_back(id);
+    mail
+}
+
+fn socket() -> (RawFd, UdpSocket) {
+    let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
+    theirs.connect(ours.local_addr().unwrap()).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (ours.into_raw_fd(), theirs)
+}
+
+#[test]
+fn datagrams_come_whole_with_their_sender() {
+    on_each_driver(|rig| {
+        let (fd, peer) = socket();
+        Linux.set_option(fd, SocketOption::RecvTos(annulus_ring::Ip::V4, true)).unwrap();
+        let mut token = open(rig, fd);
+        for len in [1, 0, 1000, 0, 8192] {
+            peer.send(&vec![7; len]).unwrap();
+            let event = rig.event(token);
+            if !event.more {
+                token = open(rig, fd);
+            }
+            let mail = take(rig, event);
+            let room = PACKETS.buffer as usize - LAYOUT.payload_at();
+            assert_eq!(mail.head.payload_len as usize, len);
+            assert_eq!(mail.head.is_cut(), len > room, "{len}");
+            assert!(mail.payload == vec![7; len.min(room)]);
+            assert_eq!(mail.from.to_inet().unwrap(), peer.local_addr().unwrap());
+            let controls: Vec<Control<'_>> = Controls::new(&mail.controls).collect();
+            assert_eq!(controls, [Control::Tos(0)]);
+        }
+        rig.cancel(token);
+        assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
+        assert_eq!(rig.driver.packets().unwrap().lent(), 0);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn a_burst_of_datagrams_comes_in_order() {
+    on_each_driver(|rig| {
+        let (fd, peer) = socket();
+        let mut token = open(rig, fd);
+        for round in 0..3 {
+            // More than there are buffers.
+            (0..20).for_each(|n| assert_eq!(peer.send(&[round, n]).unwrap(), 2));
+            for n in 0..20 {
+                let mut event = rig.event(token);
+                while event.result == Err(Errno::NOBUFS) {
+                    token = open(rig, fd);
+                    event = rig.event(token);
+                }
+                assert_eq!(take(rig, event).payload, [round, n]);
+            }
+        }
+        rig.cancel(token);
+        rig.event(token);
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn an_unreachable_peer_is_told_of_and_forgotten() {
+    on_each_driver(|rig| {
+        let (fd, peer) = socket();
+        let gone = peer.local_addr().unwrap();
+        Linux.connect(fd, &Address::from(gone)).unwrap();
+        drop(peer);
+        let token = open(rig, fd);
+        let outgoing = Outgoing::new(b"anybody?", None);
+        let send = rig.start(Kind::Parcel, outgoing.now(fd));
+        let event = rig.event(token);
+        assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
+        let again = UdpSocket::bind(gone).unwrap();
+        let token = open(rig, fd);
+        rig.start(Kind::Parcel, outgoing.now(fd));
+        rig.turn(Wait::No);
+        let mut got = [0; 16];
+        assert_eq!(again.recv_from(&mut got).unwrap().0, 8);
+        assert_ne!(send, token);
+        rig.cancel(token);
+        rig.event(token);
+        rig.close(fd);
+    });
+}
+
+/// A message on its way out, at a fixed place.
+struct Outgoing {
+    header: MsgHeader,
+    _parts: Box<[IoVec]>,
+    _name: Box<Address>,
+    _control: Box<[u8]>,
+}
+
+impl Outgoing {
+    fn new(bytes: &'static [u8], segment: Option<u16>) -> Box<Self> {
+        Self::to(bytes, segment, None)
+    }
+
+    fn to(bytes: &'static [u8], segment: Option<u16>, to: Option<Address>) -> Box<Self> {
+        let parts: Box<[IoVec]> = [IoVec { base: bytes.as_ptr(), len: bytes.len() }].into();
+        let mut room = [0; 64];
+        let mut writer = ControlWriter::new(&mut room, Direction::Sent);
+        assert!(segment.is_none_or(|size| writer.push(Control::SegmentSize(size))));
+        let control: Box<[u8]> = {
+            let len = writer.len();
+            room[..len].into()
+        };
+        let name = Box::new(to.unwrap_or_else(|| Address::from_bytes(&[])));
+        let header = MsgHeader {
+            name: name.as_bytes().as_ptr(),
+            name_len: name.as_bytes().len() as u32,
+            vectors: parts.as_ptr(),
+            vector_count: 1,
+            control: control.as_ptr(),
+            control_len: control.len(),
+            flags: 0,
+        };
+        Box::new(Self { header, _parts: parts, _name: name, _control: control })
+    }
+
+    fn now(&self, fd: RawFd) -> Op {
+        Op::SendMessageNow { fd, header: (&raw const self.header).cast() }
+    }
+
+    fn waiting(&self, fd: RawFd) -> Op {
+        Op::SendMessage { fd, header: (&raw const self.header).cast() }
+    }
+}
+
+#[test]
+fn segments_arrive_one_by_one() {
+    on_each_driver(|rig| {
+        let (fd, peer) = socket();
+        let to = Some(Address::from(peer.local_addr().unwrap()));
+        let outgoing = Outgoing::to(b"one.two.end", Some(4), to);
+        rig.start(Kind::Parcel, outgoing.now(fd));
+        rig.expect_silence();
+        let mut got = [0; 16];
+        for wanted in [&b"one."[..], b"two.", b"end"] {
+            let len = peer.recv(&mut got).unwrap();
+            assert_eq!(&got[..len], wanted);
+        }
+        rig.close(fd);
+    });
+}
+
+#[test]
+fn several_sends_may_wait() {
+    on_each_driver(|rig| {
+        let (fd, peer) = Linux.socket_pair(SocketType::Datagram, true).unwrap();
+        let outgoing = Outgoing::new(b"datagram", None);
+        let mut filled = 0;
+        while rig.start(Kind::Parcel, outgoing.now(fd)).slot() > 0 {
+            match rig.turn(Wait::No).as_slice() {
+                [] => filled += 1,
+                [event] => {
+                    assert_eq!(event.result, Err(Errno::AGAIN));
+                    break;
+                }
+                more => panic!("one send, several events: {more:?}"),
+            }
+        }
+        let texts: [&'static [u8]; 4] = [b"first", b"second", b"third", b"fourth"];
+        let waiting = texts.map(|text| Outgoing::new(text, None));
+        let tokens: Vec<_> =
+            waiting.iter().map(|out| rig.start(Kind::Parcel, out.waiting(fd))).collect();
+        rig.expect_silence();
+        rig.cancel(tokens[1]);
+        assert_eq!(rig.event(tokens[1]).result, Err(Errno::CANCELED));
+        let mut got = [0; 16];
+        for _ in 0..filled {
+            assert_eq!(receive(peer, &mut got), b"datagram");
+        }
+        let mut arrived: Vec<Vec<u8>> = [0, 2, 3]
+            .map(|at| {
+                assert_eq!(rig.event(tokens[at]).result, Ok(texts[at].len() as u32));
+                receive(peer, &mut got).to_vec()
+            })
+            .into();
+        arrived.sort_unstable();
+        assert_eq!(arrived, [&b"first"[..], b"fourth", b"third"]);
+        rig.close(fd);
+        Linux.close(peer);
+    });
+}
+
+/// One message, by a plain call.
+fn receive(fd: RawFd, room: &mut [u8]) -> &[u8] {
+    use rustix::fd::BorrowedFd;
+    use rustix::net::{RecvFlags, recv};
+    // SAFETY: the descriptor is open until the test's end.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let (_, len) = recv(fd, &mut *room, RecvFlags::DONTWAIT).unwrap();
+    &room[..len]
+}
