@@ -39,6 +39,34 @@ impl Chunk {
         }
     }
 
+    /// Takes the first `n` bytes off, without copying.
+    ///
+    /// # Panics
+    /// Where `n` is more than the length.
+    pub(crate) fn split_to(&mut self, n: usize) -> Self {
+        match &mut self.0 {
+            Repr::Lease(bytes) => Self(Repr::Lease(bytes.split_to(n))),
+            Repr::Static(bytes) => {
+                let (first, rest) = bytes.split_at(n);
+                *bytes = rest;
+                Self(Repr::Static(first))
+            }
+            Repr::Shared(bytes) => {
+                let first = bytes.slice(..n);
+                *bytes = bytes.slice(n..);
+                Self(Repr::Shared(first))
+            }
+            Repr::Vec(bytes) | Repr::Copied(bytes) => {
+                self.0 = Repr::Shared(std::mem::take(bytes).into());
+                self.split_to(n)
+            }
+            Repr::Boxed(bytes) => {
+                self.0 = Repr::Shared(std::mem::take(bytes).into());
+                self.split_to(n)
+            }
+        }
+    }
+
     /// How many bytes there are.
     #[inline]
     pub fn len(&self) -> usize {

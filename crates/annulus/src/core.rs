@@ -4,6 +4,7 @@ use crate::connect::Connect;
 use crate::fork::ForkGuard;
 use crate::fs::{CallSlot, Files};
 use crate::listen::Listener;
+use crate::mail::PostOffice;
 use crate::nop::Question;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) polls: Slab<Readiness>,
     pub(crate) nops: Slab<Question>,
     pub(crate) calls: Slab<CallSlot>,
+    pub(crate) post: PostOffice,
     pub(crate) timers: Timers,
     pub(crate) links: Links,
     pub(crate) vectors: Vectors,
@@ -223,6 +225,7 @@ impl Inner {
         }
         if self.driver.settled() {
             self.settle_sends();
+            self.settle_posts();
         }
     }
 
@@ -247,6 +250,8 @@ impl Inner {
             Kind::Poll => self.on_poll(event),
             Kind::Nop => self.on_nop(event),
             Kind::File => self.on_file(event),
+            Kind::Packet => self.on_packet(event),
+            Kind::Parcel => self.on_parcel(event),
             Kind::Ignored => {}
         }
     }
@@ -256,7 +261,8 @@ impl Inner {
     pub(crate) fn late(&mut self, event: Event) {
         self.driver.counters().late += 1;
         if let Some(id) = event.buffer {
-            self.driver.pool().give_back(id);
+            let packets = self.driver.packets().filter(|_| event.token.kind() == Kind::Packet);
+            packets.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
             self.close(fd as i32);
@@ -302,13 +308,15 @@ mod tests {
         // The slot's next life has another generation, and gets none of its predecessor's events.
         let reborn = inner.add_stream(-1);
         assert_eq!(reborn, stream);
-        for kind in [Kind::Receive, Kind::Send, Kind::Connect, Kind::Nop] {
+        for kind in
+            [Kind::Receive, Kind::Send, Kind::Connect, Kind::Nop, Kind::Packet, Kind::Parcel]
+        {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.driver.counters().late, 9);
+        assert_eq!(inner.driver.counters().late, 13);
         inner.streams.remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.

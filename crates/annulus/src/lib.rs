@@ -52,6 +52,7 @@ pub mod fs;
 mod handle;
 mod lease;
 mod listen;
+mod mail;
 pub mod net;
 mod nop;
 mod readiness;
@@ -64,6 +65,7 @@ pub mod sim;
 mod stream;
 mod task;
 pub mod time;
+mod waiters;
 mod waiting;
 
 pub use annulus_driver::{Counters, Operations, UnknownOperations, Verbs};

@@ -14,6 +14,16 @@ impl Inner {
                 waits.push(format!("to accept on descriptor {}", listener.fd));
             }
         }
+        for slot in self.post.boxes.indices() {
+            let mailbox = self.post.boxes.get(slot);
+            let fd = mailbox.fd;
+            if mailbox.rx.is_awaited_by(task) {
+                waits.push(format!("for a datagram on descriptor {fd}"));
+            }
+            if mailbox.tx.is_awaited_by(task) {
+                waits.push(format!("to send datagrams on descriptor {fd}"));
+            }
+        }
         for slot in self.connects.indices() {
             let attempt = self.connects.get(slot);
             if attempt.is_awaited_by(task) {

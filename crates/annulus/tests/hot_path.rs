@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus::net::TcpStream;
+use annulus::net::{TcpStream, UdpSocket};
 use annulus::{counters, nop, spawn};
 use common::{echo, pair, receive, run};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -161,4 +161,66 @@ async fn receive_after_sleep(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     assert!(start.elapsed() >= Duration::from_millis(2));
     client.send("pong").await?;
     receive(client, 4).await
+}
+
+async fn udp_echo(socket: UdpSocket) -> io::Result<()> {
+    loop {
+        let (datagram, from) = socket.recv_from().await?;
+        if datagram.is_empty() {
+            return Ok(());
+        }
+        socket.send_to(datagram, from).await?;
+    }
+}
+
+#[test]
+fn a_datagram_allocates_nothing() {
+    run(async {
+        let server = UdpSocket::bind("127.0.0.1:0")?;
+        let address = server.local_addr()?;
+        spawn(udp_echo(server));
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        let mut before = 0;
+        for round in 0..400 {
+            if round == 200 {
+                before = allocations();
+            }
+            for _ in 0..10 {
+                client.send_to("ping", address).await?;
+            }
+            for _ in 0..10 {
+                assert_eq!(&*client.recv().await?, b"ping");
+            }
+        }
+        assert_eq!(allocations() - before, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_datagram_at_one_client_is_one_system_call() {
+    let requests = 1000;
+    run(async {
+        let server = UdpSocket::bind("127.0.0.1:0")?;
+        let address = server.local_addr()?;
+        let client = std::thread::spawn(move || {
+            let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.connect(address).unwrap();
+            let mut got = [0; 4];
+            for _ in 0..requests {
+                client.send(b"ping").unwrap();
+                client.recv(&mut got).unwrap();
+            }
+            client.send(b"").unwrap();
+        });
+        let before = counters().unwrap().enters;
+        udp_echo(server).await?;
+        let enters = counters().unwrap().enters - before;
+        client.join().unwrap();
+        assert!(
+            enters as f64 <= requests as f64 * 1.02,
+            "{enters} enters for {requests} datagrams"
+        );
+        Ok(())
+    });
 }

@@ -29,4 +29,6 @@ pub struct Counters {
     pub file_ring: u64,
     /// Calls on files made by worker threads.
     pub file_worker: u64,
+    /// Datagrams that the kernel dropped because a socket's reader was slow, as far as it has told.
+    pub dropped_datagrams: u64,
 }

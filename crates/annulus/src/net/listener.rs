@@ -5,7 +5,7 @@ use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
-use annulus_ring::SocketOption;
+use annulus_ring::{Address, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -85,7 +85,7 @@ impl ListenOptions {
         socket.set(SocketOption::ReusePort(self.reuse_port))?;
         // Accepted sockets inherit it.
         socket.set(SocketOption::NoDelay(self.nodelay))?;
-        socket.bind(address)?;
+        socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;
         let slot = core.enter()?.add_listener(socket.into_raw());
         Ok(TcpListener { core: core.clone(), slot, place: None })

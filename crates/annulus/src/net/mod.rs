@@ -1,14 +1,20 @@
-//! TCP.
+//! Sockets: TCP, UDP.
 
+mod datagram;
 mod listener;
 mod parts;
+mod postbox;
 mod resolve;
 mod socket;
 mod split;
 mod stream;
+mod udp;
 
+pub use datagram::{Datagram, Transmit};
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
+pub use postbox::SendMail;
 pub use socket::Send;
 pub use split::{RecvHalf, SendHalf};
 pub use stream::{ConnectOptions, TcpStream};
+pub use udp::{UdpOptions, UdpSocket};

@@ -130,19 +130,36 @@ pub(super) struct NewFd {
 }
 
 impl NewFd {
+    /// A socket.
+    pub(super) fn new(
+        kernel: &Rc<dyn Kernel>,
+        domain: Domain,
+        kind: SocketType,
+    ) -> io::Result<Self> {
+        Ok(Self::own(kernel, kernel.socket(domain, kind, true)?))
+    }
+
+    /// A descriptor that is nobody's yet.
+    pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: RawFd) -> Self {
+        Self { kernel: kernel.clone(), fd, handed_over: false }
+    }
+
     /// A TCP socket for an address.
     pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
-        let fd = kernel.socket(domain, SocketType::Stream, true)?;
-        Ok(Self { kernel: kernel.clone(), fd, handed_over: false })
+        Self::new(kernel, domain, SocketType::Stream)
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.fd
     }
 
     pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
         self.kernel.set_option(self.fd, option)
     }
 
-    pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
-        self.kernel.bind(self.fd, &Address::from(address))
+    pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
+        self.kernel.bind(self.fd, address)
     }
 
     pub(super) fn listen(&self, backlog: u32) -> io::Result<()> {

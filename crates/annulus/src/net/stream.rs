@@ -296,7 +296,7 @@ impl ConnectOptions {
         socket.set(SocketOption::NoDelay(self.nodelay))?;
         if let Some(source) = self.source {
             socket.set(SocketOption::BindAddressNoPort(true))?;
-            socket.bind(SocketAddr::new(source, 0))?;
+            socket.bind(&Address::from(SocketAddr::new(source, 0)))?;
         }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
         let fd = attempt.connected().await?;

@@ -5,6 +5,7 @@ use super::choice::DriverChoice;
 use super::lockdown::deny_further_rings;
 use crate::core::{Bounds, Core, Inner};
 use crate::fs::{Files, Policy};
+use crate::mail::PostOffice;
 use crate::remote::Remote;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
@@ -25,6 +26,7 @@ pub struct Builder {
     bounds: Bounds,
     grace: Duration,
     file_policy: Policy,
+    datagrams: PoolSize,
 }
 
 impl Default for Builder {
@@ -39,6 +41,7 @@ impl Default for Builder {
             },
             grace: Duration::from_secs(5),
             file_policy: Policy::default(),
+            datagrams: PoolSize { buffer: 68 * 1024, most: 1024 },
         }
     }
 }
@@ -75,6 +78,14 @@ impl Builder {
     /// need io_uring.
     pub fn operations(mut self, operations: Operations) -> Self {
         self.config.operations = operations;
+        self
+    }
+
+    /// Receive memory of datagram sockets, one buffer a datagram: bytes a buffer and the most buffers, as for
+    /// [`buffers`](Self::buffers). 68 KiB × 1024 by default, so that the largest UDP datagram fits with what comes beside
+    /// it; the range is reserved with the first datagram socket, and takes memory only as far as datagrams fill it.
+    pub fn datagram_buffers(mut self, bytes: u32, most: u32) -> Self {
+        self.datagrams = PoolSize { buffer: bytes, most };
         self
     }
 
@@ -180,6 +191,7 @@ impl Builder {
             polls: Slab::new(),
             nops: Slab::new(),
             calls: Slab::new(),
+            post: PostOffice::new(self.datagrams),
             timers: Timers::new(),
             vectors: Vectors::new(),
             agenda: Default::default(),

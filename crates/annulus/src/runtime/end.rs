@@ -50,12 +50,16 @@ impl Core {
 
 impl Inner {
     fn all_sent_out(&mut self) -> bool {
-        self.streams.indices().into_iter().all(|slot| self.streams.get(slot).tx.is_idle())
+        let streams = self.streams.indices();
+        streams.into_iter().all(|slot| self.streams.get(slot).tx.is_idle()) && self.all_posted()
     }
 
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
-        self.in_flight == 0 && self.agenda.eager.is_empty() && self.driver.is_clear()
+        self.in_flight == 0
+            && self.agenda.eager.is_empty()
+            && self.post.posted.is_empty()
+            && self.driver.is_clear()
     }
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
@@ -83,15 +87,16 @@ impl Inner {
         for slot in self.polls.indices() {
             self.drop_poll(slot);
         }
+        self.stop_mailboxes();
     }
 
     /// Closes the driver. Where the kernel may still know some memory, that memory is leaked instead of freed.
     fn close_all(self, drained: bool) {
-        let Self { driver, streams, connects, vectors, calls, .. } = self;
-        let pool = driver.pool().clone();
+        let Self { driver, streams, connects, vectors, calls, post, .. } = self;
+        let pools = (driver.pool().clone(), driver.packets().cloned());
         let closed: io::Result<()> = driver.close();
         if !drained || closed.is_err() {
-            std::mem::forget((pool, streams, connects, vectors, calls));
+            std::mem::forget((pools, streams, connects, vectors, calls, post));
         }
     }
 }

@@ -46,8 +46,10 @@ impl Core {
         self.files.renew();
         let mut inner = self.enter()?;
         let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
+        busy |= !inner.post.posted.is_empty();
         inner.prepare();
         busy |= inner.agenda.sleepless || !inner.agenda.arms.is_empty();
+        busy |= !inner.post.arms.is_empty();
         if busy || !self.remote.park() {
             inner.driver.turn(Wait::No)?;
         } else {
@@ -70,13 +72,17 @@ impl Inner {
     #[inline]
     fn prepare(&mut self) {
         self.start_sends();
+        self.start_posts();
         if self.driver.sent_at_once() {
             // What they held is there again for this turn's receives, still warm.
             self.settle_sends();
+            self.settle_posts();
             self.agenda.sleepless = !self.after.wakes.is_empty() || !self.agenda.sends.is_empty();
+            self.agenda.sleepless |= !self.post.posts.is_empty();
         }
         self.driver.refill();
         self.arm_receives();
+        self.arm_mail();
     }
 
     /// Waits for an event or the next timer.
@@ -102,6 +108,8 @@ impl Inner {
                 Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
                 Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
                 Fire::Connect(slot, generation) => self.on_connect_timeout(slot, generation),
+                Fire::Post(slot, generation) => self.on_post_retry(slot, generation),
+                Fire::PostLinger(slot, generation) => self.on_post_linger(slot, generation),
             }
         }
     }

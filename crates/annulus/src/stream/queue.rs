@@ -61,12 +61,12 @@ impl Spares {
     const MOST: usize = 64;
     const MOST_BYTES: usize = 64 * 1024;
 
-    pub(super) fn take(&mut self) -> Vec<u8> {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 
     /// Keeps a buffer, unless there are plenty or it has grown large.
-    pub(super) fn keep(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
         if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
             buffer.clear();
             self.0.push(buffer);

@@ -190,7 +190,7 @@ impl Inner {
     }
 
     #[cold]
-    fn copied_out(&mut self, lease: Lease) -> Lease {
+    pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
         self.driver.counters().heap_receives += 1;
         lease.copied()
     }

@@ -16,6 +16,10 @@ pub(crate) enum Fire {
     Send(u32, u32),
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
+    /// Tries to send datagrams again. Slot and generation.
+    Post(u32, u32),
+    /// Ends a dropped mailbox that could not send all it had accepted. Slot and generation.
+    PostLinger(u32, u32),
 }
 
 struct Timer {

@@ -6,6 +6,7 @@ mod common;
 
 mod cancels;
 mod connections;
+mod datagrams;
 mod drops;
 mod ends;
 mod mode;
@@ -66,6 +67,44 @@ macro_rules! suite {
     )*};
 }
 
+/// The same for what does not depend on how streams' bytes are carried.
+macro_rules! message_suite {
+    ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body())).in_order()$(.with($settings))?$(.then($check))?
+            }
+
+            #[test]
+            fn uring() {
+                Mode::Uring.run(&case());
+            }
+
+            #[test]
+            fn uring_without_newer_flags() {
+                Mode::UringWithoutNewerFlags.run(&case());
+            }
+
+            #[test]
+            fn epoll() {
+                Mode::Epoll.run(&case());
+            }
+
+            #[test]
+            fn simulated() {
+                Mode::Simulated.run(&case());
+            }
+
+            #[test]
+            fn simulated_old_kernel() {
+                Mode::SimulatedOldKernel.run(&case());
+            }
+        }
+    )*};
+}
+
 suite! {
     connections::both_ends_know_each_other;
     connections::a_client_leaves_from_the_address_it_names;
@@ -110,6 +149,19 @@ suite! {
 /// So little that everything waits.
 fn small_bounds(builder: Builder) -> Builder {
     builder.receive_bound(4096).send_bound(4096)
+}
+
+message_suite! {
+    datagrams::datagrams_of_every_length_come_back;
+    datagrams::many_clients_get_their_own_answers;
+    datagrams::an_oversized_datagram_is_refused_in_words;
+    datagrams::a_datagram_larger_than_the_room_is_told, with |b| b.datagram_buffers(4096, 64);
+    datagrams::a_refusal_reaches_who_receives_and_ends_nothing;
+    datagrams::several_tasks_wait_for_one_socket;
+    datagrams::dropped_receives_lose_no_datagram;
+    datagrams::what_was_accepted_is_sent_though_the_socket_goes;
+    datagrams::segments_arrive_as_datagrams;
+    datagrams::a_quick_try_copies;
 }
 
 #[test]

@@ -34,16 +34,32 @@ pub(crate) struct Case {
     body: Body,
     settings: fn(Builder) -> Builder,
     check: fn(Mode, &Counters),
+    link: fn(Link) -> Link,
 }
 
 impl Case {
     pub(crate) fn new(body: Body) -> Self {
-        Self { body, settings: |builder| builder, check: |_, _| () }
+        Self { body, settings: |builder| builder, check: |_, _| (), link: |link| link }
     }
 
     /// With settings of its own.
     pub(crate) fn with(self, settings: fn(Builder) -> Builder) -> Self {
         Self { settings, ..self }
+    }
+
+    /// On simulated networks that lose, double and turn round no datagram, and have room for the largest.
+    pub(crate) fn in_order(self) -> Self {
+        const ROOMY: u32 = 1 << 20;
+        let link = |link| Link {
+            jitter: Duration::ZERO,
+            receive_buffer: ROOMY,
+            send_buffer: ROOMY,
+            loss: 0,
+            duplication: 0,
+            reordering: 0,
+            ..link
+        };
+        Self { link, ..self }
     }
 
     /// With a look at the counters afterwards.
@@ -106,7 +122,7 @@ impl Mode {
         match self.profile() {
             None => self.run_on(case, self.builder()),
             Some(profile) => (0..self.seeds()).for_each(|seed| {
-                let sim = simulation(seed, profile());
+                let sim = simulation(seed, profile(), case.link);
                 self.run_on(case, self.on_simulated(&sim));
                 nothing_left(seed, &sim);
             }),
@@ -115,7 +131,7 @@ impl Mode {
 
     /// A runtime of this mode, with the kernel it stands on where that is a simulated one.
     pub(crate) fn runtime(self) -> (Runtime, Option<Rc<Sim>>) {
-        let sim = self.profile().map(|profile| simulation(1, profile()));
+        let sim = self.profile().map(|profile| simulation(1, profile(), |link| link));
         let builder = match &sim {
             Some(sim) => self.on_simulated(sim),
             None => self.builder(),
@@ -175,11 +191,11 @@ impl Mode {
 }
 
 /// Good weather on some network.
-fn simulation(seed: u64, profile: Profile) -> Rc<Sim> {
-    let link = match seed {
+fn simulation(seed: u64, profile: Profile, link: fn(Link) -> Link) -> Rc<Sim> {
+    let link = link(match seed {
         0 => Link::default(),
         seed => Link::any(&mut Random::new(seed)),
-    };
+    });
     Sim::builder(seed).profile(profile).link(link).build()
 }
 

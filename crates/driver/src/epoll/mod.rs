@@ -30,7 +30,7 @@ use annulus_ring::op::IoVec;
 use input::Input;
 use message::Batch;
 use output::Outputs;
-use poller::Poller;
+use poller::{ARRIVALS, EVERYTHING, Poller};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
@@ -80,7 +80,7 @@ impl Epoll {
     /// `InvalidInput` for a pool size out of range; `EMFILE`, `ENOMEM`, … of the system.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, alarm) = (Poller::new()?, Alarm::new()?);
-        poller.add(alarm.timer.fd())?;
+        poller.add(alarm.timer.fd(), EVERYTHING)?;
         Ok(Self {
             poller,
             watches: Watches::default(),
@@ -195,7 +195,7 @@ impl Epoll {
         if self.workers.is_none() {
             let workers =
                 Workers::new().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-            self.poller.add(workers.bell())?;
+            self.poller.add(workers.bell(), EVERYTHING)?;
             self.workers = Some(workers);
         }
         Ok(self.workers.as_ref().expect("made above"))
@@ -219,9 +219,14 @@ impl Epoll {
     /// Lets an operation wait for its descriptor, or sees to it that it is tried where an edge came before it.
     fn park(&mut self, token: Token, fd: RawFd) -> Result<(), Errno> {
         self.watches.settle(token, fd);
-        if !self.watches.known(fd).registered {
-            self.poller.add(fd)?;
-            self.watches.known(fd).registered = true;
+        let watch = self.watches.known(fd);
+        let wants_room = token.kind() != Kind::Packet;
+        if !watch.registered {
+            self.poller.add(fd, if wants_room { EVERYTHING } else { ARRIVALS })?;
+            (watch.registered, watch.hears_of_room) = (true, wants_room);
+        } else if wants_room && !watch.hears_of_room {
+            self.poller.change(fd, EVERYTHING)?;
+            watch.hears_of_room = true;
         } else if self.watches.enlist(fd) {
             self.work.push_back(fd);
         }

@@ -1,10 +1,11 @@
 //! Operations that wait for a descriptor to become writable: sends that found no room, and connects.
 #![allow(unsafe_code)]
 
+use super::poller::ARRIVALS;
 use super::{Epoll, calls, message};
 use crate::event::Event;
 use crate::op::Op;
-use crate::token::Token;
+use crate::token::{Kind, Token};
 use annulus_ring::op::IoVec;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
@@ -207,8 +208,20 @@ impl Epoll {
     /// The first operation of a descriptor has ended; the one behind it is the first now.
     pub(super) fn end_output(&mut self, fd: RawFd) {
         if let Some(place) = self.watches.known(fd).output {
+            let token = self.outputs.get(place).token;
             self.watches.known(fd).output = self.outputs.get(place).next;
             self.outputs.remove(place);
+            self.hush(fd, token);
+        }
+    }
+
+    /// A datagram socket on which nothing waits for room wants to hear no more of it.
+    fn hush(&mut self, fd: RawFd, token: Token) {
+        let watch = self.watches.known(fd);
+        if token.kind() == Kind::Parcel && watch.output.is_none() && watch.registered {
+            // Where that fails, there are edges for nothing.
+            _ = self.poller.change(fd, ARRIVALS);
+            watch.hears_of_room = false;
         }
     }
 
@@ -227,6 +240,7 @@ impl Epoll {
             None => self.watches.known(fd).output = next,
         }
         self.outputs.remove(place);
+        self.hush(fd, target);
         Some(result)
     }
 }

@@ -16,11 +16,13 @@ const EDGES: usize = 32;
 
 /// What every descriptor is registered for, once. The edge for room comes only after a send that found none, and the
 /// one for a peer's end saves no call to learn it: so both cost nothing until then, and no second registration later.
-const EVERYTHING: EventFlags = EventFlags::IN
-    .union(EventFlags::OUT)
-    .union(EventFlags::RDHUP)
-    .union(EventFlags::PRI)
-    .union(EventFlags::ET);
+///
+/// For datagram sockets that is not so: there, every datagram that has left is an edge. They ask for it while one waits.
+pub(super) const EVERYTHING: EventFlags = ARRIVALS.union(EventFlags::OUT);
+
+/// The same, without the edge for room.
+pub(super) const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
 
 /// `epoll_pwait` counts milliseconds. Waits longer than this are rounded up to them; shorter ones get a timer.
 const EXACT_BELOW: Duration = Duration::from_millis(20);
@@ -37,18 +39,22 @@ impl Poller {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer: Timer::new()? };
-        poller.add(poller.timer.fd())?;
+        poller.add(poller.timer.fd(), EVERYTHING)?;
         Ok(poller)
     }
 
     /// Watches a descriptor; how ready it is already comes as its first edge.
-    pub(super) fn add(&self, fd: RawFd) -> Result<(), Errno> {
-        let data = EventData::new_u64(fd as u64);
-        match epoll::add(&self.epoll, borrow(fd), data, EVERYTHING) {
+    pub(super) fn add(&self, fd: RawFd, interest: EventFlags) -> Result<(), Errno> {
+        match epoll::add(&self.epoll, borrow(fd), EventData::new_u64(fd as u64), interest) {
             // Known from an earlier life: told anew all the same.
-            Err(Errno::EXIST) => epoll::modify(&self.epoll, borrow(fd), data, EVERYTHING),
+            Err(Errno::EXIST) => self.change(fd, interest),
             outcome => outcome,
         }
+    }
+
+    /// Watches a descriptor for something else; how ready it is comes as an edge.
+    pub(super) fn change(&self, fd: RawFd, interest: EventFlags) -> Result<(), Errno> {
+        epoll::modify(&self.epoll, borrow(fd), EventData::new_u64(fd as u64), interest)
     }
 
     /// Watches a descriptor no longer. A closed one goes by itself.

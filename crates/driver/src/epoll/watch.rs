@@ -26,6 +26,8 @@ pub(super) struct Watch {
     /// Place of the operation that waits for a descriptor to become writable.
     pub(super) output: Option<u32>,
     pub(super) registered: bool,
+    /// Edges for room come, too.
+    pub(super) hears_of_room: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// A short receive does not mean that there was no more.

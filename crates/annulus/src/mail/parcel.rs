@@ -1,0 +1,139 @@
+//! A datagram on its way out, with everything that the kernel reads of it, at a place that does not move.
+
+use crate::chunk::Chunk;
+use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_ring::{Address, Control, ControlWriter, Direction, space};
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+
+/// Where a datagram goes, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Envelope {
+    /// Nothing, on a connected socket.
+    pub(crate) to: Option<Address>,
+    /// Cut into datagrams of this size.
+    pub(crate) segment_size: Option<u16>,
+    pub(crate) tos: Option<u8>,
+    /// The local address to leave from.
+    pub(crate) source: Option<IpAddr>,
+    /// It goes to an IPv4 peer, be it through an IPv6 socket.
+    pub(crate) v4: bool,
+}
+
+/// Segment size, service class, packet information: nothing more goes out beside the bytes, but descriptors.
+const CONTROL: usize = space(2) + space(4) + space(20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Queued,
+    /// Submitted, not to wait.
+    Now,
+    /// It found no room, or could not go as it was: it is to be tried again.
+    Refused,
+    /// It failed, which has been told.
+    Failed,
+    /// In flight until there is room.
+    Waiting,
+}
+
+/// A datagram's slot.
+pub(crate) struct Parcel {
+    pub(super) mailbox: u32,
+    pub(super) state: State,
+    /// It was sent again after an error that an earlier datagram may have caused.
+    pub(super) retried: bool,
+    pub(super) chunk: Chunk,
+    pub(super) envelope: Envelope,
+    header: MsgHeader,
+    vector: IoVec,
+    control: [u8; CONTROL],
+}
+
+impl Parcel {
+    pub(super) fn new(mailbox: u32, chunk: Chunk, envelope: Envelope) -> Self {
+        Self {
+            mailbox,
+            state: State::Queued,
+            retried: false,
+            chunk,
+            envelope,
+            header: MsgHeader {
+                name: ptr::null(),
+                name_len: 0,
+                vectors: ptr::null(),
+                vector_count: 1,
+                control: ptr::null(),
+                control_len: 0,
+                flags: 0,
+            },
+            vector: IoVec { base: ptr::null(), len: 0 },
+            control: [0; CONTROL],
+        }
+    }
+
+    /// Bytes it counts for: a parcel is more than its payload.
+    pub(super) fn weight(&self) -> usize {
+        self.chunk.len() + size_of::<Self>()
+    }
+
+    /// Writes the header, which points into the parcel itself: called where it stays.
+    pub(super) fn seal(&mut self) -> *const u8 {
+        let bytes = self.chunk.as_ref();
+        self.vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+        self.header.vectors = &raw const self.vector;
+        if let Some(to) = &self.envelope.to {
+            (self.header.name, self.header.name_len) =
+                (to.as_bytes().as_ptr(), to.as_bytes().len() as u32);
+        }
+        self.header.control_len = self.write_control();
+        self.header.control = self.control.as_ptr();
+        ptr::from_ref(&self.header).cast()
+    }
+
+    fn write_control(&mut self) -> usize {
+        let Envelope { segment_size, tos, source, v4, .. } = self.envelope;
+        if segment_size.is_none() && tos.is_none() && source.is_none() {
+            return 0;
+        }
+        let mut writer = ControlWriter::new(&mut self.control, Direction::Sent);
+        let class = |tos| if v4 { Control::Tos(tos) } else { Control::TrafficClass(tos) };
+        let controls = [
+            segment_size.map(Control::SegmentSize),
+            tos.map(class),
+            source.map(|local| Control::PacketInfo { local, interface: 0 }),
+        ];
+        let fit = controls.into_iter().flatten().all(|control| writer.push(control));
+        debug_assert!(fit, "there is room for one of each");
+        writer.len()
+    }
+
+    /// Who it was for, in words.
+    pub(super) fn addressee(&self) -> Option<String> {
+        self.envelope.to.as_ref().map(|to| format!("{to:?}"))
+    }
+}
+
+impl Envelope {
+    /// To nobody in particular: the peer of a connected socket.
+    pub(crate) fn connected(v4: bool) -> Self {
+        Self { v4, ..Self::default() }
+    }
+
+    pub(crate) fn to_inet(to: SocketAddr) -> Self {
+        let v4 = match to.ip() {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
+        };
+        Self { to: Some(to.into()), v4, ..Self::default() }
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn to(to: Address) -> Self {
+        Self { to: Some(to), ..Self::default() }
+    }
+
+    /// Whether the two go to the same place.
+    pub(super) fn same_way(&self, other: Option<&Address>) -> bool {
+        self.to.as_ref().map(Address::as_bytes) == other.map(Address::as_bytes)
+    }
+}

@@ -1,0 +1,475 @@
+//! Sending datagrams.
+//!
+//! What a turn has queued goes out with its one enter, each datagram *now*: it must not wait, and where it went no event is
+//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went. One that
+//! found no room is sent *waiting*, alone, and the others queue behind it; on a mailbox whose sends may overtake one
+//! another, each waits for itself.
+//!
+//! An error is its datagram's own, and told to the next send on the same way, or to a flush; except for what the kernel
+//! remembers of earlier datagrams (an ICMP answer): that goes to who waits to receive, and the datagram is sent again.
+#![allow(unsafe_code)]
+
+use super::Envelope;
+use super::parcel::{Parcel, State};
+use crate::chunk::Chunk;
+use crate::core::Inner;
+use crate::time::{Fire, TimerKey};
+use crate::waiters::Waiters;
+use annulus_driver::{Event, Kind, Op, Token};
+use annulus_ring::{Address, Domain};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// When to try again where no readiness tells: the system is short of memory, or an unconnected Unix peer is slow.
+const RETRY: Duration = Duration::from_millis(2);
+/// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
+pub(crate) const MOST_SEGMENTS: usize = 64;
+/// Largest payloads: 65,535 bytes of packet, but for headers.
+const MOST_V4: usize = 65_507;
+const MOST_V6: usize = 65_527;
+
+/// The sending half of a mailbox.
+pub(crate) struct Outbox {
+    /// Accepted, not started.
+    queue: VecDeque<u32>,
+    /// Out in this turn.
+    flying: VecDeque<u32>,
+    /// Waiting for room in the kernel.
+    waiting: Vec<u32>,
+    /// What all of these weigh.
+    weight: usize,
+    unordered: bool,
+    /// It has a peer, whose room the kernel tells of.
+    pub(crate) connected: bool,
+    /// The device refused to cut datagrams: done here from now on.
+    cuts_here: bool,
+    /// Tries again when a timer goes off.
+    pausing: bool,
+    /// On the list of those to send.
+    listed: bool,
+    failure: Option<Box<Failure>>,
+    pub(super) waiters: Waiters,
+    /// When to give up, once the mailbox was dropped.
+    pub(super) linger: Option<TimerKey>,
+}
+
+/// What became of a datagram whose sender had gone on.
+struct Failure {
+    errno: Errno,
+    to: Option<Address>,
+    text: String,
+}
+
+impl Failure {
+    fn error(self) -> io::Error {
+        let error = io::Error::from(self.errno);
+        io::Error::new(error.kind(), format!("{}: {error}", self.text))
+    }
+}
+
+impl Outbox {
+    pub(super) fn new(unordered: bool) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            flying: VecDeque::new(),
+            waiting: Vec::new(),
+            weight: 0,
+            unordered,
+            connected: false,
+            cuts_here: false,
+            pausing: false,
+            listed: false,
+            failure: None,
+            waiters: Waiters::default(),
+            linger: None,
+        }
+    }
+
+    /// Nothing queued and nothing in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.flying.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waiters.include(task)
+    }
+
+    /// Whether a batch may start now: the last one is settled, and nothing is overtaken that must not be.
+    fn may_start(&self) -> bool {
+        let overtakes = !self.waiting.is_empty() && !self.unordered;
+        self.flying.is_empty() && !self.pausing && !overtakes && !self.queue.is_empty()
+    }
+
+    fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
+        let failure = self.failure.take_if(|failure| envelope.same_way(failure.to.as_ref()))?;
+        Some(failure.error())
+    }
+}
+
+/// Errors that the kernel may have kept from an earlier datagram.
+fn tells_of_an_earlier_one(errno: Errno) -> bool {
+    const TOLD: [Errno; 7] = [
+        Errno::CONNREFUSED,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::NETDOWN,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+    ];
+    TOLD.contains(&errno)
+}
+
+impl Inner {
+    /// Ready once so little is queued that a datagram would be accepted.
+    pub(crate) fn poll_post_room(
+        &mut self,
+        slot: u32,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        let bound = self.bounds.send;
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if tx.weight > bound {
+            tx.waiters.wait(place, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        tx.waiters.leave(place, &mut self.after.drops);
+        Poll::Ready(())
+    }
+
+    /// Accepts a datagram for sending.
+    ///
+    /// # Errors
+    /// `WouldBlock` where too much is queued; what became of an earlier datagram on the same way; or that this one is too
+    /// large.
+    pub(crate) fn accept_post(
+        &mut self,
+        slot: u32,
+        chunk: Chunk,
+        envelope: &Envelope,
+    ) -> io::Result<()> {
+        let bound = self.bounds.send;
+        let mailbox = self.post.boxes.get(slot);
+        if let Some(error) = mailbox.tx.failure_on(envelope) {
+            return Err(error);
+        }
+        if mailbox.tx.weight > bound {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if mailbox.format.domain == Domain::Unix {
+            self.queue_parcel(slot, chunk, *envelope);
+            return Ok(());
+        }
+        let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
+        match envelope.segment_size {
+            None => check_size(chunk.len(), most)?,
+            Some(size) => check_size(size.into(), most)?,
+        }
+        self.queue_cut(slot, chunk, envelope, most);
+        Ok(())
+    }
+
+    /// Queues a payload in pieces that the kernel takes at once.
+    fn queue_cut(&mut self, slot: u32, mut chunk: Chunk, envelope: &Envelope, most: usize) {
+        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
+        let Some(size) = envelope.segment_size.map(usize::from).filter(|size| *size < chunk.len())
+        else {
+            let whole = Envelope { segment_size: None, ..*envelope };
+            return self.queue_parcel(slot, chunk, whole);
+        };
+        let (piece, envelope) = if cuts_here {
+            (size, Envelope { segment_size: None, ..*envelope })
+        } else {
+            (size * MOST_SEGMENTS.min(most / size), *envelope)
+        };
+        while chunk.len() > piece {
+            let first = chunk.split_to(piece);
+            self.queue_parcel(slot, first, envelope);
+        }
+        let segment_size = envelope.segment_size.filter(|_| chunk.len() > size);
+        self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
+    }
+
+    fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
+        let parcel = Parcel::new(slot, chunk, envelope);
+        let weight = parcel.weight();
+        let id = self.post.parcels.insert(parcel);
+        let tx = &mut self.post.boxes.get(slot).tx;
+        tx.queue.push_back(id);
+        tx.weight += weight;
+        self.list_post(slot);
+    }
+
+    #[inline]
+    fn list_post(&mut self, slot: u32) {
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if tx.may_start() && !tx.listed {
+            tx.listed = true;
+            self.post.posts.push(slot);
+        }
+    }
+
+    /// Starts the sends on the list.
+    #[inline]
+    pub(crate) fn start_posts(&mut self) {
+        let mut posts = std::mem::take(&mut self.post.posts);
+        for slot in posts.drain(..) {
+            if let Some(mailbox) = self.post.boxes.peek(slot)
+                && std::mem::take(&mut mailbox.tx.listed)
+                && mailbox.tx.may_start()
+            {
+                self.send_batch(slot);
+            }
+        }
+        // Nothing was listed meanwhile: the list keeps its memory.
+        self.post.posts = posts;
+    }
+
+    /// Sends what is queued, each datagram now. Unix datagrams keep their order whatever happens, so that of those only
+    /// one is out at a time: the second could go where the first had found no room.
+    fn send_batch(&mut self, slot: u32) {
+        let mailbox = self.post.boxes.get(slot);
+        let one = mailbox.format.domain == Domain::Unix && !mailbox.tx.unordered;
+        let batch = if one { 1 } else { mailbox.tx.queue.len() };
+        for _ in 0..batch {
+            let tx = &mut self.post.boxes.get(slot).tx;
+            let Some(id) = tx.queue.pop_front() else { break };
+            tx.flying.push_back(id);
+            self.submit_parcel(id, State::Now);
+        }
+        self.post.posted.push(slot);
+        let mailbox = self.post.boxes.get(slot);
+        let tx = &mailbox.tx;
+        // Where somebody waits to learn it, or more is to follow, this turn must not sleep.
+        self.agenda.sleepless |= mailbox.dropped || !tx.waiters.is_empty() || !tx.queue.is_empty();
+    }
+
+    fn submit_parcel(&mut self, id: u32, state: State) {
+        let token = Token::new(Kind::Parcel, self.post.parcels.generation(id), id);
+        let parcel = self.post.parcels.get(id);
+        parcel.state = state;
+        let header = parcel.seal();
+        let fd = self.post.boxes.get(parcel.mailbox).fd;
+        let op = match state {
+            State::Waiting => Op::SendMessage { fd, header },
+            _ => Op::SendMessageNow { fd, header },
+        };
+        self.in_flight += usize::from(state == State::Waiting);
+        // SAFETY: the header points into the parcel's slot, which does not move and is freed at the terminal event, or
+        // once the driver is settled.
+        unsafe { self.driver.submit(token, op) };
+    }
+
+    /// The driver is settled: parcels of which no event came went out.
+    #[inline]
+    pub(crate) fn settle_posts(&mut self) {
+        while let Some(slot) = self.post.posted.pop() {
+            self.settle_batch(slot);
+        }
+    }
+
+    fn settle_batch(&mut self, slot: u32) {
+        let mut refused = false;
+        // From the last one on, so that those to be sent again keep their order.
+        while let Some(id) = self.post.boxes.get(slot).tx.flying.pop_back() {
+            if self.post.parcels.get(id).state == State::Refused {
+                refused = true;
+                self.requeue(slot, id);
+            } else {
+                self.end_parcel(slot, id);
+            }
+        }
+        if refused {
+            self.send_waiting(slot);
+        }
+        self.go_on_posting(slot);
+    }
+
+    /// Puts a refused parcel back to the front; cut, where the device would not do that.
+    fn requeue(&mut self, slot: u32, id: u32) {
+        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
+        let parcel = self.post.parcels.get(id);
+        parcel.state = State::Queued;
+        let Some(size) = parcel.envelope.segment_size.filter(|_| cuts_here) else {
+            return self.post.boxes.get(slot).tx.queue.push_front(id);
+        };
+        let Parcel { mut chunk, envelope, .. } = self.take_parcel(slot, id);
+        let queue = std::mem::take(&mut self.post.boxes.get(slot).tx.queue);
+        let single = Envelope { segment_size: None, ..envelope };
+        while chunk.len() > usize::from(size) {
+            let first = chunk.split_to(size.into());
+            self.queue_parcel(slot, first, single);
+        }
+        self.queue_parcel(slot, chunk, single);
+        self.post.boxes.get(slot).tx.queue.extend(queue);
+    }
+
+    /// Something found no room: it waits. Where nothing would tell that there is room, for a moment.
+    fn send_waiting(&mut self, slot: u32) {
+        let mailbox = self.post.boxes.get(slot);
+        let blind = mailbox.format.domain == Domain::Unix && !mailbox.tx.connected;
+        if mailbox.tx.pausing || blind {
+            return self.pause_posts(slot);
+        }
+        let tx = &mut mailbox.tx;
+        let count = if tx.unordered { tx.queue.len() } else { 1 };
+        for _ in 0..count {
+            let tx = &mut self.post.boxes.get(slot).tx;
+            let Some(id) = tx.queue.pop_front() else { break };
+            tx.waiting.push(id);
+            self.submit_parcel(id, State::Waiting);
+        }
+    }
+
+    fn pause_posts(&mut self, slot: u32) {
+        self.post.boxes.get(slot).tx.pausing = true;
+        let fire = Fire::Post(slot, self.post.boxes.generation(slot));
+        self.timers.insert(self.now() + RETRY, fire);
+    }
+
+    pub(crate) fn on_post_retry(&mut self, slot: u32, generation: u32) {
+        if let Some(mailbox) = self.post.boxes.find(slot, generation)
+            && std::mem::take(&mut mailbox.tx.pausing)
+        {
+            self.go_on_posting(slot);
+        }
+    }
+
+    /// Something has ended: goes on with what is queued, wakes who waits for room or the end, closes.
+    fn go_on_posting(&mut self, slot: u32) {
+        let bound = self.bounds.send;
+        let mailbox = self.post.boxes.get(slot);
+        if mailbox.tx.weight <= bound {
+            mailbox.tx.waiters.wake_all(&mut self.after.wakes);
+        }
+        let stuck = mailbox.dropped && !mailbox.tx.is_idle();
+        self.list_post(slot);
+        if stuck {
+            self.linger_posts(slot);
+        }
+        self.close_mailbox_if_done(slot);
+    }
+
+    pub(crate) fn on_parcel(&mut self, event: Event) {
+        let (id, generation) = (event.token.slot(), event.token.generation());
+        let Some(parcel) = self.post.parcels.find(id, generation) else { return self.late(event) };
+        let (slot, was_waiting) = (parcel.mailbox, parcel.state == State::Waiting);
+        let outcome = event.result.err().map_or(State::Failed, |errno| self.judge(slot, id, errno));
+        self.post.parcels.get(id).state = outcome;
+        if !was_waiting {
+            // The batch is settled as a whole.
+            return;
+        }
+        self.in_flight -= 1;
+        self.post.boxes.get(slot).tx.waiting.retain(|other| *other != id);
+        if outcome == State::Refused {
+            self.requeue(slot, id);
+            self.send_waiting(slot);
+        } else {
+            self.end_parcel(slot, id);
+        }
+        self.go_on_posting(slot);
+    }
+
+    /// What is to become of a parcel that the kernel refused.
+    fn judge(&mut self, slot: u32, id: u32, errno: Errno) -> State {
+        let parcel = self.post.parcels.get(id);
+        let mailbox = self.post.boxes.get(slot);
+        match errno {
+            Errno::AGAIN | Errno::INTR => return State::Refused,
+            Errno::CANCELED => return State::Failed,
+            Errno::NOBUFS | Errno::NOMEM => {
+                mailbox.tx.pausing = true;
+                return State::Refused;
+            }
+            // The device cannot; or, before 4.18, the kernel.
+            Errno::IO | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
+                mailbox.tx.cuts_here = true;
+                return State::Refused;
+            }
+            _ => {}
+        }
+        if mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
+            parcel.retried = true;
+            if mailbox.rx.hear(errno) {
+                mailbox.rx.waiters.wake_one(&mut self.after.wakes);
+            } else {
+                mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
+            }
+            return State::Refused;
+        }
+        mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
+        State::Failed
+    }
+
+    fn take_parcel(&mut self, slot: u32, id: u32) -> Parcel {
+        let parcel = self.post.parcels.remove(id);
+        self.post.boxes.get(slot).tx.weight -= parcel.weight();
+        parcel
+    }
+
+    fn end_parcel(&mut self, slot: u32, id: u32) {
+        let parcel = self.take_parcel(slot, id);
+        parcel.chunk.into_copied().into_iter().for_each(|buffer| self.spares.keep(buffer));
+    }
+
+    /// Ready once the kernel has taken everything.
+    ///
+    /// # Errors
+    /// What became of a datagram, once.
+    pub(crate) fn poll_post_flush(
+        &mut self,
+        slot: u32,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if !tx.is_idle() {
+            tx.waiters.wait(place, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        tx.waiters.leave(place, &mut self.after.drops);
+        Poll::Ready(tx.failure.take().map_or(Ok(()), |failure| Err(failure.error())))
+    }
+
+    /// Somebody waits no more for room or a flush.
+    pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
+        self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
+    }
+
+    /// Gives up on everything that was accepted and is not out.
+    pub(super) fn stop_posts(&mut self, slot: u32) {
+        let queue = std::mem::take(&mut self.post.boxes.get(slot).tx.queue);
+        queue.into_iter().for_each(|id| self.end_parcel(slot, id));
+        for at in 0..self.post.boxes.get(slot).tx.waiting.len() {
+            let id = self.post.boxes.get(slot).tx.waiting[at];
+            self.cancel(Token::new(Kind::Parcel, self.post.parcels.generation(id), id));
+        }
+    }
+}
+
+impl Failure {
+    fn of(parcel: &Parcel, errno: Errno) -> Self {
+        let len = parcel.chunk.len();
+        let way = parcel.addressee().map_or(String::new(), |to| format!(" to {to}"));
+        let hint =
+            if errno == Errno::MSGSIZE { ", more than the way there takes at once" } else { "" };
+        let text = format!("sending a datagram of {len} bytes{way}{hint}");
+        Self { errno, to: parcel.envelope.to, text }
+    }
+}
+
+fn check_size(len: usize, most: usize) -> io::Result<()> {
+    if len <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "a datagram of {len} bytes is above the limit of {most}: send it in pieces, or with send_segments"
+    );
+    // What the system calls EMSGSIZE has no kind of its own.
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}

@@ -1,0 +1,375 @@
+//! Receiving datagrams: at most one receive armed a mailbox, which brings many; letters queue until they are taken.
+//!
+//! *Idle* → *wanted* (on the list of those to arm) → *armed* (multishot into lent buffers) or *single* (once, into heap
+//! memory) → idle again at the terminal event. What is not taken is bounded by count: at the bound the receive is
+//! cancelled, and armed again once half was taken. Meanwhile the kernel queues, and when its own queue is full it drops
+//! and counts. An empty datagram ends a multishot receive; so does an error, which is told once: neither ends the socket.
+#![allow(unsafe_code)]
+
+use super::{Format, Mail};
+use crate::core::Inner;
+use crate::lease::Lease;
+use crate::waiters::Waiters;
+use annulus_driver::{Event, Kind, Op, Token};
+use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_ring::{Layout, Message};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+/// Letters that a mailbox holds before it leaves the rest to the kernel. One run of a multishot receive brings up to 33,
+/// so there can be as many more, once.
+const MOST_LETTERS: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Wanted,
+    Armed,
+    Single,
+    Cancelling,
+}
+
+/// A received datagram, not looked at: its buffer, and how much of that is filled.
+enum Letter {
+    Lent { id: u16, len: u32 },
+    Heap { memory: Box<[u8]>, len: usize },
+}
+
+/// Memory of a receive that is not lent: a buffer of the usual layout, and the header that points into it.
+struct Desk {
+    header: MsgHeader,
+    vector: IoVec,
+    memory: Box<[u8]>,
+}
+
+/// The receiving half of a mailbox.
+pub(crate) struct Inbox {
+    state: State,
+    letters: VecDeque<Letter>,
+    /// What is left of datagrams that came together, of which one was taken.
+    rest: Option<Box<Mail>>,
+    /// Told once, to whoever asks next.
+    error: Option<Errno>,
+    /// In flight, while single.
+    desk: Option<Box<Desk>>,
+    max_datagram: Option<usize>,
+    /// As the kernel counted them last.
+    drops: u32,
+    /// All of them.
+    dropped: u64,
+    pub(super) waiters: Waiters,
+}
+
+impl Inbox {
+    pub(super) fn new(max_datagram: Option<usize>) -> Self {
+        Self {
+            state: State::Idle,
+            letters: VecDeque::new(),
+            rest: None,
+            error: None,
+            desk: None,
+            max_datagram,
+            drops: 0,
+            dropped: 0,
+            waiters: Waiters::default(),
+        }
+    }
+
+    /// Nothing in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle | State::Wanted)
+    }
+
+    /// Datagrams that the kernel has dropped for want of room, as far as it has told.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// An error that the kernel told of elsewhere is whose turn it is to receive; false where nobody waits for that.
+    pub(super) fn hear(&mut self, errno: Errno) -> bool {
+        let heard = !self.waiters.is_empty();
+        if heard {
+            self.error = Some(errno);
+        }
+        heard
+    }
+
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waiters.include(task)
+    }
+
+    fn has_something(&self) -> bool {
+        !self.letters.is_empty() || self.rest.is_some() || self.error.is_some()
+    }
+
+    fn wants_more(&self) -> bool {
+        self.state == State::Idle && self.error.is_none() && self.letters.len() <= MOST_LETTERS / 2
+    }
+}
+
+/// Errors that say nothing about the socket or its peers: the receive is armed again.
+fn ends_the_operation_only(errno: Errno) -> bool {
+    matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
+}
+
+impl Inner {
+    /// The next datagram; with `singly`, one of those that came together, else all of them. `place` is the caller's seat
+    /// among those who wait.
+    ///
+    /// # Errors
+    /// What the kernel has told of an earlier datagram, once.
+    pub(crate) fn poll_mail(
+        &mut self,
+        slot: u32,
+        singly: bool,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Mail>> {
+        let outcome = self.take_mail(slot, singly);
+        let rx = &mut self.post.boxes.get(slot).rx;
+        match outcome {
+            Some(outcome) => {
+                rx.waiters.leave(place, &mut self.after.drops);
+                Poll::Ready(outcome)
+            }
+            None => {
+                rx.waiters.wait(place, &mut self.after.drops, cx);
+                self.want_mail(slot);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Somebody waits no more. Where he had been woken for something that is still there, another one is woken.
+    pub(crate) fn leave_mail(&mut self, slot: u32, place: &mut Option<u32>) {
+        let rx = &mut self.post.boxes.get(slot).rx;
+        if rx.waiters.leave(place, &mut self.after.drops) && rx.has_something() {
+            rx.waiters.wake_one(&mut self.after.wakes);
+        }
+    }
+
+    fn take_mail(&mut self, slot: u32, singly: bool) -> Option<io::Result<Mail>> {
+        let rx = &mut self.post.boxes.get(slot).rx;
+        if rx.rest.is_none() && rx.letters.is_empty() {
+            return rx.error.take().map(|errno| Err(errno.into()));
+        }
+        let mut rest = match rx.rest.take() {
+            Some(rest) => rest,
+            None => return Some(Ok(self.open_letter(slot, singly))),
+        };
+        let first = if singly { rest.split_first() } else { None };
+        Some(Ok(match first {
+            Some(first) => {
+                self.post.boxes.get(slot).rx.rest = Some(rest);
+                first
+            }
+            None => *rest,
+        }))
+    }
+
+    /// Opens the first letter, and has the receive armed again once enough were taken.
+    fn open_letter(&mut self, slot: u32, singly: bool) -> Mail {
+        let mailbox = self.post.boxes.get(slot);
+        let letter = mailbox.rx.letters.pop_front().expect("a letter is there");
+        let format = mailbox.format;
+        let wants_more = mailbox.rx.wants_more();
+        let mut mail = Mail::open(self.lease(letter), format.layout);
+        let rx = &mut self.post.boxes.get(slot).rx;
+        if let Some(drops) = mail.drops {
+            let new = drops.wrapping_sub(std::mem::replace(&mut rx.drops, drops));
+            rx.dropped += u64::from(new);
+            self.driver.counters().dropped_datagrams += u64::from(new);
+        }
+        if wants_more {
+            self.want_mail(slot);
+        }
+        let first = if singly { mail.split_first() } else { None };
+        match first {
+            Some(first) => {
+                self.post.boxes.get(slot).rx.rest = Some(Box::new(mail));
+                first
+            }
+            None => mail,
+        }
+    }
+
+    fn lease(&mut self, letter: Letter) -> Lease {
+        match letter {
+            Letter::Heap { memory, len } => Lease::heap(memory, len),
+            Letter::Lent { id, len } => {
+                let pool = self.driver.packets().expect("letters lie in its buffers");
+                let lease = Lease::lent(pool.clone(), id, len as usize);
+                if pool.is_short() { self.copied_out(lease) } else { lease }
+            }
+        }
+    }
+
+    /// Puts an idle mailbox on the list of those to arm.
+    fn want_mail(&mut self, slot: u32) {
+        let mailbox = self.post.boxes.get(slot);
+        if mailbox.rx.state == State::Idle && !mailbox.dropped {
+            mailbox.rx.state = State::Wanted;
+            self.post.arms.push_back(slot);
+        }
+    }
+
+    /// Arms what is on the list, first come first served, and no more mailboxes a turn than the kernel has buffers.
+    #[inline]
+    pub(crate) fn arm_mail(&mut self) {
+        if self.post.arms.is_empty() {
+            return;
+        }
+        let buffers = self.driver.packets().map_or(0, |pool| pool.with_kernel() as usize);
+        let mut room = if buffers == 0 { self.post.arms.len() } else { buffers };
+        while room > 0
+            && let Some(slot) = self.post.arms.pop_front()
+        {
+            let wanted = |rx: &Inbox| rx.state == State::Wanted;
+            if self.post.boxes.peek(slot).is_some_and(|mailbox| wanted(&mailbox.rx)) {
+                self.arm_one_mailbox(slot, buffers > 0);
+                room -= 1;
+            }
+        }
+        if let Some(pool) = self.driver.packets().filter(|_| !self.post.arms.is_empty()) {
+            pool.starved();
+        }
+    }
+
+    fn arm_one_mailbox(&mut self, slot: u32, has_buffers: bool) {
+        let token = self.mail_token(slot);
+        let size = self.driver.packets().map_or(0, |pool| pool.buffer_size() as usize);
+        let mailbox = self.post.boxes.get(slot);
+        let (fd, format, rx) = (mailbox.fd, mailbox.format, &mut mailbox.rx);
+        let fits = size.saturating_sub(format.layout.payload_at());
+        let wanted = rx.max_datagram.unwrap_or(fits);
+        let op = if has_buffers && wanted <= fits {
+            rx.state = State::Armed;
+            Op::ReceiveMessages { fd, header: format.header() }
+        } else if rx.waiters.is_empty() {
+            // Nobody waits: the next receive will ask again.
+            rx.state = State::Idle;
+            return;
+        } else {
+            rx.state = State::Single;
+            self.driver.counters().heap_receives += 1;
+            Op::ReceiveMessage { fd, header: Desk::put(&mut rx.desk, format, wanted) }
+        };
+        // SAFETY: the format's header is static, and the pool's memory outlives the driver; a desk stays in the slot
+        // until the terminal event.
+        unsafe { self.start(token, op) };
+    }
+
+    pub(crate) fn on_packet(&mut self, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(mailbox) = self.post.boxes.find(slot, generation) else { return self.late(event) };
+        let rx = &mut mailbox.rx;
+        let desk = if event.more { None } else { rx.desk.take() };
+        if !event.more {
+            rx.state = State::Idle;
+            self.in_flight -= 1;
+        }
+        match event.result {
+            Ok(len) => {
+                let desk = desk.map(|desk| desk.letter(mailbox.format, len as usize));
+                let lent = event.buffer.map(|id| Letter::Lent { id, len });
+                mailbox.rx.letters.extend(lent.or(desk));
+            }
+            Err(errno) if ends_the_operation_only(errno) => {}
+            Err(errno) => rx.error = Some(errno),
+        }
+        self.after_packet(slot, event.more);
+    }
+
+    /// Goes on after an event: wakes a reader, arms again, pauses, or closes.
+    fn after_packet(&mut self, slot: u32, more: bool) {
+        let token = self.mail_token(slot);
+        let mailbox = self.post.boxes.get(slot);
+        if mailbox.dropped {
+            self.discard_mail(slot);
+            if !more {
+                self.close_mailbox_if_done(slot);
+            }
+            return;
+        }
+        let rx = &mut mailbox.rx;
+        if rx.has_something() {
+            rx.waiters.wake_one(&mut self.after.wakes);
+        }
+        if rx.wants_more() {
+            self.want_mail(slot);
+        } else if rx.state == State::Armed && rx.letters.len() >= MOST_LETTERS {
+            rx.state = State::Cancelling;
+            self.cancel(token);
+        }
+    }
+
+    /// Ends a receive in flight; its terminal event is still to come. Nothing happens where none is.
+    pub(super) fn stop_mail(&mut self, slot: u32) {
+        let token = self.mail_token(slot);
+        let rx = &mut self.post.boxes.get(slot).rx;
+        match rx.state {
+            State::Armed | State::Single => {
+                rx.state = State::Cancelling;
+                self.cancel(token);
+            }
+            State::Wanted => rx.state = State::Idle,
+            State::Idle | State::Cancelling => {}
+        }
+    }
+
+    /// Gives back what was received and nobody will take. Descriptors that came along are closed.
+    pub(super) fn discard_mail(&mut self, slot: u32) {
+        let mailbox = self.post.boxes.get(slot);
+        let (format, letters) = (mailbox.format, std::mem::take(&mut mailbox.rx.letters));
+        mailbox.rx.rest = None;
+        for letter in letters {
+            drop(Mail::open(self.lease(letter), format.layout));
+        }
+    }
+
+    fn mail_token(&self, slot: u32) -> Token {
+        Token::new(Kind::Packet, self.post.boxes.generation(slot), slot)
+    }
+}
+
+impl Desk {
+    /// Lays memory for one datagram out; the answer is the address of its header.
+    fn put(place: &mut Option<Box<Self>>, format: &Format, most: usize) -> *mut u8 {
+        let layout = format.layout;
+        let mut memory = vec![0; layout.payload_at() + most].into_boxed_slice();
+        let start = memory.as_mut_ptr();
+        let at = |offset| start.wrapping_add(offset).cast_const();
+        let desk = place.insert(Box::new(Self {
+            vector: IoVec { base: at(layout.payload_at()), len: most },
+            header: MsgHeader {
+                name: at(Layout::HEAD),
+                name_len: layout.name as u32,
+                vectors: std::ptr::null(),
+                vector_count: 1,
+                control: at(layout.control_at()),
+                control_len: layout.control,
+                flags: 0,
+            },
+            memory,
+        }));
+        desk.header.vectors = &raw const desk.vector;
+        (&raw mut desk.header).cast()
+    }
+
+    /// The datagram of `len` bytes that has come, with the head that lent buffers begin with.
+    fn letter(self, format: &Format, len: usize) -> Letter {
+        let Self { header, mut memory, .. } = self;
+        let head = Message {
+            name_len: header.name_len,
+            control_len: header.control_len as u32,
+            payload_len: len as u32,
+            flags: header.flags as u32,
+        };
+        memory[..Layout::HEAD].copy_from_slice(&head.bytes());
+        let len = memory.len().min(format.layout.payload_at() + len);
+        Letter::Heap { memory, len }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a UDP datagram brings, and what it can be sent with.
+
+use crate::lease::Lease;
+use crate::mail::{Envelope, Mail};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+/// A received datagram, or several of one flow that came together, with what the kernel tells of them.
+///
+/// What is `None` was not asked for: see the options of [`UdpSocket`](super::UdpSocket).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Datagram {
+    /// Its bytes, in memory that the ring lent.
+    pub bytes: Lease,
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// The local address it was sent to: with `set_packet_info`.
+    pub local: Option<IpAddr>,
+    /// The number of the interface it came by: with `set_packet_info`.
+    pub interface: Option<u32>,
+    /// Service class and congestion notification, eight bits: with `set_recv_tos`.
+    pub tos: Option<u8>,
+    /// Several datagrams came together, each of so many bytes, but for the last one: with `set_coalescing`.
+    pub segment_size: Option<usize>,
+    /// When the kernel received it: with `set_timestamps`.
+    pub timestamp: Option<SystemTime>,
+    /// Its length as sent. Larger than `bytes` where it was cut.
+    pub whole_len: usize,
+}
+
+impl Datagram {
+    pub(super) fn new(mail: Mail) -> io::Result<Self> {
+        Ok(Self {
+            source: mail.source.to_inet()?,
+            local: mail.local.map(|(local, _)| local),
+            interface: mail.local.map(|(_, interface)| interface),
+            tos: mail.tos,
+            segment_size: mail.segment_size,
+            timestamp: mail.timestamp.map(|at: Duration| SystemTime::UNIX_EPOCH + at),
+            whole_len: mail.whole_len,
+            bytes: mail.bytes,
+        })
+    }
+
+    /// Explicit congestion notification: the low two bits of the service class.
+    pub fn ecn(&self) -> Option<u8> {
+        self.tos.map(|tos| tos & 3)
+    }
+
+    /// Whether it was longer than the room for it, so that its end is missing.
+    pub fn is_truncated(&self) -> bool {
+        self.whole_len > self.bytes.len()
+    }
+
+    /// The datagrams that came together, one by one; or the only one. They share the memory.
+    pub fn into_segments(self) -> impl Iterator<Item = Lease> {
+        let Self { bytes, segment_size, .. } = self;
+        let mut rest = Some(bytes);
+        std::iter::from_fn(move || {
+            let left = rest.as_mut()?;
+            match segment_size.filter(|size| (1..left.len()).contains(size)) {
+                Some(size) => Some(left.split_to(size)),
+                None => rest.take(),
+            }
+        })
+    }
+}
+
+/// Where a datagram goes, and how. A plain one: [`Transmit::to`] an address, or [`Transmit::connected`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transmit {
+    to: Option<SocketAddr>,
+    segment_size: Option<u16>,
+    tos: Option<u8>,
+    source: Option<IpAddr>,
+}
+
+impl Transmit {
+    /// To an address.
+    pub fn to(address: SocketAddr) -> Self {
+        Self { to: Some(address), ..Self::default() }
+    }
+
+    /// To the peer of a connected socket.
+    pub fn connected() -> Self {
+        Self::default()
+    }
+
+    /// The payload is several datagrams of so many bytes each, but for the last one.
+    pub fn segment_size(self, bytes: u16) -> Self {
+        Self { segment_size: Some(bytes), ..self }
+    }
+
+    /// Service class and congestion notification, eight bits, for this send alone.
+    pub fn tos(self, tos: u8) -> Self {
+        Self { tos: Some(tos), ..self }
+    }
+
+    /// The local address it is to leave from.
+    pub fn source(self, local: IpAddr) -> Self {
+        Self { source: Some(local), ..self }
+    }
+
+    /// What the slot needs; `v4` is whether a connected socket's peer is an IPv4 one.
+    pub(super) fn envelope(&self, v4: bool) -> Envelope {
+        let Self { to, segment_size, tos, source } = *self;
+        let plain = to.map_or_else(|| Envelope::connected(v4), Envelope::to_inet);
+        Envelope { segment_size, tos, source, ..plain }
+    }
+}

@@ -1,0 +1,183 @@
+//! The handle on a mailbox, and everything that one does to datagrams through it, whatever their family.
+
+use super::socket::NewFd;
+use crate::chunk::Chunk;
+use crate::core::Core;
+use crate::mail::{Envelope, Format, Mail, Settings};
+use annulus_ring::{Kernel, SocketOption};
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::os::fd::RawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// Owns a mailbox. Dropping it lets what was accepted go out, then closes.
+pub(super) struct Postbox {
+    pub(super) core: Rc<Core>,
+    slot: u32,
+    /// The seats of who polls.
+    receives: Cell<Option<u32>>,
+    sends: Cell<Option<u32>>,
+}
+
+impl Postbox {
+    pub(super) fn new(
+        core: &Rc<Core>,
+        socket: NewFd,
+        format: &'static Format,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let slot = core.enter()?.add_mailbox(socket.raw(), format, settings)?;
+        // The slot closes it from here on.
+        socket.into_raw();
+        let (receives, sends) = Default::default();
+        Ok(Self { core: core.clone(), slot, receives, sends })
+    }
+
+    /// The next datagram; with `singly`, one of those that came together.
+    #[inline]
+    pub(super) fn recv(&self, singly: bool) -> RecvMail<'_> {
+        RecvMail { postbox: self, singly, place: None }
+    }
+
+    pub(super) fn poll_recv(&self, singly: bool, cx: &Context<'_>) -> Poll<io::Result<Mail>> {
+        self.seated(&self.receives, |place| {
+            self.core.enter_running()?.poll_mail(self.slot, singly, place, cx)
+        })
+    }
+
+    #[inline]
+    pub(super) fn send(&self, chunk: Chunk, envelope: Envelope) -> SendMail<'_> {
+        SendMail { postbox: self, chunk: Some(chunk), envelope, place: None }
+    }
+
+    /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
+    pub(super) fn try_send(&self, bytes: &[u8], envelope: &Envelope) -> io::Result<()> {
+        let mut inner = self.core.enter_running()?;
+        let mut buffer = inner.spares.take();
+        buffer.extend_from_slice(bytes);
+        inner.accept_post(self.slot, Chunk::copied(buffer), envelope)
+    }
+
+    pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.seated(&self.sends, |place| {
+            self.core.enter_running()?.poll_post_room(self.slot, place, cx).map(Ok)
+        })
+    }
+
+    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.seated(&self.sends, |place| {
+            self.core.enter_running()?.poll_post_flush(self.slot, place, cx)
+        })
+    }
+
+    /// The socket has a peer from here on.
+    pub(super) fn set_connected(&self) -> io::Result<()> {
+        self.core.enter()?.post.boxes.get(self.slot).tx.connected = true;
+        Ok(())
+    }
+
+    pub(super) fn dropped(&self) -> io::Result<u64> {
+        Ok(self.core.enter()?.post.boxes.get(self.slot).rx.dropped())
+    }
+
+    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
+        self.with_fd(|kernel, fd| kernel.set_option(fd, option))
+    }
+
+    pub(super) fn with_fd<R>(
+        &self,
+        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let fd = self.core.enter()?.post.boxes.get(self.slot).fd;
+        f(&*self.core.kernel, fd)
+    }
+
+    fn seated<R>(&self, seat: &Cell<Option<u32>>, f: impl FnOnce(&mut Option<u32>) -> R) -> R {
+        let mut place = seat.take();
+        let outcome = f(&mut place);
+        seat.set(place);
+        outcome
+    }
+}
+
+impl Drop for Postbox {
+    fn drop(&mut self) {
+        // After the runtime's end the slot is gone already; in a forked child it is the parent's.
+        if let Ok(mut inner) = self.core.enter() {
+            inner.drop_mailbox(self.slot);
+        }
+    }
+}
+
+/// A receive that may wait. Dropped, it loses nothing: what it was woken for wakes the next one.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(super) struct RecvMail<'a> {
+    postbox: &'a Postbox,
+    singly: bool,
+    place: Option<u32>,
+}
+
+impl Future for RecvMail<'_> {
+    type Output = io::Result<Mail>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Mail>> {
+        let Self { postbox, singly, place } = &mut *self;
+        postbox.core.enter_running()?.poll_mail(postbox.slot, *singly, place, cx)
+    }
+}
+
+impl Drop for RecvMail<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.place.is_some()
+            && let Ok(mut inner) = self.postbox.core.enter()
+        {
+            inner.leave_mail(self.postbox.slot, &mut self.place);
+        }
+    }
+}
+
+/// Sends a datagram: ready once it is queued, to leave with the turn. Dropped before that, it sends nothing.
+#[must_use = "a send does nothing unless awaited"]
+pub struct SendMail<'a> {
+    postbox: &'a Postbox,
+    /// Not accepted yet.
+    chunk: Option<Chunk>,
+    envelope: Envelope,
+    place: Option<u32>,
+}
+
+impl Future for SendMail<'_> {
+    type Output = io::Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { postbox, chunk, envelope, place } = &mut *self;
+        let mut inner = postbox.core.enter_running()?;
+        ready!(inner.poll_post_room(postbox.slot, place, cx));
+        let chunk = chunk.take().expect("polled after it was ready");
+        Poll::Ready(inner.accept_post(postbox.slot, chunk, envelope))
+    }
+}
+
+impl Drop for SendMail<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.place.is_some()
+            && let Ok(mut inner) = self.postbox.core.enter()
+        {
+            inner.leave_post(self.postbox.slot, &mut self.place);
+        }
+    }
+}
+
+impl fmt::Debug for SendMail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendMail(accepted: {})", self.chunk.is_none())
+    }
+}

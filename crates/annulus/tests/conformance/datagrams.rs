@@ -1,0 +1,198 @@
+//! Datagrams: whole, told apart, and never the end of their socket.
+
+use crate::common::pattern;
+use annulus::net::{Transmit, UdpOptions, UdpSocket};
+use annulus::spawn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// Two sockets that know each other.
+async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    one.connect(other.local_addr()?)?;
+    other.connect(one.local_addr()?)?;
+    Ok((one, other))
+}
+
+/// Sends every datagram back, at the address returned, for as long as the runtime runs.
+fn echo_server(address: &str) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind(address)?;
+    let bound = socket.local_addr()?;
+    spawn(async move {
+        loop {
+            let (datagram, from) = socket.recv_from().await?;
+            socket.send_to(datagram, from).await?;
+        }
+        #[allow(unreachable_code, reason = "it tells the type of the task's errors")]
+        io::Result::Ok(())
+    });
+    Ok(bound)
+}
+
+pub(crate) async fn datagrams_of_every_length_come_back() -> io::Result<()> {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let server = echo_server(address)?;
+        let client = UdpSocket::bind(address)?;
+        for len in [1, 0, 1000, 0, 0, 1472, 9000, 60_000, 65_507] {
+            let sent = pattern(len);
+            client.send_to(sent.clone(), server).await?;
+            let (got, from) = client.recv_from().await?;
+            assert!(*got == *sent, "{len} bytes over {address}");
+            assert_eq!(from, server);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
+    let server = echo_server("127.0.0.1:0")?;
+    let client = |n: u32| async move {
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        client.connect(server)?;
+        for round in 0..20u32 {
+            let text = [n.to_ne_bytes(), round.to_ne_bytes()].concat();
+            client.send(text.clone()).await?;
+            assert_eq!(*client.recv().await?, *text);
+        }
+        io::Result::Ok(())
+    };
+    let clients: Vec<_> = (0..50).map(|n| spawn(client(n))).collect();
+    for client in clients {
+        client.await.expect("no panic")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn an_oversized_datagram_is_refused_in_words() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let error = one.send(vec![0; 65_508]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("65508 bytes is above the limit of 65507"), "{error}");
+    one.send("and goes on").await?;
+    assert_eq!(&*other.recv().await?, b"and goes on");
+    Ok(())
+}
+
+pub(crate) async fn a_datagram_larger_than_the_room_is_told() -> io::Result<()> {
+    let receiver = UdpOptions::new().max_datagram(100_000).bind("127.0.0.1:0")?;
+    let small = UdpSocket::bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    let text = pattern(5000);
+    for to in [&receiver, &small] {
+        sender.send_to(text.clone(), to.local_addr()?).await?;
+        sender.send_to("next", to.local_addr()?).await?;
+    }
+    assert!(*receiver.recv().await? == *text, "its room is its own");
+    assert_eq!(&*receiver.recv().await?, b"next");
+    let cut = small.recv_from().await.unwrap_err();
+    assert_eq!(cut.kind(), ErrorKind::InvalidData);
+    assert!(cut.to_string().contains("5000 bytes was cut to "), "{cut}");
+    assert_eq!(&*small.recv().await?, b"next", "the socket goes on");
+    sender.send_to(text, small.local_addr()?).await?;
+    let datagram = small.recv_datagram().await?;
+    assert!(datagram.is_truncated() && datagram.whole_len == 5000);
+    Ok(())
+}
+
+pub(crate) async fn a_refusal_reaches_who_receives_and_ends_nothing() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let address = other.local_addr()?;
+    drop(other);
+    // The descriptor is closed within this turn.
+    annulus::yield_now().await;
+    for _ in 0..3 {
+        one.send("anybody?").await?;
+        let error = one.recv().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    }
+    let again = UdpSocket::bind(address)?;
+    one.send("somebody").await?;
+    let (got, from) = again.recv_from().await?;
+    assert_eq!(&*got, b"somebody");
+    again.send_to("here", from).await?;
+    assert_eq!(&*one.recv().await?, b"here");
+    Ok(())
+}
+
+pub(crate) async fn several_tasks_wait_for_one_socket() -> io::Result<()> {
+    let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let receiver = receiver.clone();
+            spawn(async move { receiver.recv().await.map(|got| got[0]) })
+        })
+        .collect();
+    annulus::yield_now().await;
+    for n in 0..8u8 {
+        sender.send_to(vec![n], receiver.local_addr()?).await?;
+    }
+    let mut got = Vec::new();
+    for task in tasks {
+        got.push(task.await.expect("no panic")?);
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..8).collect::<Vec<_>>());
+    Ok(())
+}
+
+pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    for n in 0..100u8 {
+        assert!(crate::common::touch(other.recv()).is_none_or(|got| got.is_ok()));
+        one.send(vec![n]).await?;
+        one.flush().await?;
+        annulus::yield_now().await;
+        // A pending receive, dropped where the datagram may be there already.
+        if let Some(got) = crate::common::touch(other.recv()) {
+            assert_eq!(*got?, [n]);
+        } else {
+            assert_eq!(*other.recv().await?, [n]);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn what_was_accepted_is_sent_though_the_socket_goes() -> io::Result<()> {
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    for n in 0..20u8 {
+        sender.send_to(vec![n], receiver.local_addr()?).await?;
+    }
+    drop(sender);
+    for n in 0..20u8 {
+        assert_eq!(*receiver.recv().await?, [n]);
+    }
+    Ok(())
+}
+
+pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let text = pattern(25_000);
+    one.send_segments(text.clone(), 1200, other.local_addr()?).await?;
+    let mut got = Vec::new();
+    while got.len() < text.len() {
+        let datagram = other.recv().await?;
+        assert_eq!(datagram.len(), 1200.min(text.len() - got.len()));
+        got.extend_from_slice(&datagram);
+    }
+    assert!(got == text);
+    // As many as it takes, however long the payload.
+    one.send_segments(text[..2000].to_vec(), 10, other.local_addr()?).await?;
+    for piece in text[..2000].chunks(10) {
+        assert_eq!(*other.recv().await?, *piece);
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let mut buffer = *b"first";
+    one.try_send(&buffer, &Transmit::connected())?;
+    buffer = *b"other";
+    one.try_send(&buffer, &Transmit::to(other.local_addr()?))?;
+    assert_eq!(&*other.recv().await?, b"first");
+    assert_eq!(&*other.recv().await?, b"other");
+    std::future::poll_fn(|cx| one.poll_send_ready(cx)).await
+}
