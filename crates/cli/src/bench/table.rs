@@ -262,7 +262,7 @@ mod tests {
             "    630   6,000  1\n",
             "  6,300  60,000  10.0 [10.0, 10.0]",
             "mean ÷ uring",
-            "uring                5.0    5.0     -         18.5   18.5     -\n",
+            "uring               5.0    5.0     -         18.5   18.5     -\n",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
