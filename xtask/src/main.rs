@@ -4,6 +4,8 @@
 
 use std::process::ExitCode;
 
+mod callgrind;
+mod instructions;
 mod peers;
 mod step;
 mod verbs;
@@ -63,9 +65,15 @@ const VERBS: &[Verb] = &[
         run: peers::run,
     },
     Verb {
+        name: "instructions",
+        arguments: "[record]",
+        about: "what a message costs in user space, against the figures on record (needs valgrind)",
+        run: instructions::run,
+    },
+    Verb {
         name: "ci",
         arguments: "",
-        about: "what CI runs: test, check, and peers that are quickly built",
+        about: "what CI runs: test, check, instructions, and peers that are quickly built",
         run: |_| verbs::ci(),
     },
 ];

@@ -1,7 +1,7 @@
 //! What the verbs run. Each returns the steps it had to skip.
 
-use crate::peers;
 use crate::step::{Failure, Outcome, Step};
+use crate::{instructions, peers};
 
 /// The crates whose unsafe code touches memory that the kernel shares.
 const UNSAFE_CRATES: &str = "-p annulus-ring -p annulus-driver -p annulus";
@@ -64,7 +64,7 @@ const LEAKS: &str = "--skip openvmm_3271_mem_forget_defeats_guards_on_linux \
 
 /// Everything a change must pass.
 pub(crate) fn ci() -> Outcome {
-    let parts: [fn() -> Outcome; 3] = [test, check, peers::quick];
+    let parts: [fn() -> Outcome; 4] = [test, check, || instructions::run(&[]), peers::quick];
     parts.iter().try_fold(Vec::new(), |mut skipped, part| {
         skipped.extend(part()?);
         Ok(skipped)

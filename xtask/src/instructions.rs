@@ -1,0 +1,186 @@
+//! How many instructions a message costs in user space, counted by callgrind over the simulated kernel, where batching
+//! and network are the same every time. Each size is run with N messages and with 2N, so that set-up and end cancel out;
+//! what the simulated kernel itself spends is left out.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::callgrind;
+use crate::step::{Failure, Outcome, Step, root, target};
+
+/// How far a count may be from its figure, in percent: compilers and processors' `memcpy` differ a little.
+const TOLERANCE: f64 = 1.5;
+/// Messages of the shorter run.
+const MESSAGES: u64 = 10_000;
+/// The crate that plays the kernel.
+const PLAYED: &str = "annulus_sim::";
+
+/// A size, and what a message costs there.
+struct Figure {
+    connections: u32,
+    bytes: u32,
+    instructions: f64,
+}
+
+/// Counts, and compares with the figures on record; with `record`, writes them anew.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let record = match arguments {
+        [] => false,
+        [word] if word == "record" => true,
+        [other, ..] => {
+            let text =
+                format!("unexpected argument '{other}': instructions takes `record`, or none");
+            return Err(Failure::Usage(text));
+        }
+    };
+    if Step::new("valgrind", "--version").probe().is_none() {
+        return Ok(vec!["instructions (no valgrind: `apt-get install valgrind`)".into()]);
+    }
+    let compiler = compiler()?;
+    let text = fs::read_to_string(path()).map_err(|error| unreadable(&error.to_string()))?;
+    let (known, figures) = parse(&text)?;
+    build()?;
+    let counted = figures.iter().map(count).collect::<Result<Vec<_>, _>>()?;
+    if record {
+        return write(&compiler, &counted);
+    }
+    let verdicts: Vec<_> = figures.iter().zip(&counted).filter_map(|(a, b)| judge(a, b)).collect();
+    if compiler != known {
+        let text =
+            format!("instructions (recorded with {known}; counted, not judged, with {compiler})");
+        return Ok(vec![text]);
+    }
+    if verdicts.is_empty() { Ok(Vec::new()) } else { Err(Failure::Failed(verdicts.join("; "))) }
+}
+
+fn path() -> PathBuf {
+    root().join("xtask").join("instructions.txt")
+}
+
+fn unreadable(why: &str) -> Failure {
+    Failure::Failed(format!("xtask/instructions.txt: {why}"))
+}
+
+/// The compiler's version and target: another one makes other instructions.
+fn compiler() -> Result<String, Failure> {
+    let told = Step::new("rustc", "-vV").probe().unwrap_or_default();
+    let field = |name| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match (field("release:"), field("host:")) {
+        (Some(release), Some(host)) => Ok(format!("rustc {release} {host}")),
+        _ => Err(Failure::Failed("`rustc -vV` tells no version".into())),
+    }
+}
+
+/// The compiler and the figures on record.
+fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let compiler = lines.next().ok_or_else(|| unreadable("it is empty"))?;
+    let figures = lines.map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let figure = match fields[..] {
+            [a, b, c] => a.parse().ok().zip(b.parse().ok()).zip(c.parse().ok()),
+            _ => None,
+        };
+        let ((connections, bytes), instructions) = figure.ok_or_else(|| {
+            unreadable(&format!("'{line}' is not: connections, bytes, instructions"))
+        })?;
+        Ok(Figure { connections, bytes, instructions })
+    });
+    Ok((compiler.to_owned(), figures.collect::<Result<_, _>>()?))
+}
+
+fn build() -> Result<(), Failure> {
+    Step::new("cargo", "build --release -p annulus --features sim --example instructions").run()
+}
+
+/// Instructions a message, at a figure's size.
+fn count(figure: &Figure) -> Result<Figure, Failure> {
+    let &Figure { connections, bytes, .. } = figure;
+    let [once, twice] =
+        [MESSAGES, 2 * MESSAGES].map(|messages| spent(connections, bytes, messages));
+    let instructions = (twice?.saturating_sub(once?)) as f64 / MESSAGES as f64;
+    Ok(Figure { connections, bytes, instructions })
+}
+
+/// Instructions of one run, without the played kernel's.
+fn spent(connections: u32, bytes: u32, messages: u64) -> Result<u64, Failure> {
+    let target = target();
+    let dump = target.join("callgrind.out");
+    let program = target.join("release/examples/instructions");
+    Step::new("valgrind", "-q --tool=callgrind --compress-strings=no --compress-pos=no")
+        .argument(format!("--callgrind-out-file={}", dump.display()))
+        .argument(program)
+        .argument(connections.to_string())
+        .argument(bytes.to_string())
+        .argument(messages.to_string())
+        .run()?;
+    let text =
+        fs::read(&dump).map_err(|error| Failure::Failed(format!("{}: {error}", dump.display())))?;
+    callgrind::outside(&String::from_utf8_lossy(&text), PLAYED)
+        .ok_or_else(|| Failure::Failed(format!("{} is no dump of callgrind's", dump.display())))
+}
+
+/// Prints both; tells what is wrong, if anything is.
+fn judge(known: &Figure, counted: &Figure) -> Option<String> {
+    let change = 100.0 * (counted.instructions / known.instructions - 1.0);
+    let size = format!("{} × {} bytes", known.connections, known.bytes);
+    eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
+    let wrong = |what: &str| {
+        Some(format!(
+            "{size}: {:.0} instead of {:.0}: {what}",
+            counted.instructions, known.instructions
+        ))
+    };
+    match change {
+        change if change > TOLERANCE => {
+            wrong("find what costs them, or record the figure and say why")
+        }
+        change if change < -TOLERANCE => {
+            wrong("better: lower the figure with `cargo xtask instructions record`")
+        }
+        _ => None,
+    }
+}
+
+fn write(compiler: &str, figures: &[Figure]) -> Outcome {
+    let mut text = String::from(
+        "# Instructions a message: connections, bytes, instructions. `cargo xtask instructions record` writes this.\n",
+    );
+    text += &format!("{compiler}\n");
+    for Figure { connections, bytes, instructions } in figures {
+        text += &format!("{connections} {bytes} {instructions:.0}\n");
+    }
+    fs::write(path(), text).map_err(|error| unreadable(&error.to_string()))?;
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(instructions: f64) -> Figure {
+        Figure { connections: 50, bytes: 128, instructions }
+    }
+
+    #[test]
+    fn both_ways_out_of_the_tolerance_are_told() {
+        assert_eq!(judge(&figure(1000.0), &figure(1010.0)), None);
+        assert_eq!(judge(&figure(1000.0), &figure(990.0)), None);
+        assert!(judge(&figure(1000.0), &figure(1020.0)).unwrap().contains("1020 instead of 1000"));
+        assert!(judge(&figure(1000.0), &figure(980.0)).unwrap().contains("lower the figure"));
+    }
+
+    #[test]
+    fn what_is_on_record_is_read() {
+        let text = fs::read_to_string(path()).unwrap();
+        let (compiler, figures) = parse(&text).ok().unwrap();
+        assert!(compiler.starts_with("rustc ") && !figures.is_empty());
+        assert!(figures.iter().all(|figure| figure.instructions > 0.0));
+    }
+
+    #[test]
+    fn a_line_that_is_no_figure_is_named() {
+        let Err(Failure::Failed(text)) = parse("rustc 1\n50 128\n") else { panic!("it was read") };
+        assert!(text.contains("'50 128'"), "{text}");
+    }
+}
