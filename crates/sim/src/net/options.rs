@@ -76,6 +76,19 @@ impl Options {
             SocketOption::RecvBuffer(bytes) => self.receive_buffer = (2 * bytes).max(2304),
             SocketOption::SendBuffer(bytes) => self.send_buffer = (2 * bytes).max(4608),
             SocketOption::Broadcast(on) => self.broadcast = on,
+            SocketOption::Timestamps(on) => self.timestamps = on,
+            SocketOption::DropCount(on) => self.drop_count = on,
+            SocketOption::SegmentSize(size) => self.segment = size,
+            SocketOption::Coalesce(on) => self.coalesce = on,
+            SocketOption::PassCredentials(on) => self.pass_credentials = on,
+            _ => return self.set_ip(domain, option),
+        }
+        Ok(())
+    }
+
+    /// Options of one protocol or the other.
+    fn set_ip(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
+        match option {
             SocketOption::MulticastTtl(ip, ttl) => self.of(domain, ip)?.multicast_ttl = ttl,
             SocketOption::Ttl(ip, ttl) => self.of(domain, ip)?.ttl = ttl,
             SocketOption::Tos(ip, tos) => self.of(domain, ip)?.tos = tos,
@@ -88,15 +101,7 @@ impl Options {
             // Which is the loopback: what it sends, it hears.
             SocketOption::MulticastLoop(ip, _) => known(domain, ip)?,
             SocketOption::DontFragment(ip, _) => known(domain, ip)?,
-            SocketOption::Timestamps(on) => self.timestamps = on,
-            SocketOption::DropCount(on) => self.drop_count = on,
-            SocketOption::SegmentSize(size) => self.segment = size,
-            SocketOption::Coalesce(on) => self.coalesce = on,
-            SocketOption::PassCredentials(on) => self.pass_credentials = on,
-            SocketOption::JoinV4 { .. }
-            | SocketOption::LeaveV4 { .. }
-            | SocketOption::JoinV6 { .. }
-            | SocketOption::LeaveV6 { .. } => return Err(Errno::NOPROTOOPT),
+            _ => return Err(Errno::NOPROTOOPT),
         }
         Ok(())
     }

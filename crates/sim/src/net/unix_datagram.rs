@@ -57,6 +57,21 @@ impl Net {
         }
     }
 
+    /// Whom a letter is for, if that is one who would take it.
+    fn hearing_target(&mut self, id: SocketId, to: Option<&Address>) -> Result<SocketId, Errno> {
+        let target = self.target(id, to);
+        if to.is_none() && target == Err(Errno::CONNREFUSED) {
+            // Told once.
+            self.set_partner(id, Partner::None);
+        }
+        let target = target?;
+        if !self.socket(target).is_datagram() {
+            return Err(Errno::PROTOTYPE);
+        }
+        self.takes_letters_of(target, id)?;
+        Ok(target)
+    }
+
     pub(super) fn post_unix(
         &mut self,
         id: SocketId,
@@ -67,16 +82,7 @@ impl Net {
         if draft.len + RESERVE > self.socket(id).options.send_buffer {
             return Err(Errno::MSGSIZE);
         }
-        let target = self.target(id, draft.to);
-        if draft.to.is_none() && target == Err(Errno::CONNREFUSED) {
-            // Told once.
-            self.set_partner(id, Partner::None);
-        }
-        let target = target?;
-        if !self.socket(target).is_datagram() {
-            return Err(Errno::PROTOTYPE);
-        }
-        self.takes_letters_of(target, id)?;
+        let target = self.hearing_target(id, draft.to)?;
         self.refusal(id)?;
         if self.socket(target).stopped_receiving {
             return Err(Errno::PIPE);

@@ -3,7 +3,7 @@
 use super::World;
 use super::receive::Got;
 use crate::faults::Fault;
-use crate::memory::Piece;
+use crate::memory::{Header, Piece};
 use crate::net::{Letter, SocketId};
 use crate::op::{Cover, Into, Receive};
 use annulus_ring::op::msg;
@@ -17,6 +17,29 @@ struct Label {
     flags: u32,
 }
 
+impl Label {
+    fn name(&self) -> &[u8] {
+        self.name.as_ref().map_or(&[][..], Address::as_bytes)
+    }
+
+    /// Tells a receive that named a header.
+    fn write_to(&self, header: &Header) {
+        header.name.put(self.name());
+        header.control.put(&self.control);
+        header.answer(self.name().len(), self.control.len(), self.flags);
+    }
+}
+
+impl Receive {
+    /// Bytes that stand in front of a payload.
+    fn front(&self) -> usize {
+        match self.cover.as_deref() {
+            Some(Cover::Front(layout)) => layout.payload_at(),
+            _ => 0,
+        }
+    }
+}
+
 impl World {
     /// Receives a message, or any bytes of a datagram.
     pub(super) fn receive_message(
@@ -25,16 +48,8 @@ impl World {
         socket: SocketId,
         receive: &Receive,
     ) -> Result<Got, Errno> {
-        let front = match receive.cover.as_deref() {
-            Some(Cover::Front(layout)) => layout.payload_at(),
-            _ => 0,
-        };
-        let room = match &receive.into {
-            Into::Group(group) => {
-                self.buffer_at_hand(ring, *group)?.checked_sub(front).ok_or(Errno::FAULT)?
-            }
-            into => into.pieces().iter().map(|piece| piece.len()).sum(),
-        };
+        let front = receive.front();
+        let room = self.room_for(ring, receive)?;
         let mut letter = self.fetch(socket, room)?;
         let (count, cut) = (letter.bytes.len().min(room), letter.bytes.len() > room);
         let label = self.label(socket, &mut letter, receive, cut);
@@ -47,14 +62,22 @@ impl World {
             into => scatter(into.pieces(), &letter.bytes),
         };
         if let Some(Cover::Header(header)) = receive.cover.as_deref() {
-            let name = label.name.as_ref().map_or(&[][..], Address::as_bytes);
-            header.name.put(name);
-            header.control.put(&label.control);
-            header.answer(name.len(), label.control.len(), label.flags);
+            label.write_to(header);
         }
         let result = if front > 0 { front + count } else { told };
         let datagram = self.net.socket(socket).is_datagram();
         Ok(Got { result, count, flags, again: datagram })
+    }
+
+    /// Bytes of payload that can be received.
+    fn room_for(&mut self, ring: u32, receive: &Receive) -> Result<usize, Errno> {
+        match &receive.into {
+            Into::Group(group) => {
+                let len = self.buffer_at_hand(ring, *group)?;
+                len.checked_sub(receive.front()).ok_or(Errno::FAULT)
+            }
+            into => Ok(into.pieces().iter().map(|piece| piece.len()).sum()),
+        }
     }
 
     /// The next message: a datagram, or as many bytes of a stream as fit and were sent together.
@@ -111,15 +134,14 @@ impl World {
 
 /// Writes what stands in front of a payload.
 fn frame(memory: Piece, layout: Layout, label: &Label, told: usize) {
-    let name = label.name.as_ref().map_or(&[][..], Address::as_bytes);
     let head = Message {
-        name_len: name.len() as u32,
+        name_len: label.name().len() as u32,
         control_len: label.control.len() as u32,
         payload_len: told as u32,
         flags: label.flags,
     };
     memory.put(&head.bytes());
-    memory.skip(Layout::HEAD).first(layout.name).put(name);
+    memory.skip(Layout::HEAD).first(layout.name).put(label.name());
     memory.skip(layout.control_at()).first(layout.control).put(&label.control);
 }
 
