@@ -1,6 +1,7 @@
 //! Choosing what is simulated.
 
 use crate::faults::Faults;
+use crate::fs::{Device, Disk};
 use crate::net::Link;
 use crate::profile::Profile;
 use crate::random::Random;
@@ -17,6 +18,7 @@ pub struct Builder {
     profile: Profile,
     faults: Faults,
     link: Link,
+    disk: Disk,
     descriptors: usize,
     turn: Duration,
     poison: usize,
@@ -30,6 +32,7 @@ impl Builder {
             profile: Profile::current(),
             faults: Faults::none(),
             link: Link::default(),
+            disk: Disk::new(Device::default()),
             descriptors: 65_536,
             turn: Duration::from_micros(1),
             poison: 256,
@@ -52,6 +55,12 @@ impl Builder {
     /// The network.
     pub fn link(mut self, link: Link) -> Self {
         self.link = link;
+        self
+    }
+
+    /// The disk: an empty one by default. What a run left of one goes on with [`Sim::disk`].
+    pub fn disk(mut self, disk: Disk) -> Self {
+        self.disk = disk;
         self
     }
 
@@ -95,6 +104,7 @@ impl Builder {
             profile: self.profile,
             faults: self.faults,
             link: self.link,
+            disk: self.disk,
             descriptors: self.descriptors,
             turn: nanos(self.turn),
             poison: self.poison,

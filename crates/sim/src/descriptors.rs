@@ -14,6 +14,7 @@ pub(crate) const FIRST: RawFd = 10_000;
 pub(crate) enum File {
     Socket(u32),
     Ring(u32),
+    Open(u32),
 }
 
 /// A file's number.

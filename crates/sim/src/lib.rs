@@ -4,6 +4,7 @@
 //! their submission entries from the memory it maps for them, takes buffers from their buffer rings, and posts
 //! completions. There are no real sockets and no real time. A seed decides everything: one seed, one run, bit for bit.
 //!
+//! It has TCP, UDP and Unix sockets, and files on a [`Disk`] that a power cut leaves as far as they were synced.
 //! What it plays beyond the good weather: latency, bandwidth, windows and back pressure, half-closes and resets; and,
 //! where asked, the [`Fault`]s. It watches lent memory: who writes to a buffer that is with the kernel, publishes one
 //! twice, or changes bytes that are being sent, is told so by a panic.
@@ -33,6 +34,7 @@ mod builder;
 mod counts;
 mod descriptors;
 mod faults;
+mod fs;
 mod memory;
 mod net;
 mod op;
@@ -47,6 +49,7 @@ mod world;
 pub use builder::Builder;
 pub use counts::Counts;
 pub use faults::{Fault, Faults};
+pub use fs::{Device, Disk};
 pub use net::Link;
 pub use profile::Profile;
 pub use random::Random;

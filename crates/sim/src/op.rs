@@ -1,6 +1,7 @@
 //! Operations in flight.
 
 use crate::descriptors::FileId;
+use crate::fs::Call;
 use crate::memory::{Header, Piece, Seal};
 use crate::net::{Side, SocketId, Wishes};
 use crate::slab::Slab;
@@ -52,6 +53,8 @@ pub(crate) enum Body {
     Timer {
         after: Nanos,
     },
+    /// A call that the device makes wait.
+    File(Box<FileWork>),
     /// A poll of something that is not ours: it never comes.
     Never,
 }
@@ -129,6 +132,42 @@ pub(crate) struct Enclosure {
     pub(crate) rights: Vec<FileId>,
 }
 
+/// A call on a file, put off.
+#[derive(Debug)]
+pub(crate) struct FileWork {
+    /// Taken when its time has come.
+    pub(crate) call: Option<Call>,
+    pub(crate) after: Nanos,
+    /// The file that it keeps open.
+    pub(crate) held: Vec<FileId>,
+    /// What the memory of a write looked like when it began to wait.
+    pub(crate) seal: Option<Seal>,
+}
+
+impl FileWork {
+    /// Begins to watch its memory.
+    pub(crate) fn watch(&mut self, span: usize) {
+        match &self.call {
+            Some(Call::Read { into, .. }) => into.iter().for_each(|piece| piece.poison(span)),
+            Some(Call::Write { from, .. }) => self.seal = seal(from, span),
+            _ => {}
+        }
+    }
+
+    /// Whether its memory was left alone since.
+    pub(crate) fn is_intact(&self, span: usize) -> bool {
+        match &self.call {
+            Some(Call::Read { into, .. }) => into.iter().all(|piece| piece.touched(span).is_none()),
+            Some(Call::Write { from, .. }) => self.seal == seal(from, span),
+            _ => true,
+        }
+    }
+}
+
+fn seal(pieces: &[Piece], span: usize) -> Option<Seal> {
+    pieces.iter().map(|piece| piece.seal(span)).reduce(Seal::join)
+}
+
 /// Memory to send from.
 #[derive(Debug)]
 pub(crate) enum Source {
@@ -156,6 +195,12 @@ pub(crate) struct Answer {
 }
 
 impl Op {
+    /// An operation on no socket.
+    pub(crate) fn alone(ring: u32, user_data: u64, skip: bool, body: Body) -> Self {
+        let (file, nowait, queued, cancelled) = (None, false, false, false);
+        Self { user_data, ring, file, skip, nowait, queued, cancelled, body }
+    }
+
     pub(crate) fn socket(&self) -> Option<SocketId> {
         self.file.map(|(_, socket)| socket)
     }
@@ -169,10 +214,11 @@ impl Op {
         }
     }
 
-    /// Files that it holds to send them.
+    /// Files that it holds beside the one it works on: to send them, or for the device.
     pub(crate) fn rights(&self) -> &[FileId] {
         match &self.body {
             Body::Send(Send { enclosure: Some(enclosure), .. }) => &enclosure.rights,
+            Body::File(work) => &work.held,
             _ => &[],
         }
     }
@@ -228,7 +274,7 @@ impl Source {
 
     /// What the memory looks like now.
     fn seal(&self, span: usize) -> Option<Seal> {
-        self.pieces().iter().map(|piece| piece.seal(span)).reduce(Seal::join)
+        seal(self.pieces(), span)
     }
 }
 

@@ -4,7 +4,7 @@ use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
 /// The operations this kernel can play.
-const PLAYED: [u8; 16] = [
+const PLAYED: [u8; 27] = [
     opcode::NOP,
     opcode::READV,
     opcode::WRITEV,
@@ -21,6 +21,17 @@ const PLAYED: [u8; 16] = [
     opcode::SEND,
     opcode::RECV,
     opcode::SHUTDOWN,
+    opcode::FSYNC,
+    opcode::FALLOCATE,
+    opcode::OPENAT,
+    opcode::STATX,
+    opcode::FADVISE,
+    opcode::OPENAT2,
+    opcode::RENAMEAT,
+    opcode::UNLINKAT,
+    opcode::MKDIRAT,
+    opcode::LINKAT,
+    opcode::FTRUNCATE,
 ];
 
 /// A kernel's abilities.
@@ -113,6 +124,6 @@ mod tests {
         let profile = Profile::current().without(opcode::SHUTDOWN);
         assert!(!profile.has(opcode::SHUTDOWN) && profile.has(opcode::RECV));
         assert!(!profile.has(opcode::FUTEX_WAIT));
-        assert_eq!(profile.last_opcode(), opcode::RECV);
+        assert_eq!(profile.last_opcode(), opcode::FTRUNCATE);
     }
 }

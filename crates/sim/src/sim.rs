@@ -4,7 +4,8 @@
 use crate::builder::Builder;
 use crate::counts::Counts;
 use crate::faults::Faults;
-use crate::memory::Argument;
+use crate::fs::Disk;
+use crate::memory::{Argument, FileRequest};
 use crate::world::World;
 use annulus_ring::file::FileCall;
 use annulus_ring::{
@@ -90,6 +91,17 @@ impl Sim {
         self.world.borrow().check();
     }
 
+    /// A copy of the disk as it is now, page cache and all, but nothing open: to go on with, perhaps after a
+    /// [power cut](Disk::after_power_cut).
+    pub fn disk(&self) -> Disk {
+        self.world.borrow().disk.set_down()
+    }
+
+    /// Empties the page cache, but for what the device does not have.
+    pub fn drop_page_cache(&self) {
+        self.world.borrow_mut().disk.drop_cache();
+    }
+
     /// Changes what goes wrong from here on.
     pub fn set_faults(&self, faults: Faults) {
         self.world.borrow_mut().set_faults(faults);
@@ -140,8 +152,11 @@ impl Kernel for Sim {
         false
     }
 
-    unsafe fn file(&self, _call: &FileCall) -> io::Result<u32> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// The device's time passes for everybody.
+    unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
+        // SAFETY: the caller vouches for what the call points to.
+        let request = unsafe { FileRequest::new(call) };
+        self.call(|world| world.file(&request))
     }
 
     fn now(&self) -> Duration {

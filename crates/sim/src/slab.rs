@@ -1,7 +1,7 @@
 //! Numbered places: the last one freed is the next one used, so the numbers depend on nothing but the history.
 
 /// Values by number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,

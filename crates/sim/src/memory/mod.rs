@@ -7,6 +7,7 @@
 
 mod argument;
 mod buffer_entries;
+mod file_call;
 mod header;
 mod piece;
 mod queues;
@@ -14,6 +15,7 @@ mod submitted;
 
 pub(crate) use argument::Argument;
 pub(crate) use buffer_entries::BufferEntries;
+pub(crate) use file_call::FileRequest;
 pub(crate) use header::Header;
 pub(crate) use piece::{Piece, Seal};
 pub(crate) use queues::{COMPLETIONS, Queues, SUBMISSIONS, Shape};

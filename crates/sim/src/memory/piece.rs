@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::random::mix;
+use annulus_ring::file::FileStat;
 use std::collections::VecDeque;
 
 /// What memory is filled with while it is the kernel's: no two neighbours alike, and nothing that text would contain.
@@ -84,6 +85,18 @@ impl Piece {
     #[inline]
     pub(crate) fn put(self, bytes: &[u8]) {
         self.write(bytes);
+    }
+
+    /// Writes what `statx` answers.
+    pub(crate) fn put_stat(self, stat: &FileStat) {
+        let start = std::ptr::from_ref(stat).cast::<u8>();
+        // SAFETY: it is made of numbers, without gaps between them.
+        self.put(unsafe { std::slice::from_raw_parts(start, size_of::<FileStat>()) });
+    }
+
+    /// Where it starts.
+    pub(crate) fn address(self) -> u64 {
+        self.address
     }
 
     /// Marks the first and last `span` bytes as the kernel's.

@@ -22,14 +22,18 @@ impl World {
             Body::Accept { multi } => self.attempt_accept(op, socket, multi),
             Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
-            Body::Timer { .. } | Body::Never => Outcome::Waits,
+            Body::Timer { .. } | Body::File(_) | Body::Never => Outcome::Waits,
         }
     }
 
     /// Without a socket, a turn has come only to what its time has come for.
-    fn attempt_alone(&self, op: &Op) -> Outcome {
-        match op.body {
+    fn attempt_alone(&mut self, op: &mut Op) -> Outcome {
+        match &mut op.body {
             Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
+            Body::File(work) => match work.call.take() {
+                Some(call) => Outcome::of(self.perform_call(call)),
+                None => Outcome::Waits,
+            },
             _ => Outcome::Waits,
         }
     }

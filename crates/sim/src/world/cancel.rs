@@ -2,12 +2,16 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::op::{Answer, OpId};
+use crate::op::{Answer, Body, OpId};
 use rustix::io::Errno;
 
 impl World {
     pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> Answer {
         let Some(id) = self.ops.named(ring, user_data) else { return Answer::error(Errno::NOENT) };
+        if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::File(_))) {
+            // The device does not stop.
+            return Answer::error(Errno::ALREADY);
+        }
         if self.strikes(Fault::CancelLost) {
             return Answer::error(self.lose_race(id));
         }

@@ -39,7 +39,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
             entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
         }
-        opcode::READV => selects && entry.len == 1 && file_flags(entry),
+        opcode::READV => (!selects || entry.len == 1) && file_flags(entry),
         opcode::READ | opcode::WRITE | opcode::WRITEV => file_flags(entry),
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,

@@ -55,7 +55,7 @@ impl World {
 
     /// Time passes, and what is due happens.
     #[inline]
-    fn pass(&mut self, time: Nanos) {
+    pub(super) fn pass(&mut self, time: Nanos) {
         self.net.time.advance_to(self.net.time.now() + time);
         self.net.run();
         self.wake();

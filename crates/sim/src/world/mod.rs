@@ -6,6 +6,7 @@ mod cancel;
 mod check;
 mod control;
 mod enter;
+mod files;
 mod message;
 mod receive;
 mod register;
@@ -19,6 +20,7 @@ mod work;
 use crate::counts::Counts;
 use crate::descriptors::{Descriptors, File, FileId};
 use crate::faults::{Fault, Faults};
+use crate::fs::Disk;
 use crate::net::{Link, Net, SocketId};
 use crate::op::{Body, Op, OpId, Ops};
 use crate::profile::Profile;
@@ -38,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) profile: Profile,
     pub(crate) faults: Faults,
     pub(crate) link: Link,
+    pub(crate) disk: Disk,
     pub(crate) descriptors: usize,
     pub(crate) turn: Nanos,
     pub(crate) poison: usize,
@@ -47,6 +50,7 @@ pub(crate) struct Settings {
 /// The simulated kernel's whole state.
 pub(crate) struct World {
     pub(crate) net: Net,
+    pub(crate) disk: Disk,
     pub(crate) files: Descriptors,
     pub(crate) ops: Ops,
     pub(crate) trace: Trace,
@@ -68,6 +72,7 @@ impl World {
         let network = Random::new(random.bits());
         Self {
             net: Net::new(settings.link, network),
+            disk: settings.disk,
             files: Descriptors::new(settings.descriptors),
             ops: Ops::new(),
             trace: Trace::new(settings.text),
@@ -156,6 +161,7 @@ impl World {
         match file {
             File::Socket(id) => self.net.release(id),
             File::Ring(ring) => self.end_ring(ring),
+            File::Open(file) => self.disk.close(file),
         }
         self.wake();
     }
@@ -188,6 +194,11 @@ impl World {
                 let intact = send.seal.is_none() || send.seal == send.look(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
             }
+            Body::File(work) => assert!(
+                work.is_intact(self.poison),
+                "{} was touched while it was with the kernel",
+                whose("a file's call")
+            ),
             _ => {}
         }
     }
@@ -204,14 +215,14 @@ impl World {
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
             // A poll of many edges looks again only when something changes.
             Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
-            Body::Timer { .. } | Body::Never => false,
+            Body::Timer { .. } | Body::File(_) | Body::Never => false,
         }
     }
 
     fn socket_of(&self, fd: i32) -> Result<(FileId, SocketId), rustix::io::Errno> {
         match self.files.find(fd)? {
             (file, File::Socket(socket)) => Ok((file, socket)),
-            (_, File::Ring(_)) => Err(rustix::io::Errno::NOTSOCK),
+            (_, File::Ring(_) | File::Open(_)) => Err(rustix::io::Errno::NOTSOCK),
         }
     }
 }

@@ -52,17 +52,17 @@ impl World {
 
     #[inline]
     fn receive(&mut self, ring: u32, socket: SocketId, receive: &Receive) -> Result<Got, Errno> {
+        if receive.cover.is_some() || self.net.socket(socket).is_datagram() {
+            return self.receive_message(ring, socket, receive);
+        }
         match receive.into {
-            _ if receive.cover.is_some() || self.net.socket(socket).is_datagram() => {
-                self.receive_message(ring, socket, receive)
-            }
             Into::Memory(memory) => {
                 let there = self.net.look(socket)?;
                 let most = self.shorten(there, Fault::ShortRead);
                 let count = self.net.read(socket, memory, most);
                 Ok(self.got(socket, count, 0))
             }
-            Into::Vectors(_) => unreachable!("vectors come with a header"),
+            Into::Vectors(_) => self.receive_message(ring, socket, receive),
             Into::Group(group) => {
                 // As Linux: without a buffer nobody looks whether there is something to put into it.
                 self.buffer_at_hand(ring, group)?;

@@ -42,6 +42,7 @@ impl World {
             opcode::ASYNC_CANCEL => Some(self.cancel(ring, entry.addr)),
             opcode::CLOSE => done(self.close(entry.fd)),
             opcode::SHUTDOWN => done(self.shutdown(entry.fd, half(entry.len))),
+            _ if self.is_about_files(entry) => self.submit_file(ring, entry, skip),
             _ => match self.operation(ring, entry, skip) {
                 Ok(op) => self.start(op, entry),
                 Err(errno) => Some(Answer::error(errno)),
@@ -159,6 +160,7 @@ fn receive(entry: &Submitted) -> Result<Receive, Errno> {
     let into = match vectors {
         _ if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 => Into::Group(entry.buf_group),
         Some(vectors) => Into::Vectors(vectors),
+        None if entry.opcode == opcode::READV => Into::Vectors(entry.vectors()?),
         None => Into::Memory(entry.memory()),
     };
     Ok(Receive {

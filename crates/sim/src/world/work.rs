@@ -84,6 +84,7 @@ impl World {
         let (file, side) = (op.file, op.side());
         let alarm = match op.body {
             Body::Timer { after } => Some(after),
+            Body::File(ref work) => Some(work.after),
             _ => None,
         };
         let id = self.ops.insert(op);
@@ -103,6 +104,7 @@ impl World {
     fn watch(&self, op: &mut Op) {
         match &mut op.body {
             Body::Receive(receive) => receive.watch(self.poison),
+            Body::File(work) => work.watch(self.poison),
             Body::Send(send) => send.seal = send.look(self.poison),
             _ => {}
         }

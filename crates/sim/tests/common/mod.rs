@@ -1,6 +1,7 @@
 //! A ring with the handful of moves that the tests are made of, over the simulated kernel or over Linux.
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
+pub mod disk;
 mod end;
 pub mod mail;
 pub mod mill;

@@ -1,0 +1,355 @@
+//! A disk with a file system on it: open files, and the calls on them.
+
+use super::call::{Answer, Call, Pieces, Place};
+use super::device::Device;
+use super::names;
+use super::pages::{PAGE, Pages};
+use super::tree::{Ino, Node, ROOT, Tree};
+use crate::memory::Piece;
+use crate::random::Random;
+use crate::slab::Slab;
+use crate::timeline::{Nanos, nanos};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+/// An open file's number.
+pub(crate) type OpenId = u32;
+
+/// A simulated disk: a device, and files on it.
+///
+/// What is written is in the page cache, and on the device once it was synced. A power cut
+/// ([`after_power_cut`](Self::after_power_cut)) leaves what was synced, and of the rest any pages, each whole, and the
+/// earliest changes of names: a sync of anything makes all names of its time durable, as a journal does.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    pub(super) device: Device,
+    pub(super) tree: Tree,
+    opens: Slab<Open>,
+}
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) ino: Ino,
+    pub(super) flags: OFlags,
+    /// The next byte, or of a directory the next entry.
+    pub(super) cursor: u64,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(device: Device) -> Self {
+        Self { device, tree: Tree::new(), opens: Slab::new() }
+    }
+
+    /// The disk as it might be found if the power were cut now; another `seed`, another possibility.
+    pub fn after_power_cut(&self, seed: u64) -> Self {
+        let mut tree = self.tree.clone();
+        tree.survive(&mut Random::new(seed));
+        Self { device: self.device, tree, opens: Slab::new() }
+    }
+
+    /// The same disk, with nothing open on it.
+    pub(crate) fn set_down(&self) -> Self {
+        let mut tree = self.tree.clone();
+        self.opens.iter().for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
+        tree.sweep();
+        Self { device: self.device, tree, opens: Slab::new() }
+    }
+
+    /// The page cache keeps only what the device does not have.
+    pub(crate) fn drop_cache(&mut self) {
+        self.tree.files_mut().for_each(Pages::drop_cache);
+    }
+
+    /// How long a call keeps its caller; what fails at once takes no time.
+    pub(crate) fn duration(&self, call: &Call) -> Nanos {
+        let Device { read, write, sync, .. } = self.device;
+        match call {
+            Call::Read { nowait: true, .. } => 0,
+            Call::Read { file, into, offset, .. } => {
+                let Ok(pages) = self.pages(*file) else { return 0 };
+                let at = offset.unwrap_or(self.opens.at(*file).cursor);
+                let hit = pages.is_cached(at, len(into)) && !self.is_direct(*file);
+                if hit { 0 } else { nanos(read) }
+            }
+            Call::Write { file, .. } if self.is_synchronous(*file) => nanos(write) + nanos(sync),
+            Call::Write { file, .. } if self.is_direct(*file) => nanos(write),
+            Call::Sync { file } => {
+                let dirty = self.pages(*file).is_ok_and(Pages::is_dirty);
+                nanos(sync) + if dirty { nanos(write) } else { 0 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// Makes a call.
+    pub(crate) fn perform(&mut self, call: Call) -> Result<Answer, Errno> {
+        let count = match call {
+            Call::Open { at, flags, mode } => {
+                return self.open(&at, flags, mode).map(Answer::Opened);
+            }
+            Call::Read { file, into, offset, nowait } => self.read(file, &into, offset, nowait)?,
+            Call::Write { file, from, offset } => self.write(file, &from, offset)?,
+            Call::Copy { from, from_offset, to, to_offset, len } => {
+                self.copy((from, from_offset), (to, to_offset), len as usize)?
+            }
+            Call::Sync { file } => self.sync(file)?,
+            Call::Stat { at, itself, into } => self.stat(&at, itself, into)?,
+            Call::SetLen { file, len } => self.set_len(file, len)?,
+            Call::Allocate { file, keep_len, offset, len } => {
+                self.allocate(file, keep_len, offset, len)?
+            }
+            Call::Advise { file } => self.pages(file).map(|_| 0)?,
+            Call::Remove { at, directory } => self.remove(&at, directory)?,
+            Call::Rename { from, to, replace } => self.rename(&from, &to, replace)?,
+            Call::Link { from, to } => self.link(&from, &to)?,
+            Call::MakeDir { at, mode } => self.make_dir(&at, mode)?,
+            Call::SetMode { at, mode } => self.set_mode(&at, mode)?,
+            Call::ReadDir { file, into } => self.read_dir(file, into)?,
+        };
+        Ok(Answer::Count(count as u32))
+    }
+
+    /// Nothing stands for an open file any more.
+    pub(crate) fn close(&mut self, file: OpenId) {
+        let open = self.opens.remove(file);
+        self.tree.inode_mut(open.ino).opens -= 1;
+        self.tree.sweep();
+    }
+
+    fn open(&mut self, at: &Place, flags: u32, mode: u32) -> Result<OpenId, Errno> {
+        let flags = OFlags::from_bits_retain(flags);
+        let from = self.start(at)?;
+        let ino = match self.tree.find(from, &at.path) {
+            Ok(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => return Err(Errno::EXIST),
+            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
+                let place = self.tree.place(from, &at.path)?;
+                self.tree.create(place, Node::File(Pages::default()), mode & 0o7777)
+            }
+            found => found?,
+        };
+        let directory = matches!(self.tree.inode(ino).node, Node::Dir { .. });
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        if directory && writes {
+            return Err(Errno::ISDIR);
+        }
+        if !directory && flags.contains(OFlags::DIRECTORY) {
+            return Err(Errno::NOTDIR);
+        }
+        if let Node::File(pages) = &mut self.tree.inode_mut(ino).node
+            && flags.contains(OFlags::TRUNC)
+        {
+            pages.set_len(0);
+        }
+        self.tree.inode_mut(ino).opens += 1;
+        Ok(self.opens.insert(Open { ino, flags, cursor: 0 }))
+    }
+
+    /// Where a path starts.
+    pub(super) fn start(&self, at: &Place) -> Result<Ino, Errno> {
+        at.dir.map_or(Ok(ROOT), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
+    }
+
+    pub(super) fn opened(&mut self, file: OpenId) -> &mut Open {
+        self.opens.at_mut(file)
+    }
+
+    pub(super) fn cursor(&self, file: OpenId) -> u64 {
+        self.opens.at(file).cursor
+    }
+
+    pub(super) fn ino(&self, file: OpenId) -> Ino {
+        self.opens.at(file).ino
+    }
+
+    fn is_direct(&self, file: OpenId) -> bool {
+        self.opens.at(file).flags.contains(OFlags::DIRECT)
+    }
+
+    fn is_synchronous(&self, file: OpenId) -> bool {
+        self.opens.at(file).flags.intersects(OFlags::DSYNC | OFlags::SYNC)
+    }
+
+    fn pages(&self, file: OpenId) -> Result<&Pages, Errno> {
+        match &self.tree.inode(self.ino(file)).node {
+            Node::File(pages) => Ok(pages),
+            Node::Dir { .. } => Err(Errno::ISDIR),
+        }
+    }
+
+    fn pages_mut(&mut self, file: OpenId) -> Result<&mut Pages, Errno> {
+        match &mut self.tree.inode_mut(self.opens.at(file).ino).node {
+            Node::File(pages) => Ok(pages),
+            Node::Dir { .. } => Err(Errno::ISDIR),
+        }
+    }
+
+    /// As [`pages_mut`](Self::pages_mut), of a file that was opened for writing.
+    fn writable(&mut self, file: OpenId) -> Result<&mut Pages, Errno> {
+        if self.opens.at(file).flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            self.pages_mut(file)
+        } else {
+            Err(Errno::BADF)
+        }
+    }
+
+    fn read(
+        &mut self,
+        file: OpenId,
+        into: &Pieces,
+        offset: Option<u64>,
+        nowait: bool,
+    ) -> Result<usize, Errno> {
+        if self.opens.at(file).flags.contains(OFlags::WRONLY) {
+            return Err(Errno::BADF);
+        }
+        self.check_alignment(file, into, offset)?;
+        let at = offset.unwrap_or(self.opens.at(file).cursor);
+        let direct = self.is_direct(file);
+        let pages = self.pages_mut(file)?;
+        if nowait && !pages.is_cached(at, len(into)) {
+            return Err(Errno::AGAIN);
+        }
+        let bytes = pages.read(at, len(into), direct);
+        spread(into, &bytes);
+        self.move_on(file, offset, bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn write(&mut self, file: OpenId, from: &Pieces, offset: Option<u64>) -> Result<usize, Errno> {
+        self.check_alignment(file, from, offset)?;
+        let bytes: Vec<u8> = from.iter().flat_map(|piece| piece.bytes()).collect();
+        let count = self.put(file, &bytes, offset)?;
+        if self.is_synchronous(file) {
+            self.sync(file)?;
+        }
+        Ok(count)
+    }
+
+    /// Writes as much as there is room for.
+    fn put(&mut self, file: OpenId, bytes: &[u8], offset: Option<u64>) -> Result<usize, Errno> {
+        let (cursor, append) =
+            (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
+        let end = self.writable(file)?.len();
+        let at = if append { end } else { offset.unwrap_or(cursor) };
+        let count = self.room(file, at, bytes.len())?;
+        self.writable(file)?.write(at, &bytes[..count]);
+        if append && offset.is_none() {
+            self.opened(file).cursor = at;
+        }
+        self.move_on(file, offset, count);
+        Ok(count)
+    }
+
+    /// How much of a write fits: ENOSPC where nothing does.
+    fn room(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
+        let free = (self.device.capacity / PAGE as u64).saturating_sub(self.tree.pages() as u64);
+        let pages = self.pages(file)?;
+        if pages.missing(at, len) as u64 <= free {
+            return Ok(len);
+        }
+        let page = PAGE as u64;
+        let ends = (at / page + 1..).map(|next| (next * page - at) as usize);
+        let fits = |count: &usize| pages.missing(at, *count) as u64 <= free;
+        ends.take_while(fits).last().ok_or(Errno::NOSPC)
+    }
+
+    fn move_on(&mut self, file: OpenId, offset: Option<u64>, count: usize) {
+        if offset.is_none() {
+            self.opened(file).cursor += count as u64;
+        }
+    }
+
+    /// Past the cache, only whole blocks move, from and to aligned memory.
+    fn check_alignment(
+        &self,
+        file: OpenId,
+        pieces: &Pieces,
+        offset: Option<u64>,
+    ) -> Result<(), Errno> {
+        let block = u64::from(self.device.alignment.max(1));
+        let at = offset.unwrap_or(self.opens.at(file).cursor);
+        let aligned = |piece: &Piece| {
+            piece.address().is_multiple_of(block) && (piece.len() as u64).is_multiple_of(block)
+        };
+        let sound = at.is_multiple_of(block) && pieces.iter().all(aligned);
+        if sound || !self.is_direct(file) { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    fn copy(
+        &mut self,
+        (from, from_offset): (OpenId, Option<u64>),
+        (to, to_offset): (OpenId, Option<u64>),
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let at = from_offset.unwrap_or(self.opens.at(from).cursor);
+        let bytes = self.pages_mut(from)?.read(at, len, false);
+        let count = self.put(to, &bytes, to_offset)?;
+        self.move_on(from, from_offset, count);
+        Ok(count)
+    }
+
+    fn sync(&mut self, file: OpenId) -> Result<usize, Errno> {
+        if let Ok(pages) = self.pages_mut(file) {
+            pages.sync();
+        }
+        self.tree.commit();
+        Ok(0)
+    }
+
+    fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {
+        self.writable(file).map_err(|_| Errno::INVAL)?.set_len(len);
+        Ok(0)
+    }
+
+    fn allocate(
+        &mut self,
+        file: OpenId,
+        keep: bool,
+        offset: u64,
+        len: u64,
+    ) -> Result<usize, Errno> {
+        let bytes = usize::try_from(len).map_err(|_| Errno::FBIG)?;
+        if len == 0 {
+            return Err(Errno::INVAL);
+        }
+        let fits = offset.saturating_add(len) <= self.device.capacity;
+        if !fits || self.room(file, offset, bytes) != Ok(bytes) {
+            return Err(Errno::NOSPC);
+        }
+        let pages = self.writable(file)?;
+        pages.allocate(offset, bytes);
+        if !keep && offset + len > pages.len() {
+            pages.set_len(offset + len);
+        }
+        Ok(0)
+    }
+
+    fn stat(&mut self, at: &Place, itself: bool, into: Piece) -> Result<usize, Errno> {
+        let ino = match at.dir.filter(|_| itself && at.path.is_empty()) {
+            Some(file) => self.ino(file),
+            None => self.tree.find(self.start(at)?, &at.path)?,
+        };
+        let inode = self.tree.inode(ino);
+        let (kind, size, pages) = match &inode.node {
+            Node::File(pages) => (FileType::RegularFile, pages.len(), pages.count()),
+            Node::Dir { .. } => (FileType::Directory, PAGE as u64, 1),
+        };
+        let mode = kind.as_raw_mode() | inode.mode;
+        into.put_stat(&names::stat(ino, inode.links, mode, size, pages, self.device.alignment));
+        Ok(0)
+    }
+}
+
+fn len(pieces: &Pieces) -> usize {
+    pieces.iter().map(|piece| piece.len()).sum()
+}
+
+fn spread(pieces: &Pieces, mut bytes: &[u8]) {
+    for piece in pieces {
+        let (part, rest) = bytes.split_at(piece.len().min(bytes.len()));
+        piece.put(part);
+        bytes = rest;
+    }
+}

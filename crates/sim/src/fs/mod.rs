@@ -1,0 +1,13 @@
+//! Files on a simulated disk. They know no rings and no descriptors.
+
+mod call;
+mod device;
+mod disk;
+mod names;
+mod pages;
+mod tree;
+
+pub(crate) use call::{Answer, Call, Pieces, Place};
+pub use device::Device;
+pub use disk::Disk;
+pub(crate) use disk::OpenId;

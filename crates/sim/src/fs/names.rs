@@ -1,0 +1,190 @@
+//! Calls that are about names: what is made, moved, removed and listed.
+
+use super::call::Place;
+use super::disk::{Disk, OpenId};
+use super::pages::PAGE;
+use super::tree::{Ino, Node};
+use crate::memory::Piece;
+use annulus_ring::file::FileStat;
+use rustix::io::Errno;
+
+/// `DT_DIR`, `DT_REG`.
+const DIRECTORY: u8 = 4;
+const REGULAR: u8 = 8;
+
+impl Disk {
+    fn is_directory(&self, ino: Ino) -> bool {
+        matches!(self.tree.inode(ino).node, Node::Dir { .. })
+    }
+
+    pub(super) fn remove(&mut self, at: &Place, directory: bool) -> Result<usize, Errno> {
+        let from = self.start(at)?;
+        let ino = self.tree.find(from, &at.path)?;
+        self.check_removal(ino, directory)?;
+        let (dir, name) = self.tree.place(from, &at.path)?;
+        self.tree.change(vec![(dir, name.to_vec(), None)]);
+        self.unname(ino, dir);
+        Ok(0)
+    }
+
+    fn check_removal(&self, ino: Ino, directory: bool) -> Result<(), Errno> {
+        match (directory, self.is_directory(ino)) {
+            (true, false) => Err(Errno::NOTDIR),
+            (false, true) => Err(Errno::ISDIR),
+            (true, true) if !self.tree.entries(ino)?.is_empty() => Err(Errno::NOTEMPTY),
+            _ => Ok(()),
+        }
+    }
+
+    /// A name less; of a directory, its own `.` goes as well, and its `..`.
+    fn unname(&mut self, ino: Ino, dir: Ino) {
+        if self.is_directory(ino) {
+            self.tree.inode_mut(ino).links = 0;
+            self.tree.inode_mut(dir).links -= 1;
+        } else {
+            self.tree.inode_mut(ino).links -= 1;
+        }
+        self.tree.sweep();
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: bool,
+    ) -> Result<usize, Errno> {
+        let (start, end) = (self.start(from)?, self.start(to)?);
+        let ino = self.tree.find(start, &from.path)?;
+        let (old_dir, old_name) = self.tree.place(start, &from.path)?;
+        let (new_dir, new_name) = self.tree.place(end, &to.path)?;
+        if self.is_within(new_dir, ino) {
+            return Err(Errno::INVAL);
+        }
+        let target = self.tree.entries(new_dir)?.get(new_name).copied();
+        if target == Some(ino) {
+            return Ok(0);
+        }
+        if let Some(target) = target {
+            if !replace {
+                return Err(Errno::EXIST);
+            }
+            self.check_removal(target, self.is_directory(ino))?;
+        }
+        let gone = (old_dir, old_name.to_vec(), None);
+        self.tree.change(vec![gone, (new_dir, new_name.to_vec(), Some(ino))]);
+        self.move_directory(ino, old_dir, new_dir);
+        if let Some(target) = target {
+            self.unname(target, new_dir);
+        }
+        Ok(0)
+    }
+
+    /// Whether a directory lies in another one, or is it.
+    fn is_within(&self, mut dir: Ino, above: Ino) -> bool {
+        while let Node::Dir { parent, .. } = self.tree.inode(dir).node {
+            if dir == above || parent == dir {
+                return dir == above;
+            }
+            dir = parent;
+        }
+        false
+    }
+
+    fn move_directory(&mut self, ino: Ino, old: Ino, new: Ino) {
+        if let Node::Dir { parent, .. } = &mut self.tree.inode_mut(ino).node {
+            *parent = new;
+            self.tree.inode_mut(old).links -= 1;
+            self.tree.inode_mut(new).links += 1;
+        }
+    }
+
+    pub(super) fn link(&mut self, from: &Place, to: &Place) -> Result<usize, Errno> {
+        let ino = self.tree.find(self.start(from)?, &from.path)?;
+        if self.is_directory(ino) {
+            return Err(Errno::PERM);
+        }
+        let (dir, name) = self.free_place(to)?;
+        self.tree.change(vec![(dir, name.to_vec(), Some(ino))]);
+        self.tree.inode_mut(ino).links += 1;
+        Ok(0)
+    }
+
+    pub(super) fn make_dir(&mut self, at: &Place, mode: u32) -> Result<usize, Errno> {
+        let place = self.free_place(at)?;
+        self.tree.create(place, Node::directory(place.0), mode & 0o7777);
+        self.tree.inode_mut(place.0).links += 1;
+        Ok(0)
+    }
+
+    /// A place where nothing is yet.
+    fn free_place<'a>(&self, at: &'a Place) -> Result<(Ino, &'a [u8]), Errno> {
+        let start = self.start(at)?;
+        if self.tree.find(start, &at.path).is_ok() {
+            return Err(Errno::EXIST);
+        }
+        self.tree.place(start, &at.path)
+    }
+
+    pub(super) fn set_mode(&mut self, at: &Place, mode: u32) -> Result<usize, Errno> {
+        let ino = self.tree.find(self.start(at)?, &at.path)?;
+        self.tree.inode_mut(ino).mode = mode & 0o7777;
+        Ok(0)
+    }
+
+    /// As many entries as fit, each a `struct linux_dirent64`, from the cursor on.
+    pub(super) fn read_dir(&mut self, file: OpenId, into: Piece) -> Result<usize, Errno> {
+        let ino = self.ino(file);
+        let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
+            return Err(Errno::NOTDIR);
+        };
+        let own = [(&b"."[..], ino), (&b".."[..], *parent)];
+        let all = own.into_iter().chain(entries.iter().map(|(name, ino)| (&name[..], *ino)));
+        let mut cursor = self.cursor(file);
+        let mut bytes = Vec::new();
+        for (name, ino) in all.skip(cursor as usize) {
+            let kind = if self.is_directory(ino) { DIRECTORY } else { REGULAR };
+            let entry = entry(name, ino, cursor + 1, kind);
+            if bytes.len() + entry.len() > into.len() {
+                break;
+            }
+            bytes.extend(entry);
+            cursor += 1;
+        }
+        if bytes.is_empty() && cursor < 2 + entries.len() as u64 {
+            return Err(Errno::INVAL);
+        }
+        self.opened(file).cursor = cursor;
+        into.put(&bytes);
+        Ok(bytes.len())
+    }
+}
+
+/// `struct linux_dirent64`: number, the next entry's place, length, kind, name.
+fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
+    let len = (19 + name.len() + 1).next_multiple_of(8);
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend(ino.to_ne_bytes());
+    bytes.extend(next.to_ne_bytes());
+    bytes.extend((len as u16).to_ne_bytes());
+    bytes.push(kind);
+    bytes.extend(name);
+    bytes.resize(len, 0);
+    bytes
+}
+
+/// What `statx` answers.
+pub(super) fn stat(
+    inode: Ino,
+    links: u32,
+    mode: u32,
+    size: u64,
+    pages: usize,
+    alignment: u32,
+) -> FileStat {
+    let mut stat = FileStat::default();
+    (stat.mask, stat.block_size, stat.dev_major) = (FileStat::WANTED, PAGE as u32, 1);
+    (stat.inode, stat.links, stat.mode, stat.size) = (inode, links, mode as u16, size);
+    stat.blocks = (pages * PAGE / 512) as u64;
+    (stat.direct_memory_align, stat.direct_offset_align) = (alignment, alignment);
+    stat
+}

@@ -1,0 +1,226 @@
+//! A file's content: what is written, what of it the device has, and what a power cut leaves.
+
+use crate::random::Random;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Bytes of a page.
+pub(super) const PAGE: usize = 4096;
+
+/// The content of a file. What is not there reads as zeros.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    live: BTreeMap<u64, Page>,
+    len: u64,
+    /// What the device has.
+    durable: BTreeMap<u64, Rc<[u8; PAGE]>>,
+    durable_len: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    bytes: Rc<[u8; PAGE]>,
+    /// The device has another content, or none.
+    dirty: bool,
+    /// It is in the page cache.
+    cached: bool,
+}
+
+/// The parts of pages that a range touches: page, first byte in it, how many.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let end = offset + len as u64;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let inside = (at % PAGE as u64) as usize;
+        let count = (PAGE - inside).min((end - at) as usize);
+        let part = (at / PAGE as u64, inside, count);
+        at += count as u64;
+        (count > 0).then_some(part)
+    })
+}
+
+impl Pages {
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Pages that take room on the device.
+    pub(super) fn count(&self) -> usize {
+        self.live.len()
+    }
+
+    /// How many pages a write there would add.
+    pub(super) fn missing(&self, offset: u64, len: usize) -> usize {
+        parts(offset, len).filter(|(page, ..)| !self.live.contains_key(page)).count()
+    }
+
+    /// Whether a read there needs the device.
+    pub(super) fn is_cached(&self, offset: u64, len: usize) -> bool {
+        let readable = len.min(self.len.saturating_sub(offset) as usize);
+        parts(offset, readable).all(|(page, ..)| self.live.get(&page).is_none_or(|it| it.cached))
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.len != self.durable_len || self.live.values().any(|page| page.dirty)
+    }
+
+    /// The bytes there, up to the file's end. They are in the cache from now on, unless read past it.
+    pub(super) fn read(&mut self, offset: u64, len: usize, past_cache: bool) -> Vec<u8> {
+        let readable = len.min(self.len.saturating_sub(offset) as usize);
+        let mut bytes = Vec::with_capacity(readable);
+        for (page, at, count) in parts(offset, readable) {
+            match self.live.get_mut(&page) {
+                Some(page) => {
+                    page.cached |= !past_cache;
+                    bytes.extend_from_slice(&page.bytes[at..at + count]);
+                }
+                None => bytes.resize(bytes.len() + count, 0),
+            }
+        }
+        bytes
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut rest = bytes;
+        for (page, at, count) in parts(offset, bytes.len()) {
+            let (part, behind) = rest.split_at(count);
+            Rc::make_mut(&mut self.dirty(page).bytes)[at..at + count].copy_from_slice(part);
+            rest = behind;
+        }
+        self.len = self.len.max(offset + bytes.len() as u64);
+    }
+
+    /// Has pages there, of zeros where there are none yet.
+    pub(super) fn allocate(&mut self, offset: u64, len: usize) {
+        for (page, ..) in parts(offset, len) {
+            if !self.live.contains_key(&page) {
+                self.dirty(page);
+            }
+        }
+    }
+
+    /// A page that is about to be changed.
+    fn dirty(&mut self, page: u64) -> &mut Page {
+        let empty = || Page { bytes: Rc::new([0; PAGE]), dirty: true, cached: true };
+        let page = self.live.entry(page).or_insert_with(empty);
+        (page.dirty, page.cached) = (true, true);
+        page
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            self.live.split_off(&len.div_ceil(PAGE as u64));
+            let inside = (len % PAGE as u64) as usize;
+            if inside > 0 && self.live.contains_key(&(len / PAGE as u64)) {
+                Rc::make_mut(&mut self.dirty(len / PAGE as u64).bytes)[inside..].fill(0);
+            }
+        }
+        self.len = len;
+    }
+
+    /// The device has it all.
+    pub(super) fn sync(&mut self) {
+        self.durable.clear();
+        for (&number, page) in &mut self.live {
+            page.dirty = false;
+            self.durable.insert(number, page.bytes.clone());
+        }
+        self.durable_len = self.len;
+    }
+
+    /// The cache keeps only what the device does not have.
+    pub(super) fn drop_cache(&mut self) {
+        self.live.values_mut().for_each(|page| page.cached = page.dirty);
+    }
+
+    /// What a power cut leaves: what was synced, and of the rest any pages, whole.
+    pub(super) fn survive(&mut self, random: &mut Random) {
+        let mut kept = self.durable.clone();
+        for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {
+            if random.chance(500) {
+                kept.insert(number, page.bytes.clone());
+            }
+        }
+        let reached = kept.keys().next_back().map_or(0, |last| (last + 1) * PAGE as u64);
+        let len = match self.len {
+            longer if longer >= self.durable_len => longer.min(reached).max(self.durable_len),
+            shorter if random.chance(500) => shorter,
+            _ => self.durable_len,
+        };
+        let page = |(number, bytes)| (number, Page { bytes, dirty: false, cached: false });
+        self.live = kept.into_iter().map(page).collect();
+        self.len = self.len.max(self.durable_len);
+        self.set_len(len);
+        self.sync();
+        self.drop_cache();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_where_they_were_written_and_the_rest_is_zero() {
+        let mut pages = Pages::default();
+        pages.write(4090, &[1; 12]);
+        assert_eq!((pages.len(), pages.count(), pages.missing(0, 8193)), (4102, 2, 1));
+        let all = pages.read(0, 10_000, false);
+        assert_eq!(
+            (all.len(), &all[4090..], all[..4090].iter().max()),
+            (4102, &[1; 12][..], Some(&0))
+        );
+        pages.set_len(4095);
+        pages.set_len(5000);
+        assert_eq!(pages.read(4090, 10, false), [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_synced_survives_and_the_rest_may() {
+        let mut seen = [false; 2];
+        for seed in 0..50 {
+            let mut pages = Pages::default();
+            pages.write(0, &[1; PAGE]);
+            pages.sync();
+            pages.write(PAGE as u64, &[2; PAGE]);
+            pages.write(10, &[3; 10]);
+            pages.survive(&mut Random::new(seed));
+            let got = pages.read(0, 3 * PAGE, false);
+            assert!(got.len() == PAGE || got.len() == 2 * PAGE, "{}", got.len());
+            assert!(got[10] == 1 || got[10..20] == [3; 10]);
+            assert!(got[..10] == [1; 10] && got[20] == 1);
+            seen[got.len() / PAGE - 1] = true;
+        }
+        assert_eq!(seen, [true; 2]);
+    }
+
+    #[test]
+    fn a_cut_that_was_not_synced_may_be_undone() {
+        let lens = |seed| {
+            let mut pages = Pages::default();
+            pages.write(0, &[1; 100]);
+            pages.sync();
+            pages.set_len(50);
+            pages.survive(&mut Random::new(seed));
+            assert_eq!(pages.read(0, 50, false), [1; 50]);
+            pages.len()
+        };
+        let lens: Vec<u64> = (0..20).map(lens).collect();
+        assert!(lens.contains(&50) && lens.contains(&100), "{lens:?}");
+    }
+
+    #[test]
+    fn the_cache_can_be_dropped_and_reading_fills_it() {
+        let mut pages = Pages::default();
+        pages.write(0, &[1; 2 * PAGE]);
+        pages.drop_cache();
+        assert!(pages.is_cached(0, 2 * PAGE), "what only the cache has stays there");
+        pages.sync();
+        pages.drop_cache();
+        assert!(!pages.is_cached(0, 1) && pages.is_cached(2 * PAGE as u64, 9));
+        pages.read(0, 1, true);
+        assert!(!pages.is_cached(0, 1), "read past the cache");
+        pages.read(0, 1, false);
+        assert!(pages.is_cached(0, 1) && !pages.is_cached(PAGE as u64, 1));
+    }
+}

@@ -1,0 +1,198 @@
+//! Names: directories, what they hold, and a journal of what changed since the device last heard of it.
+
+use super::pages::Pages;
+use crate::random::Random;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A file's or directory's number, never used again.
+pub(super) type Ino = u64;
+
+pub(super) const ROOT: Ino = 1;
+/// Most bytes of a name.
+const MOST_NAME: usize = 255;
+
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) node: Node,
+    pub(super) mode: u32,
+    pub(super) links: u32,
+    /// Open files that stand for it.
+    pub(super) opens: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    File(Pages),
+    Dir { entries: Entries, parent: Ino },
+}
+
+type Entries = BTreeMap<Vec<u8>, Ino>;
+
+/// Names that change together: a directory's name stands for something else from now on, or for nothing.
+type Change = Vec<(Ino, Vec<u8>, Option<Ino>)>;
+
+/// Everything on a disk.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    inodes: BTreeMap<Ino, Inode>,
+    next: Ino,
+    /// The directories as the device has them, and what it has not heard of.
+    durable: BTreeMap<Ino, Entries>,
+    journal: Vec<Change>,
+}
+
+impl Tree {
+    pub(super) fn new() -> Self {
+        let root = Inode { node: Node::directory(ROOT), mode: 0o755, links: 2, opens: 0 };
+        let inodes = BTreeMap::from([(ROOT, root)]);
+        Self { inodes, next: ROOT + 1, durable: BTreeMap::new(), journal: Vec::new() }
+    }
+
+    pub(super) fn inode(&self, ino: Ino) -> &Inode {
+        self.inodes.get(&ino).expect("an inode that is named or open exists")
+    }
+
+    pub(super) fn inode_mut(&mut self, ino: Ino) -> &mut Inode {
+        self.inodes.get_mut(&ino).expect("an inode that is named or open exists")
+    }
+
+    pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut Pages> {
+        self.inodes.values_mut().filter_map(|inode| match &mut inode.node {
+            Node::File(pages) => Some(pages),
+            Node::Dir { .. } => None,
+        })
+    }
+
+    /// Pages that all files take which are named or open.
+    pub(super) fn pages(&self) -> usize {
+        let alive = self.inodes.values().filter(|inode| inode.links + inode.opens > 0);
+        alive.map(|inode| if let Node::File(pages) = &inode.node { pages.count() } else { 0 }).sum()
+    }
+
+    pub(super) fn entries(&self, dir: Ino) -> Result<&Entries, Errno> {
+        match &self.inode(dir).node {
+            Node::Dir { entries, .. } => Ok(entries),
+            Node::File(_) => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// What a path leads to.
+    pub(super) fn find(&self, from: Ino, path: &[u8]) -> Result<Ino, Errno> {
+        if path.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        let start = if path[0] == b'/' { ROOT } else { from };
+        let mut steps = path.split(|byte| *byte == b'/').filter(|step| !step.is_empty());
+        let ino = steps.try_fold(start, |at, step| self.step(at, step))?;
+        if path.ends_with(b"/") { self.entries(ino).map(|_| ino) } else { Ok(ino) }
+    }
+
+    fn step(&self, at: Ino, step: &[u8]) -> Result<Ino, Errno> {
+        if step.len() > MOST_NAME {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let Node::Dir { entries, parent } = &self.inode(at).node else { return Err(Errno::NOTDIR) };
+        match step {
+            b"." => Ok(at),
+            b".." => Ok(*parent),
+            name => entries.get(name).copied().ok_or(Errno::NOENT),
+        }
+    }
+
+    /// The directory that a path ends in, and the last name, which need not exist.
+    pub(super) fn place<'a>(&self, from: Ino, path: &'a [u8]) -> Result<(Ino, &'a [u8]), Errno> {
+        let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Errno::NOENT)? + 1;
+        let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (name, dir) = (&path[start..end], &path[..start]);
+        let dir = if dir.is_empty() { from } else { self.find(from, dir)? };
+        self.entries(dir)?;
+        match name {
+            b"." | b".." => Err(Errno::INVAL),
+            _ if name.len() > MOST_NAME => Err(Errno::NAMETOOLONG),
+            _ => Ok((dir, name)),
+        }
+    }
+
+    /// Makes something new under a name that is free.
+    pub(super) fn create(&mut self, (dir, name): (Ino, &[u8]), node: Node, mode: u32) -> Ino {
+        let ino = self.next;
+        self.next += 1;
+        let links = if let Node::Dir { .. } = node { 2 } else { 1 };
+        self.inodes.insert(ino, Inode { node, mode, links, opens: 0 });
+        self.change(vec![(dir, name.to_vec(), Some(ino))]);
+        ino
+    }
+
+    /// Changes names, all together; the device learns it later.
+    pub(super) fn change(&mut self, change: Change) {
+        for (dir, name, ino) in &change {
+            if let Node::Dir { entries, .. } = &mut self.inode_mut(*dir).node {
+                match *ino {
+                    Some(ino) => drop(entries.insert(name.clone(), ino)),
+                    None => drop(entries.remove(name)),
+                }
+            }
+        }
+        self.journal.push(change);
+    }
+
+    /// The device hears of all changes of names so far.
+    pub(super) fn commit(&mut self) {
+        let all = std::mem::take(&mut self.journal);
+        self.apply(all);
+    }
+
+    fn apply(&mut self, changes: impl IntoIterator<Item = Change>) {
+        for (dir, name, ino) in changes.into_iter().flatten() {
+            let entries = self.durable.entry(dir).or_default();
+            match ino {
+                Some(ino) => drop(entries.insert(name, ino)),
+                None => drop(entries.remove(&name)),
+            }
+        }
+        self.sweep();
+    }
+
+    /// Forgets what is neither open nor named, by the directories, the device or the journal.
+    pub(super) fn sweep(&mut self) {
+        let named = self.durable.values().flat_map(BTreeMap::values).copied();
+        let noted = self.journal.iter().flatten().filter_map(|(.., ino)| *ino);
+        let needed: BTreeSet<Ino> = named.chain(noted).collect();
+        self.inodes.retain(|ino, it| it.links + it.opens > 0 || needed.contains(ino));
+        self.durable.retain(|ino, _| self.inodes.contains_key(ino));
+    }
+
+    /// What a power cut leaves: the changes of names that the device had heard of, and of the rest the first few; of the
+    /// files what [`Pages::survive`] says.
+    pub(super) fn survive(&mut self, random: &mut Random) {
+        let heard = random.below(self.journal.len() as u64 + 1) as usize;
+        let journal = std::mem::take(&mut self.journal);
+        self.apply(journal.into_iter().take(heard));
+        let durable = self.durable.clone();
+        self.inodes.values_mut().for_each(|inode| (inode.links, inode.opens) = (0, 0));
+        self.restore(ROOT, ROOT, &durable);
+        self.sweep();
+        self.files_mut().for_each(|pages| pages.survive(random));
+    }
+
+    /// Names a directory and all below it as the device has them.
+    fn restore(&mut self, dir: Ino, above: Ino, durable: &BTreeMap<Ino, Entries>) {
+        let kept = durable.get(&dir).cloned().unwrap_or_default();
+        let inode = self.inode_mut(dir);
+        inode.links = 2;
+        inode.node = Node::Dir { entries: kept.clone(), parent: above };
+        for ino in kept.into_values() {
+            match self.inode(ino).node {
+                Node::Dir { .. } => self.restore(ino, dir, durable),
+                Node::File(_) => self.inode_mut(ino).links += 1,
+            }
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn directory(parent: Ino) -> Self {
+        Self::Dir { entries: Entries::new(), parent }
+    }
+}

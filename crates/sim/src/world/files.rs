@@ -1,0 +1,85 @@
+//! Calls on files: on the loop, where they take its time, or as operations that take their own.
+
+use super::World;
+use crate::descriptors::{File, FileId};
+use crate::fs::{Answer as Done, Call, OpenId};
+use crate::memory::{FileRequest, Submitted};
+use crate::op::{Answer, Body, FileWork, Op};
+use annulus_ring::opcode;
+use rustix::io::Errno;
+
+impl World {
+    /// A call there and then: everything else waits as long as it does.
+    pub(crate) fn file(&mut self, request: &FileRequest) -> Result<u32, Errno> {
+        let call = request.read(&|fd| self.open_file(fd))?;
+        self.pass(self.disk.duration(&call));
+        self.perform_call(call).map(|count| count as u32)
+    }
+
+    fn open_file(&self, fd: i32) -> Result<OpenId, Errno> {
+        match self.files.find(fd)?.1 {
+            File::Open(file) => Ok(file),
+            File::Socket(_) | File::Ring(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Makes a call; what it opens gets a descriptor.
+    pub(super) fn perform_call(&mut self, call: Call) -> Result<usize, Errno> {
+        if matches!(call, Call::Open { .. }) && !self.files.has_room() {
+            return Err(Errno::MFILE);
+        }
+        match self.disk.perform(call)? {
+            Done::Count(count) => Ok(count as usize),
+            Done::Opened(file) => self.files.open(File::Open(file)).map(|fd| fd as usize),
+        }
+    }
+
+    /// Whether an entry is about files: by its opcode, or for those that sockets take as well by its descriptor.
+    pub(super) fn is_about_files(&self, entry: &Submitted) -> bool {
+        match entry.opcode {
+            opcode::READ | opcode::WRITE | opcode::READV | opcode::WRITEV => {
+                matches!(self.files.find(entry.fd), Ok((_, File::Open(_))))
+            }
+            code => FILE_OPERATIONS.contains(&code),
+        }
+    }
+
+    /// Makes a call, or puts it off until the device has done its part.
+    pub(super) fn submit_file(
+        &mut self,
+        ring: u32,
+        entry: &Submitted,
+        skip: bool,
+    ) -> Option<Answer> {
+        let call = match entry.file_call(&|fd| self.open_file(fd)) {
+            Ok(call) => call,
+            Err(errno) => return Some(Answer::error(errno)),
+        };
+        let after = self.disk.duration(&call);
+        if after == 0 {
+            return Some(self.perform_call(call).into());
+        }
+        // The file stays, whatever becomes of its descriptor.
+        let held: Vec<FileId> = self.files.find(entry.fd).map(|(id, _)| id).into_iter().collect();
+        held.iter().for_each(|&id| self.files.hold(id));
+        let work = FileWork { call: Some(call), after, held, seal: None };
+        let (user_data, body) = (entry.user_data, Body::File(Box::new(work)));
+        self.park(Op::alone(ring, user_data, skip, body), false);
+        None
+    }
+}
+
+/// Operations that only files know.
+const FILE_OPERATIONS: [u8; 11] = [
+    opcode::OPENAT,
+    opcode::OPENAT2,
+    opcode::FSYNC,
+    opcode::STATX,
+    opcode::FTRUNCATE,
+    opcode::FALLOCATE,
+    opcode::FADVISE,
+    opcode::UNLINKAT,
+    opcode::RENAMEAT,
+    opcode::LINKAT,
+    opcode::MKDIRAT,
+];
