@@ -6,6 +6,7 @@
 
 mod ends;
 mod gate;
+mod letters;
 mod pen;
 mod plan;
 mod reader;
@@ -22,7 +23,7 @@ fn chaos() {
     let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 500), |seed, totals| {
         talk::run(&Plan::of(seed), totals)
     });
-    assert!(seeds::only_one() || totals.bytes > 0 && totals.faults > 0);
+    assert!(seeds::only_one() || totals.bytes > 0 && totals.letters > 0 && totals.faults > 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a seed decides before the run.
 
+use crate::letters::Correspondence;
 use annulus::sim::{Profile, Sim};
 use annulus::{Builder, Operations, Runtime};
 use annulus_sim::Random;
@@ -50,6 +51,7 @@ pub(crate) struct Script {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) scripts: Vec<Script>,
+    pub(crate) correspondences: Vec<Correspondence>,
     /// Most times that somebody gives up waiting, and then waits again.
     pub(crate) cancels: u64,
     /// Most bytes of one write.
@@ -80,6 +82,7 @@ impl Plan {
             buffers: random.pick(&[2, 4, 64]),
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
             operations: operations(random),
+            correspondences: correspondences(random),
         }
     }
 
@@ -115,6 +118,17 @@ fn script(random: &mut Random, number: u64, most: u64) -> Script {
         up: random.between(0, most),
         down: random.between(0, most),
     }
+}
+
+/// Clients that write letters: often nobody.
+fn correspondences(random: &mut Random) -> Vec<Correspondence> {
+    let clients = random.pick(&[0, 0, 1, 3]);
+    let part = |key| Correspondence {
+        key,
+        letters: random.between(1, 30),
+        most: random.pick(&[0, 100, 1400, 9000]),
+    };
+    (0..clients).map(part).collect()
 }
 
 /// Mostly those that everybody has.

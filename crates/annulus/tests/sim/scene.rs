@@ -22,6 +22,7 @@ struct Shared {
     /// Clients that have to come to their end, and sessions of theirs on the server.
     gate: Gate,
     bytes: Cell<u64>,
+    letters: Cell<u64>,
     cancels: Cell<u64>,
 }
 
@@ -31,8 +32,9 @@ impl Scene {
         Self(Rc::new(Shared {
             plan: plan.clone(),
             random: RefCell::new(Random::new(!plan.seed)),
-            gate: Gate::new(plan.scripts.len() + complete),
+            gate: Gate::new(plan.scripts.len() + complete + plan.correspondences.len()),
             bytes: Cell::new(0),
+            letters: Cell::new(0),
             cancels: Cell::new(0),
         }))
     }
@@ -70,6 +72,15 @@ impl Scene {
     /// Counts bytes that arrived as they should.
     pub(crate) fn heard(&self, bytes: usize) {
         self.0.bytes.set(self.0.bytes.get() + bytes as u64);
+    }
+
+    /// Counts a datagram that came back as it was written.
+    pub(crate) fn letter(&self) {
+        self.0.letters.set(self.0.letters.get() + 1);
+    }
+
+    pub(crate) fn letters(&self) -> u64 {
+        self.0.letters.get()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

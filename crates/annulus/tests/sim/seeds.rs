@@ -14,6 +14,7 @@ pub(crate) struct Totals {
     pub(crate) operations: u64,
     pub(crate) faults: u64,
     pub(crate) bytes: u64,
+    pub(crate) letters: u64,
     pub(crate) cancels: u64,
 }
 
@@ -23,6 +24,7 @@ impl AddAssign for Totals {
         self.operations += more.operations;
         self.faults += more.faults;
         self.bytes += more.bytes;
+        self.letters += more.letters;
         self.cancels += more.cancels;
     }
 }

@@ -1,5 +1,6 @@
 //! The play: a server, its clients, and what each of them does.
 
+use crate::letters;
 use crate::pen::Pen;
 use crate::plan::{Manner, Plan, Script};
 use crate::reader::{End, Reader, stretch};
@@ -28,6 +29,7 @@ pub(crate) fn run(plan: &Plan, totals: &mut Totals) -> u64 {
         operations: counts.submitted,
         faults: counts.faults,
         bytes: scene.bytes(),
+        letters: scene.letters(),
         cancels: scene.cancels(),
     };
     sim.trace_hash()
@@ -42,8 +44,20 @@ async fn perform(scene: &Scene) -> io::Result<()> {
         scene.act(take_part(scene.clone(), number, address));
         scene.pause().await;
     }
+    write_letters(scene).await?;
     // What goes on behind the gate, the accept for one, ends with the runtime.
     scene.gate().open().await
+}
+
+/// A server of datagrams, and its clients.
+async fn write_letters(scene: &Scene) -> io::Result<()> {
+    let server = letters::open(scene).await;
+    let address = server.local_addr()?;
+    scene.act(letters::send_back(scene.clone(), server));
+    for &part in &scene.plan().correspondences {
+        scene.act(letters::correspond(scene.clone(), part, address));
+    }
+    Ok(())
 }
 
 /// A listener that goes at any moment, while somebody connects.
