@@ -144,7 +144,9 @@ impl Core {
     /// What was counted so far; nothing in a forked child, and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
-        Some(self.files.add_to(*inner.driver.counters()))
+        let mut counters = self.files.add_to(*inner.driver.counters());
+        (counters.remote_wakes, counters.alarms) = self.remote.counts();
+        Some(counters)
     }
 
     /// False in a forked child.
@@ -156,6 +158,12 @@ impl Core {
     /// Takes the inside out: the runtime ends.
     pub(crate) fn end(&self) -> Option<Inner> {
         self.inner.borrow_mut().take()
+    }
+
+    /// Tells other threads how many streams are open here.
+    pub(crate) fn publish_streams(&self) -> io::Result<()> {
+        self.remote.publish_streams(self.enter()?.streams.len());
+        Ok(())
     }
 
     /// Wakes and drops what the last borrows left to be woken and dropped.

@@ -1,9 +1,11 @@
 //! The runtime that this thread is running.
 
 use crate::core::Core;
+use crate::remote::Remote;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
@@ -47,6 +49,12 @@ impl Drop for Entered {
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+/// Whether the thread's current runtime is the one that `remote` belongs to.
+#[inline]
+pub(crate) fn is_at_home(remote: &Arc<Remote>) -> bool {
+    with(|core| Arc::ptr_eq(&core.remote, remote)).unwrap_or(false)
 }
 
 /// The thread's current runtime.

@@ -40,9 +40,10 @@
 //!
 //! # Threads
 //!
-//! A runtime, its streams, tasks and leases stay on one thread. [`Handle`] and [`SharedBytes`] may go anywhere;
-//! [`net::TcpStream::into_parts`] moves a connection.
+//! A runtime, its streams, tasks and leases stay on one thread. [`shards`](mod@shards) runs one on each core. [`Handle`],
+//! [`SharedBytes`] and what [`shards::channel`] carries may go anywhere; [`net::TcpStream::into_parts`] moves a connection.
 
+pub mod affinity;
 mod chunk;
 mod connect;
 mod core;
@@ -58,6 +59,7 @@ mod nop;
 mod readiness;
 mod remote;
 mod runtime;
+pub mod shards;
 mod shared;
 pub mod signal;
 #[cfg(feature = "sim")]
@@ -75,5 +77,6 @@ pub use handle::Handle;
 pub use lease::Lease;
 pub use nop::{Nop, nop};
 pub use runtime::{Builder, DriverChoice, DriverInfo, DriverKind, Runtime, counters, handle, run};
+pub use shards::shards;
 pub use shared::SharedBytes;
 pub use task::{JoinError, JoinHandle, spawn, yield_now};

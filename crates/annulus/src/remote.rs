@@ -7,7 +7,7 @@ use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{self, AtomicBool, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tasks woken from elsewhere, and the way to wake a sleeping loop: a task goes into the inbox, then the bell is rung.
@@ -16,6 +16,12 @@ pub(crate) struct Remote {
     bell: Bell,
     stopped: AtomicBool,
     alarm: Option<OwnedFd>,
+    /// Calls from other threads.
+    calls: AtomicU64,
+    /// System calls made to wake the loop.
+    alarms: AtomicU64,
+    /// Streams that are open here, as of the last turn.
+    streams: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -37,6 +43,9 @@ impl Remote {
             bell: Bell::new(),
             stopped: AtomicBool::new(false),
             alarm,
+            calls: AtomicU64::new(0),
+            alarms: AtomicU64::new(0),
+            streams: AtomicUsize::new(0),
         })
     }
 
@@ -54,6 +63,12 @@ impl Remote {
         }
         inbox.tasks.push(task);
         drop(inbox);
+        self.call();
+    }
+
+    /// Makes the loop look around, from another thread.
+    pub(crate) fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.ring_the_bell();
     }
 
@@ -62,6 +77,7 @@ impl Remote {
         if self.bell.ring()
             && let Some(alarm) = &self.alarm
         {
+            self.alarms.fetch_add(1, Ordering::Relaxed);
             // It fails only where the counter is full: then the alarm is ringing already.
             _ = rustix::io::write(alarm, &1u64.to_ne_bytes());
         }
@@ -70,7 +86,25 @@ impl Remote {
     /// Asks the loop to end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.ring_the_bell();
+        self.call();
+    }
+
+    /// Calls from other threads, and the system calls they took.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.calls.load(Ordering::Relaxed), self.alarms.load(Ordering::Relaxed))
+    }
+
+    /// Tells other threads how many streams are open here. Only the loop calls it: a load, and a store where it changed.
+    #[inline]
+    pub(crate) fn publish_streams(&self, count: usize) {
+        if self.streams.load(Ordering::Relaxed) != count {
+            self.streams.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Streams that were open here when the loop last told.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
     }
 
     /// Whether the loop was asked to end since the last call.

@@ -6,6 +6,7 @@ mod common;
 
 use annulus::net::TcpStream;
 use annulus::ring::{Ring, SetupFlags};
+use annulus::shards::Shards;
 use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::{Builder, DriverChoice, DriverKind, Operations, Runtime, spawn};
 use common::{echo, pair, pattern, receive, run_on};
@@ -113,6 +114,23 @@ fn falls_back() {
     run_on(Runtime::builder(), everything());
     let text = Runtime::builder().driver(DriverChoice::Uring).build().unwrap_err().to_string();
     assert!(text.contains("io_uring_setup") && text.contains("epoll"), "{text}");
+}
+
+#[test]
+fn shards_are_locked_down_when_all_have_their_ring() {
+    assert_passes("locked_shards");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_shards() {
+    let shards = Shards::new(3).runtime(|_| locked(DriverChoice::Uring));
+    let outcome = shards.run(async |_| {
+        assert_no_further_ring();
+        everything().await
+    });
+    outcome.unwrap();
+    assert_no_further_ring();
 }
 
 #[test]

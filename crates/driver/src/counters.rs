@@ -31,4 +31,8 @@ pub struct Counters {
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's reader was slow, as far as it has told.
     pub dropped_datagrams: u64,
+    /// Times that other threads woke or spawned something on the runtime. Counted above the driver.
+    pub remote_wakes: u64,
+    /// System calls those threads made for it, because the loop slept. Counted above the driver.
+    pub alarms: u64,
 }

@@ -33,6 +33,7 @@ impl<T> Slab<T> {
     }
 
     /// How many slots are in use.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }

@@ -33,12 +33,12 @@ mod run;
 mod threads;
 mod window;
 
-pub mod affinity;
 pub mod clock;
 pub mod limits;
 pub mod quiet;
 pub mod visits;
 
+pub use annulus::affinity;
 pub use mode::Mode;
 pub use plan::{
     MAX_CLIENTS, MAX_IN_FLIGHT, MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, Plan, PlanError,

@@ -22,6 +22,8 @@ pub enum SocketOption {
     ReusePort(bool),
     /// `IP_BIND_ADDRESS_NO_PORT`: a bind without a port leaves that to the connect, which knows the other end.
     BindAddressNoPort(bool),
+    /// `SO_INCOMING_CPU`: of sockets that share a port, the one for what this CPU handles (6.2).
+    IncomingCpu(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
     /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.

@@ -1,30 +1,39 @@
 //! Listening for TCP connections.
 
+use super::parts::{Parts, owned};
 use super::resolve::{last_error, resolve};
 use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
-use annulus_ring::{Address, SocketOption};
+use annulus_ring::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// How to listen.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     reuse_address: bool,
     reuse_port: bool,
+    incoming_cpu: Option<u32>,
     backlog: u32,
     nodelay: bool,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { reuse_address: true, reuse_port: false, backlog: 4096, nodelay: true }
+        Self {
+            reuse_address: true,
+            reuse_port: false,
+            incoming_cpu: None,
+            backlog: 4096,
+            nodelay: true,
+        }
     }
 }
 
@@ -44,6 +53,13 @@ impl ListenOptions {
     /// default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
+        self
+    }
+
+    /// Of listeners that share a port, prefers this one for connections whose packets this CPU handles (`SO_INCOMING_CPU`;
+    /// 6.2, older kernels ignore it). Off by default.
+    pub fn incoming_cpu(mut self, cpu: u32) -> Self {
+        self.incoming_cpu = Some(cpu);
         self
     }
 
@@ -67,29 +83,80 @@ impl ListenOptions {
     /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
-        let mut error = None;
-        for address in resolve(address)? {
-            match self.bind_one(&core, address) {
-                Ok(listener) => return Ok(listener),
-                Err(e) => {
-                    error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}")))
-                }
-            }
-        }
-        Err(last_error(error))
+        let socket = first_bound(address, |address| self.bind_one(&core.kernel, address))?;
+        TcpListener::adopt(core, socket.into_raw())
     }
 
-    fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = NewFd::tcp_for(&core.kernel, address)?;
-        socket.set(SocketOption::ReuseAddress(self.reuse_address))?;
+    fn bind_one(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
+        let socket = self.prepared(kernel, address)?;
         socket.set(SocketOption::ReusePort(self.reuse_port))?;
-        // Accepted sockets inherit it.
-        socket.set(SocketOption::NoDelay(self.nodelay))?;
         socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;
-        let slot = core.enter()?.add_listener(socket.into_raw());
-        Ok(TcpListener { core: core.clone(), slot, place: None })
+        Ok(socket)
     }
+
+    /// Binds a group of real sockets that share a port nobody else has, outside any runtime.
+    pub(crate) fn bind_group(
+        &self,
+        address: impl ToSocketAddrs,
+        count: usize,
+    ) -> io::Result<Vec<OwnedFd>> {
+        let kernel: Rc<dyn Kernel> = Rc::new(Linux);
+        let group = first_bound(address, |address| self.bind_all(&kernel, address, count))?;
+        Ok(group.into_iter().map(|socket| owned(socket.into_raw())).collect())
+    }
+
+    fn bind_all(
+        &self,
+        kernel: &Rc<dyn Kernel>,
+        mut address: SocketAddr,
+        count: usize,
+    ) -> io::Result<Vec<NewFd>> {
+        let mut group = Vec::with_capacity(count);
+        for index in 0..count {
+            let socket = self.prepared(kernel, address)?;
+            // The first finds out whether another program has the port: sharing it would split the connections with that.
+            if index == 0 {
+                socket.bind(&Address::from(address))?;
+                address = kernel.local_address(socket.raw())?.to_inet()?;
+            }
+            socket.set(SocketOption::ReusePort(self.reuse_port || count > 1))?;
+            if index > 0 {
+                socket.bind(&Address::from(address))?;
+            }
+            socket.listen(self.backlog)?;
+            group.push(socket);
+        }
+        Ok(group)
+    }
+
+    fn prepared(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
+        let socket = NewFd::tcp_for(kernel, address)?;
+        socket.set(SocketOption::ReuseAddress(self.reuse_address))?;
+        // Accepted sockets inherit it.
+        socket.set(SocketOption::NoDelay(self.nodelay))?;
+        if let Some(cpu) = self.incoming_cpu {
+            socket.set(SocketOption::IncomingCpu(cpu))?;
+        }
+        Ok(socket)
+    }
+}
+
+/// What `bind` makes of the first address that works.
+fn first_bound<T>(
+    address: impl ToSocketAddrs,
+    bind: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut error = None;
+    for address in resolve(address)? {
+        match bind(address) {
+            Ok(bound) => return Ok(bound),
+            Err(e) => {
+                error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}")))
+            }
+        }
+    }
+    Err(last_error(error))
 }
 
 /// A listening TCP socket. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
@@ -125,6 +192,24 @@ impl TcpListener {
         ListenOptions::new().bind(address)
     }
 
+    /// Takes over a socket that listens already, such as one that a service manager passed on.
+    ///
+    /// # Errors
+    /// Outside a runtime, or under a simulated kernel; the socket is then closed.
+    pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
+        let core = current::get()?;
+        if !core.kernel.real_descriptors() {
+            let text = "a real socket cannot enter a simulation";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        Self::adopt(core, socket.into_raw_fd())
+    }
+
+    fn adopt(core: Rc<Core>, fd: RawFd) -> io::Result<Self> {
+        let slot = core.enter()?.add_listener(fd);
+        Ok(Self { core, slot, place: None })
+    }
+
     /// The next connection, and who it is from.
     ///
     /// Cancel-safe: the accept belongs to the listener; dropping the future loses no connection. Several tasks may wait
@@ -151,14 +236,30 @@ impl TcpListener {
         polled
     }
 
+    /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
+    pub(crate) async fn accept_parts(&self) -> io::Result<Parts> {
+        let mut waiting = Waiting { listener: self, place: None };
+        let fd = poll_fn(|cx| self.poll_fd(&mut waiting.place, cx)).await?;
+        Ok(Parts { socket: owned(fd), received: Vec::new() })
+    }
+
+    /// Has what concerns only this listener set on its socket.
+    pub(crate) fn set(&self, option: SocketOption) -> io::Result<()> {
+        let fd = self.core.enter()?.listeners.get(self.slot).fd;
+        self.core.kernel.set_option(fd, option)
+    }
+
+    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
+        self.core.enter_running()?.poll_accept(self.slot, place, cx)
+    }
+
     fn poll_as(
         &self,
         place: &mut Option<u32>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         loop {
-            let accepted = self.core.enter_running()?.poll_accept(self.slot, place, cx)?;
-            let Poll::Ready(fd) = accepted else { return Poll::Pending };
+            let fd = ready!(self.poll_fd(place, cx))?;
             let stream = TcpStream::from_socket(Socket::new(self.core.clone(), fd)?);
             // A peer that has gone already has no address any more: on to the next.
             if let Ok(peer) = stream.peer_addr() {

@@ -12,10 +12,15 @@ pub struct Parts {
     pub received: Vec<u8>,
 }
 
+/// Owns a real descriptor that a runtime or its kernel has handed over.
+pub(super) fn owned(fd: RawFd) -> OwnedFd {
+    // SAFETY: whoever calls gives the descriptor up, and nothing of it is in flight.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
 impl Parts {
     pub(super) fn new(fd: RawFd, received: Vec<u8>) -> Self {
-        // SAFETY: the runtime has given the descriptor up, and nothing of it is in flight.
-        Self { socket: unsafe { OwnedFd::from_raw_fd(fd) }, received }
+        Self { socket: owned(fd), received }
     }
 
     pub(super) fn take(self) -> (RawFd, Vec<u8>) {

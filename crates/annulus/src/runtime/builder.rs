@@ -135,8 +135,8 @@ impl Builder {
     /// Locks io_uring down: the ring may do only what the runtime itself submits, and once this runtime is built,
     /// `io_uring_setup` is denied to the whole process and its children, for good. Off by default.
     ///
-    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring. Asking
-    /// [`Features`](crate::ring::Features) needs one, too.
+    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring
+    /// ([`Shards`](crate::shards::Shards) see to it themselves). Asking [`Features`](crate::ring::Features) needs one, too.
     pub fn locked_down(mut self, locked: bool) -> Self {
         self.config.restricted = locked;
         self
@@ -148,11 +148,18 @@ impl Builder {
     /// Where the driver cannot be set up, with the reason and the way out; where `ANNULUS_DRIVER` names none that
     /// exists; where a bound is zero; or the process cannot be locked down.
     pub fn build(self) -> io::Result<Runtime> {
+        let restricted = self.config.restricted;
+        let runtime = self.build_unsealed()?;
+        if restricted {
+            deny_further_rings(&*runtime.core.kernel)?;
+        }
+        Ok(runtime)
+    }
+
+    /// As [`build`](Self::build), but does not yet deny further rings to the process.
+    pub(crate) fn build_unsealed(self) -> io::Result<Runtime> {
         self.check()?;
         let (driver, info) = self.choice.open(self.driver_config())?;
-        if self.config.restricted {
-            deny_further_rings(&**driver.kernel())?;
-        }
         let core = self.core(driver)?;
         Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
     }
@@ -162,6 +169,11 @@ impl Builder {
         let mut config = self.config.clone();
         config.pool.buffer = config.pool.buffer.min(self.bounds.receive.next_multiple_of(4096));
         config
+    }
+
+    /// Whether [`locked_down`](Self::locked_down) was asked for.
+    pub(crate) fn is_locked_down(&self) -> bool {
+        self.config.restricted
     }
 
     fn check(&self) -> io::Result<()> {

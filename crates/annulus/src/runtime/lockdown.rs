@@ -4,7 +4,7 @@ use annulus_ring::{Kernel, deny_setup};
 use std::io;
 
 /// Denies every further ring to the process. A simulated kernel has no process to lock down.
-pub(super) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
+pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
     if !kernel.real_descriptors() {
         return Ok(());
     }

@@ -9,6 +9,7 @@ mod turn;
 
 pub use builder::Builder;
 pub use choice::{DriverChoice, DriverInfo, DriverKind};
+pub(crate) use lockdown::deny_further_rings;
 
 use crate::core::Core;
 use crate::current;
@@ -89,6 +90,11 @@ impl Runtime {
             format!("task spawned at {}:{} waits {what}", born.file(), born.line())
         };
         tasks.into_iter().map(line).collect()
+    }
+
+    /// Whether other threads can reach it: not under a simulated kernel.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.core.remote.alarm().is_some()
     }
 
     #[cfg(test)]

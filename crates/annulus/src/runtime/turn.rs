@@ -45,6 +45,7 @@ impl Core {
         self.settle()?;
         self.files.renew();
         let mut inner = self.enter()?;
+        self.remote.publish_streams(inner.streams.len());
         let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
         busy |= !inner.post.posted.is_empty();
         inner.prepare();

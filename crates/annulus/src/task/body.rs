@@ -14,6 +14,13 @@ use std::task::{Context, Poll};
 /// What a panicking task leaves behind.
 pub(super) type Panic = Box<dyn Any + Send>;
 
+/// What a panic said.
+pub(crate) fn words_of(panic: &Panic) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("with something that is not text")
+}
+
 pin_project! {
     /// Runs a future and catches its panics, in its polls and in its drop.
     pub(super) struct Body<F> {
@@ -32,9 +39,8 @@ pin_project! {
 }
 
 impl<F: Future> Body<F> {
-    #[track_caller]
-    pub(super) fn new(future: F) -> Self {
-        Self { future: Some(future), living: Living::default(), born: Location::caller() }
+    pub(super) fn new(future: F, born: &'static Location<'static>) -> Self {
+        Self { future: Some(future), living: Living::default(), born }
     }
 }
 

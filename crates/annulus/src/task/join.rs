@@ -1,6 +1,6 @@
 //! Waiting for a task, or ending it.
 
-use super::body::{Outcome, Panic};
+use super::body::{Outcome, Panic, words_of};
 use crate::remote::Remote;
 use async_task::{FallibleTask, Task};
 use std::fmt;
@@ -90,9 +90,7 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Panicked(panic) = self else { return f.write_str("the task was aborted") };
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        write!(f, "the task panicked: {}", text.unwrap_or("with something that is not text"))
+        write!(f, "the task panicked: {}", words_of(panic))
     }
 }
 

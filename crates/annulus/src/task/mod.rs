@@ -5,17 +5,17 @@ mod join;
 mod ready;
 mod root;
 
+pub(crate) use body::words_of;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use ready::Ready;
 pub(crate) use root::RootWaker;
 
-use crate::core::Core;
 use crate::current;
 use crate::remote::Remote;
 use body::Body;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -28,15 +28,18 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
-    let core = current::get()
-        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
-    spawn_on(&core, future)
+    spawn_born(future, Location::caller())
 }
 
-#[track_caller]
-fn spawn_on<F: Future + 'static>(core: &Rc<Core>, future: F) -> JoinHandle<F::Output> {
+/// As [`spawn`], on behalf of who called from there.
+pub(crate) fn spawn_born<F>(future: F, born: &'static Location<'static>) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+{
+    let core = current::get()
+        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
     let builder = async_task::Builder::new().metadata(core.remote.clone());
-    let (runnable, task) = builder.spawn_local(|_| Body::new(future), schedule);
+    let (runnable, task) = builder.spawn_local(|_| Body::new(future, born), schedule);
     runnable.schedule();
     JoinHandle::new(task)
 }
@@ -48,8 +51,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    let born = Location::caller();
     let builder = async_task::Builder::new().metadata(remote.clone());
-    let (runnable, task) = builder.spawn(|_| Body::new(future), schedule);
+    let (runnable, task) = builder.spawn(|_| Body::new(future, born), schedule);
     runnable.schedule();
     JoinHandle::new(task)
 }

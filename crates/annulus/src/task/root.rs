@@ -1,5 +1,6 @@
 //! The waker of the future that `block_on` runs.
 
+use crate::current;
 use crate::remote::Remote;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,10 @@ impl Wake for RootWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
-        self.remote.ring_the_bell();
+        // At home the bell tells a turn that has begun not to sleep.
+        match current::is_at_home(&self.remote) {
+            true => self.remote.ring_the_bell(),
+            false => self.remote.call(),
+        }
     }
 }

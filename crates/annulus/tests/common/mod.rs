@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::{Builder, Runtime};
+use annulus::shards::Shards;
+use annulus::{Builder, DriverChoice, Runtime};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -82,4 +83,19 @@ pub(crate) fn echo_server() -> io::Result<SocketAddr> {
         }
     });
     Ok(address)
+}
+
+/// Shards on each driver that works here.
+pub(crate) fn drivers() -> Vec<fn(usize) -> Shards> {
+    let epoll = |count| shards_on(DriverChoice::Epoll, count);
+    let uring = |count| shards_on(DriverChoice::Uring, count);
+    if annulus::ring::Features::detect().is_err() {
+        eprintln!("skipped on io_uring, which is blocked here");
+        return vec![epoll];
+    }
+    vec![epoll, uring]
+}
+
+fn shards_on(choice: DriverChoice, count: usize) -> Shards {
+    Shards::new(count).runtime(move |_| Runtime::builder().driver(choice))
 }

@@ -2,6 +2,7 @@
 
 mod guests;
 mod ring;
+mod room;
 mod signals;
 mod stats;
 mod tasks;
@@ -12,11 +13,13 @@ use crate::output::Target;
 use crate::span;
 use crate::usage::Misuse;
 use annulus::DriverChoice;
+use annulus::shards::{Pinning, Spread};
 use annulus_load::{affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ring::RingArgs;
 use stats::Stats;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ Examples:
   annulus echo                              serve on 127.0.0.1:7000
   annulus echo --listen [::]:0              any free port, IPv6 and IPv4
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
+  annulus echo --workers 4                  four runtimes, pinned to a CPU each
   annulus echo --stats - --idle-timeout 30  figures as JSON when it ends";
 
 /// Serve TCP echo
@@ -44,9 +48,18 @@ pub(crate) struct EchoArgs {
     /// connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// Run on this CPU
-    #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
+    /// How many runtimes serve, each on a thread and a CPU of its own
+    #[arg(long, value_name = "COUNT", default_value = "1",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// Who gets which connection: fewest (the worker with the fewest), hash
+    /// (the kernel draws) or cpu (the worker on the CPU that received it)
+    #[arg(long, value_name = "HOW", default_value = "fewest")]
+    spread: Spread,
+    /// Run on this CPU; with several workers, a list of CPUs taken in turn
+    /// [default: several workers take those this process may use]
+    #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
+    pin: Vec<usize>,
     /// Stop accepting at this many until one closes [default: as many as
     /// files can be open]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -65,6 +78,9 @@ pub(crate) struct EchoArgs {
     stats: Option<Target>,
 }
 
+/// Descriptors that one more worker takes: ring, or epoll and timer; alarm; listener; two a signal.
+const FILES: usize = 8;
+
 /// Who serves: tasks on the runtime, or threads of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -82,13 +98,15 @@ struct Plan {
     idle_timeout: Option<Duration>,
     grace: Duration,
     ring: RingArgs,
+    workers: usize,
+    spread: Spread,
+    pinning: Pinning,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let sheet = args.stats.clone().map(Target::open).transpose()?;
-    let (mode, cpu) = (args.driver, args.pin);
+    let mode = args.driver;
     let plan = plan(args)?;
-    let _pinned = cpu.map(affinity::pin).transpose()?;
     let stats = serve(&plan, mode)?;
     if let Some(sheet) = sheet {
         sheet.write_json(&stats)?;
@@ -98,12 +116,20 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
 
 fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
     plan.ring.check(mode)?;
-    let choice = match mode {
-        Mode::Tasks(choice) => choice,
-        Mode::Threads => return threads::serve(plan, "as demanded"),
-    };
-    let runtime = tasks::runtime(choice, &plan.ring);
-    tasks::serve(plan, runtime.with_context(|| format!("cannot serve with --driver {choice}"))?)
+    match mode {
+        Mode::Tasks(choice) => tasks::serve(plan, choice),
+        Mode::Threads => serve_with_threads(plan),
+    }
+}
+
+fn serve_with_threads(plan: &Plan) -> Result<Stats> {
+    if plan.workers > 1 {
+        let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
+        return Err(Misuse(text.into()).into());
+    }
+    let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
+    let _pinned = cpu.copied().map(affinity::pin).transpose()?;
+    threads::serve(plan, "as demanded")
 }
 
 fn plan(args: EchoArgs) -> Result<Plan> {
@@ -113,11 +139,13 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         )
         .into());
     }
+    let workers = usize::from(args.workers);
+    let files = (workers - 1) * FILES;
     let room = match args.max_connections {
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
-        None => limits::room(),
+        None => limits::room().saturating_sub(files),
     };
-    limits::reserve(room)?;
+    limits::reserve(room.saturating_add(files))?;
     let addresses = args.listen.resolve()?;
     Ok(Plan {
         addresses,
@@ -126,10 +154,50 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         idle_timeout: args.idle_timeout,
         grace: args.grace,
         ring: args.ring,
+        workers,
+        spread: args.spread,
+        pinning: pinning(args.pin, workers)?,
     })
 }
 
+/// Where the workers run. A single one runs anywhere, unless told otherwise.
+fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
+    if cpus.len() > workers {
+        let text = format!("--pin names {} CPUs for {workers} worker(s)", cpus.len());
+        return Err(Misuse(format!("{text}: name as many at most, or raise --workers")).into());
+    }
+    cpus.iter().try_for_each(|cpu| affinity::check(*cpu))?;
+    match (cpus.is_empty(), workers) {
+        (true, 1) => Ok(Pinning::Free),
+        (true, _) => affinity::allowed().map(Pinning::On).context("cannot tell the CPUs"),
+        (false, _) => Ok(Pinning::On(cpus)),
+    }
+}
+
 impl Plan {
+    /// Says that the server is ready, in one line; in another what may surprise.
+    fn announce(&self, address: SocketAddr, how: &str) {
+        let (workers, cpus) = (self.workers, self.cpus());
+        if workers == 1 {
+            return eprintln!("annulus echo: listening on {address} ({how})");
+        }
+        eprintln!("annulus echo: listening on {address} ({how}; {workers} workers, {cpus} CPUs)");
+        if workers > cpus {
+            eprintln!(
+                "annulus echo: warning: more workers ({workers}) than CPUs ({cpus}): they take turns, so\n\
+                 no more gets done, and a request may wait for another worker's turn"
+            );
+        }
+    }
+
+    /// How many CPUs several workers run on.
+    fn cpus(&self) -> usize {
+        match &self.pinning {
+            Pinning::On(cpus) => cpus.iter().collect::<BTreeSet<_>>().len(),
+            Pinning::Each | Pinning::Free => self.workers,
+        }
+    }
+
     /// Explains why the address could not be had.
     fn cannot_listen(&self, error: io::Error) -> anyhow::Error {
         let advice = match error.kind() {
@@ -146,13 +214,6 @@ impl Plan {
         };
         anyhow!("cannot listen on {}: {}: {advice}", self.listen, error.kind())
     }
-}
-
-/// The one line that says the server is ready.
-fn announce(address: io::Result<SocketAddr>, how: &str) -> Result<()> {
-    let address = address.context("cannot tell the address listened on")?;
-    eprintln!("annulus echo: listening on {address} ({how})");
-    Ok(())
 }
 
 impl FromStr for Mode {

@@ -7,56 +7,72 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 /// What connections did: one, or all together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Tally {
+    /// Connections accepted.
     pub(super) connections: u64,
-    /// Receives: what the kernel handed over at once counts as one.
+    /// Receives answered or being answered: what the kernel handed over at once counts as one.
     pub(super) messages: u64,
+    /// Bytes received, and sent back.
     pub(super) bytes: u64,
 }
 
 /// The figures of `--stats`.
 #[derive(Debug, Serialize)]
 pub(super) struct Stats {
-    /// Connections accepted.
-    connections: u64,
-    /// Receives answered or being answered.
-    messages: u64,
-    /// Bytes received, and sent back.
-    bytes: u64,
-    /// Connections that were cut off when the grace was over.
-    cut_off: u64,
-    /// `uring`, `epoll` or `threads`, and why.
-    driver: String,
-    reason: String,
-    /// The driver's counters; none for threads.
-    counters: BTreeMap<&'static str, u64>,
+    /// All workers together; their driver is the first one's.
+    #[serde(flatten)]
+    total: Worker,
     /// From ready to the end.
     seconds: f64,
     cpu_seconds: f64,
     peak_rss_bytes: u64,
+    workers: Vec<Worker>,
+}
+
+/// What one worker did.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Worker {
+    #[serde(flatten)]
+    pub(super) tally: Tally,
+    /// Connections that were cut off when the grace was over.
+    pub(super) cut_off: u64,
+    #[serde(flatten)]
+    pub(super) driver: Driver,
 }
 
 /// Who served, in words.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Driver {
+    /// `uring`, `epoll` or `threads`, and why.
+    #[serde(rename = "driver")]
     pub(super) name: String,
     pub(super) reason: String,
+    /// The driver's counters; none for threads.
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
-    pub(super) fn new(driver: Driver, tally: Tally, cut_off: usize, began: Duration) -> Stats {
+    /// Of the workers, of which there is at least one.
+    pub(super) fn new(workers: Vec<Worker>, began: Duration) -> Stats {
+        let mut total = workers[0].clone();
+        workers[1..].iter().for_each(|worker| total += worker);
         Stats {
-            connections: tally.connections,
-            messages: tally.messages,
-            bytes: tally.bytes,
-            cut_off: cut_off as u64,
-            driver: driver.name,
-            reason: driver.reason,
-            counters: driver.counters,
+            total,
             seconds: (clock::now() - began).as_secs_f64(),
             cpu_seconds: clock::process_cpu().as_secs_f64(),
             peak_rss_bytes: peak_rss(),
+            workers,
+        }
+    }
+}
+
+impl AddAssign<&Worker> for Worker {
+    fn add_assign(&mut self, other: &Worker) {
+        self.tally += other.tally;
+        self.cut_off += other.cut_off;
+        for (name, count) in &other.driver.counters {
+            *self.driver.counters.entry(name).or_default() += count;
         }
     }
 }

@@ -1,75 +1,103 @@
-//! Echo on the runtime: one thread, a task a connection.
+//! Echo on the runtime: a thread a worker, a task a connection.
 
+use super::Plan;
 use super::guests::{Guest, Guests, Sweep};
 use super::ring::RingArgs;
+use super::room::{Room, Seat};
 use super::signals::Stop;
-use super::stats::{Driver, Stats, Tally};
-use super::{Plan, announce};
-use annulus::net::{ListenOptions, TcpListener, TcpStream};
+use super::stats::{Driver, Stats, Tally, Worker};
+use annulus::net::{ListenOptions, TcpStream};
+use annulus::shards::{Cause, Doors, Incoming, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
-use annulus::{Counters, DriverChoice, JoinHandle, Lease, Runtime, time};
+use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
 use annulus_load::clock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// Connections the kernel may hold for us before we accept them.
 const BACKLOG: u32 = 4096;
 
-/// A runtime to serve on.
-pub(super) fn runtime(choice: DriverChoice, ring: &RingArgs) -> io::Result<Runtime> {
-    // The house sees its guests off itself, within its own grace.
-    ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO)).build()
-}
-
-/// Serves until a signal.
-pub(super) fn serve(plan: &Plan, mut runtime: Runtime) -> Result<Stats> {
-    let driver = runtime.driver().clone();
-    let house = Rc::new(House::new(plan.clone()));
-    let how = driver.to_string();
-    let (began, cut_off) = runtime.block_on(host(Rc::clone(&house), &how))??;
-    let driver = Driver {
-        name: driver.kind.to_string(),
-        reason: driver.reason,
-        counters: by_name(runtime.counters()),
-    };
-    Ok(Stats::new(driver, house.guests.borrow().tally(), cut_off, began))
-}
-
-/// The whole life of the server; returns when it was ready, and how many connections it had to cut off.
-async fn host(house: Rc<House>, how: &str) -> Result<(Duration, usize)> {
-    let plan = &house.plan;
-    let listener = ListenOptions::new().backlog(BACKLOG).bind(plan.addresses.as_slice());
-    let listener = listener.map_err(|error| plan.cannot_listen(error))?;
-    let _second_signal_exits = Stop::install().context("cannot handle signals")?;
-    let mut stop =
-        signals(&[Signal::Interrupt, Signal::Terminate]).context("cannot handle signals")?;
-    announce(listener.local_addr(), how)?;
+/// Serves until a signal, with a runtime a worker.
+pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
+    let options = ListenOptions::new().backlog(BACKLOG);
+    let doors = Doors::bind(plan.addresses.as_slice(), &options, plan.workers, plan.spread)
+        .map_err(|error| plan.cannot_listen(error))?;
+    let (room, ring) = (Room::new(plan.room), plan.ring.clone());
+    let shards = Shards::new(plan.workers)
+        .pinning(plan.pinning.clone())
+        .runtime(move |_| builder(choice, &ring));
     let began = clock::now();
+    let served = shards.run(async |shard| {
+        let house = Rc::new(House::new(plan.clone(), Arc::clone(&room)));
+        host(house, &doors, &shard).await
+    });
+    Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
+}
+
+fn builder(choice: DriverChoice, ring: &RingArgs) -> Builder {
+    // The house sees its guests off itself, within its own grace.
+    ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO))
+}
+
+/// What ended the workers, in the user's words.
+fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Error {
+    let ShardError { shard, cause } = error;
+    match cause {
+        Cause::Main(error) => error,
+        Cause::Runtime(error) => {
+            anyhow::Error::new(error).context(format!("cannot serve with --driver {choice}"))
+        }
+        panicked @ Cause::Panicked(_) => anyhow!("worker {shard} {panicked}"),
+    }
+}
+
+/// The whole life of a worker; returns what it did.
+async fn host(house: Rc<House>, doors: &Doors, shard: &Shard) -> Result<Worker> {
+    let plan = &house.plan;
+    let incoming = doors.open(shard).context("cannot open the doors")?;
+    if shard.index() == 0 {
+        close_on_signal(Rc::clone(&house)).context("cannot handle signals")?;
+        plan.announce(doors.local_addr(), &shard.driver().to_string());
+    }
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&house), limit)));
-    let mut doors = annulus::spawn(admit_all(listener, Rc::clone(&house)));
-    until_either(stop.recv(), &mut doors).await?;
+    let mut doors = annulus::spawn(admit_all(incoming, Rc::clone(&house)));
+    until_either(house.room.closing(), &mut doors).await?;
     if let Some(mut sweeper) = sweeper {
         sweeper.abort();
     }
-    Ok((began, house.see_off().await))
+    let cut_off = house.see_off().await;
+    Ok(house.report(shard.driver(), cut_off))
 }
 
-/// Waits for a signal, and closes the doors; or for the doors to fail.
+/// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
+fn close_on_signal(house: Rc<House>) -> io::Result<()> {
+    let mut signals = signals(&[Signal::Interrupt, Signal::Terminate])?;
+    Stop::install()?;
+    annulus::spawn(async move {
+        // An error says that the runtime has ended.
+        let _ = signals.recv().await;
+        house.room.close();
+    });
+    Ok(())
+}
+
+/// Waits until the room closes, and closes the doors; or for the doors to fail.
 async fn until_either(
-    stop: impl Future<Output = io::Result<Signal>>,
+    closing: impl Future<Output = ()>,
     doors: &mut JoinHandle<io::Result<()>>,
 ) -> Result<()> {
-    let mut stop = pin!(stop);
-    let failed = poll_fn(|cx| match stop.as_mut().poll(cx) {
-        Poll::Ready(signal) => Poll::Ready(signal.err().map(|error| Ok(Err(error)))),
+    let mut closing = pin!(closing);
+    let failed = poll_fn(|cx| match closing.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => std::pin::Pin::new(&mut *doors).poll(cx).map(Some),
     })
     .await;
@@ -82,11 +110,13 @@ async fn until_either(
 }
 
 /// Accepts as long as there is room.
-async fn admit_all(listener: TcpListener, house: Rc<House>) -> io::Result<()> {
+async fn admit_all(mut incoming: Incoming, house: Rc<House>) -> io::Result<()> {
     loop {
-        house.vacancy().await;
-        match listener.accept().await {
-            Ok((stream, _peer)) => house.admit(stream),
+        house.room.vacancy().await;
+        match incoming.accept().await {
+            Ok(Some((stream, _peer))) => house.admit(stream, house.room.seat().await),
+            // The accepting worker leaves, and so will this one.
+            Ok(None) => pending().await,
             // The peer gave up while it waited to be accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
@@ -105,20 +135,22 @@ async fn sweep_forever(house: Rc<House>, limit: Duration) {
 /// The connections of one server.
 struct House {
     plan: Plan,
+    room: Arc<Room>,
     guests: RefCell<Guests<Rc<Talk>>>,
-    /// Who waits for a guest to leave: the acceptor, or the host at the end.
+    /// The host, who waits for the last guest to leave.
     waiting: Cell<Option<Waker>>,
 }
 
 impl House {
-    fn new(plan: Plan) -> House {
-        House { plan, guests: RefCell::new(Guests::new()), waiting: Cell::new(None) }
+    fn new(plan: Plan, room: Arc<Room>) -> House {
+        House { plan, room, guests: RefCell::new(Guests::new()), waiting: Cell::new(None) }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream) {
+    fn admit(self: &Rc<Self>, stream: TcpStream, seat: Seat) {
         let talk = Rc::new(Talk::default());
         let number = self.guests.borrow_mut().admit(Rc::clone(&talk));
-        let mut visit = Visit { stream, talk: Rc::clone(&talk), house: Rc::clone(self), number };
+        let talk_too = Rc::clone(&talk);
+        let mut visit = Visit { stream, talk: talk_too, house: Rc::clone(self), number, seat };
         let task = annulus::spawn(async move {
             // A connection that fails is the peer's doing: it ends, and the server goes on.
             let _ = visit.echo().await;
@@ -126,14 +158,16 @@ impl House {
         talk.task.replace(Some(task));
     }
 
-    /// Waits until there is room for one more.
-    async fn vacancy(&self) {
-        self.fewer_than(self.plan.room).await;
+    fn report(&self, driver: &DriverInfo, cut_off: usize) -> Worker {
+        let counters = annulus::counters().map(by_name).unwrap_or_default();
+        let (name, reason) = (driver.kind.to_string(), driver.reason.clone());
+        let driver = Driver { name, reason, counters };
+        Worker { driver, tally: self.guests.borrow().tally(), cut_off: cut_off as u64 }
     }
 
-    async fn fewer_than(&self, count: usize) {
+    async fn emptiness(&self) {
         poll_fn(|cx| {
-            if self.guests.borrow().count() < count {
+            if self.guests.borrow().count() == 0 {
                 return Poll::Ready(());
             }
             self.waiting.set(Some(cx.waker().clone()));
@@ -162,7 +196,7 @@ impl House {
                 return left;
             }
             // Woken early when the last one leaves.
-            let _ = time::timeout(why.interval(), self.fewer_than(1)).await;
+            let _ = time::timeout(why.interval(), self.emptiness()).await;
         }
     }
 }
@@ -173,6 +207,9 @@ struct Visit {
     talk: Rc<Talk>,
     house: Rc<House>,
     number: usize,
+    /// Given back when all else is done.
+    #[expect(dead_code, reason = "only held")]
+    seat: Seat,
 }
 
 impl Visit {
@@ -293,5 +330,7 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("file_misses", counters.file_misses),
         ("file_ring", counters.file_ring),
         ("file_worker", counters.file_worker),
+        ("remote_wakes", counters.remote_wakes),
+        ("alarms", counters.alarms),
     ])
 }

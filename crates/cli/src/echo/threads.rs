@@ -1,9 +1,9 @@
 //! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
 
+use super::Plan;
 use super::guests::{Guest, Guests, Sweep};
 use super::signals::Stop;
-use super::stats::{Driver, Stats, Tally};
-use super::{Plan, announce};
+use super::stats::{Driver, Stats, Tally, Worker};
 use annulus_load::clock;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,14 +28,15 @@ pub(super) fn serve(plan: &Plan, reason: &str) -> Result<Stats> {
     let listener = listen(plan)?;
     let stop = Stop::install().context("cannot handle signals")?;
     let house = House::new(plan, &stop).context("cannot watch for signals")?;
-    announce(listener.local_addr(), &format!("threads: {reason}"))?;
+    let address = listener.local_addr().context("cannot tell the address listened on")?;
+    plan.announce(address, &format!("threads: {reason}"));
     let began = clock::now();
     house.admit_all(listener, &stop)?;
     let cut_off = house.see_off()?;
     let driver =
         Driver { name: "threads".into(), reason: reason.into(), counters: BTreeMap::new() };
     let tally = house.guests().tally();
-    Ok(Stats::new(driver, tally, cut_off, began))
+    Ok(Stats::new(vec![Worker { driver, tally, cut_off: cut_off as u64 }], began))
 }
 
 fn listen(plan: &Plan) -> Result<TcpListener> {

@@ -83,6 +83,22 @@ impl OwnLock for Command {
     }
 }
 
+/// Every way to serve that works on this machine, as arguments: each driver, and several workers.
+pub(crate) fn ways() -> Vec<Vec<&'static str>> {
+    let drivers = drivers();
+    let alone = drivers.iter().map(|driver| vec!["--driver", driver]);
+    let cpus = annulus_load::affinity::allowed().unwrap().len();
+    if cpus < 2 {
+        println!("skipped: several workers, on one CPU");
+        return alone.collect();
+    }
+    let together = [("epoll", "hash"), ("epoll", "fewest"), ("uring", "fewest")];
+    let together = together.into_iter().filter(|(driver, _)| drivers.contains(driver));
+    let together = together
+        .map(|(driver, spread)| vec!["--driver", driver, "--workers", "2", "--spread", spread]);
+    alone.chain(together).collect()
+}
+
 /// `annulus echo`, running.
 pub(crate) struct Server {
     child: Child,

@@ -1,7 +1,7 @@
 //! `annulus echo` against clients that share no code with it, on every driver.
 
 use crate::common::{
-    ANNULUS, PATIENCE, Server, annulus, drivers, finish, noise, round_trip, try_finish,
+    ANNULUS, PATIENCE, Server, annulus, drivers, finish, noise, round_trip, try_finish, ways,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,14 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a check on a fresh server of each driver.
+/// Runs a check on a fresh server of each driver, and on one of several workers.
 fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
-    for driver in drivers() {
-        println!("driver {driver}");
-        let server = Server::start(&[args, &["--driver", driver]].concat());
+    for way in ways() {
+        println!("{way:?}");
+        let server = Server::start(&[args, &way].concat());
         check(&server);
         let said = server.stop();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
     }
 }
 

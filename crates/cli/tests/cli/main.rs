@@ -7,3 +7,4 @@ mod load;
 mod nop;
 mod signals;
 mod usage;
+mod workers;

@@ -1,6 +1,6 @@
 //! How `annulus echo` ends: what is in flight comes back, within the grace, and a second signal does not wait.
 
-use crate::common::{Server, drivers, noise, round_trip};
+use crate::common::{Server, noise, round_trip, ways};
 use annulus_load::clock;
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -22,26 +22,26 @@ fn await_closed_doors(server: &Server) {
 
 #[test]
 fn either_signal_ends_an_idle_server_with_success() {
-    for driver in drivers() {
+    for way in ways() {
         for signal in [Signal::INT, Signal::TERM] {
-            let server = Server::start(&["--driver", driver]);
+            let server = Server::start(&way);
             server.signal(signal);
             let said = server.wait();
-            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
+            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
         }
     }
 }
 
 #[test]
 fn idle_connections_do_not_hold_the_server_up() {
-    for driver in drivers() {
-        let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+    for way in ways() {
+        let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
         let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
         let said = server.stop();
-        assert_eq!(said.code, Some(0), "{driver}");
+        assert_eq!(said.code, Some(0), "{way:?}");
         for mut stream in streams {
-            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{driver}: more than was asked for");
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{way:?}: more than was asked for");
         }
     }
 }
@@ -49,8 +49,8 @@ fn idle_connections_do_not_hold_the_server_up() {
 #[test]
 fn what_is_in_flight_comes_back_after_the_signal() {
     let bytes = noise(4 << 20);
-    for driver in drivers() {
-        let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+    for way in ways() {
+        let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
         let mut stream = server.connect();
         let mut writer = stream.try_clone().unwrap();
         let sent = bytes.clone();
@@ -61,49 +61,46 @@ fn what_is_in_flight_comes_back_after_the_signal() {
         await_closed_doors(&server);
         stream.read_to_end(&mut back).unwrap();
         writing.join().unwrap().unwrap();
-        assert!(back == bytes, "{driver}: {} of {} bytes came back", back.len(), bytes.len());
-        assert_eq!(server.wait().code, Some(0), "{driver}");
+        assert!(back == bytes, "{way:?}: {} of {} bytes came back", back.len(), bytes.len());
+        assert_eq!(server.wait().code, Some(0), "{way:?}");
     }
 }
 
 #[test]
 fn a_client_that_does_not_read_holds_the_server_up_for_the_grace_only() {
-    for driver in drivers() {
-        let server = Server::start(&["--driver", driver, "--grace", "400ms"]);
+    for way in ways() {
+        let server = Server::start(&[&way[..], &["--grace", "400ms"]].concat());
         let writing = clog(&server);
         let signalled = clock::now();
         let said = server.stop();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}");
-        assert!(
-            clock::now() - signalled >= Duration::from_millis(300),
-            "{driver}: no grace at all"
-        );
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
+        assert!(clock::now() - signalled >= Duration::from_millis(300), "{way:?}: no grace at all");
         writing.join().unwrap();
     }
 }
 
 #[test]
 fn who_is_there_when_the_grace_is_over_is_cut_off_and_counted() {
-    for driver in drivers() {
-        let server = Server::start(&["--driver", driver, "--grace", "0", "--stats", "-"]);
+    for way in ways() {
+        let server = Server::start(&[&way[..], &["--grace", "0", "--stats", "-"]].concat());
         let mut streams = [server.connect(), server.connect()];
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
         let said = server.stop();
-        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
-        assert_eq!(said.json()["cut_off"], 2, "{driver}: {said:?}");
+        assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
+        assert_eq!(said.json()["cut_off"], 2, "{way:?}: {said:?}");
     }
 }
 
 #[test]
 fn a_second_signal_does_not_wait() {
-    for driver in drivers() {
+    for way in ways() {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-            let server = Server::start(&["--driver", driver, "--grace", "1h"]);
+            let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
             let writing = clog(&server);
             server.signal(Signal::TERM);
             await_closed_doors(&server);
             server.signal(signal);
-            assert_eq!(server.wait().code, Some(code), "{driver}");
+            assert_eq!(server.wait().code, Some(code), "{way:?}");
             writing.join().unwrap();
         }
     }

@@ -11,6 +11,8 @@ fn help_is_complete_and_fits_80_columns() {
             &[
                 "--listen",
                 "--driver",
+                "--workers",
+                "--spread",
                 "--pin",
                 "--max-connections",
                 "--idle-timeout",

@@ -86,6 +86,7 @@ fn name(option: SocketOption) -> (i32, i32) {
         SocketOption::ReuseAddress(_) => (SOL_SOCKET, libc::SO_REUSEADDR),
         SocketOption::ReusePort(_) => (SOL_SOCKET, libc::SO_REUSEPORT),
         SocketOption::BindAddressNoPort(_) => (SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT),
+        SocketOption::IncomingCpu(_) => (SOL_SOCKET, libc::SO_INCOMING_CPU),
         SocketOption::NoDelay(_) => (libc::SOL_TCP, libc::TCP_NODELAY),
         SocketOption::Linger(_) => (SOL_SOCKET, libc::SO_LINGER),
         SocketOption::V6Only(_) => (SOL_IPV6, libc::IPV6_V6ONLY),
@@ -140,6 +141,7 @@ fn value(option: SocketOption) -> Value {
         SocketOption::MulticastTtl(_, value)
         | SocketOption::Ttl(_, value)
         | SocketOption::Tos(_, value) => Value::int(value.into()),
+        SocketOption::IncomingCpu(cpu) => Value::int(i32::try_from(cpu).unwrap_or(i32::MAX)),
         SocketOption::SegmentSize(size) => Value::int(size.into()),
         SocketOption::DontFragment(_, on) => {
             // Both protocols have the same numbers for these.

@@ -66,7 +66,9 @@ impl Options {
             SocketOption::ReuseAddress(on) => self.reuse_address = on,
             SocketOption::ReusePort(on) => self.reuse_port = on,
             // A bind takes a port that nobody has, which a connect may use as well.
-            SocketOption::NoDelay(_) | SocketOption::BindAddressNoPort(_) => {}
+            SocketOption::NoDelay(_)
+            | SocketOption::BindAddressNoPort(_)
+            | SocketOption::IncomingCpu(_) => {}
             SocketOption::Linger(time) => self.abortive = time == Some(Duration::ZERO),
             SocketOption::V6Only(on) => {
                 known(domain, Ip::V6)?;

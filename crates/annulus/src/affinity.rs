@@ -1,4 +1,4 @@
-//! Pinning the calling thread to one CPU.
+//! Pinning the calling thread to one CPU, and the CPUs there are.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
@@ -24,16 +24,30 @@ pub struct PinError {
 /// # Errors
 /// Where the machine has no such CPU, or this process may not use it.
 pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
-    let failed = |allowed: Vec<usize>, source: io::Error| PinError { cpu, allowed, source };
-    let former = sched_getaffinity(None).map_err(|error| failed(Vec::new(), error.into()))?;
-    let allowed = members(&former);
-    if !allowed.contains(&cpu) {
-        return Err(failed(allowed, io::ErrorKind::InvalidInput.into()));
-    }
+    let former = usable(cpu)?;
     let mut wanted = CpuSet::new();
     wanted.set(cpu);
-    sched_setaffinity(None, &wanted).map_err(|error| failed(allowed, error.into()))?;
+    let set = sched_setaffinity(None, &wanted);
+    set.map_err(|error| PinError { cpu, allowed: members(&former), source: error.into() })?;
     Ok(Pinned { former })
+}
+
+/// Whether the calling thread may be pinned to `cpu`, without doing it.
+///
+/// # Errors
+/// As [`pin`].
+pub fn check(cpu: usize) -> Result<(), PinError> {
+    usable(cpu).map(drop)
+}
+
+/// The CPUs the calling thread may use, `cpu` among them.
+fn usable(cpu: usize) -> Result<CpuSet, PinError> {
+    let failed = |allowed: Vec<usize>, source: io::Error| PinError { cpu, allowed, source };
+    let allowed = sched_getaffinity(None).map_err(|error| failed(Vec::new(), error.into()))?;
+    if cpu < CpuSet::MAX_CPU && allowed.is_set(cpu) {
+        return Ok(allowed);
+    }
+    Err(failed(members(&allowed), io::ErrorKind::InvalidInput.into()))
 }
 
 /// The CPUs the calling thread may use.

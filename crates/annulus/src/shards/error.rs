@@ -1,0 +1,65 @@
+//! Why the shards ended before their work was done.
+
+use crate::task::words_of;
+use std::any::Any;
+use std::fmt;
+use std::io;
+
+/// One shard failed, and so all were ended.
+#[derive(Debug)]
+pub struct ShardError<E> {
+    /// Which one, from 0 on.
+    pub shard: usize,
+    /// What happened to it.
+    pub cause: Cause<E>,
+}
+
+/// What a shard fails of.
+pub enum Cause<E> {
+    /// Its thread could not be started or pinned, its runtime not be built, or the runtime failed for good.
+    /// `Interrupted` where [`Handle::stop`](crate::Handle::stop) stopped it.
+    Runtime(io::Error),
+    /// Its main returned this error.
+    Main(E),
+    /// Its main panicked, with this; the panic hook has told of it. For [`std::panic::resume_unwind`].
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl<E: fmt::Display> fmt::Display for ShardError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}: {}", self.shard, self.cause)
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for ShardError<E> {}
+
+impl<E: fmt::Display> fmt::Display for Cause<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => error.fmt(f),
+            Self::Main(error) => error.fmt(f),
+            Self::Panicked(panic) => write!(f, "panicked: {}", words_of(panic)),
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Cause<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => f.debug_tuple("Runtime").field(error).finish(),
+            Self::Main(error) => f.debug_tuple("Main").field(error).finish(),
+            Self::Panicked(panic) => f.debug_tuple("Panicked").field(&words_of(panic)).finish(),
+        }
+    }
+}
+
+impl From<ShardError<io::Error>> for io::Error {
+    /// Keeps the kind, and names the shard.
+    fn from(error: ShardError<io::Error>) -> Self {
+        let kind = match &error.cause {
+            Cause::Runtime(error) | Cause::Main(error) => error.kind(),
+            Cause::Panicked(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,48 @@
+//! Which CPU each shard runs on.
+
+use crate::affinity;
+use std::io;
+
+/// Which CPUs the shards run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// One each of those that the calling thread may use, in order; more shards than CPUs take turns.
+    #[default]
+    Each,
+    /// These, in order, again from the first where there are more shards.
+    On(Vec<usize>),
+    /// Wherever the system puts them.
+    Free,
+}
+
+impl Pinning {
+    /// The CPU of each of `count` shards.
+    pub(super) fn cpus(&self, count: usize) -> io::Result<Vec<Option<usize>>> {
+        let cpus = match self {
+            Self::Each => affinity::allowed()?,
+            Self::On(cpus) => cpus.clone(),
+            Self::Free => return Ok(vec![None; count]),
+        };
+        if cpus.is_empty() {
+            let text = "no CPU to pin the shards to; name one, or let them be free";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(cpus.into_iter().map(Some).cycle().take(count).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_shards_than_cpus_go_round() {
+        let cpus = Pinning::On(vec![4, 2]).cpus(3).unwrap();
+        assert_eq!(cpus, [Some(4), Some(2), Some(4)]);
+        assert_eq!(Pinning::Free.cpus(2).unwrap(), [None, None]);
+        let allowed = affinity::allowed().unwrap();
+        let each = Pinning::Each.cpus(allowed.len() + 1).unwrap();
+        assert_eq!((each[0], each[allowed.len()]), (Some(allowed[0]), Some(allowed[0])));
+        assert!(Pinning::On(Vec::new()).cpus(1).is_err());
+    }
+}

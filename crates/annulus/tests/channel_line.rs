@@ -1,0 +1,141 @@
+//! A channel's values and who waits for them, with loom's lock in place of the real one: every order of their steps that the
+//! memory model allows is tried. A wake that is lost is a wait without end, which loom reports.
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use std::task::{Context, Poll, Wake, Waker};
+
+mod sync {
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+}
+
+#[allow(dead_code, reason = "not everything is modelled")]
+#[path = "../src/shards/channel/line.rs"]
+mod line;
+
+use line::Line;
+
+/// A thread that sleeps until it is woken.
+struct Sleeper {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Sleeper {
+    fn sleep(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        while !*woken {
+            woken = self.changed.wait(woken).unwrap();
+        }
+        *woken = false;
+    }
+}
+
+/// Polls until it is ready, sleeping in between.
+fn wait_for<R>(mut poll: impl FnMut(&Context<'_>) -> Poll<R>) -> R {
+    let sleeper =
+        std::sync::Arc::new(Sleeper { woken: Mutex::new(false), changed: Condvar::new() });
+    let waker = Waker::from(sleeper.clone());
+    let cx = Context::from_waker(&waker);
+    loop {
+        match poll(&cx) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => sleeper.sleep(),
+        }
+    }
+}
+
+/// Sends; false where the receiver was gone.
+fn send(line: &Line<u32>, value: u32) -> bool {
+    let (mut value, mut ticket) = (Some(value), None);
+    wait_for(|cx| line.poll_push(&mut value, &mut ticket, cx));
+    value.is_none()
+}
+
+fn receive(line: &Line<u32>) -> Option<u32> {
+    wait_for(|cx| line.poll_pop(cx))
+}
+
+/// Starts to send, is woken or not, and gives up.
+fn give_up(line: &Line<u32>) -> bool {
+    let (mut value, mut ticket) = (Some(9), None);
+    let cx = Context::from_waker(Waker::noop());
+    let sent = line.poll_push(&mut value, &mut ticket, &cx).is_ready();
+    if let Some(ticket) = ticket {
+        line.leave(ticket);
+    }
+    sent
+}
+
+/// Tries every order with at most so many preemptions: all there are of a short run take minutes.
+fn model(preemptions: usize, run: impl Fn(Arc<Line<u32>>) + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    // Room for one: the second sender waits.
+    model.check(move || run(Arc::new(Line::new(1))));
+}
+
+#[test]
+fn line_every_sender_gets_its_turn() {
+    model(3, |line| {
+        let senders = [1, 2].map(|value| {
+            let line = line.clone();
+            thread::spawn(move || assert!(send(&line, value)))
+        });
+        let got = [receive(&line).unwrap(), receive(&line).unwrap()];
+        assert_eq!(got.iter().sum::<u32>(), 3);
+        senders.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn line_who_gives_up_passes_its_turn_on() {
+    model(3, |line| {
+        assert!(send(&line, 0));
+        let steady = thread::spawn({
+            let line = line.clone();
+            move || assert!(send(&line, 1))
+        });
+        let fickle = thread::spawn({
+            let line = line.clone();
+            move || give_up(&line)
+        });
+        let mut got = vec![receive(&line).unwrap(), receive(&line).unwrap()];
+        if fickle.join().unwrap() {
+            got.push(receive(&line).unwrap());
+        }
+        steady.join().unwrap();
+        assert!(got.starts_with(&[0]) && got.contains(&1), "{got:?}");
+    });
+}
+
+#[test]
+fn line_the_end_is_seen_from_either_side() {
+    model(4, |line| {
+        let sender = thread::spawn({
+            let line = line.clone();
+            move || {
+                assert!(send(&line, 1));
+                line.remove_sender();
+            }
+        });
+        assert_eq!((receive(&line), receive(&line)), (Some(1), None));
+        sender.join().unwrap();
+    });
+    model(4, |line| {
+        let sender = thread::spawn({
+            let line = line.clone();
+            move || (send(&line, 1), send(&line, 2))
+        });
+        line.close();
+        let (_, second) = sender.join().unwrap();
+        assert!(!second, "room for one, and nobody received");
+    });
+}

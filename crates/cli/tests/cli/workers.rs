@@ -1,0 +1,114 @@
+//! `annulus echo --workers`: who gets which connection, what is summed, and what is refused.
+
+use crate::common::{ANNULUS, Server, annulus, drivers, finish, noise, round_trip};
+use annulus_load::affinity;
+use serde_json::Value;
+use std::net::Shutdown;
+use std::process::Command;
+
+/// The drivers that have workers.
+fn rings() -> impl Iterator<Item = &'static str> {
+    drivers().into_iter().filter(|driver| *driver != "threads")
+}
+
+fn figures(stats: &Value, name: &str) -> Vec<u64> {
+    let workers = stats["workers"].as_array().unwrap();
+    workers.iter().map(|worker| worker[name].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn the_fewest_get_the_next_and_the_figures_add_up() {
+    for driver in rings() {
+        let server = Server::start(&["--driver", driver, "--workers", "3", "--stats", "-"]);
+        assert!(server.ready.contains("3 workers"), "{}", server.ready);
+        let mut streams: Vec<_> = (0..12).map(|_| server.connect()).collect();
+        streams.iter_mut().for_each(|stream| round_trip(stream, &noise(100)));
+        streams.iter().for_each(|stream| stream.shutdown(Shutdown::Write).unwrap());
+        let said = server.stop();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let stats = said.json();
+        assert_eq!(figures(&stats, "connections"), [4, 4, 4], "{driver}: {stats}");
+        assert_eq!(figures(&stats, "bytes"), [400, 400, 400], "{driver}: {stats}");
+        assert_eq!((&stats["connections"], &stats["bytes"]), (&12.into(), &1200.into()));
+        let enters: u64 = (0..3)
+            .map(|worker| stats["workers"][worker]["counters"]["enters"].as_u64().unwrap())
+            .sum();
+        assert_eq!(stats["counters"]["enters"], enters, "{stats}");
+    }
+}
+
+#[test]
+fn the_kernel_spreads_too() {
+    for driver in rings() {
+        for spread in ["hash", "cpu"] {
+            let args = ["--driver", driver, "--workers", "3", "--spread", spread, "--stats", "-"];
+            let server = Server::start(&args);
+            let mut streams: Vec<_> = (0..30).map(|_| server.connect()).collect();
+            streams.iter_mut().for_each(|stream| round_trip(stream, &noise(100)));
+            let stats = server.stop().json();
+            assert_eq!(figures(&stats, "connections").iter().sum::<u64>(), 30, "{stats}");
+        }
+    }
+}
+
+#[test]
+fn more_workers_than_cpus_are_warned_of() {
+    let cpu = affinity::allowed().unwrap()[0].to_string();
+    let server = Server::start(&["--workers", "3", "--pin", &cpu]);
+    assert!(server.ready.contains("3 workers, 1 CPUs"), "{}", server.ready);
+    round_trip(&mut server.connect(), b"all the same");
+    let said = server.stop();
+    assert_eq!(said.code, Some(0));
+    for part in ["warning: more workers (3) than CPUs (1)", "take turns"] {
+        assert!(said.stderr.contains(part), "'{part}' is not in: {}", said.stderr);
+    }
+    assert!(said.stderr.lines().all(|line| line.chars().count() <= 80), "{}", said.stderr);
+}
+
+#[test]
+fn a_locked_down_server_has_a_ring_a_worker() {
+    if !drivers().contains(&"uring") {
+        return println!("skipped: the uring driver does not work here");
+    }
+    let server =
+        Server::start(&["--workers", "3", "--locked-down", "--driver", "uring", "--stats", "-"]);
+    let mut streams: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(|stream| round_trip(stream, &noise(100_000)));
+    let stats = server.stop().json();
+    for worker in stats["workers"].as_array().unwrap() {
+        assert_eq!((&worker["driver"], &worker["connections"]), (&"uring".into(), &2.into()));
+    }
+}
+
+#[test]
+fn a_port_in_use_is_not_shared() {
+    let server = Server::start(&["--workers", "2", "--spread", "hash"]);
+    let address = server.address.to_string();
+    for spread in ["hash", "fewest"] {
+        let said = annulus(["echo", "--listen", &address, "--workers", "2", "--spread", spread]);
+        said.complains(1, &[&address, "in use"]);
+    }
+}
+
+#[test]
+fn too_few_files_for_the_workers_are_named() {
+    let script =
+        format!("ulimit -n 200 && exec {ANNULUS} echo --workers 100 --max-connections 100");
+    finish(Command::new("sh").args(["-c", &script])).complains(1, &["limit is 200", "ulimit"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, parts) in [
+        (&["--workers", "0"][..], &["'0'", "--workers", "1..=1024"][..]),
+        (&["--workers", "1025"], &["'1025'", "1..=1024"]),
+        (&["--spread", "evenly"], &["`evenly`", "fewest, hash, cpu"]),
+        (&["--pin", "0,1"], &["2 CPUs", "1 worker", "--workers"]),
+        (&["--pin", "zero"], &["'zero'", "--pin"]),
+        (&["--workers", "2", "--driver", "threads"], &["--workers", "threads", "leave one"]),
+    ] {
+        annulus([&["echo"], args].concat()).complains(2, parts);
+    }
+    let nowhere = annulus(["echo", "--workers", "2", "--pin", "0,100000"]);
+    nowhere.complains(1, &["CPU 100000", "may use"]);
+}
