@@ -33,7 +33,7 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
-pub use annulus_sim::{Counts, Fault, Faults, Link, Profile, Sim};
+pub use annulus_sim::{Counts, Device, Disk, Fault, Faults, Link, Profile, Sim};
 
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///

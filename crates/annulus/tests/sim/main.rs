@@ -5,6 +5,7 @@
 //! only that one, `ANNULUS_SIM_CANCELS=N` counts to so many cancels. A failure prints the command that replays it.
 
 mod ends;
+mod files;
 mod gate;
 mod letters;
 mod pen;

@@ -1,0 +1,166 @@
+//! Files on the simulated disk: the runtime's own, under every policy, on a slow device and after a power cut.
+
+use annulus::fs::{self, Dir, File, OpenOptions, Policy};
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Device, Disk, Sim, run_on};
+use annulus::time::Instant;
+use annulus::{Runtime, spawn};
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::time::Duration;
+
+fn policies() -> impl Iterator<Item = Policy> {
+    Policy::ALL.into_iter().map(|(_, policy)| policy)
+}
+
+fn on<T>(
+    sim: &Rc<Sim>,
+    policy: Policy,
+    body: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    run_on(sim, Runtime::builder().file_policy(policy), body)
+}
+
+#[test]
+fn files_are_written_read_moved_and_removed() {
+    for policy in policies() {
+        let sim = Sim::builder(1).build();
+        let ran = on(&sim, policy, async {
+            fs::create_dir_all("/a/b").await?;
+            let text = vec![7; 100_000];
+            fs::write("/a/b/file", text.clone()).await?;
+            fs::rename("/a/b/file", "/a/file").await?;
+            assert!(fs::read("/a/file").await? == text);
+            assert_eq!(fs::metadata("/a/file").await?.len(), 100_000);
+            assert_eq!(fs::copy("/a/file", "/a/b/copy").await?, 100_000);
+            assert!(fs::read("/a/b/copy").await? == text);
+            assert_eq!(fs::read("/a/none").await.unwrap_err().kind(), ErrorKind::NotFound);
+            fs::remove_dir_all("/a").await?;
+            assert_eq!(fs::metadata("/a").await.unwrap_err().kind(), ErrorKind::NotFound);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+        assert_eq!(sim.leftovers(), [""; 0], "{policy:?}");
+    }
+}
+
+/// Replaces a file as one should: written beside, synced, renamed, the directory synced.
+async fn replace(text: &'static str) -> io::Result<()> {
+    let mut file = File::create("/new").await?;
+    file.write(text).await.0?;
+    file.sync_all().await?;
+    fs::rename("/new", "/file").await?;
+    File::open("/").await?.sync_all().await
+}
+
+#[test]
+fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
+    let sim = Sim::builder(1).build();
+    on(&sim, Policy::Offload, replace("old text")).unwrap();
+    let stop = |turns: u32| {
+        let sim = Sim::builder(1).disk(sim.disk()).build();
+        let halted = on(&sim, Policy::Offload, async {
+            let mut task = spawn(replace("newer text"));
+            for _ in 0..turns {
+                annulus::time::sleep(Duration::from_micros(100)).await;
+            }
+            task.abort();
+            Ok(())
+        });
+        halted.unwrap();
+        sim.disk()
+    };
+    let mut seen = [false; 2];
+    for turns in 0..20 {
+        let disk = stop(turns);
+        for seed in 0..10 {
+            let sim = Sim::builder(1).disk(disk.after_power_cut(seed)).build();
+            let text = on(&sim, Policy::Inline, fs::read_to_string("/file")).unwrap();
+            let new = text == "newer text";
+            assert!(new || text == "old text", "{text:?}, cut at turn {turns}");
+            seen[usize::from(new)] = true;
+        }
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+/// How long an echo takes at most while files are synced beside it.
+fn slowest_echo(policy: Policy) -> Duration {
+    let device = Device { sync: Duration::from_millis(100), ..Device::default() };
+    let sim = Sim::builder(1).disk(Disk::new(device)).build();
+    let slowest = on(&sim, policy, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+        let (mut server, _) = listener.accept().await?;
+        spawn(async move {
+            while let Some(lease) = server.recv().await? {
+                server.send(lease).await?;
+            }
+            io::Result::Ok(())
+        });
+        let writer = spawn(async {
+            let mut file = File::create("/log").await?;
+            for _ in 0..20 {
+                file.write("a line\n").await.0?;
+                file.sync_all().await?;
+            }
+            io::Result::Ok(())
+        });
+        let mut slowest = Duration::ZERO;
+        while !writer.is_finished() {
+            let start = Instant::now();
+            client.send("echo").await?;
+            client.recv().await?;
+            slowest = slowest.max(start.elapsed());
+        }
+        writer.await.expect("no panic")?;
+        Ok(slowest)
+    });
+    slowest.unwrap()
+}
+
+#[test]
+fn a_slow_device_stalls_nobody_unless_calls_are_made_on_the_loop() {
+    let few = Duration::from_millis(1);
+    for policy in [Policy::Offload, Policy::Adaptive] {
+        let slowest = slowest_echo(policy);
+        assert!(slowest < few, "{policy:?}: an echo took {slowest:?}");
+    }
+    assert!(slowest_echo(Policy::Inline) >= Duration::from_millis(100));
+}
+
+#[test]
+fn a_full_disk_says_so_and_serves_again_when_something_goes() {
+    let device = Device { capacity: 1 << 16, ..Device::default() };
+    for policy in policies() {
+        let sim = Sim::builder(1).disk(Disk::new(device)).build();
+        let ran = on(&sim, policy, async {
+            let error = fs::write("/large", vec![1; 1 << 17]).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+            fs::remove_file("/large").await?;
+            fs::write("/small", vec![1; 1 << 15]).await
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+    }
+}
+
+#[test]
+fn what_is_opened_in_a_directory_stays_in_it() {
+    let sim = Sim::builder(1).build();
+    let ran = on(&sim, Policy::Adaptive, async {
+        fs::create_dir("/home").await?;
+        let home = Dir::open("/home").await?;
+        let options = OpenOptions::new().write(true).create(true);
+        let mut file = home.open_file("note", &options).await?;
+        file.write("here").await.0?;
+        drop(file);
+        assert_eq!(fs::read_to_string("/home/note").await?, "here");
+        let mut entries = fs::read_dir("/home").await?;
+        let first = entries.next_entry().await?.expect("one entry");
+        assert_eq!(first.file_name(), "note");
+        assert!(entries.next_entry().await?.is_none());
+        Ok(())
+    });
+    ran.unwrap();
+    assert_eq!(sim.leftovers(), [""; 0]);
+}
