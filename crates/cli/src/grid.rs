@@ -8,7 +8,7 @@ const GAP: usize = 2;
 /// A table that grows row by row.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// The corner and the names of the columns first, then each row's name and its cells.
+    /// The corner and the names of the columns first, then each row's name and its cells, or a heading alone.
     lines: Vec<Vec<String>>,
 }
 
@@ -25,6 +25,11 @@ impl Grid {
         self.lines.push(row);
     }
 
+    /// Adds a line of text that stands above the rows to come, in every block.
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.lines.push(vec![text.to_owned()]);
+    }
+
     /// The table as lines: names to the left, cells to the right.
     pub(crate) fn finish(self) -> String {
         let widths: Vec<usize> = (0..self.lines[0].len()).map(|place| self.width(place)).collect();
@@ -34,14 +39,15 @@ impl Grid {
     }
 
     fn width(&self, place: usize) -> usize {
-        self.lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0)
+        let rows = self.lines.iter().filter(|line| line.len() == self.lines[0].len());
+        rows.map(|line| line[place].chars().count()).max().unwrap_or(0)
     }
 
     fn block(&self, columns: &[usize], widths: &[usize]) -> String {
         let mut text = String::new();
         for line in &self.lines {
             let mut shown = format!("{:<1$}", line[0], widths[0]);
-            for &place in columns {
+            for &place in columns.iter().filter(|&&place| place < line.len()) {
                 shown += &format!("{:>1$}", line[place], widths[place] + GAP);
             }
             text += shown.trim_end();

@@ -24,6 +24,7 @@ pub mod rig;
 pub mod schedule;
 pub mod server;
 pub mod stats;
+pub mod suite;
 pub mod verdict;
 
 mod clock;

@@ -6,6 +6,7 @@ use crate::doubt::Doubt;
 use crate::environment::Environment;
 use crate::proc::Memory;
 use crate::record::{Metric, Outcome, Record, Sample};
+use crate::rig::Work;
 use crate::schedule::{Cell, Visit};
 use crate::server::Spec;
 use crate::stats::Ratio;
@@ -40,6 +41,41 @@ pub struct Settings {
     pub load_core: usize,
     /// The seed of the order, of the messages and of the intervals.
     pub seed: u64,
+}
+
+impl Settings {
+    /// The settings that are told by the load; all others are empty.
+    pub fn of(bench: String, work: Work) -> Settings {
+        let plain = Settings {
+            bench,
+            servers: Vec::new(),
+            rounds: 0,
+            rounds_max: 0,
+            precision: None,
+            seconds: 0.0,
+            warm_up_seconds: 0.0,
+            client: String::new(),
+            pipeline: 1,
+            per_connection: None,
+            server_core: 0,
+            load_core: 0,
+            seed: 0,
+        };
+        match work {
+            Work::Loop(load) => Settings {
+                seconds: load.duration.as_secs_f64(),
+                warm_up_seconds: load.warm_up.as_secs_f64(),
+                client: load.client.to_string(),
+                pipeline: load.pipeline,
+                ..plain
+            },
+            Work::Visits(visits) => Settings {
+                client: visits.driver.to_string(),
+                per_connection: Some(visits.threads),
+                ..plain
+            },
+        }
+    }
 }
 
 /// A server by name, and how it was run.

@@ -9,7 +9,7 @@ use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 use annulus_lab::record::{Record, Sample, control_name};
 use annulus_lab::report::{Footprint, Report, ServerFacts, Settings};
-use annulus_lab::rig::{Rig, Work};
+use annulus_lab::rig::Rig;
 use annulus_lab::schedule::Cell;
 use annulus_lab::server::Spec;
 use anyhow::{Result, bail, ensure};
@@ -52,10 +52,11 @@ fn measure(setup: &Setup, specs: &[Spec], desk: &Desk) -> Result<Report> {
         settings: settings(setup, specs),
         environment: Environment::read(&setup.allowed),
     };
-    let session = Session::new(&names, &setup.cells, rounds, setup.seed);
+    let mut session = Session::new(&names, &setup.cells, rounds, setup.seed);
     let mut rig = Rig::start(specs, &setup.cells, setup.work)?;
     let before = rig.memory();
-    let mut report = session.measure(desk, &mut rig, &comparison);
+    session.measure(desk, &mut rig, &comparison);
+    let mut report = comparison.report(&session);
     report.memory = footprints(&report, before, &rig, setup.idle, desk);
     Ok(report)
 }
@@ -116,33 +117,14 @@ impl Purpose<Cell, Sample> for Comparison<'_> {
 }
 
 fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
-    let plain = Settings {
-        bench: "echo".into(),
+    Settings {
         servers: specs.iter().map(ServerFacts::of).collect(),
         rounds: setup.rounds,
         rounds_max: setup.rounds_max(),
         precision: setup.precision,
-        seconds: 0.0,
-        warm_up_seconds: 0.0,
-        client: String::new(),
-        pipeline: 1,
-        per_connection: None,
         server_core: setup.cores.server,
         load_core: setup.cores.load,
         seed: setup.seed,
-    };
-    match setup.work {
-        Work::Loop(load) => Settings {
-            seconds: load.duration.as_secs_f64(),
-            warm_up_seconds: load.warm_up.as_secs_f64(),
-            client: load.client.to_string(),
-            pipeline: load.pipeline,
-            ..plain
-        },
-        Work::Visits(visits) => Settings {
-            client: visits.driver.to_string(),
-            per_connection: Some(visits.threads),
-            ..plain
-        },
+        ..Settings::of("echo".into(), setup.work)
     }
 }

@@ -6,6 +6,7 @@ mod nop;
 mod servers;
 mod session;
 mod setup;
+mod suite;
 mod table;
 
 use anyhow::Result;
@@ -23,11 +24,13 @@ pub(crate) struct BenchArgs {
 enum Bench {
     Echo(setup::EchoArgs),
     Nop(nop::NopArgs),
+    Suite(suite::SuiteArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
         Bench::Echo(args) => echo::run(args),
         Bench::Nop(args) => nop::run(args),
+        Bench::Suite(args) => suite::run(args),
     }
 }

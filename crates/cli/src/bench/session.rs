@@ -120,17 +120,16 @@ impl<C: Clone, S> Session<C, S> {
         Session { schedule, record, bar: bar(schedule.slices()) }
     }
 
-    /// Visits them all, until somebody asks to stop; however that ends, reports what there is.
-    pub(super) fn measure<P: Purpose<C, S>>(
-        mut self,
+    /// Visits them all, until somebody asks to stop. However that ends, what there is can be reported.
+    pub(super) fn measure(
+        &mut self,
         desk: &Desk,
         rig: &mut impl Measure<S>,
-        purpose: &P,
-    ) -> P::Report {
+        purpose: &impl Purpose<C, S>,
+    ) {
         let schedule = self.schedule;
-        let _ = schedule.run(rig, &mut Keeper { session: &mut self, desk, purpose });
+        let _ = schedule.run(rig, &mut Keeper { session: self, desk, purpose });
         self.bar.finish_and_clear();
-        purpose.report(&self)
     }
 
     pub(super) fn record(&self) -> &Record<C, S> {

@@ -6,5 +6,6 @@ mod echo;
 mod load;
 mod nop;
 mod signals;
+mod suite;
 mod usage;
 mod workers;

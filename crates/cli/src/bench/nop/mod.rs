@@ -1,6 +1,6 @@
 //! `annulus bench nop`: how many operations a second a ring gets through.
 
-mod contenders;
+pub(super) mod contenders;
 mod setup;
 mod table;
 mod work;
@@ -37,9 +37,10 @@ fn measure(setup: &Setup, field: &Field, desk: &Desk) -> Result<Report> {
     let settings = settings(setup, field);
     let comparison = Comparison { settings, environment: Environment::read(&setup.allowed) };
     let rounds = Rounds { least: setup.rounds, most: setup.rounds };
-    let session = Session::new(&field.names(), &setup.cells, rounds, setup.seed);
+    let mut session = Session::new(&field.names(), &setup.cells, rounds, setup.seed);
     let mut rig = Rig::start(&field.specs, &setup.cells, setup.slice)?;
-    Ok(session.measure(desk, &mut rig, &comparison))
+    session.measure(desk, &mut rig, &comparison);
+    Ok(comparison.report(&session))
 }
 
 /// What a report needs beside the slices.

@@ -1,0 +1,137 @@
+//! `annulus bench suite`: a published table, measured again.
+
+mod echo;
+mod layout;
+mod nop;
+mod plan;
+mod report;
+
+use super::session::Desk;
+use super::setup::cores;
+use crate::output::{self, Target};
+use crate::usage::Misuse;
+use annulus_lab::environment::Environment;
+use annulus_lab::suite::{Kind, Suite, Suites};
+use annulus_load::affinity;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use plan::Plan;
+use report::{Answers, Report};
+use std::env;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+A suite is a file in suites/: the tables of a document, with the figures that
+were published and with what each cell needs. All of its servers are up, and
+visited in turn in short slices, round after round; it prints the tables as the
+document has them, the published figures above the measured ones. What cannot be
+had here is a dash, with a line that says why and how to get it.
+
+Absolute figures of another machine compare with nothing: compare within a
+table, and between servers of one run.
+
+Examples:
+  annulus bench suite --list
+  annulus bench suite nop --quick           about a minute
+  annulus bench suite tcp --json tcp.json";
+
+/// Measure a published table again
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct SuiteArgs {
+    /// Which suite
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// List the suites
+    #[arg(long)]
+    list: bool,
+    /// Shorten it to about a minute: fewer cells, shorter slices, fewer rounds
+    #[arg(long)]
+    quick: bool,
+    /// How often each server is visited in each cell [default: 15; quick: 3]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: Option<u64>,
+    /// The core of the servers [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    server_pin: Option<usize>,
+    /// The core of the load [default: one that shares nothing with the servers']
+    #[arg(long, value_name = "CPU")]
+    load_pin: Option<usize>,
+    /// Write everything as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Decides the order of visits, what is sent, and the intervals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: SuiteArgs) -> Result<ExitCode> {
+    let here = env::current_dir().context("cannot tell where this is")?;
+    let suites = Suites::find(&here)
+        .context("no folder 'suites' here or above: run this within the repository")?;
+    match &args.name {
+        Some(name) if !args.list => measure(&suites, name, &args),
+        _ => list(&suites).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn list(suites: &Suites) -> Result<()> {
+    for name in suites.names() {
+        let suite = suites.read(&name)?;
+        output::print(&format!("{name:<12} {} ({})\n", suite.title, suite.document))?;
+    }
+    Ok(())
+}
+
+fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
+    let names = suites.names();
+    if !names.iter().any(|known| known == name) {
+        let all = names.join(", ");
+        return Err(Misuse(format!("no suite '{name}': there are {all}")).into());
+    }
+    let suite = suites.read(name)?;
+    let plan = plan(args)?;
+    let desk = Desk::take(args.json.clone())?;
+    let environment = Environment::read(&plan.allowed);
+    let run = Run { name, suite: &suite, plan: &plan, environment };
+    let report = run.measure(&desk)?;
+    desk.deliver(&report, || layout::of_report(&report))?;
+    if report.is_empty() {
+        bail!("suite {name}: nothing of it could be measured here");
+    }
+    Ok(desk.status())
+}
+
+fn plan(args: &SuiteArgs) -> Result<Plan> {
+    let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
+    let pins = [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)];
+    let cores = cores(&allowed, pins)?;
+    let rounds = args.rounds.map(|rounds| rounds as usize);
+    Ok(Plan { allowed, cores, quick: args.quick, rounds, seed: args.seed })
+}
+
+/// A suite, and how it is run.
+struct Run<'a> {
+    name: &'a str,
+    suite: &'a Suite,
+    plan: &'a Plan,
+    environment: Environment,
+}
+
+impl Run<'_> {
+    fn measure(&self, desk: &Desk) -> Result<Report> {
+        match self.suite.kind {
+            Kind::Echo => echo::measure(self, desk),
+            Kind::Connect => echo::measure_visits(self, desk),
+            Kind::Nop => nop::measure(self, desk),
+            Kind::Udp => {
+                Ok(self.report(Answers::none("this version cannot measure datagrams yet")))
+            }
+            Kind::File => Ok(self.report(Answers::none("this version cannot measure files yet"))),
+        }
+    }
+
+    fn report(&self, answers: Answers) -> Report {
+        Report::new(self.name, self.suite, self.plan, self.environment.clone(), answers)
+    }
+}

@@ -1,0 +1,131 @@
+//! Published tables, measured again: the list, the errors, and small suites from file to table.
+
+use crate::common::{ANNULUS, OwnLock, Said, annulus, drivers, finish};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HEAD: &str = r#"
+title = "small"
+document = "none"
+machine = ["paper"]
+commands = []
+"#;
+
+/// Runs a suite of this text from a folder of its own.
+fn suite(test: &str, text: &str, args: &[&str]) -> Said {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("suite-{test}"));
+    fs::create_dir_all(folder.join("suites")).unwrap();
+    fs::write(folder.join("suites/small.toml"), format!("{HEAD}{text}")).unwrap();
+    let mut command = Command::new(ANNULUS);
+    command.args(["bench", "suite", "small"]).args(args).current_dir(&folder).own_lock();
+    let said = finish(&mut command);
+    fs::remove_dir_all(folder).unwrap();
+    said
+}
+
+#[test]
+fn all_suites_are_listed_with_their_documents() {
+    let said = annulus(["bench", "suite", "--list"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let names: Vec<&str> =
+        said.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let all = ["bench-echo", "fibers", "file", "go-uring", "nop", "op-modes", "tcp", "udp"];
+    assert_eq!(names, all);
+    assert!(said.stdout.contains("TCP echo (003: nimuring, TCP)"), "{}", said.stdout);
+    assert!(said.stdout.lines().all(|line| line.chars().count() <= 80), "{}", said.stdout);
+}
+
+#[test]
+fn an_unknown_suite_is_answered_with_all_names() {
+    annulus(["bench", "suite", "nope"]).complains(2, &["'nope'", "bench-echo, fibers", "udp"]);
+    annulus(["bench", "suite"]).complains(2, &["NAME", "--help"]);
+    let nowhere = finish(Command::new(ANNULUS).args(["bench", "suite", "nop"]).current_dir("/"));
+    nowhere.complains(1, &["no folder 'suites'", "within the repository"]);
+}
+
+#[test]
+fn a_suite_that_makes_no_sense_is_told_in_one_line() {
+    suite("broken", "kind = \"dance\"", &[])
+        .complains(1, &["suite small", "unknown variant `dance`"]);
+}
+
+#[test]
+fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
+    let text = r#"kind = "echo"
+        [[table]]
+        title = "a table"
+        unit = "requests/s"
+        corner = "clients"
+        each = { figure = "rate", bytes = 16 }
+        columns = [{ name = "1", clients = 1 }, { name = "2", clients = 2 }]
+        rows = [
+            { name = "a thread each", servers = ["threads"], published = [1234] },
+            { name = "nobody", servers = ["tokyo"] },
+        ]"#;
+    let said = suite("echo", text, &["--rounds", "1", "--quick"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for part in [
+        "a table, requests/s\nclients",
+        "a thread each\n  published  1,234      –\n  threads ",
+        "nobody\n  tokyo          –",
+        "! no server 'tokyo' in this version",
+        "quick",
+    ] {
+        assert!(said.stdout.contains(part), "{part} is not in:\n{}", said.stdout);
+    }
+    let said = suite("echo-json", text, &["--rounds", "1", "--quick", "--json", "-"]);
+    let row = &said.json()["tables"][0]["rows"][0];
+    assert_eq!(row["published"][0], 1234.0);
+    assert!(row["measured"][0]["figures"][1].as_f64().unwrap() > 0.0, "{row}");
+}
+
+#[test]
+fn a_nop_suite_asks_its_contenders() {
+    if !drivers().contains(&"uring") {
+        return;
+    }
+    let text = r#"kind = "nop"
+        [[table]]
+        title = "a table"
+        unit = "operations/s"
+        corner = "Entries"
+        each = { figure = "rate" }
+        columns = [{ name = "ring", servers = ["ring"] }, { name = "rio", servers = ["rio"] }]
+        rows = [{ name = "64", entries = 64, published = [5] }]"#;
+    let said = suite("nop", text, &["--rounds", "1", "--quick", "--json", "-"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let report = said.json();
+    let figures = &report["tables"][0]["rows"][0]["measured"][0]["figures"];
+    assert!(figures[0].as_f64().unwrap() > 0.0 && figures[1].is_null(), "{figures}");
+    assert_eq!(report["notes"][0], "no contender 'rio' in this version");
+}
+
+#[test]
+fn a_connect_suite_has_times() {
+    let text = r#"kind = "connect"
+        [[table]]
+        title = "a table"
+        unit = "us"
+        corner = "connections"
+        each = { servers = ["threads"], bytes = 1000, clients = 3 }
+        columns = [{ name = "avg", figure = "average" }, { name = "p99", figure = "p99" }]
+        rows = [{ name = "3" }]"#;
+    let said = suite("connect", text, &["--rounds", "1", "--quick", "--json", "-"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let figures = said.json()["tables"][0]["rows"][0]["measured"][0]["figures"].clone();
+    let (average, p99) = (figures[0].as_f64().unwrap(), figures[1].as_f64().unwrap());
+    assert!(0.0 < average && average <= p99, "{figures}");
+}
+
+#[test]
+fn what_cannot_be_measured_yet_still_shows_what_was_published() {
+    let repository: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", ".."].iter().collect();
+    let mut command = Command::new(ANNULUS);
+    command.args(["bench", "suite", "file"]).current_dir(repository).own_lock();
+    let said = finish(&mut command);
+    said.complains(1, &["suite file", "nothing of it could be measured"]);
+    for part in ["pthreads  published  3.081  3.205", "! this version cannot measure files yet"] {
+        assert!(said.stdout.contains(part), "{part} is not in:\n{}", said.stdout);
+    }
+}

@@ -1,0 +1,251 @@
+//! A suite as it is written down.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::axis::{Axis, Question};
+
+/// How a suite's cells are measured.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An echo server under connections that stay.
+    Echo,
+    /// An echo server under a connection a message.
+    Connect,
+    /// A ring under NOPs.
+    Nop,
+    /// An echo server under datagrams.
+    Udp,
+    /// Files written and read.
+    File,
+}
+
+/// A document's tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// What it is about.
+    pub title: String,
+    /// Where it was published.
+    pub document: String,
+    /// How it is measured.
+    pub kind: Kind,
+    /// What it was measured on when it was published.
+    pub machine: Vec<String>,
+    /// The commands by which.
+    pub commands: Vec<String>,
+    /// Its tables.
+    #[serde(rename = "table")]
+    pub tables: Vec<Table>,
+}
+
+/// One table, as the document has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Its title.
+    pub title: String,
+    /// The unit of its figures.
+    pub unit: String,
+    /// What stands in the corner, above the rows' names.
+    pub corner: String,
+    /// What a reader must know of it.
+    pub caption: Option<String>,
+    /// What holds for each cell.
+    #[serde(default)]
+    pub each: Axis,
+    /// Its columns.
+    pub columns: Vec<Axis>,
+    /// Its rows.
+    pub rows: Vec<Axis>,
+}
+
+impl Suite {
+    /// Reads a suite and checks that each of its cells can be asked.
+    pub(super) fn parse(text: &str) -> Result<Suite, String> {
+        let suite: Suite = toml::from_str(text).map_err(|error| one_line(&error.to_string()))?;
+        suite.tables.iter().try_for_each(|table| table.check(suite.kind))?;
+        Ok(suite)
+    }
+
+    /// What each cell of all tables asks.
+    pub fn questions(&self) -> impl Iterator<Item = Question> {
+        self.tables.iter().flat_map(|table| {
+            let rows = 0..table.rows.len();
+            rows.flat_map(move |row| {
+                (0..table.columns.len()).map(move |column| table.ask(row, column))
+            })
+        })
+    }
+}
+
+impl Table {
+    /// What the cell of this row and column asks.
+    pub fn ask(&self, row: usize, column: usize) -> Question {
+        self.gather(row, column).expect("checked when it was read")
+    }
+
+    /// The figure that was published for this cell.
+    pub fn published(&self, row: usize, column: usize) -> Option<f64> {
+        self.rows[row].published.get(column).copied()
+    }
+
+    /// Whether it is the columns that say which servers they are about.
+    pub fn has_servers_in_columns(&self) -> bool {
+        self.columns.iter().any(Axis::names_servers)
+    }
+
+    fn gather(&self, row: usize, column: usize) -> Result<Question, &'static str> {
+        self.each.with(&self.rows[row]).with(&self.columns[column]).question()
+    }
+
+    fn check(&self, kind: Kind) -> Result<(), String> {
+        for (row, axis) in self.rows.iter().enumerate() {
+            let place = |column: usize| format!("{} × {}", axis.name, self.columns[column].name);
+            if axis.published.len() > self.columns.len() {
+                return Err(format!(
+                    "'{}': row {} has more figures than columns",
+                    self.title, axis.name
+                ));
+            }
+            for column in 0..self.columns.len() {
+                let question = self.gather(row, column).and_then(|question| kind.check(&question));
+                question.map_err(|why| format!("'{}': {} {why}", self.title, place(column)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    /// Whether a question says all that this kind needs.
+    fn check(self, question: &Question) -> Result<(), &'static str> {
+        let Question { figure, clients, bytes, entries, cycles, .. } = question;
+        let message = clients.is_some() && bytes.is_some();
+        let (complete, missing) = match self {
+            Kind::Echo | Kind::Udp => (message, "names no clients or no bytes"),
+            Kind::Connect => (message || figure.is_of_memory(), "names no clients or no bytes"),
+            Kind::Nop => (entries.is_some(), "names no entries"),
+            Kind::File => (message && cycles.is_some(), "names no clients, bytes or cycles"),
+        };
+        if complete { Ok(()) } else { Err(missing) }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Why a suite can't be used.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SuiteError {
+    /// The suite.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for SuiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "suite {}: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for SuiteError {}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Figure, Suites};
+    use super::*;
+
+    const SMALL: &str = r#"
+        title = "t"
+        document = "d"
+        kind = "echo"
+        machine = []
+        commands = []
+        [[table]]
+        title = "a table"
+        unit = "requests/s"
+        corner = "clients"
+        each = { servers = ["uring"], figure = "rate", bytes = 128 }
+        columns = [{ name = "1", clients = 1 }, { name = "50", clients = 50, figure = "percent" }]
+        rows = [{ name = "128", published = [5] }, { name = "big", bytes = 1000, servers = ["go"] }]
+    "#;
+
+    #[test]
+    fn a_cell_gathers_from_table_row_and_column() {
+        let suite = Suite::parse(SMALL).expect("a suite");
+        let table = &suite.tables[0];
+        let first = table.ask(0, 0);
+        assert_eq!((first.servers, first.figure), (vec!["uring".to_owned()], Figure::Rate));
+        let last = table.ask(1, 1);
+        assert_eq!((last.servers, last.figure), (vec!["go".to_owned()], Figure::Percent));
+        assert_eq!((last.clients, last.bytes), (Some(50), Some(1000)));
+        assert_eq!((table.published(0, 0), table.published(0, 1)), (Some(5.0), None));
+        assert_eq!(suite.questions().count(), 4);
+    }
+
+    #[test]
+    fn what_is_incomplete_or_unknown_is_refused_by_name() {
+        for (from, to, part) in [
+            ("bytes = 128", "cycles = 1", "'a table': 128 × 1 names no clients or no bytes"),
+            ("figure = \"rate\", ", "", "128 × 1 names no figure"),
+            ("servers = [\"uring\"], ", "", "names no servers"),
+            ("published = [5]", "published = [1, 2, 3]", "row 128 has more figures than columns"),
+            ("corner =", "edge =", "unknown field `edge`"),
+            ("kind = \"echo\"", "kind = \"dance\"", "unknown variant `dance`"),
+            ("clients = 1 }", "client = 1 }", "unknown field `client`"),
+        ] {
+            let error = Suite::parse(&SMALL.replace(from, to)).expect_err(from);
+            assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    /// Those of this repository: all eight, each with the figures that were published.
+    #[test]
+    fn every_suite_here_is_complete() {
+        let suites = Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder above");
+        let published = |name: &str| {
+            let suite = suites.read(name).unwrap_or_else(|error| panic!("{error}"));
+            let rows = suite.tables.iter().flat_map(|table| &table.rows);
+            rows.map(|row| row.published.len()).sum::<usize>()
+        };
+        let counts: Vec<(String, usize)> =
+            suites.names().into_iter().map(|name| (name.clone(), published(&name))).collect();
+        let counts: Vec<(&str, usize)> =
+            counts.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        assert_eq!(
+            counts,
+            [
+                ("bench-echo", 24 + 6 + 6 + 11),
+                ("fibers", 48),
+                ("file", 2 * 2 * 2),
+                ("go-uring", 24),
+                ("nop", 21),
+                ("op-modes", 3 * 8 * 5),
+                ("tcp", 24),
+                ("udp", 24 + 24 + 8 + 2),
+            ]
+        );
+    }
+
+    /// Where a document computed a figure from others, it must follow from them here, too. (Its "mid" is three times not
+    /// the middle one, and one rate is 1.0 off.)
+    #[test]
+    fn op_modes_have_one_of_three_as_mid_and_its_rate() {
+        let suites = Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder above");
+        for table in suites.read("op-modes").expect("it is there").tables {
+            let first = table.rows[0].published[3];
+            for row in table.rows.iter().filter(|row| !row.published.is_empty()) {
+                let [a, b, c, middle, rate] = row.published[..] else { panic!("{}", row.name) };
+                assert!([a, b, c].contains(&middle), "{}", row.name);
+                assert!((rate - 100.0 * middle / first).abs() < 1.1, "{}: {rate}", row.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Published tables as data: a file for each document's, with the figures that were published and with what
+//! each cell needs to be measured again.
+//!
+//! A table has a name for every row and column. What a cell asks for is gathered from three places: what
+//! holds for [`each`](Table::each) cell, its row, and its column, in this order.
+
+mod axis;
+mod file;
+
+pub use axis::{Axis, Figure, Question};
+pub use file::{Kind, Suite, SuiteError, Table};
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of all suites.
+#[derive(Clone, Debug)]
+pub struct Suites {
+    folder: PathBuf,
+}
+
+impl Suites {
+    /// Looks for a folder `suites` here and in every folder above.
+    pub fn find(from: &Path) -> Option<Suites> {
+        let folder = from.ancestors().map(|above| above.join("suites")).find(|f| f.is_dir())?;
+        Some(Suites { folder })
+    }
+
+    /// The names of all suites, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let name = |path: PathBuf| {
+            let is_suite = path.extension().is_some_and(|extension| extension == "toml");
+            is_suite.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+        };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| name(entry.path())).collect();
+        names.sort();
+        names
+    }
+
+    /// Reads a suite of [`names`](Suites::names) and checks that each of its cells can be asked.
+    pub fn read(&self, name: &str) -> Result<Suite, SuiteError> {
+        let path = self.folder.join(name).with_extension("toml");
+        let error = |why: String| SuiteError { name: name.to_owned(), why };
+        let text = fs::read_to_string(path).map_err(|why| error(why.to_string()))?;
+        Suite::parse(&text).map_err(error)
+    }
+}
