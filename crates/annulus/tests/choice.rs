@@ -3,12 +3,13 @@
 
 mod common;
 
-use annulus::ring::opcode;
+use annulus::ring::{SqPoll, opcode};
 use annulus::sim::{Profile, Sim};
 use annulus::{DriverChoice, DriverKind, Operations, Runtime};
 use common::{echo, pair, receive, run_on};
 use std::io;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// Tells a child what `io_uring_setup` is to answer.
 const ERRNO: &str = "ANNULUS_TEST_ERRNO";
@@ -204,4 +205,23 @@ fn what_is_in_use_is_told_apart_from_what_is_missing() {
     assert!(info.missing().all(|feature| !feature.present));
     let unused = info.features.iter().find(|feature| feature.name == "bundles").unwrap();
     assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
+}
+
+#[test]
+fn a_poller_that_cannot_be_is_refused_with_the_reason() {
+    let polls = |cpu, idle| SqPoll { idle: Duration::from_millis(idle), cpu };
+    let build = |polls, choice| Runtime::builder().driver(choice).sq_poll(polls).build();
+    let text = build(polls(None, 61_000), DriverChoice::Auto).unwrap_err().to_string();
+    assert_eq!(text, "the idle time of sq_poll of 61s is above 60s; take less");
+    let text = build(polls(None, 1), DriverChoice::Epoll).unwrap_err().to_string();
+    assert!(text.starts_with("sq_poll: only io_uring has that"), "{text}");
+    match build(polls(None, 1), DriverChoice::Uring) {
+        Err(_) => return eprintln!("io_uring is blocked here"),
+        Ok(runtime) => assert_eq!(runtime.driver().kind, DriverKind::Uring),
+    }
+    let text = build(polls(Some(9_999), 1), DriverChoice::Uring).unwrap_err().to_string();
+    assert!(text.starts_with("SQ polling on CPU 9999: ") && text.contains("no such CPU"), "{text}");
+    // Nor is it dropped in silence where the driver may be any.
+    let text = build(polls(Some(9_999), 1), DriverChoice::Auto).unwrap_err().to_string();
+    assert!(text.contains("sq_poll") && text.contains("no such CPU"), "{text}");
 }

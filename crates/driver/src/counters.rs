@@ -5,6 +5,10 @@
 pub struct Counters {
     /// Turns through the kernel: system calls that submit and wait.
     pub enters: u64,
+    /// Looks for work before a sleep, where busy polling is on.
+    pub looks: u64,
+    /// Of these, the ones that found some.
+    pub finds: u64,
     /// Operations submitted.
     pub sqes: u64,
     /// Completions taken.

@@ -3,7 +3,7 @@
 use crate::error::SetupError;
 use crate::kernel::Kernel;
 use crate::linux::Linux;
-use crate::params::{Params, SetupFlags};
+use crate::params::{Params, SetupFlags, SqPoll};
 use crate::restrictions::restrict;
 use crate::ring::Ring;
 use std::os::fd::RawFd;
@@ -12,11 +12,12 @@ use std::rc::Rc;
 /// Most submission entries the kernel allows.
 const MAX_ENTRIES: u32 = 32_768;
 
+/// What every ring asks for.
+const ALWAYS: SetupFlags =
+    SetupFlags::SUBMIT_ALL.union(SetupFlags::CQSIZE).union(SetupFlags::R_DISABLED);
+
 /// What every rung of the ladder asks for.
-const BASE: SetupFlags = SetupFlags::SUBMIT_ALL
-    .union(SetupFlags::CQSIZE)
-    .union(SetupFlags::R_DISABLED)
-    .union(SetupFlags::TASKRUN_FLAG);
+const BASE: SetupFlags = ALWAYS.union(SetupFlags::TASKRUN_FLAG);
 
 /// From the newest kernel down to the oldest that has buffer rings. Only `EINVAL` goes one rung down.
 const LADDER: [SetupFlags; 3] = [
@@ -27,6 +28,13 @@ const LADDER: [SetupFlags; 3] = [
     BASE.union(SetupFlags::COOP_TASKRUN),
 ];
 
+/// The same with a thread that polls: it does the work that comes, so there is none to defer or to tell of.
+const POLLED: [SetupFlags; 3] = [
+    ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::NO_SQARRAY),
+    ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER),
+    ALWAYS.union(SetupFlags::SQPOLL),
+];
+
 /// Sets a ring up. The thread that builds it is the one that may submit.
 pub struct Builder {
     kernel: Rc<dyn Kernel>,
@@ -34,6 +42,7 @@ pub struct Builder {
     completions: u32,
     workers: Option<[u32; 2]>,
     without: SetupFlags,
+    sq_poll: Option<SqPoll>,
     only: Option<Vec<u8>>,
 }
 
@@ -45,6 +54,7 @@ impl Builder {
             completions: 4096,
             workers: Some([4, 4]),
             without: SetupFlags::empty(),
+            sq_poll: None,
             only: None,
         }
     }
@@ -80,6 +90,12 @@ impl Builder {
         self
     }
 
+    /// Has a kernel thread poll the submission queue.
+    pub fn sq_poll(mut self, polls: Option<SqPoll>) -> Self {
+        self.sq_poll = polls;
+        self
+    }
+
     /// Restricts the ring to these operations, for good; any other one answers EACCES, and so does what this crate has no
     /// need to register. Entries may select a buffer and skip their completion, and carry no other flag.
     pub fn only(mut self, operations: &[u8]) -> Self {
@@ -109,9 +125,9 @@ impl Builder {
 
     fn climb_down(&self) -> Result<(RawFd, Params), SetupError> {
         let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
-        for flags in LADDER.into_iter().filter(|rung| !rung.intersects(self.without)) {
-            let cq_entries = self.completions.max(self.entries);
-            let mut params = Params { flags: flags.bits(), cq_entries, ..Params::default() };
+        let ladder = if self.sq_poll.is_some() { POLLED } else { LADDER };
+        for flags in ladder.into_iter().filter(|rung| !rung.intersects(self.without)) {
+            let mut params = self.params(flags);
             match self.kernel.setup(self.entries, &mut params) {
                 Ok(fd) => return Ok((fd, params)),
                 Err(error) => refusal = error,
@@ -120,7 +136,24 @@ impl Builder {
                 break;
             }
         }
-        Err(SetupError::Refused(refusal))
+        Err(match self.sq_poll {
+            None => SetupError::Refused(refusal),
+            Some(SqPoll { cpu, .. }) => SetupError::SqPoll(cpu, refusal),
+        })
+    }
+
+    fn params(&self, flags: SetupFlags) -> Params {
+        let mut params = Params {
+            flags: flags.bits(),
+            cq_entries: self.completions.max(self.entries),
+            ..Params::default()
+        };
+        if let Some(polls) = self.sq_poll {
+            params.sq_thread_idle = polls.idle_millis();
+            params.sq_thread_cpu = polls.cpu.unwrap_or_default();
+            params.flags |= polls.cpu.map_or(0, |_| SetupFlags::SQ_AFF.bits());
+        }
+        params
     }
 }
 

@@ -8,6 +8,8 @@ use std::io;
 pub enum SetupError {
     /// The kernel refused `io_uring_setup`.
     Refused(io::Error),
+    /// The kernel refused `io_uring_setup` with a thread that polls, on a CPU that may have been chosen.
+    SqPoll(Option<u32>, io::Error),
     /// The ring works, but lacks something that this project needs.
     Lacks(&'static str),
     /// A size outside its limits.
@@ -27,7 +29,9 @@ impl SetupError {
     /// The errno behind it, where there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
-            Self::Refused(error) | Self::Step(_, error) => error.raw_os_error(),
+            Self::Refused(error) | Self::SqPoll(_, error) | Self::Step(_, error) => {
+                error.raw_os_error()
+            }
             Self::Lacks(_) | Self::Size { .. } => None,
         }
     }
@@ -53,11 +57,28 @@ fn advice(errno: Option<i32>) -> &'static str {
     }
 }
 
+/// The likely cause of a refused thread that polls, and the remedy.
+fn poll_advice(cpu: Option<u32>, errno: Option<i32>) -> &'static str {
+    match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
+        (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) => {
+            "this process may not have it; give it CAP_SYS_NICE, or leave SQ polling out"
+        }
+        (Some(rustix::io::Errno::INVAL), Some(_)) => {
+            "there is no such CPU, or this process may not use it; choose another one"
+        }
+        _ => "leave SQ polling out",
+    }
+}
+
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => {
                 write!(f, "io_uring_setup: {error}: {}", advice(error.raw_os_error()))
+            }
+            Self::SqPoll(cpu, error) => {
+                let place = cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
+                write!(f, "SQ polling{place}: {error}: {}", poll_advice(*cpu, error.raw_os_error()))
             }
             Self::Lacks(what) => {
                 write!(f, "this kernel's io_uring lacks {what}; use epoll or a newer kernel")
@@ -75,7 +96,7 @@ impl fmt::Display for SetupError {
 impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Refused(error) | Self::Step(_, error) => Some(error),
+            Self::Refused(error) | Self::SqPoll(_, error) | Self::Step(_, error) => Some(error),
             Self::Lacks(_) | Self::Size { .. } => None,
         }
     }
@@ -84,7 +105,9 @@ impl std::error::Error for SetupError {
 impl From<SetupError> for io::Error {
     fn from(error: SetupError) -> Self {
         let kind = match &error {
-            SetupError::Refused(cause) | SetupError::Step(_, cause) => cause.kind(),
+            SetupError::Refused(cause)
+            | SetupError::SqPoll(_, cause)
+            | SetupError::Step(_, cause) => cause.kind(),
             SetupError::Lacks(_) => io::ErrorKind::Unsupported,
             SetupError::Size { .. } => io::ErrorKind::InvalidInput,
         };

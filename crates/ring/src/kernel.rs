@@ -18,6 +18,8 @@ bitflags! {
         const GETEVENTS = 1 << 0;
         /// Wake the polling thread.
         const SQ_WAKEUP = 1 << 1;
+        /// Wait until the polling thread has made room in the queue.
+        const SQ_WAIT = 1 << 2;
         /// An [`EnterArg`] is given (5.11).
         const EXT_ARG = 1 << 3;
         /// The descriptor is an index of a registered ring (5.18).
@@ -148,6 +150,11 @@ pub trait Kernel {
     /// Whether descriptors are the process's own, so that they mean something to other code and other threads.
     fn real_descriptors(&self) -> bool {
         true
+    }
+
+    /// A moment of a wait that looks instead of sleeping. A simulated kernel lets time pass.
+    fn relax(&self) {
+        std::hint::spin_loop();
     }
 
     /// Monotonic time since some fixed moment: the only clock of everything above.

@@ -59,7 +59,7 @@ pub use mapping::Mapping;
 pub use message::{Layout, Message};
 pub use option::{Credentials, Ip, SocketOption, SocketQuery};
 pub use params::{
-    BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags,
+    BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags, SqPoll,
     SubmissionOffsets,
 };
 pub use probe::Probe;

@@ -1,6 +1,7 @@
 //! The plain data that set-up and registration exchange with the kernel.
 
 use bitflags::bitflags;
+use std::time::Duration;
 
 bitflags! {
     /// `IORING_SETUP_*`: what kind of ring to make.
@@ -29,6 +30,28 @@ bitflags! {
         /// No index array between us and the entries (6.6).
         const NO_SQARRAY = 1 << 16;
         const _ = !0;
+    }
+}
+
+/// A kernel thread that takes entries as they are published, so that submitting is no system call.
+///
+/// It looks for them without pause, which takes a core, until none has come for `idle`; then it sleeps, and the next
+/// submission is a system call that wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqPoll {
+    /// How long it goes on looking. In whole milliseconds, at least one; at most a minute.
+    pub idle: Duration,
+    /// The CPU it is bound to. Without one it may run where the thread may that makes the ring.
+    pub cpu: Option<u32>,
+}
+
+impl SqPoll {
+    /// Longest `idle`.
+    pub const MOST_IDLE: Duration = Duration::from_secs(60);
+
+    pub(crate) fn idle_millis(self) -> u32 {
+        let whole = self.idle.min(Self::MOST_IDLE).as_nanos().div_ceil(1_000_000);
+        (whole as u32).max(1)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::mapping::Area;
 use crate::params::{CompletionOffsets, SubmissionOffsets};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The submission queue has no free entry: enter first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ impl Word {
     }
 }
 
+/// `IORING_SQ_NEED_WAKEUP`
+const NEED_WAKEUP: u32 = 1 << 0;
 /// `IORING_SQ_CQ_OVERFLOW`
 const CQ_OVERFLOW: u32 = 1 << 1;
 /// `IORING_SQ_TASKRUN`
@@ -101,6 +103,16 @@ impl Submission {
         // Acquire pairs with the kernel's release store of `head`, made after it has read the entries below: only then
         // may we write over them.
         self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
+    }
+
+    /// True where the kernel's thread that polls has gone to sleep, and must be woken to see what was published.
+    #[inline]
+    pub(crate) fn poller_sleeps(&self) -> bool {
+        // The thread sets the flag, then looks at the tail once more, and sleeps only if nothing is new. We have stored
+        // the tail and now load the flag. Of two such pairs one must see the other's store, which takes a full fence on
+        // either side: a release store and a load after it may swap.
+        fence(Ordering::SeqCst);
+        self.flags.load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
     /// Shows the kernel everything pushed so far.

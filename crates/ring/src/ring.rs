@@ -44,6 +44,8 @@ pub enum Entered {
     TimedOut,
     /// A signal came first. Look at the completions and enter again.
     Interrupted,
+    /// Nothing: the kernel's thread takes what was queued, and nobody was to wait.
+    Unneeded,
     /// The kernel is short of something for now (memory, room for completions): take completions and enter again.
     Busy,
 }
@@ -171,7 +173,8 @@ impl Ring {
         self.submission.push(Nop.entry().user_data(user_data))
     }
 
-    /// Submits everything queued and waits as told: one system call.
+    /// Submits everything queued and waits as told: one system call. Where a thread polls the queue, it is one only to
+    /// wait, to wake that thread, or for room where the queue is full.
     ///
     /// # Errors
     /// What the kernel says beyond back pressure, a timeout or a signal, which are [`Entered`] values.
@@ -186,12 +189,34 @@ impl Ring {
             flags |= EnterFlags::NO_IOWAIT;
         }
         self.submission.publish();
+        if self.setup.contains(SetupFlags::SQPOLL) {
+            flags |= self.needs_of_poller();
+            if min_complete == 0
+                && !flags.intersects(EnterFlags::SQ_WAKEUP | EnterFlags::SQ_WAIT)
+                && !self.overflowed()
+            {
+                return Ok(Entered::Unneeded);
+            }
+        }
         let to_submit = self.submission.pending();
         // SAFETY: every entry came through `push`, whose contract covers its memory.
         let answer = unsafe {
             self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
         };
         answer.map_or_else(outcome, |_| Ok(Entered::Done))
+    }
+
+    /// What the thread that polls needs, to take what was published.
+    fn needs_of_poller(&self) -> EnterFlags {
+        let pending = self.pending();
+        let mut flags = EnterFlags::empty();
+        if pending > 0 && self.submission.poller_sleeps() {
+            flags |= EnterFlags::SQ_WAKEUP;
+        }
+        if pending == self.entries() {
+            flags |= EnterFlags::SQ_WAIT;
+        }
+        flags
     }
 
     /// Entries queued and not yet consumed by the kernel. Read it after an enter to learn whether all went in: the

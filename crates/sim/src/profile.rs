@@ -71,7 +71,9 @@ impl Profile {
                 | SetupFlags::SUBMIT_ALL
                 | SetupFlags::COOP_TASKRUN
                 | SetupFlags::TASKRUN_FLAG
-                | SetupFlags::SINGLE_ISSUER,
+                | SetupFlags::SINGLE_ISSUER
+                | SetupFlags::SQPOLL
+                | SetupFlags::SQ_AFF,
             features: KernelFeatures::SINGLE_MMAP
                 | KernelFeatures::NODROP
                 | KernelFeatures::SUBMIT_STABLE

@@ -159,6 +159,10 @@ impl Kernel for Sim {
         self.call(|world| world.file(&request))
     }
 
+    fn relax(&self) {
+        self.world.borrow_mut().relax();
+    }
+
     fn now(&self) -> Duration {
         Duration::from_nanos(self.world.borrow().net.time.now())
     }

@@ -86,6 +86,7 @@ impl Blocked {
         match &self.0 {
             SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
             SetupError::Size { .. } => self.0.to_string(),
+            SetupError::SqPoll(..) => self.0.to_string(),
             SetupError::Refused(error) => self.caused("io_uring_setup", error),
             SetupError::Step(step, error) => self.caused(step, error),
         }
@@ -106,6 +107,9 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let SetupError::SqPoll(..) = self.0 {
+            return self.0.fmt(f);
+        }
         write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.way_out())
     }
 }
@@ -121,7 +125,9 @@ impl From<Blocked> for io::Error {
         let kind = match blocked.0 {
             // No refusal of the kernel, but a setting that is wrong under any driver: it says so itself.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
-            SetupError::Refused(ref cause) | SetupError::Step(_, ref cause) => cause.kind(),
+            SetupError::Refused(ref cause)
+            | SetupError::SqPoll(_, ref cause)
+            | SetupError::Step(_, ref cause) => cause.kind(),
             SetupError::Lacks(_) => io::ErrorKind::Unsupported,
             SetupError::Size { .. } => return blocked.0.into(),
         };

@@ -179,7 +179,13 @@ fn tell_once(reason: &str) {
 /// What was asked for that only io_uring has.
 fn wish(config: &UringConfig) -> Option<String> {
     let operations = config.operations;
-    (operations != Operations::default()).then(|| format!("operations {operations}"))
+    let busy =
+        (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
+    let polls = config.sq_poll.map(|_| "sq_poll".to_owned());
+    (operations != Operations::default())
+        .then(|| format!("operations {operations}"))
+        .or(polls)
+        .or(busy)
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {

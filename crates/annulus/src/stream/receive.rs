@@ -53,6 +53,8 @@ pub(crate) struct Receive {
     end: Option<End>,
     /// There was something to receive when it was last asked.
     is_ready: bool,
+    /// The last receive found no buffer, and whoever has one armed takes the next one first.
+    starved: bool,
     /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
     singly: bool,
     /// Receives no more: the stream is being moved.
@@ -78,6 +80,7 @@ impl Default for Receive {
             state: State::Idle,
             end: None,
             is_ready: false,
+            starved: false,
             singly: false,
             stopping: false,
             first: NONE,
@@ -243,6 +246,9 @@ impl Inner {
         if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
             return self.arm_readiness(slot);
         }
+        if std::mem::take(&mut rx.starved) && rx.waker.is_some() {
+            return self.arm_on_heap(slot);
+        }
         let singly = rx.singly || operations.verbs != Verbs::Multishot;
         let (state, op) = if singly || share < RUN && !limits {
             (State::Single, Op::ReceiveLent { fd })
@@ -299,6 +305,7 @@ impl Inner {
             }
             (Err(errno), buffer) => {
                 buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
+                rx.starved = errno == Errno::NOBUFS && self.driver.is_polled();
                 if !ends_the_operation_only(errno) {
                     rx.end = Some(End::Failed(errno));
                 }

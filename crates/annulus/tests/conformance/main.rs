@@ -55,6 +55,26 @@ macro_rules! suite {
             }
 
             #[test]
+            fn uring_busy_polling() {
+                Mode::UringBusyPolling.run(&case());
+            }
+
+            #[test]
+            fn simulated_busy_polling() {
+                Mode::SimulatedBusyPolling.run(&case());
+            }
+
+            #[test]
+            fn uring_with_a_poller() {
+                Mode::UringWithAPoller.run(&case());
+            }
+
+            #[test]
+            fn simulated_with_a_poller() {
+                Mode::SimulatedWithAPoller.run(&case());
+            }
+
+            #[test]
             fn uring_by_other_operations() {
                 Mode::other_operations(Mode::UringBy, &case());
             }

@@ -1,6 +1,6 @@
 //! Where a body runs.
 
-use annulus::ring::{Features, SetupFlags};
+use annulus::ring::{Features, SetupFlags, SqPoll};
 use annulus::sim::{Link, Profile, Sim};
 use annulus::time::timeout;
 use annulus::{Builder, Counters, DriverChoice, Operations, Runtime};
@@ -19,6 +19,10 @@ pub(crate) enum Mode {
     Epoll,
     Simulated,
     SimulatedOldKernel,
+    UringBusyPolling,
+    SimulatedBusyPolling,
+    UringWithAPoller,
+    SimulatedWithAPoller,
     UringBy(Operations),
     SimulatedBy(Operations),
 }
@@ -99,6 +103,20 @@ impl Mode {
         }
     }
 
+    /// What this mode is about.
+    fn tuned(self, builder: Builder) -> Builder {
+        match self {
+            Self::UringBusyPolling | Self::SimulatedBusyPolling => {
+                builder.busy_poll(Duration::from_micros(50))
+            }
+            // So short that it sleeps and is woken often.
+            Self::UringWithAPoller | Self::SimulatedWithAPoller => {
+                builder.sq_poll(SqPoll { idle: Duration::from_millis(1), cpu: None })
+            }
+            _ => builder.operations(self.operations()),
+        }
+    }
+
     /// How many networks it runs on: one is enough where the modes are many.
     fn seeds(self) -> u64 {
         if matches!(self, Self::SimulatedBy(_)) { 1 } else { SEEDS }
@@ -157,7 +175,7 @@ impl Mode {
     }
 
     fn builder(self) -> Builder {
-        let builder = Runtime::builder().operations(self.operations());
+        let builder = self.tuned(Runtime::builder());
         match self.profile() {
             Some(_) => builder,
             None => builder.driver(self.driver()).without(self.without()),
@@ -183,7 +201,10 @@ impl Mode {
 
     fn profile(self) -> Option<fn() -> Profile> {
         match self {
-            Self::Simulated | Self::SimulatedBy(_) => Some(Profile::current),
+            Self::Simulated
+            | Self::SimulatedBusyPolling
+            | Self::SimulatedWithAPoller
+            | Self::SimulatedBy(_) => Some(Profile::current),
             Self::SimulatedOldKernel => Some(Profile::old),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! What a seed decides before the run.
 
 use crate::letters::Correspondence;
+use annulus::ring::SqPoll;
 use annulus::sim::{Profile, Sim};
 use annulus::{Builder, Operations, Runtime};
 use annulus_sim::Random;
@@ -62,6 +63,8 @@ pub(crate) struct Plan {
     buffers: u32,
     bounds: (u32, usize),
     operations: Operations,
+    polls: Option<SqPoll>,
+    look: Duration,
 }
 
 impl Plan {
@@ -83,6 +86,8 @@ impl Plan {
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
             operations: operations(random),
             correspondences: correspondences(random),
+            polls: random.pick(&[None, None, None, Some(POLLER)]),
+            look: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
         }
     }
 
@@ -99,7 +104,10 @@ impl Plan {
     pub(crate) fn runtime(&self) -> Builder {
         // Long enough for the slowest network: nothing is cut off, unless by its own client.
         let long = Duration::from_secs(3600);
-        Runtime::builder()
+        let builder = Runtime::builder();
+        let builder = self.polls.into_iter().fold(builder, Builder::sq_poll);
+        builder
+            .busy_poll(self.look)
             .entries(self.queues.0)
             .completions(self.queues.1)
             .buffers(4096, self.buffers)
@@ -110,6 +118,9 @@ impl Plan {
             .grace(long)
     }
 }
+
+/// A kernel thread that takes submissions.
+const POLLER: SqPoll = SqPoll { idle: Duration::from_millis(1), cpu: None };
 
 fn script(random: &mut Random, number: u64, most: u64) -> Script {
     Script {

@@ -1,9 +1,12 @@
 //! What the server asks of io_uring: settings that the other ways to serve do not have.
 
 use super::Mode;
+use crate::span;
 use crate::usage::Misuse;
+use annulus::ring::SqPoll;
 use annulus::{Builder, DriverChoice, Operations};
 use clap::Args;
+use std::time::Duration;
 
 /// The options that need a ring.
 #[derive(Args, Clone, Debug)]
@@ -17,11 +20,30 @@ pub(super) struct RingArgs {
     /// receive waits for readiness before its first try
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(super) ops: Operations,
+    /// Before sleeping, look for work for up to this many microseconds, as
+    /// long as that pays: latency for a core [default: 0, never]
+    #[arg(long, value_name = "MICROS", default_value_t = 0, hide_default_value = true,
+          value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(super) busy_poll: u64,
+    /// Have a kernel thread take the submissions, and sleep when none has come
+    /// for this long: costs a core [default, if given: 0.1]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0.1", value_parser = span::parse)]
+    pub(super) sqpoll: Option<Duration>,
+    /// Bind that thread to this CPU
+    #[arg(long, value_name = "CPU", requires = "sqpoll")]
+    pub(super) sqpoll_cpu: Option<u32>,
 }
 
 impl RingArgs {
     pub(super) fn configure(&self, builder: Builder) -> Builder {
-        builder.locked_down(self.locked_down).operations(self.ops)
+        let busy_poll = Duration::from_micros(self.busy_poll);
+        let builder =
+            builder.locked_down(self.locked_down).operations(self.ops).busy_poll(busy_poll);
+        match self.sqpoll {
+            Some(idle) => builder.sq_poll(SqPoll { idle, cpu: self.sqpoll_cpu }),
+            None => builder,
+        }
     }
 
     /// Refuses what was asked of a ring where there will be none.
@@ -45,6 +67,8 @@ impl RingArgs {
     }
 
     fn asked(&self) -> Option<String> {
-        (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops))
+        let ops = (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops));
+        let busy = (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll));
+        ops.or(busy).or(self.sqpoll.map(|_| "--sqpoll".into()))
     }
 }

@@ -318,6 +318,8 @@ impl Guest for Rc<Talk> {
 fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
     BTreeMap::from([
         ("enters", counters.enters),
+        ("looks", counters.looks),
+        ("finds", counters.finds),
         ("sqes", counters.sqes),
         ("cqes", counters.cqes),
         ("overflows", counters.overflows),

@@ -277,3 +277,21 @@ fn a_locked_down_server_serves_all_the_same() {
     annulus(["echo", "--locked-down", "--driver", "threads"])
         .complains(2, &["--locked-down", "threads"]);
 }
+
+#[test]
+fn a_server_that_polls_serves_and_wrong_values_are_usage() {
+    if drivers().contains(&"uring") {
+        for option in [["--busy-poll=50", "--driver=uring"], ["--sqpoll=1ms", "--driver=uring"]] {
+            let server = Server::start(&option);
+            round_trip(&mut server.connect(), &noise(100_000));
+            assert_eq!(server.stop().code, Some(0), "{option:?}");
+        }
+        annulus(["echo", "--listen", "127.0.0.1:0", "--sqpoll", "--sqpoll-cpu", "9999"])
+            .complains(1, &["CPU 9999", "no such CPU"]);
+    }
+    annulus(["echo", "--busy-poll", "9999999"]).complains(2, &["9999999", "1000000"]);
+    annulus(["echo", "--sqpoll-cpu", "1"]).complains(2, &["--sqpoll"]);
+    for option in ["--busy-poll=50", "--sqpoll"] {
+        annulus(["echo", option, "--driver", "threads"]).complains(2, &["--driver threads"]);
+    }
+}

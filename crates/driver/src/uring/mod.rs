@@ -4,6 +4,7 @@
 mod encode;
 mod files;
 mod lending;
+mod look;
 mod operations;
 mod quiet;
 
@@ -15,16 +16,20 @@ use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use annulus_ring::file::FileCall;
-use annulus_ring::{Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags};
+use annulus_ring::{
+    Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
+};
 use encode::Encoder;
 use files::{Files, Way};
 use lending::{Lending, PACKETS, STREAMS};
+use look::Look;
 use operations::{Offered, in_use};
 use quiet::Alarm;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
 const WRITES_NOW: &str = "minimum wait";
@@ -44,6 +49,10 @@ pub struct UringConfig {
     pub without: SetupFlags,
     /// What carries the bytes of streams.
     pub operations: Operations,
+    /// A kernel thread that takes the submissions.
+    pub sq_poll: Option<SqPoll>,
+    /// How long to look for work before each sleep, where that pays; zero is not at all.
+    pub busy_poll: Duration,
     /// Leave the ring with the operations in use, and no other.
     pub restricted: bool,
 }
@@ -57,6 +66,8 @@ impl Default for UringConfig {
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
             operations: Operations::default(),
+            sq_poll: None,
+            busy_poll: Duration::ZERO,
             restricted: false,
         }
     }
@@ -74,6 +85,7 @@ pub struct Uring {
     /// The last turn left nothing behind.
     all_taken: bool,
     alarm: Alarm,
+    look: Look,
     /// Quiet was noticed: memory goes back when every completion has been taken.
     trim_due: bool,
     features: Features,
@@ -95,6 +107,7 @@ impl Uring {
             .kernel(config.kernel.clone())
             .entries(config.entries)
             .completions(config.completions)
+            .sq_poll(config.sq_poll)
             .without(config.without);
         let needed = in_use(config.operations);
         let builder = if config.restricted { builder.only(&needed) } else { builder };
@@ -118,8 +131,11 @@ impl Uring {
             backlog: VecDeque::new(),
             all_taken: true,
             alarm: Alarm::default(),
+            look: Look::new(config.busy_poll),
             trim_due: false,
-            sends_quietly: !verbs.are_of_files() || features.has(WRITES_NOW),
+            // With a thread that polls, nobody knows when silence means success.
+            sends_quietly: config.sq_poll.is_none()
+                && (!verbs.are_of_files() || features.has(WRITES_NOW)),
             features,
             encoder: Encoder { operations: config.operations },
             limits_receives,
@@ -252,15 +268,11 @@ impl Uring {
             || self.ring.ready() > 0
             || !self.backlog.is_empty()
             || !self.files.is_empty();
-        let wait = match wait {
-            Wait::Upto(timeout) if !urgent => annulus_ring::Wait::For { completions: 1, timeout },
-            Wait::Upto(_) | Wait::No => annulus_ring::Wait::Reap,
-        };
-        self.counters.enters += 1;
         self.counters.overflows += u64::from(self.ring.overflowed());
-        let entered = self.ring.enter(wait);
-        self.all_taken = self.is_clear();
-        entered.map(drop)
+        match wait {
+            Wait::Upto(timeout) if !urgent => self.sleep(timeout),
+            Wait::Upto(_) | Wait::No => self.enter(annulus_ring::Wait::Reap),
+        }
     }
 
     /// Nothing waits to be started.
@@ -356,6 +368,11 @@ impl Uring {
     #[inline]
     pub(crate) fn sends_quietly(&self) -> bool {
         self.sends_quietly
+    }
+
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        self.ring.setup_flags().contains(SetupFlags::SQPOLL)
     }
 
     #[inline]

@@ -9,6 +9,9 @@ use rustix::io::Errno;
 /// Deferred work that one harvest runs, unless more was asked for (`IO_LOCAL_TW_DEFAULT_MAX`).
 const HARVEST: u32 = 20;
 
+/// What a look takes at least: time must pass for it to end.
+const MOMENT: Nanos = 100;
+
 impl World {
     pub(crate) fn enter(
         &mut self,
@@ -28,7 +31,15 @@ impl World {
         }
         let harvest = flags.contains(EnterFlags::GETEVENTS);
         let mut submitted = 0;
-        if to_submit > 0 {
+        if self.rings.at(ring).polls() {
+            if flags.contains(EnterFlags::SQ_WAKEUP) {
+                self.take_entries(ring, u32::MAX);
+            }
+            if flags.contains(EnterFlags::SQ_WAIT) || harvest && min_complete > 0 {
+                // It goes on by itself, in its own time.
+                self.take_all(ring);
+            }
+        } else if to_submit > 0 {
             submitted = self.submit(ring, to_submit)?;
             if submitted != to_submit {
                 return Ok(submitted);
@@ -53,6 +64,11 @@ impl World {
         if self.rings.at(index).enabled { Ok(index) } else { Err(Errno::BADFD) }
     }
 
+    /// A moment that somebody spends looking.
+    pub(crate) fn relax(&mut self) {
+        self.pass(self.turn.max(MOMENT));
+    }
+
     /// Time passes, and what is due happens.
     #[inline]
     pub(super) fn pass(&mut self, time: Nanos) {
@@ -69,6 +85,17 @@ impl World {
         if self.strikes(Fault::EnterBusy) {
             return Err(Errno::BUSY);
         }
+        Ok(self.take_entries(ring, count))
+    }
+
+    /// All entries that were published, whatever strikes.
+    fn take_all(&mut self, ring: u32) {
+        while self.rings.at(ring).queues.submitted() > 0 {
+            self.take_entries(ring, u32::MAX);
+        }
+    }
+
+    fn take_entries(&mut self, ring: u32, count: u32) -> u32 {
         let mut left = count.min(self.rings.at(ring).queues.submitted());
         if left > 1 && self.strikes(Fault::PartialSubmit) {
             left = self.random.between(1, u64::from(left) - 1) as u32;
@@ -81,7 +108,7 @@ impl World {
         }
         self.rings.at(ring).queues.commit();
         self.wake();
-        Ok(left)
+        left
     }
 
     fn wait(&mut self, ring: u32, min_complete: u32, arg: EnterArg) -> Result<(), Errno> {

@@ -7,6 +7,8 @@ use crate::op::OpId;
 use annulus_ring::{Completion, SetupFlags};
 use std::collections::VecDeque;
 
+/// `IORING_SQ_NEED_WAKEUP`
+const NEED_WAKEUP: u32 = 1 << 0;
 /// `IORING_SQ_CQ_OVERFLOW`
 const OVERFLOW: u32 = 1 << 1;
 /// `IORING_SQ_TASKRUN`
@@ -30,6 +32,8 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(queues: Queues, setup: SetupFlags) -> Self {
+        // A thread that polls sleeps whenever nobody waits: each submission has to wake it.
+        queues.flag(NEED_WAKEUP, setup.contains(SetupFlags::SQPOLL));
         Self {
             queues,
             setup,
@@ -53,6 +57,12 @@ impl Ring {
     #[inline]
     pub(super) fn defers(&self) -> bool {
         self.setup.contains(SetupFlags::DEFER_TASKRUN)
+    }
+
+    /// A thread takes the entries.
+    #[inline]
+    pub(super) fn polls(&self) -> bool {
+        self.setup.contains(SetupFlags::SQPOLL)
     }
 
     /// Posts a completion; true where it had to go into the overflow list. Behind others there, it waits as well.

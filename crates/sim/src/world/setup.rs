@@ -11,6 +11,9 @@ use std::os::fd::RawFd;
 /// Most entries of the two queues.
 const MOST: u32 = 32_768;
 
+/// CPUs of the simulated host, for a thread that polls.
+const CPUS: u32 = 64;
+
 impl World {
     pub(crate) fn setup(&mut self, entries: u32, params: &mut Params) -> Result<RawFd, Errno> {
         if let Some(errno) = self.profile.refusal {
@@ -18,6 +21,9 @@ impl World {
         }
         let flags = SetupFlags::from_bits_retain(params.flags);
         self.grant(flags)?;
+        if flags.contains(SetupFlags::SQ_AFF) && params.sq_thread_cpu >= CPUS {
+            return Err(Errno::INVAL);
+        }
         let shape = shape(entries, params.cq_entries, flags)?;
         let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags));
         let fd =
@@ -38,6 +44,8 @@ impl World {
         let wrong = !self.profile.setup.contains(flags)
             || has(SetupFlags::DEFER_TASKRUN) && !has(SetupFlags::SINGLE_ISSUER)
             || has(SetupFlags::TASKRUN_FLAG) && !flags.intersects(quiet)
+            || has(SetupFlags::SQPOLL) && flags.intersects(quiet)
+            || has(SetupFlags::SQ_AFF) && !has(SetupFlags::SQPOLL)
             || has(quiet);
         if wrong { Err(Errno::INVAL) } else { Ok(()) }
     }
