@@ -2,7 +2,10 @@
 
 use crate::lease::Lease;
 use crate::shared::SharedBytes;
+use annulus_ring::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Owned bytes on their way out. Anything that converts into one can be sent; nothing is copied.
 pub struct Chunk(Repr);
@@ -15,12 +18,55 @@ enum Repr {
     Shared(SharedBytes),
     /// Copied into a buffer of the runtime's own by `poll_write`.
     Copied(Vec<u8>),
+    /// Descriptors go along.
+    Passing(Box<Passing>),
+}
+
+/// Bytes with descriptors, which stay open until the bytes are gone.
+struct Passing {
+    bytes: Chunk,
+    /// The control message that names them, as the kernel reads it.
+    control: Vec<u8>,
+    #[expect(dead_code, reason = "held for its drop")]
+    descriptors: Vec<OwnedFd>,
 }
 
 impl Chunk {
     /// Bytes copied into a buffer of the runtime's own.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
         Self(Repr::Copied(buffer))
+    }
+
+    /// The same bytes, with descriptors to go along.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more descriptors than one message can carry.
+    pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        if descriptors.len() > MOST_DESCRIPTORS {
+            let text = format!(
+                "{} descriptors are above the {MOST_DESCRIPTORS} that one message can carry",
+                descriptors.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if descriptors.is_empty() {
+            return Ok(self);
+        }
+        let numbers: Vec<u8> =
+            descriptors.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
+        let mut control = vec![0; space(numbers.len())];
+        let mut writer = ControlWriter::new(&mut control, Direction::Sent);
+        assert!(writer.push(Control::Descriptors(&numbers)), "there is room for them");
+        Ok(Self(Repr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
+    }
+
+    /// What goes beside the bytes.
+    #[inline]
+    pub(crate) fn control(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Passing(passing) => &passing.control,
+            _ => &[],
+        }
     }
 
     /// The buffer of copied bytes, to append to.
@@ -64,6 +110,7 @@ impl Chunk {
                 self.0 = Repr::Shared(std::mem::take(bytes).into());
                 self.split_to(n)
             }
+            Repr::Passing(_) => unreachable!("descriptors go over sockets that cut nothing"),
         }
     }
 
@@ -89,6 +136,7 @@ impl AsRef<[u8]> for Chunk {
             Repr::Boxed(bytes) => bytes,
             Repr::Static(bytes) => bytes,
             Repr::Shared(bytes) => bytes,
+            Repr::Passing(passing) => passing.bytes.as_ref(),
         }
     }
 }

@@ -260,6 +260,7 @@ impl Inner {
             Kind::File => self.on_file(event),
             Kind::Packet => self.on_packet(event),
             Kind::Parcel => self.on_parcel(event),
+            Kind::Room => self.on_room(event),
             Kind::Ignored => {}
         }
     }
@@ -316,15 +317,21 @@ mod tests {
         // The slot's next life has another generation, and gets none of its predecessor's events.
         let reborn = inner.add_stream(-1);
         assert_eq!(reborn, stream);
-        for kind in
-            [Kind::Receive, Kind::Send, Kind::Connect, Kind::Nop, Kind::Packet, Kind::Parcel]
-        {
+        for kind in [
+            Kind::Receive,
+            Kind::Send,
+            Kind::Connect,
+            Kind::Nop,
+            Kind::Packet,
+            Kind::Parcel,
+            Kind::Room,
+        ] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.driver.counters().late, 13);
+        assert_eq!(inner.driver.counters().late, 15);
         inner.streams.remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.

@@ -31,6 +31,8 @@
 //! |---|---|
 //! | `accept`, `recv` | nothing is lost: the next call finds the connection, the bytes |
 //! | `connect` | the attempt is cancelled, its socket closed when the kernel is done with it |
+//! | datagrams: `recv…` | nothing is lost: the next call finds the datagram |
+//! | datagrams: `send…` | before it is ready, nothing is sent; once it is, the datagram goes |
 //! | `send` | once polled, the chunk is sent all the same, in order |
 //! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
 //! | `nop` | it happens, and nobody is told |

@@ -66,12 +66,10 @@ pub enum Op {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `SendMessageNow`, waiting for room. Several may wait on one socket, and go in any order then.
-    SendMessage {
+    /// Tells once that there is room to send, or that nothing can be sent any more.
+    WritableOnce {
         /// The socket.
         fd: RawFd,
-        /// The `struct msghdr`.
-        header: *const u8,
     },
     /// Sends now or not at all: no event where everything went, else one with the short count or the error.
     SendNow {

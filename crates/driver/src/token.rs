@@ -18,10 +18,12 @@ pub enum Kind {
     Packet = 9,
     /// Sends one message.
     Parcel = 10,
+    /// Waits for room to send messages.
+    Room = 11,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -33,6 +35,7 @@ impl Kind {
         Self::File,
         Self::Packet,
         Self::Parcel,
+        Self::Room,
     ];
 }
 

@@ -57,7 +57,7 @@ impl Inner {
     /// Closes a dropped mailbox of which nothing is in flight.
     pub(super) fn close_mailbox_if_done(&mut self, slot: u32) {
         let mailbox = self.post.boxes.get(slot);
-        if !(mailbox.dropped && mailbox.rx.is_idle() && mailbox.tx.is_idle()) {
+        if !(mailbox.dropped && mailbox.rx.is_idle() && mailbox.tx.is_quiet()) {
             return;
         }
         self.discard_mail(slot);

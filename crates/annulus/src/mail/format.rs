@@ -11,7 +11,6 @@ pub(crate) struct Format {
     pub(crate) layout: Layout,
     pub(crate) domain: Domain,
     /// Descriptors may come along.
-    #[allow(dead_code)]
     pub(crate) descriptors: bool,
     /// What multishot receives are started with: the two lengths.
     header: MsgHeader,
@@ -20,10 +19,8 @@ pub(crate) struct Format {
 /// Packet information and service class, of both protocols; time; drops; segment size.
 const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + 2 * space(4);
 /// Credentials.
-#[allow(dead_code)]
 const UNIX_CONTROL: usize = space(12);
 
-#[allow(dead_code)]
 impl Format {
     const fn new(domain: Domain, name: usize, control: usize, descriptors: bool) -> Self {
         // The payload starts with a cache line of its own.

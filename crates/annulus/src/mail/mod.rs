@@ -17,6 +17,7 @@ mod receive;
 pub(crate) use format::Format;
 pub(crate) use opened::Mail;
 pub(crate) use parcel::Envelope;
+pub(crate) use receive::Desk;
 
 use annulus_driver::{PoolSize, Slab};
 use parcel::Parcel;

@@ -28,12 +28,12 @@ pub(super) enum State {
     Queued,
     /// Submitted, not to wait.
     Now,
-    /// It found no room, or could not go as it was: it is to be tried again.
+    /// It found no room.
     Refused,
+    /// It is to be tried again at once.
+    Again,
     /// It failed, which has been told.
     Failed,
-    /// In flight until there is room.
-    Waiting,
 }
 
 /// A datagram's slot.
@@ -85,8 +85,13 @@ impl Parcel {
             (self.header.name, self.header.name_len) =
                 (to.as_bytes().as_ptr(), to.as_bytes().len() as u32);
         }
-        self.header.control_len = self.write_control();
-        self.header.control = self.control.as_ptr();
+        if self.chunk.control().is_empty() {
+            self.header.control_len = self.write_control();
+            self.header.control = self.control.as_ptr();
+        } else {
+            self.header.control_len = self.chunk.control().len();
+            self.header.control = self.chunk.control().as_ptr();
+        }
         ptr::from_ref(&self.header).cast()
     }
 
@@ -127,7 +132,6 @@ impl Envelope {
         Self { to: Some(to.into()), v4, ..Self::default() }
     }
 
-    #[allow(dead_code)]
     pub(crate) fn to(to: Address) -> Self {
         Self { to: Some(to), ..Self::default() }
     }

@@ -1,9 +1,9 @@
 //! Sending datagrams.
 //!
 //! What a turn has queued goes out with its one enter, each datagram *now*: it must not wait, and where it went no event is
-//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went. One that
-//! found no room is sent *waiting*, alone, and the others queue behind it; on a mailbox whose sends may overtake one
-//! another, each waits for itself.
+//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went. Those that
+//! found no room stay queued, in order, and the mailbox waits for room: a datagram is never left with the kernel to wait,
+//! since Linux, trying a Unix datagram again, would send it empty.
 //!
 //! An error is its datagram's own, and told to the next send on the same way, or to a flush; except for what the kernel
 //! remembers of earlier datagrams (an ICMP answer): that goes to who waits to receive, and the datagram is sent again.
@@ -37,8 +37,6 @@ pub(crate) struct Outbox {
     queue: VecDeque<u32>,
     /// Out in this turn.
     flying: VecDeque<u32>,
-    /// Waiting for room in the kernel.
-    waiting: Vec<u32>,
     /// What all of these weigh.
     weight: usize,
     unordered: bool,
@@ -46,6 +44,12 @@ pub(crate) struct Outbox {
     pub(crate) connected: bool,
     /// The device refused to cut datagrams: done here from now on.
     cuts_here: bool,
+    /// Something was accepted since the last batch.
+    fresh: bool,
+    /// The system is short of memory.
+    short: bool,
+    /// Waits for room: an operation is in flight.
+    blocked: bool,
     /// Tries again when a timer goes off.
     pausing: bool,
     /// On the list of those to send.
@@ -75,7 +79,9 @@ impl Outbox {
         Self {
             queue: VecDeque::new(),
             flying: VecDeque::new(),
-            waiting: Vec::new(),
+            short: false,
+            fresh: false,
+            blocked: false,
             weight: 0,
             unordered,
             connected: false,
@@ -90,17 +96,23 @@ impl Outbox {
 
     /// Nothing queued and nothing in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flying.is_empty() && self.waiting.is_empty()
+        self.queue.is_empty() && self.flying.is_empty()
     }
 
     pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
         self.waiters.include(task)
     }
 
-    /// Whether a batch may start now: the last one is settled, and nothing is overtaken that must not be.
+    /// Nothing is in flight that names the socket.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_idle() && !self.blocked
+    }
+
+    /// Whether a batch may start now: the last one is settled, and nothing waits that must not be overtaken.
     fn may_start(&self) -> bool {
-        let overtakes = !self.waiting.is_empty() && !self.unordered;
-        self.flying.is_empty() && !self.pausing && !overtakes && !self.queue.is_empty()
+        let waits = self.blocked || self.pausing;
+        let may = !waits || self.unordered && self.fresh;
+        may && self.flying.is_empty() && !self.queue.is_empty()
     }
 
     fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
@@ -201,6 +213,7 @@ impl Inner {
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);
         tx.weight += weight;
+        tx.fresh = true;
         self.list_post(slot);
     }
 
@@ -239,8 +252,9 @@ impl Inner {
             let tx = &mut self.post.boxes.get(slot).tx;
             let Some(id) = tx.queue.pop_front() else { break };
             tx.flying.push_back(id);
-            self.submit_parcel(id, State::Now);
+            self.submit_parcel(id);
         }
+        self.post.boxes.get(slot).tx.fresh = false;
         self.post.posted.push(slot);
         let mailbox = self.post.boxes.get(slot);
         let tx = &mailbox.tx;
@@ -248,20 +262,15 @@ impl Inner {
         self.agenda.sleepless |= mailbox.dropped || !tx.waiters.is_empty() || !tx.queue.is_empty();
     }
 
-    fn submit_parcel(&mut self, id: u32, state: State) {
+    fn submit_parcel(&mut self, id: u32) {
         let token = Token::new(Kind::Parcel, self.post.parcels.generation(id), id);
         let parcel = self.post.parcels.get(id);
-        parcel.state = state;
+        parcel.state = State::Now;
         let header = parcel.seal();
         let fd = self.post.boxes.get(parcel.mailbox).fd;
-        let op = match state {
-            State::Waiting => Op::SendMessage { fd, header },
-            _ => Op::SendMessageNow { fd, header },
-        };
-        self.in_flight += usize::from(state == State::Waiting);
-        // SAFETY: the header points into the parcel's slot, which does not move and is freed at the terminal event, or
-        // once the driver is settled.
-        unsafe { self.driver.submit(token, op) };
+        // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
+        // driver is settled.
+        unsafe { self.driver.submit(token, Op::SendMessageNow { fd, header }) };
     }
 
     /// The driver is settled: parcels of which no event came went out.
@@ -276,15 +285,16 @@ impl Inner {
         let mut refused = false;
         // From the last one on, so that those to be sent again keep their order.
         while let Some(id) = self.post.boxes.get(slot).tx.flying.pop_back() {
-            if self.post.parcels.get(id).state == State::Refused {
-                refused = true;
-                self.requeue(slot, id);
-            } else {
-                self.end_parcel(slot, id);
+            match self.post.parcels.get(id).state {
+                State::Now | State::Failed => self.end_parcel(slot, id),
+                state => {
+                    refused |= state == State::Refused;
+                    self.requeue(slot, id);
+                }
             }
         }
         if refused {
-            self.send_waiting(slot);
+            self.wait_for_room(slot);
         }
         self.go_on_posting(slot);
     }
@@ -308,25 +318,39 @@ impl Inner {
         self.post.boxes.get(slot).tx.queue.extend(queue);
     }
 
-    /// Something found no room: it waits. Where nothing would tell that there is room, for a moment.
-    fn send_waiting(&mut self, slot: u32) {
+    /// Something found no room. Where nothing would tell that there is some, waits for a moment.
+    fn wait_for_room(&mut self, slot: u32) {
+        let token = self.room_token(slot);
         let mailbox = self.post.boxes.get(slot);
         let blind = mailbox.format.domain == Domain::Unix && !mailbox.tx.connected;
-        if mailbox.tx.pausing || blind {
-            return self.pause_posts(slot);
-        }
         let tx = &mut mailbox.tx;
-        let count = if tx.unordered { tx.queue.len() } else { 1 };
-        for _ in 0..count {
-            let tx = &mut self.post.boxes.get(slot).tx;
-            let Some(id) = tx.queue.pop_front() else { break };
-            tx.waiting.push(id);
-            self.submit_parcel(id, State::Waiting);
+        if std::mem::take(&mut tx.short) || blind {
+            self.pause_posts(slot);
+        } else if !tx.blocked {
+            tx.blocked = true;
+            let op = Op::WritableOnce { fd: mailbox.fd };
+            // SAFETY: it names no memory.
+            unsafe { self.start(token, op) };
         }
     }
 
+    pub(crate) fn on_room(&mut self, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(mailbox) = self.post.boxes.find(slot, generation) else { return self.late(event) };
+        mailbox.tx.blocked = false;
+        self.in_flight -= 1;
+        self.go_on_posting(slot);
+    }
+
+    fn room_token(&self, slot: u32) -> Token {
+        Token::new(Kind::Room, self.post.boxes.generation(slot), slot)
+    }
+
     fn pause_posts(&mut self, slot: u32) {
-        self.post.boxes.get(slot).tx.pausing = true;
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if std::mem::replace(&mut tx.pausing, true) {
+            return;
+        }
         let fire = Fire::Post(slot, self.post.boxes.generation(slot));
         self.timers.insert(self.now() + RETRY, fire);
     }
@@ -347,9 +371,13 @@ impl Inner {
             mailbox.tx.waiters.wake_all(&mut self.after.wakes);
         }
         let stuck = mailbox.dropped && !mailbox.tx.is_idle();
+        let in_vain = mailbox.tx.is_idle() && mailbox.tx.blocked;
         self.list_post(slot);
         if stuck {
             self.linger_posts(slot);
+        }
+        if in_vain {
+            self.cancel(self.room_token(slot));
         }
         self.close_mailbox_if_done(slot);
     }
@@ -357,22 +385,10 @@ impl Inner {
     pub(crate) fn on_parcel(&mut self, event: Event) {
         let (id, generation) = (event.token.slot(), event.token.generation());
         let Some(parcel) = self.post.parcels.find(id, generation) else { return self.late(event) };
-        let (slot, was_waiting) = (parcel.mailbox, parcel.state == State::Waiting);
+        let slot = parcel.mailbox;
+        // The batch is settled as a whole.
         let outcome = event.result.err().map_or(State::Failed, |errno| self.judge(slot, id, errno));
         self.post.parcels.get(id).state = outcome;
-        if !was_waiting {
-            // The batch is settled as a whole.
-            return;
-        }
-        self.in_flight -= 1;
-        self.post.boxes.get(slot).tx.waiting.retain(|other| *other != id);
-        if outcome == State::Refused {
-            self.requeue(slot, id);
-            self.send_waiting(slot);
-        } else {
-            self.end_parcel(slot, id);
-        }
-        self.go_on_posting(slot);
     }
 
     /// What is to become of a parcel that the kernel refused.
@@ -381,26 +397,26 @@ impl Inner {
         let mailbox = self.post.boxes.get(slot);
         match errno {
             Errno::AGAIN | Errno::INTR => return State::Refused,
-            Errno::CANCELED => return State::Failed,
             Errno::NOBUFS | Errno::NOMEM => {
-                mailbox.tx.pausing = true;
+                mailbox.tx.short = true;
                 return State::Refused;
             }
             // The device cannot; or, before 4.18, the kernel.
             Errno::IO | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
                 mailbox.tx.cuts_here = true;
-                return State::Refused;
+                return State::Again;
             }
             _ => {}
         }
-        if mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
+        let inet = mailbox.format.domain != Domain::Unix;
+        if inet && mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
             parcel.retried = true;
             if mailbox.rx.hear(errno) {
                 mailbox.rx.waiters.wake_one(&mut self.after.wakes);
             } else {
                 mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
             }
-            return State::Refused;
+            return State::Again;
         }
         mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
         State::Failed
@@ -445,9 +461,8 @@ impl Inner {
     pub(super) fn stop_posts(&mut self, slot: u32) {
         let queue = std::mem::take(&mut self.post.boxes.get(slot).tx.queue);
         queue.into_iter().for_each(|id| self.end_parcel(slot, id));
-        for at in 0..self.post.boxes.get(slot).tx.waiting.len() {
-            let id = self.post.boxes.get(slot).tx.waiting[at];
-            self.cancel(Token::new(Kind::Parcel, self.post.parcels.generation(id), id));
+        if self.post.boxes.get(slot).tx.blocked {
+            self.cancel(self.room_token(slot));
         }
     }
 }

@@ -35,11 +35,11 @@ enum State {
 /// A received datagram, not looked at: its buffer, and how much of that is filled.
 enum Letter {
     Lent { id: u16, len: u32 },
-    Heap { memory: Box<[u8]>, len: usize },
+    Heap(Lease),
 }
 
 /// Memory of a receive that is not lent: a buffer of the usual layout, and the header that points into it.
-struct Desk {
+pub(crate) struct Desk {
     header: MsgHeader,
     vector: IoVec,
     memory: Box<[u8]>,
@@ -198,7 +198,7 @@ impl Inner {
 
     fn lease(&mut self, letter: Letter) -> Lease {
         match letter {
-            Letter::Heap { memory, len } => Lease::heap(memory, len),
+            Letter::Heap(lease) => lease,
             Letter::Lent { id, len } => {
                 let pool = self.driver.packets().expect("letters lie in its buffers");
                 let lease = Lease::lent(pool.clone(), id, len as usize);
@@ -273,7 +273,8 @@ impl Inner {
         }
         match event.result {
             Ok(len) => {
-                let desk = desk.map(|desk| desk.letter(mailbox.format, len as usize));
+                let desk =
+                    desk.map(|desk| Letter::Heap(desk.into_lease(mailbox.format, len as usize)));
                 let lent = event.buffer.map(|id| Letter::Lent { id, len });
                 mailbox.rx.letters.extend(lent.or(desk));
             }
@@ -324,9 +325,13 @@ impl Inner {
     pub(super) fn discard_mail(&mut self, slot: u32) {
         let mailbox = self.post.boxes.get(slot);
         let (format, letters) = (mailbox.format, std::mem::take(&mut mailbox.rx.letters));
+        let descriptors = format.descriptors;
         mailbox.rx.rest = None;
         for letter in letters {
-            drop(Mail::open(self.lease(letter), format.layout));
+            let letter = self.lease(letter);
+            if descriptors {
+                drop(Mail::open(letter, format.layout));
+            }
         }
     }
 
@@ -337,7 +342,7 @@ impl Inner {
 
 impl Desk {
     /// Lays memory for one datagram out; the answer is the address of its header.
-    fn put(place: &mut Option<Box<Self>>, format: &Format, most: usize) -> *mut u8 {
+    pub(crate) fn put(place: &mut Option<Box<Self>>, format: &Format, most: usize) -> *mut u8 {
         let layout = format.layout;
         let mut memory = vec![0; layout.payload_at() + most].into_boxed_slice();
         let start = memory.as_mut_ptr();
@@ -360,7 +365,7 @@ impl Desk {
     }
 
     /// The datagram of `len` bytes that has come, with the head that lent buffers begin with.
-    fn letter(self, format: &Format, len: usize) -> Letter {
+    pub(crate) fn into_lease(self, format: &Format, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
         let head = Message {
             name_len: header.name_len,
@@ -370,6 +375,6 @@ impl Desk {
         };
         memory[..Layout::HEAD].copy_from_slice(&head.bytes());
         let len = memory.len().min(format.layout.payload_at() + len);
-        Letter::Heap { memory, len }
+        Lease::heap(memory, len)
     }
 }

@@ -1,5 +1,6 @@
-//! Sockets: TCP, UDP.
+//! Sockets: TCP, UDP, Unix.
 
+mod acceptor;
 mod datagram;
 mod listener;
 mod parts;
@@ -9,7 +10,9 @@ mod socket;
 mod split;
 mod stream;
 mod udp;
+mod unix;
 
+pub use annulus_ring::Credentials;
 pub use datagram::{Datagram, Transmit};
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
@@ -18,3 +21,4 @@ pub use socket::Send;
 pub use split::{RecvHalf, SendHalf};
 pub use stream::{ConnectOptions, TcpStream};
 pub use udp::{UdpOptions, UdpSocket};
+pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

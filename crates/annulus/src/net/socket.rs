@@ -77,7 +77,18 @@ impl Socket {
         self.gone = true;
     }
 
-    fn with_fd<R>(&self, f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>) -> io::Result<R> {
+    /// Discards what is still to be sent and resets the connection.
+    pub(super) fn abort(self) {
+        if let Ok(mut inner) = self.core.enter() {
+            inner.abort_stream(self.slot);
+        }
+        self.forget();
+    }
+
+    pub(super) fn with_fd<R>(
+        &self,
+        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+    ) -> io::Result<R> {
         let fd = self.core.enter()?.streams.get(self.slot).fd;
         f(&*self.core.kernel, fd)
     }

@@ -146,11 +146,7 @@ impl TcpStream {
 
     /// Discards what is still to be sent and resets the connection.
     pub fn abort(self) {
-        let Self { socket } = self;
-        if let Ok(mut inner) = socket.core.enter() {
-            inner.abort_stream(socket.slot);
-        }
-        socket.forget();
+        self.socket.abort();
     }
 
     /// Parts the two directions, to be used by two tasks. The connection closes when both halves are gone; dropping the

@@ -5,6 +5,7 @@
 //! slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 mod close;
+mod passing;
 mod queue;
 mod receive;
 mod send;
@@ -25,13 +26,15 @@ pub(crate) struct Stream {
     pub(crate) fd: RawFd,
     pub(crate) rx: Receive,
     pub(crate) tx: Transmit,
+    /// Descriptors travel with its bytes.
+    passing: Option<Box<passing::Passing>>,
     /// No handle owns it any more.
     pub(crate) dropped: bool,
 }
 
 impl Stream {
     pub(crate) fn new(fd: RawFd) -> Self {
-        Self { fd, rx: Receive::default(), tx: Transmit::default(), dropped: false }
+        Self { fd, rx: Receive::default(), tx: Transmit::default(), passing: None, dropped: false }
     }
 }
 

@@ -236,7 +236,8 @@ impl Inner {
     /// Arms a stream: to take about `share` of the pool's buffers, or into heap memory where the pool has none.
     #[inline]
     fn arm(&mut self, slot: u32, share: Option<u32>) {
-        let Some(share) = share else { return self.arm_on_heap(slot) };
+        let passing = self.streams.get(slot).passing.is_some();
+        let Some(share) = share.filter(|_| !passing) else { return self.arm_on_heap(slot) };
         let most = share.saturating_mul(self.driver.pool().buffer_size());
         let token = self.stream_token(Kind::Receive, slot);
         let limits = self.driver.limits_receives();
@@ -272,6 +273,10 @@ impl Inner {
             rx.state = State::Idle;
             return;
         }
+        if stream.passing.is_some() {
+            rx.state = State::Single;
+            return self.arm_on_desk(slot);
+        }
         let memory = vec![0; size as usize].into_boxed_slice();
         let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
         rx.state = State::Single;
@@ -292,6 +297,7 @@ impl Inner {
             self.in_flight -= 1;
         }
         match (event.result, event.buffer) {
+            (Ok(len), None) if stream.passing.is_some() => self.take_from_desk(slot, len),
             (Ok(0), buffer) => {
                 rx.end = Some(End::Eof);
                 buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
@@ -322,6 +328,19 @@ impl Inner {
     fn stopped_receiving(&mut self, slot: u32) {
         self.after.wakes.extend(self.streams.get(slot).rx.waker.take());
         self.after_receive(slot, false);
+    }
+
+    /// A stream that passes descriptors has received once.
+    fn take_from_desk(&mut self, slot: u32, len: u32) {
+        let bytes = self.clear_desk(slot, len);
+        let rx = &mut self.streams.get(slot).rx;
+        match bytes {
+            None => rx.end = Some(End::Eof),
+            Some(lease) => {
+                rx.heap = Some(Box::new(Held { memory: Box::from(&*lease), len }));
+                rx.bytes += len;
+            }
+        }
     }
 
     /// Goes on after an event: wakes the reader, arms again, pauses, or closes.

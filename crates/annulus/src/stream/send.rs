@@ -8,7 +8,7 @@
 
 use super::note_waker;
 use super::queue::Queue;
-use super::vectors::MOST;
+use super::vectors::{MOST, Passed};
 use crate::chunk::Chunk;
 use crate::core::Inner;
 use crate::time::{Fire, TimerKey};
@@ -36,14 +36,14 @@ enum State {
 /// The sending half of a stream's slot.
 #[derive(Default)]
 pub(crate) struct Transmit {
-    queue: Queue,
+    pub(super) queue: Queue,
     /// Bytes of the first chunk that went already.
-    sent: usize,
+    pub(super) sent: usize,
     /// Bytes accepted and not sent, those in flight included.
     bytes: usize,
     /// Of these, the bytes and chunks in flight.
-    flying: usize,
-    flying_chunks: u8,
+    pub(super) flying: usize,
+    pub(super) flying_chunks: u8,
     state: State,
     /// On the agenda.
     listed: bool,
@@ -264,6 +264,9 @@ impl Inner {
     /// The operation that sends what is queued, which is in flight from here on.
     #[inline]
     fn gather(&mut self, slot: u32, now: bool) -> Op {
+        if self.streams.get(slot).passing.is_some() {
+            return self.gather_one(slot, now);
+        }
         let one_by_one = !self.driver.operations().verbs.send_vectors_only();
         let stream = self.streams.get(slot);
         let (fd, tx) = (stream.fd, &mut stream.tx);
@@ -289,7 +292,7 @@ impl Inner {
             bytes += part.len;
             chunks += 1;
         });
-        let header = self.vectors.describe(counted);
+        let header = self.vectors.describe(counted, Passed::NOTHING);
         (tx.flying, tx.flying_chunks) = (bytes, chunks);
         if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
     }

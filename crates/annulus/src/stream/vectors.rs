@@ -12,6 +12,16 @@ pub(crate) struct Vector {
     parts: [IoVec; MOST],
 }
 
+/// A control message that goes along. Its bytes must last as long as the send.
+pub(super) struct Passed {
+    pub(super) control: *const u8,
+    pub(super) len: usize,
+}
+
+impl Passed {
+    pub(super) const NOTHING: Self = Self { control: ptr::null(), len: 0 };
+}
+
 /// The vectors of this turn's sends. The kernel has read them once it has taken the entries that name them; then all of
 /// them are free again.
 #[expect(clippy::vec_box, reason = "a vector in use must not move when the list grows")]
@@ -26,7 +36,11 @@ impl Vectors {
     }
 
     /// Puts a send's parts into a vector; the address is that of its header.
-    pub(crate) fn describe(&mut self, parts: impl Iterator<Item = IoVec>) -> *const u8 {
+    pub(super) fn describe(
+        &mut self,
+        parts: impl Iterator<Item = IoVec>,
+        passed: Passed,
+    ) -> *const u8 {
         let mut vector = self.free.pop().unwrap_or_else(Vector::empty);
         let mut count = 0;
         for (place, part) in vector.parts.iter_mut().zip(parts) {
@@ -35,6 +49,7 @@ impl Vectors {
         }
         vector.header.vectors = vector.parts.as_ptr();
         vector.header.vector_count = count;
+        (vector.header.control, vector.header.control_len) = (passed.control, passed.len);
         let address = ptr::from_ref(&vector.header).cast();
         self.busy.push(vector);
         address

@@ -14,6 +14,7 @@ mod nops;
 mod pressure;
 mod streams;
 mod timers;
+mod unix;
 
 use annulus::Builder;
 use mode::{Case, Mode};
@@ -82,6 +83,34 @@ macro_rules! suite {
             #[test]
             fn simulated_by_other_operations() {
                 Mode::other_operations(Mode::SimulatedBy, &case());
+            }
+        }
+    )*};
+}
+
+/// The same for what only Linux has.
+macro_rules! linux_suite {
+    ($($module:ident::$body:ident;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body()))
+            }
+
+            #[test]
+            fn uring() {
+                Mode::Uring.run(&case());
+            }
+
+            #[test]
+            fn uring_without_newer_flags() {
+                Mode::UringWithoutNewerFlags.run(&case());
+            }
+
+            #[test]
+            fn epoll() {
+                Mode::Epoll.run(&case());
             }
         }
     )*};
@@ -182,6 +211,21 @@ message_suite! {
     datagrams::what_was_accepted_is_sent_though_the_socket_goes;
     datagrams::segments_arrive_as_datagrams;
     datagrams::a_quick_try_copies;
+    unix::streams_at_a_path_echo;
+    unix::streams_by_an_abstract_name_echo;
+    unix::a_pair_half_closes;
+    unix::a_name_in_use_is_refused_and_a_dead_one_taken_over;
+    unix::a_name_too_long_is_told;
+    unix::datagrams_at_paths_come_back;
+    unix::a_slow_receiver_loses_no_datagram;
+    unix::a_refused_datagram_is_told_to_its_own;
+}
+
+linux_suite! {
+    unix::each_end_knows_the_other_process;
+    unix::streams_pass_descriptors;
+    unix::datagrams_pass_descriptors;
+    unix::descriptors_that_nobody_takes_are_closed;
 }
 
 #[test]

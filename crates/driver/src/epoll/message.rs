@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::Epoll;
-use super::calls::again;
+use super::calls::{self, again};
 use crate::event::Event;
 use crate::pool::Pool;
 use crate::token::{Kind, Token};
@@ -89,6 +89,21 @@ pub(super) unsafe fn send(fd: RawFd, header: *const u8) -> Result<usize, Errno> 
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller's promise.
     again(|| answer(unsafe { libc::sendmsg(fd, header.cast(), flags) }))
+}
+
+/// Sends the parts that a header names, and what goes beside them.
+///
+/// # Safety
+/// As for [`send`].
+pub(super) unsafe fn send_vector(
+    fd: RawFd,
+    header: *const u8,
+    parts: &[IoVec],
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let passes = unsafe { (*header.cast::<MsgHeader>()).control_len > 0 };
+    // SAFETY: the caller's promise, passed on.
+    unsafe { if passes { send(fd, header) } else { calls::send_all(fd, parts) } }
 }
 
 /// # Safety

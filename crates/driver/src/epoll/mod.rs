@@ -116,7 +116,7 @@ impl Epoll {
                 // SAFETY: the caller's promise: header and vectors live through the submission.
                 let parts = unsafe { calls::parts(header) };
                 // SAFETY: the caller's promise, passed on.
-                let sent = unsafe { calls::send_all(fd, parts) };
+                let sent = unsafe { message::send_vector(fd, header, parts) };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
             Op::SendMessageNow { fd, header } => {
@@ -159,7 +159,7 @@ impl Epoll {
             Op::Connect { fd, .. }
             | Op::Send { fd, .. }
             | Op::SendVector { fd, .. }
-            | Op::SendMessage { fd, .. } => {
+            | Op::WritableOnce { fd } => {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.start_output(token, fd, op) };
             }
@@ -247,7 +247,11 @@ impl Epoll {
                 self.release(fd);
             }
             self.end(target, Err(Errno::CANCELED));
-        } else if let Some(result) = self.give_up_output(fd, target) {
+        } else if let Some(output) = watch.output.map(|place| self.outputs.get(place))
+            && output.token == target
+        {
+            let result = output.given_up(Errno::CANCELED);
+            self.end_output(fd);
             self.end(target, result);
         }
     }

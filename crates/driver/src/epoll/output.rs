@@ -6,17 +6,28 @@ use super::{Epoll, calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::{Kind, Token};
-use annulus_ring::op::IoVec;
+use annulus_ring::op::{IoVec, MsgHeader};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
+use std::ptr;
 
 /// A send that has sent this much ends there, so that its count fits an event.
 const MOST: usize = 1 << 30;
 
+const NOTHING: MsgHeader = MsgHeader {
+    name: ptr::null(),
+    name_len: 0,
+    vectors: ptr::null(),
+    vector_count: 0,
+    control: ptr::null(),
+    control_len: 0,
+    flags: 0,
+};
+
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Send,
-    Message { header: *const u8 },
+    Room,
     Connect { address: *const u8, len: u32 },
 }
 
@@ -31,8 +42,8 @@ pub(super) struct Output {
     /// Parts of these that went.
     gone: usize,
     sent: usize,
-    /// The place of the one that waits behind it.
-    next: Option<u32>,
+    /// The header they came with, of which only what goes beside the bytes is used: that lasts.
+    beside: MsgHeader,
 }
 
 impl Output {
@@ -44,17 +55,18 @@ impl Output {
             parts: Vec::new(),
             gone: 0,
             sent: 0,
-            next: None,
+            beside: NOTHING,
         }
     }
 
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     unsafe fn fill(&mut self, token: Token, op: Op) {
-        (self.token, self.gone, self.sent, self.next) = (token, 0, 0, None);
+        (self.token, self.gone, self.sent) = (token, 0, 0);
         self.parts.clear();
+        self.beside = NOTHING;
         (self.fd, self.job) = match op {
-            Op::SendMessage { fd, header } => (fd, Job::Message { header }),
+            Op::WritableOnce { fd } => (fd, Job::Room),
             Op::Connect { fd, address, len } => (fd, Job::Connect { address, len }),
             Op::Send { fd, buffer, len } => {
                 self.parts.push(IoVec { base: buffer, len: len as usize });
@@ -63,6 +75,8 @@ impl Output {
             Op::SendVector { fd, header } => {
                 // SAFETY: header and vectors live through the submission, which this is part of.
                 self.parts.extend_from_slice(unsafe { calls::parts(header) });
+                // SAFETY: as above.
+                self.beside = unsafe { header.cast::<MsgHeader>().read() };
                 (fd, Job::Send)
             }
             other => unreachable!("{other:?} does not wait for room"),
@@ -73,11 +87,8 @@ impl Output {
     pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
         match self.job {
             Job::Send => self.send(),
-            Job::Message { header } => {
-                // SAFETY: the submitter keeps all of it until the terminal event, which is still to come.
-                let outcome = unsafe { message::send(self.fd, header) };
-                (outcome != Err(Errno::AGAIN)).then_some(outcome.map(|count| count as u32))
-            }
+            // It is tried when there is some.
+            Job::Room => Some(Ok(0)),
             Job::Connect { address, len } => {
                 // SAFETY: the submitter keeps the address until the terminal event, which is still to come.
                 let outcome = unsafe { calls::connect(self.fd, address, len) };
@@ -92,8 +103,12 @@ impl Output {
     }
 
     fn send(&mut self) -> Option<Result<u32, Errno>> {
-        // SAFETY: the submitter keeps the bytes until the terminal event, which is still to come.
-        match unsafe { calls::send_all(self.fd, &self.parts[self.gone..]) } {
+        let rest = &self.parts[self.gone..];
+        let (vectors, vector_count) = (rest.as_ptr(), rest.len());
+        let control_len = if self.sent == 0 { self.beside.control_len } else { 0 };
+        let header = MsgHeader { vectors, vector_count, control_len, ..self.beside };
+        // SAFETY: the submitter keeps bytes and control messages until the terminal event, which is still to come.
+        match unsafe { message::send_vector(self.fd, ptr::from_ref(&header).cast(), rest) } {
             Ok(count) => self.advance(count),
             Err(Errno::AGAIN) => return None,
             Err(errno) => return Some(self.given_up(errno)),
@@ -143,24 +158,6 @@ impl Outputs {
         &mut self.places[place as usize]
     }
 
-    /// Puts one behind all those that follow `first`.
-    fn append(&mut self, first: u32, place: u32) {
-        let mut last = first;
-        while let Some(next) = self.get(last).next {
-            last = next;
-        }
-        self.get(last).next = Some(place);
-    }
-
-    /// The place of a token's operation among `first` and those behind it, and the place before it.
-    fn find(&mut self, first: u32, token: Token) -> Option<(Option<u32>, u32)> {
-        let (mut before, mut place) = (None, first);
-        while self.get(place).token != token {
-            (before, place) = (Some(place), self.get(place).next?);
-        }
-        Some((before, place))
-    }
-
     /// The operation is over.
     pub(super) fn remove(&mut self, place: u32) {
         self.free.push(place);
@@ -171,17 +168,13 @@ impl Epoll {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     pub(super) unsafe fn start_output(&mut self, token: Token, fd: RawFd, op: Op) {
-        let first = self.watches.meet(fd).output;
-        if first.is_some() && !matches!(op, Op::SendMessage { .. }) {
+        let watch = self.watches.meet(fd);
+        if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }
         // SAFETY: the caller's promise, passed on.
         let place = unsafe { self.outputs.insert(token, op) };
-        if let Some(first) = first {
-            self.watches.settle(token, fd);
-            return self.outputs.append(first, place);
-        }
-        self.watches.known(fd).output = Some(place);
+        watch.output = Some(place);
         // Nothing tells that a socket can be connected: a first try starts that.
         let starts = matches!(op, Op::Connect { .. });
         let outcome = if starts { self.outputs.get(place).attempt() } else { None };
@@ -205,42 +198,16 @@ impl Epoll {
         Some(Event { token, result, more: false, buffer: None })
     }
 
-    /// The first operation of a descriptor has ended; the one behind it is the first now.
+    /// The operation of a descriptor has ended.
     pub(super) fn end_output(&mut self, fd: RawFd) {
-        if let Some(place) = self.watches.known(fd).output {
-            let token = self.outputs.get(place).token;
-            self.watches.known(fd).output = self.outputs.get(place).next;
-            self.outputs.remove(place);
-            self.hush(fd, token);
-        }
-    }
-
-    /// A datagram socket on which nothing waits for room wants to hear no more of it.
-    fn hush(&mut self, fd: RawFd, token: Token) {
         let watch = self.watches.known(fd);
-        if token.kind() == Kind::Parcel && watch.output.is_none() && watch.registered {
-            // Where that fails, there are edges for nothing.
+        let Some(place) = watch.output.take() else { return };
+        let of_datagrams = self.outputs.get(place).token.kind() == Kind::Room;
+        self.outputs.remove(place);
+        if of_datagrams && watch.registered {
+            // It wants to hear no more of room. Where that fails, there are edges for nothing.
             _ = self.poller.change(fd, ARRIVALS);
             watch.hears_of_room = false;
         }
-    }
-
-    /// Takes an operation off its descriptor, and tells what it comes to.
-    pub(super) fn give_up_output(
-        &mut self,
-        fd: RawFd,
-        target: Token,
-    ) -> Option<Result<u32, Errno>> {
-        let first = self.watches.known(fd).output?;
-        let (before, place) = self.outputs.find(first, target)?;
-        let output = self.outputs.get(place);
-        let (result, next) = (output.given_up(Errno::CANCELED), output.next);
-        match before {
-            Some(before) => self.outputs.get(before).next = next,
-            None => self.watches.known(fd).output = next,
-        }
-        self.outputs.remove(place);
-        self.hush(fd, target);
-        Some(result)
     }
 }

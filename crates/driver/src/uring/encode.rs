@@ -70,9 +70,7 @@ impl Encoder {
             Op::SendMessageNow { fd, header } => {
                 quiet(op::SendMsg { target: target(fd), header, flags: WHOLE_NOW }.entry())
             }
-            Op::SendMessage { fd, header } => {
-                op::SendMsg { target: target(fd), header, flags: msg::NOSIGNAL }.entry()
-            }
+            Op::WritableOnce { fd } => op::Poll { target: target(fd), events: poll::OUT }.entry(),
             Op::ReceiveMessages { fd, header } => {
                 let (target, group) = (target(fd), lending::group(token));
                 op::RecvMsgMulti { target, group, header, flags: MESSAGE }.entry()
@@ -137,11 +135,13 @@ impl Encoder {
     /// The header must be a live `struct msghdr`.
     #[inline]
     unsafe fn send_vector(self, target: Target, header: *const u8, now: bool) -> Entry {
-        if !self.operations.verbs.are_of_files() {
+        // SAFETY: the caller's promise.
+        let MsgHeader { vectors, vector_count, control_len, .. } =
+            unsafe { header.cast::<MsgHeader>().read() };
+        // A write carries nothing beside its bytes.
+        if !self.operations.verbs.are_of_files() || control_len > 0 {
             return op::SendMsg { target, header, flags: send_flags(now) }.entry();
         }
-        // SAFETY: the caller's promise.
-        let MsgHeader { vectors, vector_count, .. } = unsafe { header.cast::<MsgHeader>().read() };
         let count = vector_count as u32;
         op::Writev { target, vectors, count, flags: write_flags(now) }.entry()
     }

@@ -90,7 +90,7 @@ mod tests {
             Op::ReceiveMessages { fd, header },
             Op::ReceiveMessage { fd, header: into },
             Op::SendMessageNow { fd, header },
-            Op::SendMessage { fd, header },
+            Op::WritableOnce { fd },
             Op::SendNow { fd, buffer: from, len },
             Op::SendVectorNow { fd, header },
             Op::Send { fd, buffer: from, len },

@@ -1,0 +1,78 @@
+//! The handle on a listener's slot, whatever its family.
+
+use super::socket::{NewFd, Socket};
+use crate::core::Core;
+use annulus_ring::Kernel;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Owns a listener's slot. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
+pub(super) struct Acceptor {
+    core: Rc<Core>,
+    slot: u32,
+    /// The place of who polls.
+    place: Cell<Option<u32>>,
+}
+
+/// An accept that may wait, and gives its place up when it is dropped.
+struct Waiting<'a> {
+    acceptor: &'a Acceptor,
+    place: Option<u32>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.place.is_some()
+            && let Ok(mut inner) = self.acceptor.core.enter()
+        {
+            inner.drop_waiter(self.acceptor.slot, &mut self.place);
+        }
+    }
+}
+
+impl Acceptor {
+    /// Takes a listening socket in.
+    pub(super) fn new(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
+        let slot = core.enter()?.add_listener(socket.into_raw());
+        Ok(Self { core: core.clone(), slot, place: Cell::new(None) })
+    }
+
+    /// The next connection. Cancel-safe.
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
+        let mut waiting = Waiting { acceptor: self, place: None };
+        poll_fn(|cx| self.poll_as(&mut waiting.place, cx)).await
+    }
+
+    /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
+    pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
+        let mut place = self.place.take();
+        let polled = self.poll_as(&mut place, cx);
+        self.place.set(place);
+        polled
+    }
+
+    fn poll_as(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
+        let accepted = self.core.enter_running()?.poll_accept(self.slot, place, cx)?;
+        accepted.map(|fd| Socket::new(self.core.clone(), fd))
+    }
+
+    pub(super) fn with_fd<R>(
+        &self,
+        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let fd = self.core.enter()?.listeners.get(self.slot).fd;
+        f(&*self.core.kernel, fd)
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        if let Ok(mut inner) = self.core.enter() {
+            inner.drop_listener(self.slot);
+        }
+    }
+}

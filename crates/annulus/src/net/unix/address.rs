@@ -1,0 +1,33 @@
+//! Unix addresses, here and in the standard library.
+
+use annulus_ring::{Address, UnixName};
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+
+pub(super) fn of_path(path: &Path) -> io::Result<Address> {
+    Address::unix(UnixName::Path(path.as_os_str().as_bytes()))
+}
+
+pub(super) fn of_std(address: &SocketAddr) -> io::Result<Address> {
+    match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => of_path(path),
+        (_, Some(name)) => Address::unix(UnixName::Abstract(name)),
+        _ => Address::unix(UnixName::Unnamed),
+    }
+}
+
+pub(super) fn to_std(address: &Address) -> io::Result<SocketAddr> {
+    // Datagrams of sockets without a name come without any address.
+    if address.as_bytes().is_empty() {
+        return SocketAddr::from_pathname("");
+    }
+    match address.to_unix()? {
+        UnixName::Unnamed => SocketAddr::from_pathname(""),
+        UnixName::Path(path) => SocketAddr::from_pathname(OsStr::from_bytes(path)),
+        UnixName::Abstract(name) => SocketAddr::from_abstract_name(name),
+    }
+}

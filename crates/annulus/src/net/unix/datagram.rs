@@ -1,0 +1,236 @@
+//! Datagrams between processes of a host.
+
+use super::super::postbox::{Postbox, SendMail};
+use super::super::udp::cut;
+use super::UnixOptions;
+use super::address::{of_path, of_std, to_std};
+use super::path::BoundPath;
+use crate::chunk::Chunk;
+use crate::lease::Lease;
+use crate::mail::{Envelope, Mail};
+use annulus_ring::{Address, Credentials};
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+use std::task::{Context, Poll};
+
+/// A received datagram, with what came beside it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct UnixMessage {
+    /// Its bytes, in memory that the ring lent.
+    pub bytes: Lease,
+    /// Who sent it: unnamed, where the sender was not bound.
+    pub source: SocketAddr,
+    /// The process that sent it: with [`UnixOptions::credentials`].
+    pub credentials: Option<Credentials>,
+    /// Descriptors that came along: with [`UnixOptions::descriptors`].
+    pub descriptors: Vec<OwnedFd>,
+    /// Its length as sent. Larger than `bytes` where it was cut.
+    pub whole_len: usize,
+}
+
+impl UnixMessage {
+    fn new(mail: Mail) -> io::Result<Self> {
+        Ok(Self {
+            source: to_std(&mail.source)?,
+            credentials: mail.credentials,
+            descriptors: mail.descriptors,
+            whole_len: mail.whole_len,
+            bytes: mail.bytes,
+        })
+    }
+
+    /// Whether it was longer than the room for it, so that its end is missing.
+    pub fn is_truncated(&self) -> bool {
+        self.whole_len > self.bytes.len()
+    }
+}
+
+/// A Unix datagram socket: see [`UdpSocket`](crate::net::UdpSocket) for the rules. No datagram is lost, and all keep their
+/// order: where a receiver is slow, sends wait. Dropping it removes its path.
+pub struct UnixDatagram {
+    _path: Option<BoundPath>,
+    postbox: Postbox,
+}
+
+impl UnixDatagram {
+    /// Opens a socket at a path with default [`UnixOptions`]. A path that a dead server has left is taken over.
+    ///
+    /// # Errors
+    /// `AddrInUse` where somebody receives there, or where the path is no socket; `InvalidInput` for more than 107 bytes;
+    /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        UnixOptions::new().bind(path)
+    }
+
+    /// Opens a socket at an address, which may be an abstract name; without a name, it can only send.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        UnixOptions::new().bind_addr(address)
+    }
+
+    /// Two sockets, connected to each other.
+    ///
+    /// # Errors
+    /// Out of descriptors, or outside a runtime.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        UnixOptions::new().datagram_pair()
+    }
+
+    pub(super) fn new(postbox: Postbox, path: Option<BoundPath>) -> Self {
+        Self { _path: path, postbox }
+    }
+
+    pub(super) fn set_connected(&self) -> io::Result<()> {
+        self.postbox.set_connected()
+    }
+
+    /// Sets the peer: [`send`](Self::send) goes to it, and nobody else's datagrams are received.
+    ///
+    /// # Errors
+    /// `NotFound`, `ConnectionRefused`, …, naming the path.
+    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.connect_at(&of_path(path.as_ref())?)
+    }
+
+    /// Sets the peer, which may have an abstract name.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.connect_at(&of_std(address)?)
+    }
+
+    fn connect_at(&self, address: &Address) -> io::Result<()> {
+        let named =
+            |e: io::Error| io::Error::new(e.kind(), format!("connecting to {address:?}: {e}"));
+        self.postbox.with_fd(|kernel, fd| kernel.connect(fd, address)).map_err(named)?;
+        self.set_connected()
+    }
+
+    /// The next datagram, and who sent it. Cancel-safe. Descriptors that came along are closed.
+    ///
+    /// # Errors
+    /// `InvalidData` for a datagram that was larger than [`max_datagram`](UnixOptions::max_datagram): its bytes are lost,
+    /// the next one is not.
+    #[inline]
+    pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
+        whole(self.postbox.recv(true).await?)
+    }
+
+    /// As [`recv_from`](Self::recv_from), where the sender is known.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub async fn recv(&self) -> io::Result<Lease> {
+        self.recv_from().await.map(|(bytes, _)| bytes)
+    }
+
+    /// The next datagram, with all that came beside it. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from), but a cut datagram is told by [`UnixMessage::is_truncated`].
+    pub async fn recv_message(&self) -> io::Result<UnixMessage> {
+        UnixMessage::new(self.postbox.recv(false).await?)
+    }
+
+    /// As [`recv_message`](Self::recv_message), by polling. The last task that polled is woken.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_recv_message(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixMessage>> {
+        self.postbox.poll_recv(false, cx)?.map(UnixMessage::new)
+    }
+
+    /// Sends a datagram to a path. Ready once it is queued within the runtime's send bound.
+    ///
+    /// # Errors
+    /// What became of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This one is then not sent.
+    pub async fn send_to(&self, chunk: impl Into<Chunk>, path: impl AsRef<Path>) -> io::Result<()> {
+        self.postbox.send(chunk.into(), Envelope::to(of_path(path.as_ref())?)).await
+    }
+
+    /// Sends a datagram to an address, which may be an abstract name.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    pub async fn send_to_addr(&self, chunk: impl Into<Chunk>, to: &SocketAddr) -> io::Result<()> {
+        self.postbox.send(chunk.into(), Envelope::to(of_std(to)?)).await
+    }
+
+    /// Sends a datagram to the peer of a connected socket.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    #[inline]
+    pub fn send(&self, chunk: impl Into<Chunk>) -> SendMail<'_> {
+        self.postbox.send(chunk.into(), Envelope::default())
+    }
+
+    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has gone.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors.
+    pub async fn send_with_descriptors(
+        &self,
+        chunk: impl Into<Chunk>,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let chunk = chunk.into().with_descriptors(descriptors)?;
+        self.postbox.send(chunk, Envelope::default()).await
+    }
+
+    /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
+    ///
+    /// # Errors
+    /// Why one was not sent, once, naming its length and path. The others were.
+    pub async fn flush(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// As [`flush`](Self::flush), by polling.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.postbox.poll_flush(cx)
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.postbox.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+    }
+
+    /// The peer it is connected to.
+    ///
+    /// # Errors
+    /// `NotConnected`; or after the runtime's end.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.postbox.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
+    }
+}
+
+impl fmt::Debug for UnixDatagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnixDatagram").field("local", &self.local_addr().ok()).finish()
+    }
+}
+
+/// A datagram of which nothing is missing.
+fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
+    if mail.is_cut() {
+        return Err(cut(&mail));
+    }
+    let source = to_std(&mail.source)?;
+    Ok((mail.bytes, source))
+}

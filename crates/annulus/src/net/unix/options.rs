@@ -1,0 +1,261 @@
+//! How to open Unix sockets, of all kinds.
+
+use super::super::acceptor::Acceptor;
+use super::super::postbox::Postbox;
+use super::super::socket::{NewFd, Socket};
+use super::address::{of_path, of_std};
+use super::path::BoundPath;
+use super::{UnixDatagram, UnixListener, UnixStream};
+use crate::core::Core;
+use crate::current;
+use crate::mail::{Format, Settings};
+use crate::time::sleep;
+use annulus_ring::{Address, Domain, SocketOption, SocketType};
+use std::io;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A connect that finds the listener's backlog full tries again after so long, and longer each time.
+const FIRST_RETRY: Duration = Duration::from_millis(1);
+const LAST_RETRY: Duration = Duration::from_millis(50);
+
+/// How to open a Unix socket.
+#[derive(Clone, Debug)]
+pub struct UnixOptions {
+    backlog: u32,
+    descriptors: bool,
+    credentials: bool,
+    recv_buffer: Option<usize>,
+    send_buffer: Option<usize>,
+    unordered: bool,
+    max_datagram: Option<usize>,
+}
+
+impl Default for UnixOptions {
+    fn default() -> Self {
+        Self {
+            backlog: 4096,
+            descriptors: false,
+            credentials: false,
+            recv_buffer: None,
+            send_buffer: None,
+            unordered: false,
+            max_datagram: None,
+        }
+    }
+}
+
+impl UnixOptions {
+    /// A backlog of 4096, no descriptors, the system's buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Connections that the kernel completes and keeps until they are accepted; cut to `net.core.somaxconn`.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.backlog = connections;
+        self
+    }
+
+    /// Descriptors may travel with the bytes; off by default, and what is sent along is then closed on arrival. A stream
+    /// that passes descriptors receives a message at a time, into heap memory: the price of knowing what came with what.
+    pub fn descriptors(mut self, on: bool) -> Self {
+        self.descriptors = on;
+        self
+    }
+
+    /// Datagrams tell who sent them (`SO_PASSCRED`). A stream tells by [`UnixStream::peer_cred`].
+    pub fn credentials(mut self, on: bool) -> Self {
+        self.credentials = on;
+        self
+    }
+
+    /// Bytes the kernel may hold until they are received (`SO_RCVBUF`).
+    pub fn recv_buffer(mut self, bytes: usize) -> Self {
+        self.recv_buffer = Some(bytes);
+        self
+    }
+
+    /// Bytes the kernel may hold for this socket at its peers (`SO_SNDBUF`): also the limit for a datagram.
+    pub fn send_buffer(mut self, bytes: usize) -> Self {
+        self.send_buffer = Some(bytes);
+        self
+    }
+
+    /// Datagrams may overtake one another: several may be on their way at once. Off by default: one leaves a turn.
+    pub fn unordered(mut self, on: bool) -> Self {
+        self.unordered = on;
+        self
+    }
+
+    /// Largest datagram to be received whole; about 66 KiB by default. For larger ones each receive takes so much heap
+    /// memory.
+    pub fn max_datagram(mut self, bytes: usize) -> Self {
+        self.max_datagram = Some(bytes);
+        self
+    }
+
+    /// Listens on a path; see [`UnixListener::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listen(&self, path: impl AsRef<Path>) -> io::Result<UnixListener> {
+        self.listen_at(of_path(path.as_ref())?)
+    }
+
+    /// Listens on an address, which may be an abstract name.
+    ///
+    /// # Errors
+    /// As [`UnixListener::bind`].
+    pub fn listen_addr(&self, address: &SocketAddr) -> io::Result<UnixListener> {
+        self.listen_at(of_std(address)?)
+    }
+
+    fn listen_at(&self, address: Address) -> io::Result<UnixListener> {
+        let core = current::get()?;
+        let listen = || {
+            let socket = self.socket(&core, SocketType::Stream)?;
+            let path = BoundPath::bind(&core, &socket, SocketType::Stream, &address)?;
+            socket.listen(self.backlog)?;
+            Ok(UnixListener::new(Acceptor::new(&core, socket)?, path, self.descriptors))
+        };
+        listen().map_err(|error| named(error, "listening on", &address))
+    }
+
+    /// Connects to a path; see [`UnixStream::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(&self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
+        self.connect_at(of_path(path.as_ref())?).await
+    }
+
+    /// Connects to an address, which may be an abstract name.
+    ///
+    /// # Errors
+    /// As [`UnixStream::connect`].
+    pub async fn connect_addr(&self, address: &SocketAddr) -> io::Result<UnixStream> {
+        self.connect_at(of_std(address)?).await
+    }
+
+    async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
+        let core = current::get()?;
+        let socket = self.socket(&core, SocketType::Stream)?;
+        let mut pause = FIRST_RETRY;
+        // It is decided at once, but for a full backlog, of which nothing tells when it has room.
+        while let Err(error) = core.kernel.connect(socket.raw(), &address) {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(named(error, "connecting to", &address));
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(LAST_RETRY);
+        }
+        self.stream(&core, socket)
+    }
+
+    /// Two streams, connected to each other.
+    ///
+    /// # Errors
+    /// Out of descriptors, or outside a runtime.
+    pub fn pair(&self) -> io::Result<(UnixStream, UnixStream)> {
+        let core = current::get()?;
+        let (one, other) = self.sockets(&core, SocketType::Stream)?;
+        Ok((self.stream(&core, one)?, self.stream(&core, other)?))
+    }
+
+    /// A datagram socket at a path; see [`UnixDatagram::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind(&self, path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
+        self.bind_at(of_path(path.as_ref())?)
+    }
+
+    /// A datagram socket at an address, which may be an abstract name; without a name, it can only send.
+    ///
+    /// # Errors
+    /// As [`UnixDatagram::bind`].
+    pub fn bind_addr(&self, address: &SocketAddr) -> io::Result<UnixDatagram> {
+        if address.is_unnamed() {
+            let core = current::get()?;
+            let socket = self.socket(&core, SocketType::Datagram)?;
+            return self.datagram(&core, socket, None);
+        }
+        self.bind_at(of_std(address)?)
+    }
+
+    fn bind_at(&self, address: Address) -> io::Result<UnixDatagram> {
+        let core = current::get()?;
+        let bind = || {
+            let socket = self.socket(&core, SocketType::Datagram)?;
+            let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address)?;
+            self.datagram(&core, socket, path)
+        };
+        bind().map_err(|error| named(error, "binding", &address))
+    }
+
+    /// Two datagram sockets, connected to each other.
+    ///
+    /// # Errors
+    /// Out of descriptors, or outside a runtime.
+    pub fn datagram_pair(&self) -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let core = current::get()?;
+        let (one, other) = self.sockets(&core, SocketType::Datagram)?;
+        let pair = (self.datagram(&core, one, None)?, self.datagram(&core, other, None)?);
+        pair.0.set_connected()?;
+        pair.1.set_connected()?;
+        Ok(pair)
+    }
+
+    fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
+        let socket = Socket::new(core.clone(), socket.into_raw())?;
+        if self.descriptors {
+            core.enter()?.pass_descriptors(socket.slot);
+        }
+        Ok(UnixStream::new(socket))
+    }
+
+    fn datagram(
+        &self,
+        core: &Rc<Core>,
+        socket: NewFd,
+        path: Option<BoundPath>,
+    ) -> io::Result<UnixDatagram> {
+        let format = if self.descriptors { Format::UNIX_DESCRIPTORS } else { Format::UNIX };
+        let settings = Settings { unordered: self.unordered, max_datagram: self.max_datagram };
+        Ok(UnixDatagram::new(Postbox::new(core, socket, format, settings)?, path))
+    }
+
+    fn socket(&self, core: &Core, kind: SocketType) -> io::Result<NewFd> {
+        let socket = NewFd::new(&core.kernel, Domain::Unix, kind)?;
+        self.set_up(core, &socket)?;
+        Ok(socket)
+    }
+
+    fn sockets(&self, core: &Core, kind: SocketType) -> io::Result<(NewFd, NewFd)> {
+        let (one, other) = core.kernel.socket_pair(kind, true)?;
+        let pair = (NewFd::own(&core.kernel, one), NewFd::own(&core.kernel, other));
+        self.set_up(core, &pair.0)?;
+        self.set_up(core, &pair.1)?;
+        Ok(pair)
+    }
+
+    fn set_up(&self, core: &Core, socket: &NewFd) -> io::Result<()> {
+        if self.descriptors && !core.kernel.real_descriptors() {
+            let text = "simulated sockets pass no descriptors: they would be the process's own";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let wanted = [
+            self.credentials.then_some(SocketOption::PassCredentials(true)),
+            self.recv_buffer.map(SocketOption::RecvBuffer),
+            self.send_buffer.map(SocketOption::SendBuffer),
+        ];
+        wanted.into_iter().flatten().try_for_each(|option| socket.set(option))
+    }
+}
+
+fn named(error: io::Error, what: &str, address: &Address) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {address:?}: {error}"))
+}

@@ -1,0 +1,319 @@
+//! Unix sockets: streams and datagrams by paths and abstract names, and what only they carry.
+
+use crate::common::pattern;
+use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
+use annulus::spawn;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A path of the test's own, removed at the end.
+struct TestPath(PathBuf);
+
+impl TestPath {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("annulus-unix-{}-{n}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl AsRef<Path> for TestPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TestPath {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+async fn echo(mut stream: UnixStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+async fn receive(stream: &mut UnixStream, len: usize) -> io::Result<Vec<u8>> {
+    let mut got = Vec::new();
+    while got.len() < len {
+        let Some(lease) = stream.recv().await? else { break };
+        got.extend_from_slice(&lease);
+    }
+    Ok(got)
+}
+
+async fn talk(mut client: UnixStream) -> io::Result<()> {
+    let text = pattern(300_000);
+    let (mut hears, mut says) = client_halves(&mut client)?;
+    let sent = text.clone();
+    let speaker = spawn(async move {
+        says.send(sent).await?;
+        says.shutdown().await
+    });
+    let mut got = Vec::new();
+    while let Some(lease) = hears.recv().await? {
+        got.extend_from_slice(&lease);
+    }
+    assert!(got == text);
+    speaker.await.expect("no panic")
+}
+
+fn client_halves(
+    client: &mut UnixStream,
+) -> io::Result<(annulus::net::RecvHalf, annulus::net::SendHalf)> {
+    let (stand_in, _) = UnixStream::pair()?;
+    Ok(std::mem::replace(client, stand_in).split())
+}
+
+pub(crate) async fn streams_at_a_path_echo() -> io::Result<()> {
+    let path = TestPath::new();
+    let listener = UnixListener::bind(&path)?;
+    assert_eq!(listener.local_addr()?.as_pathname(), Some(path.as_ref()));
+    let client = UnixStream::connect(&path).await?;
+    let (server, from) = listener.accept().await?;
+    assert!(from.is_unnamed());
+    assert_eq!(client.peer_addr()?.as_pathname(), Some(path.as_ref()));
+    spawn(echo(server));
+    talk(client).await
+}
+
+pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
+    let path = TestPath::new();
+    let name = SocketAddr::from_abstract_name(path.0.as_os_str().as_encoded_bytes())?;
+    let listener = UnixListener::bind_addr(&name)?;
+    let client = UnixStream::connect_addr(&name).await?;
+    let (server, _) = listener.accept().await?;
+    assert_eq!(server.local_addr()?.as_abstract_name(), name.as_abstract_name());
+    spawn(echo(server));
+    talk(client).await?;
+    assert!(!path.0.exists(), "an abstract name is no file");
+    Ok(())
+}
+
+pub(crate) async fn a_pair_half_closes() -> io::Result<()> {
+    let (mut one, mut other) = UnixStream::pair()?;
+    one.send("last words").await?;
+    one.shutdown().await?;
+    assert_eq!(receive(&mut other, 100).await?, b"last words");
+    assert!(other.recv().await?.is_none());
+    other.send("an answer").await?;
+    drop(other);
+    assert_eq!(receive(&mut one, 100).await?, b"an answer");
+    Ok(())
+}
+
+pub(crate) async fn a_name_in_use_is_refused_and_a_dead_one_taken_over() -> io::Result<()> {
+    let path = TestPath::new();
+    let listener = UnixListener::bind(&path)?;
+    let error = UnixListener::bind(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(error.to_string().contains("somebody listens there"), "{error}");
+    let error = UnixDatagram::bind(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
+    drop(listener);
+    // Within this turn.
+    annulus::yield_now().await;
+    let error = UnixStream::connect(&path).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "its path went with it: {error}");
+    let listener = UnixListener::bind(&path)?;
+    drop(UnixStream::connect(&path).await?);
+    drop(listener);
+    Ok(())
+}
+
+pub(crate) async fn a_name_too_long_is_told() -> io::Result<()> {
+    let longest = "x".repeat(107);
+    let error = UnixListener::bind(format!("{longest}x")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("108 bytes is above the limit of 107"), "{error}");
+    let error = UnixStream::connect(format!("{longest}x")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    Ok(())
+}
+
+pub(crate) async fn datagrams_at_paths_come_back() -> io::Result<()> {
+    let (here, there) = (TestPath::new(), TestPath::new());
+    let server = UnixDatagram::bind(&there)?;
+    let client = UnixDatagram::bind(&here)?;
+    let answers = spawn(async move {
+        for _ in 0..5 {
+            let (datagram, from) = server.recv_from().await?;
+            server.send_to_addr(datagram, &from).await?;
+        }
+        server.flush().await
+    });
+    for len in [1, 0, 1000, 0, 60_000] {
+        client.send_to(pattern(len), &there).await?;
+        let (got, from) = client.recv_from().await?;
+        assert!(*got == *pattern(len), "{len}");
+        assert_eq!(from.as_pathname(), Some(there.as_ref()));
+    }
+    answers.await.expect("no panic")
+}
+
+pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
+    let path = TestPath::new();
+    let receiver = UnixDatagram::bind(&path)?;
+    let unnamed = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
+    let connected = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
+    connected.connect(&path)?;
+    let count = 300u32;
+    let to = path.0.clone();
+    let senders = [
+        spawn(async move {
+            for n in 0..count {
+                unnamed.send_to(n.to_ne_bytes().to_vec(), &to).await?;
+            }
+            unnamed.flush().await
+        }),
+        spawn(async move {
+            for n in count..2 * count {
+                connected.send(n.to_ne_bytes().to_vec()).await?;
+            }
+            connected.flush().await
+        }),
+    ];
+    let mut next = [0, count];
+    for _ in 0..2 * count {
+        annulus::yield_now().await;
+        let datagram = receiver.recv().await?;
+        let n = u32::from_ne_bytes(datagram[..].try_into().expect("four bytes"));
+        let sender = usize::from(n >= count);
+        assert_eq!(n, next[sender], "each sender's keep their order");
+        next[sender] += 1;
+    }
+    for sender in senders {
+        sender.await.expect("no panic")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_refused_datagram_is_told_to_its_own() -> io::Result<()> {
+    let (missing, path) = (TestPath::new(), TestPath::new());
+    let receiver = UnixDatagram::bind(&path)?;
+    let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
+    sender.send_to("nobody", &missing).await?;
+    sender.send_to("somebody", &path).await?;
+    assert_eq!(&*receiver.recv().await?, b"somebody");
+    let error = sender.flush().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("sending a datagram of 6 bytes to /"), "{error}");
+    sender.flush().await?;
+    Ok(())
+}
+
+/// Only Linux has a process to be told of.
+pub(crate) async fn each_end_knows_the_other_process() -> io::Result<()> {
+    let (one, other) = UnixStream::pair()?;
+    for stream in [&one, &other] {
+        assert_eq!(stream.peer_cred()?.pid, std::process::id());
+    }
+    let (one, other) = UnixOptions::new().credentials(true).datagram_pair()?;
+    one.send("who?").await?;
+    let message = other.recv_message().await?;
+    assert_eq!(message.credentials.map(|who| who.pid), Some(std::process::id()));
+    Ok(())
+}
+
+/// Two ends of a pipe.
+fn pipe() -> io::Result<(io::PipeReader, io::PipeWriter)> {
+    io::pipe()
+}
+
+/// Whether what was passed is the other end of this pipe.
+fn hears(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool> {
+    let mut writer = std::fs::File::from(passed);
+    writer.write_all(b"x")?;
+    drop(writer);
+    let mut got = [0; 1];
+    Ok(reader.read(&mut got)? == 1 && got == *b"x")
+}
+
+pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
+    let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+    let mut readers = Vec::new();
+    for count in [1, 0, 3] {
+        let mut descriptors = Vec::new();
+        for _ in 0..count {
+            let (reader, writer) = pipe()?;
+            readers.push(reader);
+            descriptors.push(OwnedFd::from(writer));
+        }
+        one.send_with_descriptors(format!("{count} of them"), descriptors).await?;
+    }
+    for count in [1, 0, 3] {
+        let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("not the end");
+        assert_eq!(*bytes, *format!("{count} of them").as_bytes());
+        assert_eq!(descriptors.len(), count);
+        for passed in descriptors {
+            assert!(hears(&mut readers.remove(0), passed)?);
+        }
+    }
+    // Bytes alone pass as ever.
+    let text = pattern(100_000);
+    one.send(text.clone()).await?;
+    one.shutdown().await?;
+    assert!(receive(&mut other, text.len()).await? == text);
+    assert!(other.recv_with_descriptors().await?.is_none());
+    Ok(())
+}
+
+pub(crate) async fn datagrams_pass_descriptors() -> io::Result<()> {
+    let (one, other) = UnixOptions::new().descriptors(true).datagram_pair()?;
+    let (mut reader, writer) = pipe()?;
+    one.send_with_descriptors("here", vec![writer.into()]).await?;
+    let mut message = other.recv_message().await?;
+    assert_eq!((&*message.bytes, message.descriptors.len()), (&b"here"[..], 1));
+    assert!(hears(&mut reader, message.descriptors.remove(0))?);
+    Ok(())
+}
+
+/// Every copy of a pipe's writing end is gone.
+fn is_closed(reader: &mut io::PipeReader) -> io::Result<bool> {
+    Ok(reader.read(&mut [0])? == 0)
+}
+
+pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()> {
+    let options = UnixOptions::new().descriptors(true);
+    let mut readers = Vec::new();
+    let mut writer = || -> io::Result<Vec<OwnedFd>> {
+        let (reader, writer) = pipe()?;
+        readers.push(reader);
+        Ok(vec![writer.into()])
+    };
+    // Received by a future that forgets them, received and never asked for, on their way, and not expected at all.
+    let (mut one, mut other) = options.pair()?;
+    one.send_with_descriptors("a", writer()?).await?;
+    assert_eq!(&*other.recv().await?.expect("a byte"), b"a");
+    let (datagrams, reader) = options.datagram_pair()?;
+    datagrams.send_with_descriptors("b", writer()?).await?;
+    datagrams.flush().await?;
+    assert!(crate::common::touch(reader.recv()).is_none());
+    annulus::yield_now().await;
+    datagrams.send_with_descriptors("c", writer()?).await?;
+    let (mut plain, mut blind) = UnixStream::pair()?;
+    let error = plain.send_with_descriptors("d", writer()?).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let (passing, simple) = (options.datagram_pair()?, UnixDatagram::pair()?);
+    simple.0.send_with_descriptors("e", writer()?).await?;
+    assert_eq!(&*simple.1.recv().await?, b"e");
+    passing.0.send_with_descriptors("f", writer()?).await?;
+    assert_eq!(&*passing.1.recv().await?, b"f");
+    plain.send("g").await?;
+    assert_eq!(&*blind.recv().await?.expect("a byte"), b"g");
+    drop((one, other, datagrams, reader, passing, simple));
+    // What was in flight is over within a few turns.
+    annulus::time::sleep(std::time::Duration::from_millis(1)).await;
+    for (n, reader) in readers.iter_mut().enumerate() {
+        assert!(reader.as_raw_fd() >= 0 && is_closed(reader)?, "descriptor {n} was leaked");
+    }
+    Ok(())
+}
