@@ -66,7 +66,8 @@ impl Board {
         self.phase.load(Relaxed) != Phase::Over as u8
     }
 
-    fn is_measuring(&self) -> bool {
+    /// Whether what happens now counts.
+    pub(crate) fn is_measuring(&self) -> bool {
         self.phase.load(Relaxed) == Phase::Measuring as u8
     }
 

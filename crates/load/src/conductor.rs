@@ -44,16 +44,32 @@ async fn conduct(plan: &Plan, observer: &mut dyn Observer, board: &Arc<Board>) -
     measured
 }
 
-/// Lets the crew work for `length`, or until none of it is left.
-async fn attend(crew: &mut Crew, length: Duration, mut each: impl FnMut(Duration)) {
+/// Clients at work, as a run sees them.
+pub(crate) trait Company {
+    /// Whether no client is at work any more.
+    fn is_gone(&self) -> bool;
+
+    /// How often to [`Company::sweep`].
+    fn sweep_interval(&self) -> Duration;
+
+    /// Looks for what has waited too long.
+    fn sweep(&mut self);
+}
+
+/// Lets the clients work for `length`, or until none of them is left.
+pub(crate) async fn attend(
+    company: &mut impl Company,
+    length: Duration,
+    mut each: impl FnMut(Duration),
+) {
     let began = clock::now();
     loop {
         let elapsed = clock::now() - began;
-        if elapsed >= length || crew.is_gone() {
+        if elapsed >= length || company.is_gone() {
             return;
         }
         each(elapsed);
-        annulus::time::sleep(crew.sweep_interval().min(length - elapsed)).await;
-        crew.sweep();
+        annulus::time::sleep(company.sweep_interval().min(length - elapsed)).await;
+        company.sweep();
     }
 }

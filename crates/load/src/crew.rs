@@ -3,6 +3,7 @@
 use crate::board::{Board, Pad};
 use crate::client::{Client, Pulse};
 use crate::clock;
+use crate::conductor::Company;
 use crate::fault::Fault;
 use crate::pattern::Tape;
 use crate::plan::Plan;
@@ -48,26 +49,6 @@ impl Crew {
         Crew { members, board: Arc::clone(board), reply_timeout: plan.reply_timeout }
     }
 
-    /// How often to [`Crew::sweep`].
-    pub(crate) fn sweep_interval(&self) -> Duration {
-        sweep_interval(self.reply_timeout)
-    }
-
-    /// Whether no client is at work any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.members.iter().all(|member| member.task.is_finished())
-    }
-
-    /// Ends the clients that have waited too long.
-    pub(crate) fn sweep(&mut self) {
-        let now = clock::now();
-        for (number, member) in self.members.iter_mut().enumerate() {
-            if !member.task.is_finished() {
-                member.check(number, now, self.reply_timeout, &self.board);
-            }
-        }
-    }
-
     /// Waits until every client has ended, sweeping on.
     pub(crate) async fn finish(&mut self) {
         let interval = self.sweep_interval().min(PARTING / 8);
@@ -82,6 +63,25 @@ impl Crew {
         match time::timeout(limit, &mut self.members[number].task).await? {
             Ok(()) | Err(JoinError::Aborted) => Ok(()),
             Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Company for Crew {
+    fn is_gone(&self) -> bool {
+        self.members.iter().all(|member| member.task.is_finished())
+    }
+
+    fn sweep_interval(&self) -> Duration {
+        sweep_interval(self.reply_timeout)
+    }
+
+    fn sweep(&mut self) {
+        let now = clock::now();
+        for (number, member) in self.members.iter_mut().enumerate() {
+            if !member.task.is_finished() {
+                member.check(number, now, self.reply_timeout, &self.board);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) enum Kind {
     WrongBytes,
     TooManyBytes,
     ReplyTimeout,
+    Corrupt,
     Failed,
 }
 
@@ -31,6 +32,7 @@ impl Kind {
             Kind::WrongBytes => "wrong bytes",
             Kind::TooManyBytes => "too many bytes",
             Kind::ReplyTimeout => "reply timeout",
+            Kind::Corrupt => "corrupt",
             Kind::Failed => "input/output error",
         }
     }
@@ -66,6 +68,8 @@ impl Fault {
     /// A send or a receive that failed.
     pub(crate) fn transfer(error: &io::Error) -> Fault {
         let kind = match error.kind() {
+            // What a datagram socket hears of a server that is not there.
+            io::ErrorKind::ConnectionRefused => return Fault::connect(error),
             io::ErrorKind::ConnectionReset => Kind::Reset,
             io::ErrorKind::BrokenPipe => Kind::ClosedEarly,
             _ => Kind::Failed,
@@ -92,6 +96,11 @@ impl Fault {
     /// More bytes than were sent.
     pub(crate) fn surplus(bytes: usize) -> Fault {
         Fault::new(Kind::TooManyBytes, format!("at least {bytes} bytes came beyond what was sent"))
+    }
+
+    /// An echo that is that of no datagram.
+    pub(crate) fn corrupt(what: &str) -> Fault {
+        Fault::new(Kind::Corrupt, what)
     }
 
     /// No byte of a reply in time.

@@ -34,6 +34,7 @@ mod threads;
 mod window;
 
 pub mod clock;
+pub mod datagrams;
 pub mod limits;
 pub mod quiet;
 pub mod visits;

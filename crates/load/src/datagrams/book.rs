@@ -1,0 +1,356 @@
+//! What became of each datagram of one client.
+//!
+//! Datagrams are numbered from 0 in the order they are sent. Each is *waiting* until its echo comes (*answered*) or has
+//! taken too long (*lost*); either frees its place in the window. The book remembers a few windows back, so that an echo
+//! that comes a second time, or after it was given up, is known for what it is.
+
+use std::time::Duration;
+
+/// How many windows the book looks back.
+const MEMORY: usize = 4;
+/// Datagrams it remembers at least.
+const LEAST: usize = 64;
+
+/// What happened to datagrams that were sent within the measured time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Sent.
+    pub(crate) sent: u64,
+    /// Of these, those whose echo came in time.
+    pub(crate) answered: u64,
+    /// Of these, those whose echo did not come in time.
+    pub(crate) lost: u64,
+    /// Echoes that came after they had been given up; counted as lost all the same.
+    pub(crate) late: u64,
+    /// Echoes beyond the first of a datagram.
+    pub(crate) duplicated: u64,
+    /// Answered after one that was sent later.
+    pub(crate) reordered: u64,
+}
+
+/// What an echo is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// The first of a datagram, in time: so many ns after it was sent.
+    Answer(u64),
+    /// Of a datagram that was given up, or is too old to be remembered.
+    Late,
+    /// Of a datagram that was answered already.
+    Duplicate,
+    /// Of a datagram that was never sent.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Unused,
+    Waiting,
+    Answered,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    sent_at: u64,
+    state: State,
+    /// Sent within the measured time.
+    counts: bool,
+}
+
+/// The datagrams of one client. All times are nanoseconds of [`crate::clock`].
+#[derive(Debug)]
+pub(crate) struct Book {
+    entries: Box<[Entry]>,
+    window: usize,
+    /// The number of the next to be sent.
+    next: u64,
+    /// None before this one waits.
+    oldest: u64,
+    waiting: usize,
+    /// The number after the highest that was answered.
+    beyond_answered: u64,
+    tally: Tally,
+}
+
+impl Book {
+    pub(crate) fn new(window: usize) -> Book {
+        let memory = (MEMORY * window).max(LEAST);
+        Book {
+            entries: vec![Entry::default(); memory].into(),
+            window,
+            next: 0,
+            oldest: 0,
+            waiting: 0,
+            beyond_answered: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Datagrams whose echo may still come.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether another may be sent: a place in the window is free, and so is its line in the book.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting < self.window && self.next - self.oldest < self.entries.len() as u64
+    }
+
+    /// Writes a datagram down as sent; returns its number.
+    pub(crate) fn send(&mut self, now: u64, counts: bool) -> u64 {
+        debug_assert!(self.has_room());
+        let number = self.next;
+        *self.entry(number) = Entry { sent_at: now, state: State::Waiting, counts };
+        self.next += 1;
+        self.waiting += 1;
+        self.tally.sent += u64::from(counts);
+        number
+    }
+
+    /// Writes down the echo of a datagram.
+    pub(crate) fn echo(&mut self, number: u64, now: u64) -> Echo {
+        if number >= self.next {
+            return Echo::Unknown;
+        }
+        if self.next - number > self.entries.len() as u64 {
+            self.tally.late += 1;
+            return Echo::Late;
+        }
+        let Entry { sent_at, state, counts } = *self.entry(number);
+        let one = u64::from(counts);
+        match state {
+            State::Waiting => {
+                self.settle(number, State::Answered);
+                self.tally.answered += one;
+                self.tally.reordered += if number < self.beyond_answered { one } else { 0 };
+                self.beyond_answered = self.beyond_answered.max(number + 1);
+                Echo::Answer(now.saturating_sub(sent_at))
+            }
+            State::Lost => {
+                self.entry(number).state = State::Answered;
+                self.tally.late += one;
+                Echo::Late
+            }
+            State::Answered | State::Unused => {
+                self.tally.duplicated += one;
+                Echo::Duplicate
+            }
+        }
+    }
+
+    /// Writes down an echo that has no number, as that of the oldest that waits.
+    pub(crate) fn echo_of_oldest(&mut self, now: u64) -> Echo {
+        match self.waiting {
+            // None waits: it is a second echo of the last, or the first of one that was given up.
+            0 => self.next.checked_sub(1).map_or(Echo::Unknown, |last| self.echo(last, now)),
+            _ => self.echo(self.oldest, now),
+        }
+    }
+
+    /// Gives up what has waited for longer than `limit`; whether that freed a place.
+    pub(crate) fn expire(&mut self, now: u64, limit: Duration) -> bool {
+        let before = self.waiting;
+        let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        while self.waiting > 0 && self.entry(self.oldest).sent_at < late {
+            self.tally.lost += u64::from(self.entry(self.oldest).counts);
+            self.settle(self.oldest, State::Lost);
+        }
+        self.waiting < before
+    }
+
+    /// A datagram waits no more.
+    fn settle(&mut self, number: u64, state: State) {
+        self.entry(number).state = state;
+        self.waiting -= 1;
+        while self.oldest < self.next && self.entry(self.oldest).state != State::Waiting {
+            self.oldest += 1;
+        }
+    }
+
+    fn entry(&mut self, number: u64) -> &mut Entry {
+        let line = number % self.entries.len() as u64;
+        &mut self.entries[line as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Sends so many, at 0, 1, 2 and so on.
+    fn send(book: &mut Book, count: u64) {
+        for now in 0..count {
+            assert_eq!(book.send(now, true), now);
+        }
+    }
+
+    #[test]
+    fn an_echo_frees_a_place() {
+        let mut book = Book::new(2);
+        assert_eq!((book.send(10, true), book.send(20, true)), (0, 1));
+        assert!(!book.has_room());
+        assert_eq!(book.echo(0, 35), Echo::Answer(25));
+        assert!(book.has_room());
+        let tally = Tally { sent: 2, answered: 1, ..Tally::default() };
+        assert_eq!((book.tally(), book.waiting()), (tally, 1));
+    }
+
+    #[test]
+    fn what_comes_twice_late_or_from_nowhere_is_told_apart() {
+        let mut book = Book::new(4);
+        send(&mut book, 3);
+        assert_eq!(book.echo(2, 5), Echo::Answer(3));
+        assert_eq!(book.echo(0, 5), Echo::Answer(5));
+        assert_eq!(book.echo(0, 6), Echo::Duplicate);
+        assert!(book.expire(100, Duration::from_nanos(50)));
+        assert_eq!(book.echo(1, 101), Echo::Late);
+        assert_eq!(book.echo(1, 102), Echo::Duplicate);
+        assert_eq!(book.echo(3, 103), Echo::Unknown);
+        let tally = Tally { sent: 3, answered: 2, lost: 1, late: 1, duplicated: 2, reordered: 1 };
+        assert_eq!(book.tally(), tally);
+    }
+
+    #[test]
+    fn loss_does_not_stall_the_window() {
+        let mut book = Book::new(2);
+        for round in 0..1000 {
+            while book.has_room() {
+                book.send(round * 100, true);
+            }
+            assert!(!book.expire(round * 100 + 50, Duration::from_nanos(50)), "not yet");
+            assert!(book.expire(round * 100 + 51, Duration::from_nanos(50)));
+        }
+        assert_eq!((book.tally().sent, book.tally().lost), (2000, 2000));
+    }
+
+    /// One that is never answered holds the book up before its line would be taken, and no longer than its time-out.
+    #[test]
+    fn the_oldest_keeps_its_line() {
+        let mut book = Book::new(2);
+        book.send(0, true);
+        let mut sent = 0;
+        while book.has_room() {
+            let number = book.send(1, true);
+            assert_eq!(book.echo(number, 2), Echo::Answer(1));
+            sent += 1;
+        }
+        assert_eq!(sent, LEAST - 1);
+        assert!(book.expire(10, Duration::from_nanos(5)) && book.has_room());
+    }
+
+    #[test]
+    fn without_numbers_the_oldest_is_answered() {
+        let mut book = Book::new(3);
+        assert_eq!(book.echo_of_oldest(0), Echo::Unknown);
+        send(&mut book, 3);
+        assert_eq!(book.echo_of_oldest(10), Echo::Answer(10));
+        assert!(book.expire(100, Duration::from_nanos(1)));
+        assert_eq!(book.echo_of_oldest(110), Echo::Late);
+        assert_eq!(book.echo_of_oldest(111), Echo::Duplicate);
+        assert_eq!(book.tally().lost, 2);
+    }
+
+    #[test]
+    fn only_what_was_sent_in_the_measured_time_counts() {
+        let mut book = Book::new(4);
+        book.send(0, false);
+        book.send(0, true);
+        book.echo(0, 1);
+        book.echo(1, 1);
+        book.echo(0, 2);
+        assert_eq!(book.tally(), Tally { sent: 1, answered: 1, ..Tally::default() });
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send,
+        /// The echo of the datagram this many before the next.
+        Echo(u64),
+        Expire,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => Just(Step::Send),
+            3 => (0_u64..12).prop_map(Step::Echo),
+            1 => Just(Step::Expire),
+        ];
+        proptest::collection::vec(step, 1..400)
+    }
+
+    /// The book as a map that never forgets.
+    #[derive(Default)]
+    struct Model {
+        states: BTreeMap<u64, (State, u64)>,
+        tally: Tally,
+        highest: Option<u64>,
+    }
+
+    impl Model {
+        fn echo(&mut self, number: u64) {
+            let Some((state, _)) = self.states.get_mut(&number) else { return };
+            match *state {
+                State::Waiting => {
+                    self.tally.answered += 1;
+                    self.tally.reordered += u64::from(self.highest > Some(number));
+                    self.highest = self.highest.max(Some(number));
+                }
+                State::Lost => self.tally.late += 1,
+                _ => self.tally.duplicated += 1,
+            }
+            *state = State::Answered;
+        }
+
+        fn expire(&mut self, before: u64) {
+            for (state, sent_at) in self.states.values_mut() {
+                if *state == State::Waiting && *sent_at < before {
+                    *state = State::Lost;
+                    self.tally.lost += 1;
+                }
+            }
+        }
+
+        fn waiting(&self) -> usize {
+            self.states.values().filter(|(state, _)| *state == State::Waiting).count()
+        }
+    }
+
+    proptest! {
+        /// Whatever is lost, doubled, late or out of order, the book and the model agree, and every datagram is in
+        /// exactly one place.
+        #[test]
+        fn the_book_agrees_with_one_that_never_forgets(window in 1_usize..6, steps in steps()) {
+            let (mut book, mut model) = (Book::new(window), Model::default());
+            for (now, step) in (1_u64..).zip(steps) {
+                match step {
+                    Step::Send if book.has_room() => {
+                        let number = book.send(now, true);
+                        model.states.insert(number, (State::Waiting, now));
+                        model.tally.sent += 1;
+                    }
+                    Step::Send => {}
+                    Step::Echo(back) => if let Some(number) = book.next.checked_sub(back) {
+                        book.echo(number, now);
+                        model.echo(number);
+                    },
+                    Step::Expire => {
+                        book.expire(now, Duration::from_nanos(5));
+                        model.expire(now.saturating_sub(5));
+                    }
+                }
+                let Tally { sent, answered, lost, .. } = book.tally();
+                prop_assert_eq!(book.tally(), model.tally);
+                prop_assert_eq!(book.waiting(), model.waiting());
+                prop_assert!(book.waiting() <= window);
+                prop_assert_eq!(sent, answered + lost + book.waiting() as u64);
+            }
+        }
+    }
+}

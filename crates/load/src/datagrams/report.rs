@@ -1,0 +1,149 @@
+//! What a run with datagrams found.
+
+use super::book::Tally;
+use super::plan::DatagramPlan;
+use crate::board::Findings;
+use crate::measured::Measured;
+use crate::report::{LatencySummary, saturation};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The result of one run. Datagrams are counted that were *sent* within the measured time, whenever their fate was
+/// decided: `sent` is `received` and `lost` together.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatagramReport {
+    /// The server's address.
+    pub address: String,
+    /// Clients.
+    pub clients: usize,
+    /// Bytes a datagram.
+    pub length: usize,
+    /// Datagrams under way at each client.
+    pub window: usize,
+    /// The measured time; 0 where measuring never began.
+    pub seconds: f64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Of these, echoed in time.
+    pub received: u64,
+    /// Of these, not echoed in time.
+    pub lost: u64,
+    /// Echoes that came after all, too late; lost all the same.
+    pub late: u64,
+    /// Echoes beyond the first.
+    pub duplicated: u64,
+    /// Echoed after one that was sent later by the same client.
+    pub reordered: u64,
+    /// Echoes, of the whole run, that are those of no datagram: another length, other bytes, a number never sent.
+    pub corrupt: u64,
+    /// Echoes that came within the measured time, over that time.
+    pub datagrams_per_second: f64,
+    /// Their bytes, in millions a second, one way.
+    pub megabytes_per_second: f64,
+    /// Latency in µs of the echoes that came within the measured time.
+    pub latency_us: LatencySummary,
+    /// Failures of the whole run by kind, as in [`crate::Report::errors`], and `corrupt`.
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure in words.
+    pub first_error: Option<String>,
+    /// Share of one core the load itself used within the window.
+    pub client_cpu_share: f64,
+    /// The driver the load ran on, and why.
+    pub driver: String,
+    /// What speaks against these figures.
+    pub doubts: Vec<String>,
+}
+
+/// What became of all datagrams.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fate {
+    tally: Tally,
+    corrupt: u64,
+}
+
+impl Fate {
+    /// Adds those of one client.
+    pub(super) fn add(&mut self, client: Tally, corrupt: u64) {
+        let sum = &mut self.tally;
+        for (total, one) in [
+            (&mut sum.sent, client.sent),
+            (&mut sum.answered, client.answered),
+            (&mut sum.lost, client.lost),
+            (&mut sum.late, client.late),
+            (&mut sum.duplicated, client.duplicated),
+            (&mut sum.reordered, client.reordered),
+        ] {
+            *total += one;
+        }
+        self.corrupt += corrupt;
+    }
+}
+
+impl DatagramReport {
+    pub(super) fn new(
+        plan: &DatagramPlan,
+        driver: String,
+        measured: Measured,
+        fate: Fate,
+        findings: Findings,
+    ) -> DatagramReport {
+        let Fate { tally, corrupt } = fate;
+        let seconds = measured.length.as_secs_f64();
+        let a_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let rate = a_second(findings.histogram.len() as f64);
+        let share = a_second(measured.cpu.as_secs_f64());
+        DatagramReport {
+            address: plan.address.to_string(),
+            clients: plan.clients,
+            length: plan.length,
+            window: plan.window,
+            seconds,
+            sent: tally.sent,
+            received: tally.answered,
+            lost: tally.lost,
+            late: tally.late,
+            duplicated: tally.duplicated,
+            reordered: tally.reordered,
+            corrupt,
+            datagrams_per_second: rate,
+            megabytes_per_second: rate * plan.length as f64 / 1e6,
+            latency_us: LatencySummary::new(&findings.histogram),
+            doubts: doubts(plan, seconds, share, tally),
+            errors: findings.faults.by_kind,
+            first_error: findings.faults.first,
+            client_cpu_share: share,
+            driver,
+        }
+    }
+}
+
+fn doubts(plan: &DatagramPlan, seconds: f64, share: f64, tally: Tally) -> Vec<String> {
+    if seconds == 0.0 {
+        return vec!["nothing was measured: not every client has a socket".into()];
+    }
+    let lost = (tally.lost > 0).then(|| {
+        let percent = tally.lost as f64 * 100.0 / tally.sent as f64;
+        format!(
+            "{percent:.3}% of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} clients \
+             (net.core.rmem_default, rmem_max)",
+            plan.length, plan.clients
+        )
+    });
+    saturation(share, plan.pin, 1).into_iter().chain(lost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_and_a_busy_client_are_doubts() {
+        let plan = DatagramPlan::new("127.0.0.1:7000".parse().unwrap());
+        let tally = Tally { sent: 1000, answered: 999, lost: 1, ..Tally::default() };
+        let doubts = |seconds, share, tally| doubts(&plan, seconds, share, tally).join("; ");
+        assert_eq!(doubts(1.0, 0.5, Tally::default()), "");
+        assert!(doubts(1.0, 0.5, tally).starts_with("0.100% of the datagrams were lost"));
+        assert!(doubts(1.0, 0.99, Tally::default()).contains("99% of its core"));
+        assert!(doubts(0.0, 0.0, tally).contains("nothing was measured"));
+    }
+}
