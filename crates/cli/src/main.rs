@@ -4,6 +4,7 @@ mod address;
 mod bench;
 mod doctor;
 mod echo;
+mod endpoint;
 mod grid;
 mod load;
 mod output;

@@ -1,7 +1,7 @@
 //! A load's report as a table.
 
 use crate::page::Page;
-use annulus_load::Report;
+use annulus_load::{LatencySummary, Report};
 use std::collections::BTreeMap;
 
 pub(crate) fn of_report(report: &Report) -> String {
@@ -10,7 +10,7 @@ pub(crate) fn of_report(report: &Report) -> String {
     page.row("requests/s", &thousands(report.requests_per_second.round() as u64));
     let (responses, seconds) = (thousands(report.responses), report.seconds);
     page.row("responses", &format!("{responses} in {seconds:.3} s"));
-    latency(&mut page, report);
+    latency(&mut page, &report.latency_us);
     page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
     page.row("driver", &report.driver);
     errors(&mut page, &report.errors);
@@ -31,8 +31,8 @@ fn what(report: &Report) -> String {
     what
 }
 
-fn latency(page: &mut Page, report: &Report) {
-    let l = &report.latency_us;
+/// The usual figures of a latency.
+pub(crate) fn latency(page: &mut Page, l: &LatencySummary) {
     let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "max"];
     let values = [l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max];
     page.row("latency µs", &names.map(|name| format!("{name:<9}")).concat());

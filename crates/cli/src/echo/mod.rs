@@ -1,6 +1,7 @@
 //! `annulus echo`: a server that sends back what it gets.
 
 mod guests;
+mod letters;
 mod ring;
 mod room;
 mod signals;
@@ -8,7 +9,7 @@ mod stats;
 mod tasks;
 mod threads;
 
-use crate::address::Address;
+use crate::endpoint::Endpoint;
 use crate::output::Target;
 use crate::span;
 use crate::usage::Misuse;
@@ -33,17 +34,19 @@ accepting, finishes what is in flight, exits 0; a second one exits at once.
 Examples:
   annulus echo                              serve on 127.0.0.1:7000
   annulus echo --listen [::]:0              any free port, IPv6 and IPv4
+  annulus echo --listen 127.0.0.1:7000 --listen udp://127.0.0.1:7000
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
   annulus echo --stats - --idle-timeout 30  figures as JSON when it ends";
 
-/// Serve TCP echo
+/// Serve TCP and UDP echo
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EchoArgs {
-    /// Where to listen; port 0 picks a free one and prints it
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
-    listen: Address,
+    /// Where to listen: HOST:PORT, or udp://HOST:PORT; port 0 picks a free one
+    /// and prints it. May be given several times
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
+    listen: Vec<Endpoint>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread a
     /// connection)
     #[arg(long, default_value = "auto")]
@@ -88,11 +91,18 @@ enum Mode {
     Threads,
 }
 
+/// One place to listen at.
+#[derive(Clone, Debug)]
+struct Listen {
+    endpoint: Endpoint,
+    /// Its socket addresses: the first that can be had is taken.
+    addresses: Vec<SocketAddr>,
+}
+
 /// What the server was told to do, in terms of what it does.
 #[derive(Clone, Debug)]
 struct Plan {
-    listen: Address,
-    addresses: Vec<SocketAddr>,
+    listens: Vec<Listen>,
     /// Connections at once.
     room: usize,
     idle_timeout: Option<Duration>,
@@ -127,9 +137,13 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
         let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
         return Err(Misuse(text.into()).into());
     }
+    let [listen @ Listen { endpoint: Endpoint::Tcp(_), .. }] = plan.listens.as_slice() else {
+        let text = "--driver threads listens on one TCP address: choose the uring or epoll driver for more";
+        return Err(Misuse(text.into()).into());
+    };
     let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
     let _pinned = cpu.copied().map(affinity::pin).transpose()?;
-    threads::serve(plan, "as demanded")
+    threads::serve(plan, listen, "as demanded")
 }
 
 fn plan(args: EchoArgs) -> Result<Plan> {
@@ -146,10 +160,10 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         None => limits::room().saturating_sub(files),
     };
     limits::reserve(room.saturating_add(files))?;
-    let addresses = args.listen.resolve()?;
+    let listen =
+        |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
     Ok(Plan {
-        addresses,
-        listen: args.listen,
+        listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
         room,
         idle_timeout: args.idle_timeout,
         grace: args.grace,
@@ -176,8 +190,9 @@ fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
 
 impl Plan {
     /// Says that the server is ready, in one line; in another what may surprise.
-    fn announce(&self, address: SocketAddr, how: &str) {
+    fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
+        let address = addresses.join(", ");
         if workers == 1 {
             return eprintln!("annulus echo: listening on {address} ({how})");
         }
@@ -199,7 +214,7 @@ impl Plan {
     }
 
     /// Explains why the address could not be had.
-    fn cannot_listen(&self, error: io::Error) -> anyhow::Error {
+    fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
@@ -210,9 +225,9 @@ impl Plan {
             io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: try 127.0.0.1 or 0.0.0.0"
             }
-            _ => return anyhow!("cannot listen on {}: {error}", self.listen),
+            _ => return anyhow!("cannot listen on {endpoint}: {error}"),
         };
-        anyhow!("cannot listen on {}: {}: {advice}", self.listen, error.kind())
+        anyhow!("cannot listen on {endpoint}: {}: {advice}", error.kind())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Echo on the runtime: a thread a worker, a task a connection.
 
-use super::Plan;
 use super::guests::{Guest, Guests, Sweep};
+use super::letters::{self, Letters};
 use super::ring::RingArgs;
 use super::room::{Room, Seat};
 use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
+use super::{Listen, Plan};
+use crate::endpoint::Endpoint;
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{Cause, Doors, Incoming, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
@@ -27,9 +29,7 @@ const BACKLOG: u32 = 4096;
 
 /// Serves until a signal, with a runtime a worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
-    let options = ListenOptions::new().backlog(BACKLOG);
-    let doors = Doors::bind(plan.addresses.as_slice(), &options, plan.workers, plan.spread)
-        .map_err(|error| plan.cannot_listen(error))?;
+    let doors = doors(plan)?;
     let (room, ring) = (Room::new(plan.room), plan.ring.clone());
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
@@ -40,6 +40,17 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
         host(house, &doors, &shard).await
     });
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
+}
+
+/// Those of every TCP listen, in order.
+fn doors(plan: &Plan) -> Result<Vec<Doors>> {
+    let options = ListenOptions::new().backlog(BACKLOG);
+    let tcp = plan.listens.iter().filter(|listen| matches!(listen.endpoint, Endpoint::Tcp(_)));
+    tcp.map(|Listen { endpoint, addresses }| {
+        Doors::bind(addresses.as_slice(), &options, plan.workers, plan.spread)
+            .map_err(|error| plan.cannot_listen(endpoint, error))
+    })
+    .collect()
 }
 
 fn builder(choice: DriverChoice, ring: &RingArgs) -> Builder {
@@ -60,22 +71,49 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
 }
 
 /// The whole life of a worker; returns what it did.
-async fn host(house: Rc<House>, doors: &Doors, shard: &Shard) -> Result<Worker> {
+async fn host(house: Rc<House>, doors: &[Doors], shard: &Shard) -> Result<Worker> {
     let plan = &house.plan;
-    let incoming = doors.open(shard).context("cannot open the doors")?;
+    let (mut listening, addresses) = open(&house, doors, shard)?;
     if shard.index() == 0 {
         close_on_signal(Rc::clone(&house)).context("cannot handle signals")?;
-        plan.announce(doors.local_addr(), &shard.driver().to_string());
+        plan.announce(&addresses, &shard.driver().to_string());
     }
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&house), limit)));
-    let mut doors = annulus::spawn(admit_all(incoming, Rc::clone(&house)));
-    until_either(house.room.closing(), &mut doors).await?;
+    until_either(house.room.closing(), &mut listening).await?;
     if let Some(mut sweeper) = sweeper {
         sweeper.abort();
     }
     let cut_off = house.see_off().await;
     Ok(house.report(shard.driver(), cut_off))
+}
+
+/// Tasks that end only when they fail.
+type Listening = Vec<JoinHandle<io::Result<()>>>;
+
+/// Opens this worker's part of everything that is listened at, and tells the addresses. Datagrams are the first one's.
+fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening, Vec<String>)> {
+    let (mut listening, mut addresses) = (Vec::new(), Vec::new());
+    let mut doors = doors.iter();
+    for listen in &house.plan.listens {
+        let (task, address) = match listen.endpoint {
+            Endpoint::Tcp(_) => {
+                let door = doors.next().expect("there are doors for every TCP listen");
+                let incoming = door.open(shard).context("cannot open the doors")?;
+                (annulus::spawn(admit_all(incoming, Rc::clone(house))), door.local_addr())
+            }
+            Endpoint::Udp(_) if shard.index() > 0 => continue,
+            Endpoint::Udp(_) => {
+                let (socket, address) = letters::open(&house.plan, listen)?;
+                let house = Rc::clone(house);
+                let echo = async move { house.letters.echo(socket).await };
+                (annulus::spawn(echo), address)
+            }
+        };
+        listening.push(task);
+        addresses.push(listen.endpoint.written(address));
+    }
+    Ok((listening, addresses))
 }
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
@@ -90,21 +128,21 @@ fn close_on_signal(house: Rc<House>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the room closes, and closes the doors; or for the doors to fail.
-async fn until_either(
-    closing: impl Future<Output = ()>,
-    doors: &mut JoinHandle<io::Result<()>>,
-) -> Result<()> {
+/// Waits until the room closes, and stops listening; or for one of those who listen to fail.
+async fn until_either(closing: impl Future<Output = ()>, listening: &mut Listening) -> Result<()> {
     let mut closing = pin!(closing);
     let failed = poll_fn(|cx| match closing.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => std::pin::Pin::new(&mut *doors).poll(cx).map(Some),
+        Poll::Pending => {
+            let mut ended = listening.iter_mut().map(|task| std::pin::Pin::new(task).poll(cx));
+            ended.find(Poll::is_ready).unwrap_or(Poll::Pending).map(Some)
+        }
     })
     .await;
     match failed {
-        None => doors.abort(),
-        Some(Ok(result)) => result.context("cannot accept connections")?,
-        Some(Err(error)) => anyhow::bail!("the accepting task ended: {error}"),
+        None => listening.iter_mut().for_each(JoinHandle::abort),
+        Some(Ok(result)) => result.context("cannot go on listening")?,
+        Some(Err(error)) => anyhow::bail!("a listening task ended: {error}"),
     }
     Ok(())
 }
@@ -137,13 +175,15 @@ struct House {
     plan: Plan,
     room: Arc<Room>,
     guests: RefCell<Guests<Rc<Talk>>>,
+    letters: Letters,
     /// The host, who waits for the last guest to leave.
     waiting: Cell<Option<Waker>>,
 }
 
 impl House {
     fn new(plan: Plan, room: Arc<Room>) -> House {
-        House { plan, room, guests: RefCell::new(Guests::new()), waiting: Cell::new(None) }
+        let guests = RefCell::new(Guests::new());
+        House { plan, room, guests, letters: Letters::default(), waiting: Cell::new(None) }
     }
 
     fn admit(self: &Rc<Self>, stream: TcpStream, seat: Seat) {
@@ -162,7 +202,9 @@ impl House {
         let counters = annulus::counters().map(by_name).unwrap_or_default();
         let (name, reason) = (driver.kind.to_string(), driver.reason.clone());
         let driver = Driver { name, reason, counters };
-        Worker { driver, tally: self.guests.borrow().tally(), cut_off: cut_off as u64 }
+        let mut tally = self.guests.borrow().tally();
+        tally += self.letters.tally();
+        Worker { driver, tally, cut_off: cut_off as u64 }
     }
 
     async fn emptiness(&self) {

@@ -1,9 +1,9 @@
 //! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
 
-use super::Plan;
 use super::guests::{Guest, Guests, Sweep};
 use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
+use super::{Listen, Plan};
 use annulus_load::clock;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,12 +24,12 @@ const BUFFER: usize = 64 * 1024;
 const STACK: usize = 64 * 1024;
 
 /// Serves until a signal.
-pub(super) fn serve(plan: &Plan, reason: &str) -> Result<Stats> {
-    let listener = listen(plan)?;
+pub(super) fn serve(plan: &Plan, place: &Listen, reason: &str) -> Result<Stats> {
+    let listener = listen(plan, place)?;
     let stop = Stop::install().context("cannot handle signals")?;
     let house = House::new(plan, &stop).context("cannot watch for signals")?;
     let address = listener.local_addr().context("cannot tell the address listened on")?;
-    plan.announce(address, &format!("threads: {reason}"));
+    plan.announce(&[place.endpoint.written(address)], &format!("threads: {reason}"));
     let began = clock::now();
     house.admit_all(listener, &stop)?;
     let cut_off = house.see_off()?;
@@ -39,14 +39,14 @@ pub(super) fn serve(plan: &Plan, reason: &str) -> Result<Stats> {
     Ok(Stats::new(vec![Worker { driver, tally, cut_off: cut_off as u64 }], began))
 }
 
-fn listen(plan: &Plan) -> Result<TcpListener> {
-    let bound = TcpListener::bind(plan.addresses.as_slice()).and_then(|listener| {
+fn listen(plan: &Plan, place: &Listen) -> Result<TcpListener> {
+    let bound = TcpListener::bind(place.addresses.as_slice()).and_then(|listener| {
         // The standard library listens with a backlog of 128; a second listen only changes that.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|error| plan.cannot_listen(error))
+    bound.map_err(|error| plan.cannot_listen(&place.endpoint, error))
 }
 
 /// The connections of one server.

@@ -1,5 +1,6 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
+mod datagrams;
 mod visits;
 
 use crate::address::Address;
@@ -11,7 +12,7 @@ use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
 };
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -33,15 +34,24 @@ Examples:
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20000 --pipeline 64  an open loop of 20,000 a second
   annulus load --driver threads            a blocking thread a connection
+  annulus load udp -c 50 -l 128            datagrams, and what became of them
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
   annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
   annulus load -t 5 --json - | jq .latency_us";
 
+/// What else there is than connections.
+#[derive(Debug, Subcommand)]
+enum Kind {
+    Udp(datagrams::UdpArgs),
+}
+
 /// Measure an echo server with a loop of clients
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
+    #[command(subcommand)]
+    kind: Option<Kind>,
     /// The server to call
     #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
     address: Address,
@@ -101,6 +111,9 @@ pub(crate) struct LoadArgs {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
+    if let Some(Kind::Udp(args)) = args.kind {
+        return datagrams::run(args);
+    }
     if args.per_connection {
         return visits::run(args);
     }

@@ -123,7 +123,7 @@ impl Server {
         let address = ready
             .strip_prefix("annulus echo: listening on ")
             .and_then(|rest| rest.split(' ').next());
-        let address = address.and_then(|text| text.parse().ok());
+        let address = address.and_then(|text| text.trim_end_matches(',').parse().ok());
         let address = address.unwrap_or_else(|| panic!("not a ready line: {ready:?}"));
         Server { child, stderr, address, ready }
     }

@@ -7,5 +7,6 @@ mod load;
 mod nop;
 mod signals;
 mod suite;
+mod udp;
 mod usage;
 mod workers;

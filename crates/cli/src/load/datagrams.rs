@@ -1,0 +1,132 @@
+//! `annulus load udp`: datagrams, and what became of them.
+
+use super::{Bar, classify, judge};
+use crate::endpoint::Endpoint;
+use crate::output::{self, Target};
+use crate::page::Page;
+use crate::span;
+use crate::table::{errors, latency, thousands};
+use crate::usage::Misuse;
+use annulus::DriverChoice;
+use annulus_load::MAX_CLIENTS;
+use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
+use anyhow::{Result, bail};
+use clap::Args;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Each client keeps so many datagrams under way, and sends another when an echo
+has come or has taken too long. Datagrams of 8 bytes and more carry a number, so
+that echoes that come twice, late or out of order are told apart; shorter ones
+are counted. Every byte is checked.
+
+Loss is told, and is no failure, unless nothing came back at all. Corrupt echoes
+and sockets that fail make the exit status 1.
+
+Examples:
+  annulus load udp -c 1000 -l 60000 -t 10
+  annulus load udp -a 127.0.0.1:7000 --window 16 --json - | jq .lost";
+
+/// Measure a UDP echo server: datagrams a second, loss, order
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct UdpArgs {
+    /// The server to call: HOST:PORT, or udp://HOST:PORT
+    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
+    address: Endpoint,
+    /// Clients: a socket each
+    #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
+    number: u64,
+    /// Bytes a datagram, up to 65,507
+    #[arg(short, long, value_name = "BYTES", default_value_t = 512,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_DATAGRAM as u64))]
+    length: u64,
+    /// Datagrams under way at each client
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW as u64))]
+    window: u64,
+    /// How long to measure: seconds, or 500ms, 2m
+    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
+    duration: Duration,
+    /// How long to run before measuring
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = span::parse)]
+    warm_up: Duration,
+    /// A datagram whose echo has not come after this long is lost
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = span::parse)]
+    timeout: Duration,
+    /// Run on this CPU
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// Write the results as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// What the clients run on: auto, uring or epoll
+    #[arg(long, default_value = "auto")]
+    driver: DriverChoice,
+    /// Chooses what the clients send
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
+    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let plan = plan(args)?;
+    let report = datagrams::run(&plan, &mut Bar::new()).map_err(classify)?;
+    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
+    if report.seconds > 0.0 && !occupied {
+        output::print(&page(&report))?;
+    }
+    if let Some(sheet) = sheet {
+        sheet.write_json(&report)?;
+    }
+    if report.errors.is_empty() && report.received == 0 {
+        bail!("no echo came from {}: is a server running there?", report.address);
+    }
+    judge(&report.address, &report.errors, report.first_error.as_deref())
+}
+
+fn plan(args: UdpArgs) -> Result<DatagramPlan> {
+    let plan = DatagramPlan {
+        address: args.address.resolve()?[0],
+        clients: args.number as usize,
+        length: args.length as usize,
+        window: args.window as usize,
+        warm_up: args.warm_up,
+        duration: args.duration,
+        timeout: args.timeout,
+        pin: args.pin,
+        seed: args.seed,
+        driver: args.driver,
+    };
+    plan.validate().map_err(|error| Misuse(error.to_string()))?;
+    Ok(plan)
+}
+
+fn page(report: &DatagramReport) -> String {
+    let mut page = Page::new();
+    let DatagramReport { address, clients, window, seconds, .. } = report;
+    let length = thousands(report.length as u64);
+    let what = format!("{clients} clients × {length} bytes, {window} under way each");
+    page.row("server", &format!("udp://{address}, {what}"));
+    let rate = thousands(report.datagrams_per_second.round() as u64);
+    page.row("echoes/s", &format!("{rate}, {:.1} MB/s one way", report.megabytes_per_second));
+    page.row("sent", &format!("{} in {seconds:.3} s", thousands(report.sent)));
+    for (name, count) in [
+        ("received", report.received),
+        ("lost", report.lost),
+        ("late", report.late),
+        ("duplicated", report.duplicated),
+        ("reordered", report.reordered),
+        ("corrupt", report.corrupt),
+    ] {
+        page.row(name, &thousands(count));
+    }
+    latency(&mut page, &report.latency_us);
+    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
+    page.row("driver", &report.driver);
+    errors(&mut page, &report.errors);
+    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    page.finish()
+}

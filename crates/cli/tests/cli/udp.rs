@@ -1,0 +1,66 @@
+//! Datagrams: `annulus echo --listen udp://…` and `annulus load udp`.
+
+use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+
+/// A server of both, on one driver; and where its datagrams go.
+fn start(driver: &str) -> (Server, SocketAddr) {
+    let listens = ["--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"];
+    let server =
+        Server::spawn(Command::new(ANNULUS).arg("echo").args(listens).args(["--driver", driver]));
+    let (_, udp) = server.ready.split_once(", udp://").expect("both addresses are told");
+    let udp = udp.split(' ').next().and_then(|text| text.parse().ok()).expect("an address");
+    (server, udp)
+}
+
+#[test]
+fn both_are_served_at_once_and_counted() {
+    for driver in ["auto", "epoll"] {
+        let (server, udp) = start(driver);
+        crate::common::round_trip(&mut server.connect(), &noise(1000));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.connect(udp).unwrap();
+        for length in [0, 1, 1200, 65_507] {
+            let letter = noise(length);
+            socket.send(&letter).unwrap();
+            let mut back = vec![0; 65_536];
+            let came = socket.recv(&mut back).unwrap();
+            assert!(back[..came] == letter, "{length} bytes came back as {came}");
+        }
+        let said = server.stop();
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+}
+
+#[test]
+fn the_load_tells_what_became_of_every_datagram() {
+    let (server, udp) = start("auto");
+    let address = format!("udp://{udp}");
+    let args = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.2"];
+    let said = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    for part in ["echoes/s", "lost         0", "corrupt      0", "5 clients × 128 bytes"] {
+        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+    }
+    let json = annulus(args.iter().chain(&["--driver", "epoll", "-l", "1", "--json", "-"])).json();
+    let count = |name: &str| json[name].as_u64().unwrap();
+    assert!(count("sent") > 20 && count("sent") == count("received") + count("lost"), "{json}");
+    drop(server);
+    let said = annulus(args);
+    said.complains(1, &["connect refused", &udp.to_string()]);
+}
+
+#[test]
+fn what_cannot_be_is_told_with_its_limit() {
+    let udp = |more: &[&str]| annulus(["load", "udp"].iter().chain(more));
+    udp(&["-l", "65508"]).complains(2, &["65508", "65507"]);
+    udp(&["--window", "0"]).complains(2, &["0", "1..=1024"]);
+    udp(&["-a", "http://a:1"]).complains(2, &["'http' is not spoken", "udp://HOST:PORT"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken = format!("udp://{}", socket.local_addr().unwrap());
+    annulus(["echo", "--listen", &taken]).complains(1, &[&taken, "another program listens"]);
+    let threads = ["echo", "--driver", "threads", "--listen", "udp://127.0.0.1:0"];
+    annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+}
