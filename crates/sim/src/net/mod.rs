@@ -295,6 +295,7 @@ impl Net {
         self.reap(id);
     }
 
+    #[inline]
     fn befall(&mut self, id: SocketId, change: Change) {
         match change {
             Change::Attempt(nth) => self.on_attempt(id, nth),
@@ -315,13 +316,15 @@ impl Net {
     /// Within the host it is there at once.
     #[inline]
     fn travel(&mut self, to: SocketId, bytes: u32, change: Change) {
-        if self.socket(to).unix.is_some() {
+        let Self { sockets, link, random, time, .. } = self;
+        let socket = sockets.at_mut(to);
+        if socket.unix.is_some() {
             return self.befall(to, change);
         }
-        let (now, occupied) = (self.time.now(), self.link.time_on_wire(bytes));
-        let delay = self.link.delay(&mut self.random);
-        let at = self.socket_mut(to).inbound.wire.schedule(now, occupied, delay);
-        self.schedule(at, to, change);
+        let (now, occupied) = (time.now(), link.time_on_wire(bytes));
+        let at = socket.inbound.wire.schedule(now, occupied, link.delay(random));
+        socket.events += 1;
+        time.schedule(at, Event::Socket(to, change));
     }
 
     #[inline]

@@ -12,7 +12,8 @@ impl Net {
     /// Room for bytes to send, or why there is none.
     #[inline]
     pub(crate) fn room(&mut self, id: SocketId) -> Result<usize, Errno> {
-        if self.is_cut_off(id) {
+        let socket = self.socket_mut(id);
+        if socket.unix.is_some() && self.is_cut_off(id) {
             return Err(Errno::PIPE);
         }
         let socket = self.socket_mut(id);
@@ -32,10 +33,10 @@ impl Net {
         if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
     }
 
-    /// A Unix socket knows at once that nobody listens any more.
+    /// Whether nobody will ever read what a socket sends. A Unix socket knows that at once.
+    #[cold]
     fn is_cut_off(&self, id: SocketId) -> bool {
-        let socket = self.socket(id);
-        let peer = socket.peer.filter(|_| socket.unix.is_some()).map(|peer| self.socket(peer));
+        let peer = self.socket(id).peer.map(|peer| self.socket(peer));
         peer.is_some_and(|peer| peer.released || peer.stopped_receiving)
     }
 
@@ -50,7 +51,8 @@ impl Net {
             (State::Open, Some(peer)) => {
                 let most = socket.options.send_buffer;
                 let kept = self.kept_for(peer);
-                let over = socket.error.is_some() || socket.stopped_sending || self.is_cut_off(id);
+                let cut_off = socket.unix.is_some() && self.is_cut_off(id);
+                let over = socket.error.is_some() || socket.stopped_sending || cut_off;
                 // A third, as Linux: a sender that is woken for each freed byte gets nowhere.
                 over || 3 * kept <= 2 * most
             }
@@ -143,36 +145,41 @@ impl Net {
     /// Copies received bytes out, `most` of them at most. [`look`](Self::look) said that there are some.
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId, into: Piece, most: usize) -> usize {
-        let inbound = &mut self.socket_mut(id).inbound;
+        let socket = self.socket_mut(id);
+        let inbound = &mut socket.inbound;
         let count = into.fill_from(&mut inbound.bytes, most.min(inbound.arrived));
-        self.after_read(id, count);
-        if self.socket(id).unix.is_some() {
+        inbound.arrived -= count;
+        if socket.unix.is_some() {
+            self.after_local_read(id, count);
             // What came beside these bytes has no place to go.
             let rights = self.unpack(id);
             self.orphans.extend(rights);
+        } else if inbound.unsent() > 0 {
+            // The window has opened.
+            self.transmit(id);
         }
         count
     }
 
-    #[inline]
-    fn after_read(&mut self, id: SocketId, count: usize) {
-        let socket = self.socket_mut(id);
-        socket.inbound.arrived -= count;
-        match &mut socket.unix {
-            Some(part) => {
-                part.advance(count);
-                self.wake_sender_to(id);
-            }
-            // The window has opened.
-            None if socket.inbound.unsent() > 0 => self.transmit(id),
-            None => {}
+    #[cold]
+    fn after_local_read(&mut self, id: SocketId, count: usize) {
+        if let Some(part) = &mut self.socket_mut(id).unix {
+            part.advance(count);
         }
+        self.wake_sender_to(id);
     }
 
     /// Takes received bytes out, with what came beside them.
     pub(crate) fn read_message(&mut self, id: SocketId, most: usize) -> Letter {
-        let bytes: Vec<u8> = self.socket_mut(id).inbound.bytes.drain(..most).collect();
-        self.after_read(id, most);
+        let inbound = &mut self.socket_mut(id).inbound;
+        let bytes: Vec<u8> = inbound.bytes.drain(..most).collect();
+        inbound.arrived -= most;
+        let window_opened = inbound.unsent() > 0;
+        if self.socket(id).unix.is_some() {
+            self.after_local_read(id, most);
+        } else if window_opened {
+            self.transmit(id);
+        }
         let from = self.socket(id).unix.as_ref().and_then(|part| part.peer_name);
         Letter { bytes, from, rights: self.unpack(id), ..Letter::default() }
     }

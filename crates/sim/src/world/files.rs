@@ -35,16 +35,29 @@ impl World {
     }
 
     /// Whether an entry is about files: by its opcode, or for those that sockets take as well by its descriptor.
+    #[inline]
     pub(super) fn is_about_files(&self, entry: &Submitted) -> bool {
         match entry.opcode {
             opcode::READ | opcode::WRITE | opcode::READV | opcode::WRITEV => {
                 matches!(self.files.find(entry.fd), Ok((_, File::Open(_))))
             }
-            code => FILE_OPERATIONS.contains(&code),
+            opcode::OPENAT
+            | opcode::OPENAT2
+            | opcode::FSYNC
+            | opcode::STATX
+            | opcode::FTRUNCATE
+            | opcode::FALLOCATE
+            | opcode::FADVISE
+            | opcode::UNLINKAT
+            | opcode::RENAMEAT
+            | opcode::LINKAT
+            | opcode::MKDIRAT => true,
+            _ => false,
         }
     }
 
     /// Makes a call, or puts it off until the device has done its part.
+    #[inline(never)]
     pub(super) fn submit_file(
         &mut self,
         ring: u32,
@@ -68,18 +81,3 @@ impl World {
         None
     }
 }
-
-/// Operations that only files know.
-const FILE_OPERATIONS: [u8; 11] = [
-    opcode::OPENAT,
-    opcode::OPENAT2,
-    opcode::FSYNC,
-    opcode::STATX,
-    opcode::FTRUNCATE,
-    opcode::FALLOCATE,
-    opcode::FADVISE,
-    opcode::UNLINKAT,
-    opcode::RENAMEAT,
-    opcode::LINKAT,
-    opcode::MKDIRAT,
-];

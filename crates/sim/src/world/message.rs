@@ -42,6 +42,7 @@ impl Receive {
 
 impl World {
     /// Receives a message, or any bytes of a datagram.
+    #[inline(never)]
     pub(super) fn receive_message(
         &mut self,
         ring: u32,

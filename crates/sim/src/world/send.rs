@@ -32,6 +32,7 @@ impl World {
     }
 
     /// Sends a datagram: all of it, or nothing.
+    #[inline(never)]
     fn attempt_post(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         let Body::Send(Send { source, total, enclosure, seal, .. }) = &mut op.body else {
             unreachable!("asked of sends only")

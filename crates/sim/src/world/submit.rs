@@ -116,6 +116,7 @@ impl World {
         })
     }
 
+    #[inline(never)]
     fn message(&mut self, entry: &Submitted) -> Result<Send, Errno> {
         let header = entry.message()?;
         let enclosure = self.enclosure(&header)?;
