@@ -16,6 +16,8 @@ pub(super) struct Findings {
     pub(super) limits: Vec<Limit>,
     /// What is not here, and what it would bring.
     pub(super) missing: Vec<String>,
+    /// When it pays to turn on what is off.
+    pub(super) advice: Vec<String>,
 }
 
 /// io_uring, as this process finds it.
@@ -58,8 +60,28 @@ impl Findings {
             io_uring,
             driver: Driver::choose(),
             limits: limits::gather(),
+            advice: vec![on_busy_polling(), on_sq_polling(cpus())],
         }
     }
+}
+
+/// CPUs this process may use.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn on_busy_polling() -> String {
+    "busy polling (echo --busy-poll 50): for a few clients that each wait for their answer, where \
+     latency is worth a core; it stops by itself where it does not pay"
+        .into()
+}
+
+fn on_sq_polling(cpus: usize) -> String {
+    let here = match cpus {
+        ..=2 => format!("leave it off here: its thread would take one of {cpus} CPUs"),
+        _ => format!("try it only where one of {cpus} CPUs is idle all day"),
+    };
+    format!("SQ polling (echo --sqpoll): {here}; waiting for requests stays a system call")
 }
 
 impl Driver {
@@ -114,6 +136,14 @@ mod tests {
 
     fn line(present: bool) -> Line {
         Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers a receive" }
+    }
+
+    #[test]
+    fn polling_is_advised_against_where_cpus_are_few() {
+        assert!(
+            on_sq_polling(2).contains("leave it off here: its thread would take one of 2 CPUs")
+        );
+        assert!(on_sq_polling(16).contains("one of 16 CPUs is idle"));
     }
 
     #[test]

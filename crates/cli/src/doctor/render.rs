@@ -11,6 +11,7 @@ pub(super) fn page(findings: &Findings) -> String {
     features(&mut page, &findings.io_uring);
     limits(&mut page, findings);
     missing(&mut page, &findings.missing);
+    findings.advice.iter().for_each(|line| page.row("advice", line));
     page.finish()
 }
 
@@ -68,9 +69,15 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        for part in
-            ["kernel", "io_uring", "driver", "open files", "kernel.io_uring_disabled", "missing"]
-        {
+        for part in [
+            "kernel",
+            "io_uring",
+            "driver",
+            "open files",
+            "kernel.io_uring_disabled",
+            "missing",
+            "advice",
+        ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
     }
