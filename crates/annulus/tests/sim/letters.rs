@@ -1,9 +1,9 @@
 //! Datagrams: clients write letters to a server that sends them back, over links that lose, double and reorder them. What
-//! anybody hears was written, and came whole.
+//! anybody hears was written, and came whole. Within the host, all of it comes, once and in order.
 
 use crate::reader::stretch;
 use crate::scene::{Scene, joined};
-use annulus::net::UdpSocket;
+use annulus::net::{UdpSocket, UnixDatagram};
 use annulus::spawn;
 use annulus::time::timeout;
 use std::cell::Cell;
@@ -16,6 +16,8 @@ use std::time::Duration;
 const SILENCE: Duration = Duration::from_secs(5);
 /// A letter's key, number and length, eight bytes each.
 const HEAD: usize = 24;
+/// What the smallest send buffer of any network holds.
+const LONGEST_WHISPER: u64 = 1000;
 
 /// One client's part.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +128,38 @@ pub(crate) async fn open(scene: &Scene) -> UdpSocket {
                 _ = socket.set_coalescing(scene.below(2) == 0);
                 return socket;
             }
+            Err(_) => scene.pause().await,
+        }
+    }
+}
+
+/// Letters within the host: each arrives, once and in order.
+pub(crate) async fn whisper(scene: Scene, part: Correspondence) -> io::Result<()> {
+    let (ear, mouth) = pair(&scene).await;
+    let speaker = scene.clone();
+    let writer = spawn(async move {
+        for nth in 0..part.letters {
+            let size = HEAD as u64 + speaker.between(0, part.most.min(LONGEST_WHISPER));
+            mouth.send(letter(part.key, nth, size)).await?;
+            speaker.pause().await;
+        }
+        mouth.flush().await
+    });
+    for nth in 0..part.letters {
+        let heard = scene.insist(async || ear.recv().await).await?;
+        check(&heard, heard.get(8..16) == Some(&nth.to_le_bytes()), part, part.letters)?;
+        scene.letter();
+    }
+    joined(writer).await?;
+    scene.gate().count();
+    Ok(())
+}
+
+/// Two sockets that hear each other, as soon as there are descriptors for them.
+async fn pair(scene: &Scene) -> (UnixDatagram, UnixDatagram) {
+    loop {
+        match UnixDatagram::pair() {
+            Ok(pair) => return pair,
             Err(_) => scene.pause().await,
         }
     }

@@ -53,6 +53,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) scripts: Vec<Script>,
     pub(crate) correspondences: Vec<Correspondence>,
+    pub(crate) whispers: Vec<Correspondence>,
     /// Most times that somebody gives up waiting, and then waits again.
     pub(crate) cancels: u64,
     /// Most bytes of one write.
@@ -86,6 +87,7 @@ impl Plan {
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
             operations: operations(random),
             correspondences: correspondences(random),
+            whispers: correspondences(random),
             polls: random.pick(&[None, None, None, Some(POLLER)]),
             look: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
         }

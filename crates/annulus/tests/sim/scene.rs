@@ -29,10 +29,11 @@ struct Shared {
 impl Scene {
     pub(crate) fn new(plan: &Plan) -> Self {
         let complete = plan.scripts.iter().filter(|script| script.manner.is_complete()).count();
+        let letters = plan.correspondences.len() + plan.whispers.len();
         Self(Rc::new(Shared {
             plan: plan.clone(),
             random: RefCell::new(Random::new(!plan.seed)),
-            gate: Gate::new(plan.scripts.len() + complete + plan.correspondences.len()),
+            gate: Gate::new(plan.scripts.len() + complete + letters),
             bytes: Cell::new(0),
             letters: Cell::new(0),
             cancels: Cell::new(0),

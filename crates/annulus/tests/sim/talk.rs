@@ -57,6 +57,9 @@ async fn write_letters(scene: &Scene) -> io::Result<()> {
     for &part in &scene.plan().correspondences {
         scene.act(letters::correspond(scene.clone(), part, address));
     }
+    for &part in &scene.plan().whispers {
+        scene.act(letters::whisper(scene.clone(), part));
+    }
     Ok(())
 }
 
