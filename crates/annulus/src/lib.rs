@@ -53,6 +53,7 @@ mod current;
 mod fork;
 pub mod fs;
 mod handle;
+pub mod io;
 mod lease;
 mod listen;
 mod mail;

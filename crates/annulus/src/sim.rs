@@ -7,7 +7,7 @@
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
 //!
-//! annulus::sim::run(42, async {
+//! annulus::sim::run(7, async {
 //!     let listener = TcpListener::bind("127.0.0.1:7000")?;
 //!     annulus::spawn(async move {
 //!         let (mut server, _) = listener.accept().await?;

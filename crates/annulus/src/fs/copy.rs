@@ -19,25 +19,31 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
     pub async fn copy_to(&self, into: &File) -> io::Result<u64> {
+        self.copy_range_to(0, into, 0).await
+    }
+
+    /// As [`copy_to`](Self::copy_to), from one place to another.
+    pub(crate) async fn copy_range_to(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
         let mut done = 0;
         loop {
-            match self.copy_range(into, done).await {
+            match self.copy_some(from + done, into, to + done).await {
+                Ok(0) if done == 0 => return self.copy_by_hand(from, into, to).await,
                 Ok(0) => return Ok(done),
                 Ok(count) => done += count,
                 Err(error) if done == 0 && is_beyond_the_kernel(&error) => {
-                    return self.copy_by_hand(into).await;
+                    return self.copy_by_hand(from, into, to).await;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn copy_range(&self, into: &File, offset: u64) -> io::Result<u64> {
+    async fn copy_some(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
         let call = FileCall::Copy {
             from: self.as_raw_fd(),
-            from_offset: offset,
+            from_offset: from,
             to: into.as_raw_fd(),
-            to_offset: offset,
+            to_offset: to,
             len: STEP,
         };
         let kept = into.open.clone();
@@ -47,15 +53,16 @@ impl File {
         answer.map(|count| count as u64)
     }
 
-    async fn copy_by_hand(&self, into: &File) -> io::Result<u64> {
+    /// Also for files that tell no length, of which the kernel copies nothing.
+    async fn copy_by_hand(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
         let (mut piece, mut done) = (vec![0; PIECE], 0);
         loop {
-            let (read, full) = self.read_at(piece, done).await;
+            let (read, full) = self.read_at(piece, from + done).await;
             let count = read?;
             if count == 0 {
                 return Ok(done);
             }
-            let (written, slice) = into.write_all_at(full.slice(..count), done).await;
+            let (written, slice) = into.write_all_at(full.slice(..count), to + done).await;
             written?;
             piece = slice.into_inner();
             done += count as u64;

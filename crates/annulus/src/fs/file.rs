@@ -11,7 +11,7 @@ use crate::core::Core;
 use annulus_ring::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;
 use std::fmt;
-use std::io;
+use std::io::{self, SeekFrom};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -307,6 +307,56 @@ impl File {
         Ok(Self { open: self.open.clone(), ..*self })
     }
 
+    /// Moves the cursor; where it is then.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a place before the start, or what has no places, such as a pipe.
+    pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (offset, whence) = match to {
+            SeekFrom::Start(offset) => (i64::try_from(offset).map_err(|_| too_far(offset))?, 0),
+            SeekFrom::Current(offset) => (offset, 1),
+            SeekFrom::End(offset) => (offset, 2),
+        };
+        let mut position: Box<u64> = Box::default();
+        let call = FileCall::Seek { fd: self.open.fd, offset, whence, position: &mut *position };
+        // SAFETY: the call writes to the box's memory.
+        let (answer, position) = unsafe { self.perform(Class::Look, 0, call, position).await };
+        answer.map(|_| *position)
+    }
+
+    /// Where the cursor is.
+    pub(crate) async fn position(&mut self) -> io::Result<u64> {
+        self.seek(SeekFrom::Current(0)).await
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Lets the others have their turn, before a call that is made on the loop.
+    pub(crate) async fn breathe(&self) {
+        breathe(&self.open.core, self.policy).await;
+    }
+
+    /// Whether the first and the last byte of a range can be read without waiting: what lies between has mostly come with
+    /// them. A range that ends behind the file's end counts as far as it goes.
+    pub(crate) fn has_in_memory(&self, offset: u64, len: u32) -> bool {
+        [offset, offset + u64::from(len) - 1].into_iter().all(|offset| {
+            let mut byte = 0u8;
+            let call = FileCall::Read {
+                fd: self.open.fd,
+                buffer: &mut byte,
+                len: 1,
+                offset,
+                nowait: true,
+            };
+            // SAFETY: the byte outlives the call.
+            let read = unsafe { self.open.core.kernel.file(&call) };
+            // A file system that knows no such reads has everything in memory, mostly.
+            !read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        })
+    }
+
     /// The descriptor, which stays the file's.
     pub fn as_raw_fd(&self) -> RawFd {
         self.open.fd
@@ -320,6 +370,11 @@ impl File {
         let (answer, _open) = unsafe { perform(&self.open.core, job, self.open.clone()).await };
         answer.map(drop)
     }
+}
+
+fn too_far(offset: u64) -> io::Error {
+    let text = format!("a place at {offset}: no file has more than {} bytes", i64::MAX);
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 impl fmt::Debug for File {

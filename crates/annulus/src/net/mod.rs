@@ -18,6 +18,7 @@ pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub use postbox::SendMail;
 pub use socket::Send;
+pub(crate) use socket::{AsSocket, Socket};
 pub use split::{RecvHalf, SendHalf};
 pub use stream::{ConnectOptions, TcpStream};
 pub use udp::{UdpOptions, UdpSocket};

@@ -21,6 +21,11 @@ pub(crate) struct Socket {
     gone: bool,
 }
 
+/// A stream, of whatever family.
+pub(crate) trait AsSocket {
+    fn socket(&self) -> &Socket;
+}
+
 impl Socket {
     pub(super) fn new(core: Rc<Core>, fd: RawFd) -> io::Result<Self> {
         let slot = core.enter()?.add_stream(fd);
@@ -32,12 +37,12 @@ impl Socket {
     }
 
     #[inline]
-    pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+    pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
         self.core.enter_running()?.poll_receive(self.slot, cx)
     }
 
     #[inline]
-    pub(super) fn send(&self, chunk: Chunk) -> Send<'_> {
+    pub(crate) fn send(&self, chunk: Chunk) -> Send<'_> {
         Send { socket: self, chunk: Some(chunk) }
     }
 
@@ -52,7 +57,7 @@ impl Socket {
         self.core.enter_running()?.poll_copy(self.slot, bytes, cx)
     }
 
-    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.core.enter_running()?.poll_flush(self.slot, cx)
     }
 
@@ -85,7 +90,7 @@ impl Socket {
         self.forget();
     }
 
-    pub(super) fn with_fd<R>(
+    pub(crate) fn with_fd<R>(
         &self,
         f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
     ) -> io::Result<R> {

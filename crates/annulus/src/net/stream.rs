@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 use super::resolve::{last_error, resolve};
-use super::socket::{NewFd, Send, Socket};
+use super::socket::{AsSocket, NewFd, Send, Socket};
 use super::split::{RecvHalf, SendHalf};
 use crate::chunk::Chunk;
 use crate::core::Core;
@@ -218,6 +218,12 @@ impl TcpStream {
     /// Where the peer has gone, or after the runtime's end.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_nodelay(on)
+    }
+}
+
+impl AsSocket for TcpStream {
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 }
 

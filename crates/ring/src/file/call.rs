@@ -60,6 +60,10 @@ pub enum FileCall {
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
     /// `splice(2)`, with `SPLICE_F_*` flags. Offset `u64::MAX` is the file's cursor, and a pipe's.
     Splice { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32, flags: u32 },
+    /// `sendfile(2)` to a socket, without waiting for room there.
+    Send { from: RawFd, offset: u64, to: RawFd, len: u32 },
+    /// `lseek(2)`, with `SEEK_*`. The new position goes to `position`.
+    Seek { fd: RawFd, offset: i64, whence: u32, position: *mut u64 },
     /// `flock(2)`, with `LOCK_*`. It waits unless `LOCK_NB` is among them.
     Lock { fd: RawFd, operation: u32 },
 }

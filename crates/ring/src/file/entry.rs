@@ -31,6 +31,8 @@ impl FileCall {
             | Self::ReadDir { .. }
             | Self::SetMode { .. }
             | Self::Copy { .. }
+            | Self::Send { .. }
+            | Self::Seek { .. }
             | Self::Lock { .. } => return None,
         })
     }

@@ -74,6 +74,12 @@ impl FileCall {
                     }
                 }
                 Self::Open { at, how } => open(at, &*how),
+                Self::Send { from, offset, to, len } => send(from, offset, to, len as usize),
+                Self::Seek { fd, offset, whence, position } => {
+                    let reached = syscall(libc::SYS_lseek, fd, offset, whence);
+                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+                    Ok(0)
+                }
                 _ => {
                     let answer = self.system_call();
                     usize::try_from(answer).map_err(|_| last_error())
@@ -157,6 +163,8 @@ impl FileCall {
                 Self::Open { .. }
                 | Self::Read { .. }
                 | Self::Write { .. }
+                | Self::Send { .. }
+                | Self::Seek { .. }
                 | Self::Copy { .. }
                 | Self::Splice { .. } => {
                     unreachable!("handled before")
@@ -201,6 +209,17 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
         rustix::fs::openat2(borrow(at.dir), path, flags, mode, resolve)?
     };
     Ok(opened.into_raw_fd() as usize)
+}
+
+/// Sends pages of a file. `sendfile` waits for room as long as the socket itself says so: that is changed for the call.
+fn send(from: RawFd, offset: u64, to: RawFd, len: usize) -> Result<usize, Errno> {
+    let (from, to) = (borrow(from), borrow(to));
+    let flags = rustix::fs::fcntl_getfl(to)?;
+    rustix::fs::fcntl_setfl(to, flags | OFlags::NONBLOCK)?;
+    let mut at = offset;
+    let sent = rustix::fs::sendfile(to, from, Some(&mut at), len);
+    rustix::fs::fcntl_setfl(to, flags)?;
+    sent
 }
 
 /// Lends a descriptor, or `AT_FDCWD`, to one system call.

@@ -1,6 +1,6 @@
 //! A connection between two processes of a host.
 
-use super::super::socket::{Send, Socket};
+use super::super::socket::{AsSocket, Send, Socket};
 use super::super::split::{RecvHalf, SendHalf};
 use super::UnixOptions;
 use super::address::to_std;
@@ -201,6 +201,12 @@ impl UnixStream {
         }
         let text = "this stream passes no descriptors; make it with UnixOptions::descriptors";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+}
+
+impl AsSocket for UnixStream {
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 }
 

@@ -1,0 +1,78 @@
+//! From one to the other, by the shortest way there is.
+
+use super::send_file::send_file;
+use crate::fs::File;
+use crate::net::AsSocket;
+use std::future::poll_fn;
+use std::io::{self, SeekFrom};
+
+/// Copies everything, from where each of the two stands, until the first one's end; the number of bytes. It returns when
+/// the last byte was taken over: by the kernel for a stream, by the page cache for a file.
+///
+/// From a file that is in memory to a TCP stream the bytes are not copied at all (`sendfile`); from a stream the ring's
+/// memory is written, or sent on.
+///
+/// Dropped early, it has copied some part.
+///
+/// # Errors
+/// Those of reading and of writing.
+pub async fn copy<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<u64> {
+    from.copy_to(to).await
+}
+
+/// What can be copied to a `T`; see [`copy`]. Nobody else implements it.
+#[expect(private_bounds, reason = "sealed")]
+pub trait CopyTo<T>: Sealed {
+    /// See [`copy`].
+    fn copy_to(&mut self, to: &mut T) -> impl Future<Output = io::Result<u64>>;
+}
+
+trait Sealed {}
+
+impl Sealed for File {}
+impl<S: AsSocket> Sealed for S {}
+
+impl CopyTo<File> for File {
+    async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
+        let (from, there) = (self.position().await?, to.position().await?);
+        let copied = self.copy_range_to(from, to, there).await?;
+        self.seek(SeekFrom::Start(from + copied)).await?;
+        to.seek(SeekFrom::Start(there + copied)).await?;
+        Ok(copied)
+    }
+}
+
+impl<S: AsSocket> CopyTo<S> for File {
+    async fn copy_to(&mut self, to: &mut S) -> io::Result<u64> {
+        let from = self.position().await?;
+        let copied = send_file(self, from, to.socket()).await?;
+        self.seek(SeekFrom::Start(from + copied)).await?;
+        Ok(copied)
+    }
+}
+
+impl<S: AsSocket> CopyTo<File> for S {
+    async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
+        let start = to.position().await?;
+        let mut copied = 0;
+        while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
+            let len = lease.len() as u64;
+            to.write_all_at(lease, start + copied).await.0?;
+            copied += len;
+        }
+        to.seek(SeekFrom::Start(start + copied)).await?;
+        Ok(copied)
+    }
+}
+
+impl<S: AsSocket, T: AsSocket> CopyTo<T> for S {
+    async fn copy_to(&mut self, to: &mut T) -> io::Result<u64> {
+        let mut copied = 0;
+        while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
+            copied += lease.len() as u64;
+            to.socket().send(lease.into()).await?;
+        }
+        poll_fn(|cx| to.socket().poll_flush(cx)).await?;
+        Ok(copied)
+    }
+}

@@ -1,0 +1,124 @@
+//! Between files and streams.
+
+use crate::mode::everywhere;
+use crate::place::Place;
+use annulus::fs::{self, File, OpenOptions};
+use annulus::io::copy;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::{JoinHandle, spawn};
+use std::io::{self, SeekFrom};
+use std::sync::LazyLock;
+
+/// More than the socket buffers of both ends hold.
+const LEN: usize = 12_000_000;
+
+fn pattern() -> &'static [u8] {
+    static PATTERN: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..LEN as u32).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect());
+    &PATTERN
+}
+
+/// A file of the pattern, and a pair of connected streams.
+async fn set_up(place: &Place) -> io::Result<(File, TcpStream, TcpStream)> {
+    fs::write(place.join("from"), pattern()).await?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let ours = TcpStream::connect(listener.local_addr()?).await?;
+    let (theirs, _) = listener.accept().await?;
+    Ok((File::open(place.join("from")).await?, ours, theirs))
+}
+
+fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
+    spawn(async move {
+        let mut all = Vec::new();
+        while let Some(lease) = stream.recv().await? {
+            all.extend_from_slice(&lease);
+        }
+        Ok(all)
+    })
+}
+
+#[test]
+fn a_file_to_a_stream_behind_what_was_sent_before() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let received = receive_all(theirs);
+        ours.send("before ").await?;
+        file.seek(SeekFrom::Start(1000)).await?;
+        assert_eq!(copy(&mut file, &mut ours).await?, (LEN - 1000) as u64);
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, LEN as u64);
+        ours.send(" after").await?;
+        drop(ours);
+        let received = received.await.unwrap()?;
+        assert_eq!(received.len(), LEN - 1000 + 13);
+        assert_eq!(
+            (&received[..7], &received[received.len() - 6..]),
+            (&b"before "[..], &b" after"[..])
+        );
+        assert!(received[7..received.len() - 6] == pattern()[1000..]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_to_a_file_and_a_stream_to_a_stream() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (_, mut second, mut far) = set_up(&place).await?;
+        let sent = spawn(async move { copy(&mut file, &mut ours).await });
+        let relayed = spawn(async move { copy(&mut theirs, &mut second).await });
+        let mut into = OpenOptions::new().write(true).create(true).open(place.join("to")).await?;
+        into.write_all_at(&b"head"[..], 0).await.0?;
+        into.seek(SeekFrom::Start(4)).await?;
+        assert_eq!(copy(&mut far, &mut into).await?, LEN as u64);
+        assert_eq!((sent.await.unwrap()?, relayed.await.unwrap()?), (LEN as u64, LEN as u64));
+        let all = fs::read(place.join("to")).await?;
+        assert!(all[..4] == *b"head" && all[4..] == *pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_reader_that_stalls_holds_up_nobody() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let copied = spawn(async move { copy(&mut file, &mut ours).await });
+        // Nobody reads: the copy waits, and this task goes on.
+        for _ in 0..1000 {
+            annulus::yield_now().await;
+        }
+        assert!(!copied.is_finished());
+        assert!(receive_all(theirs).await.unwrap()? == pattern());
+        assert_eq!(copied.await.unwrap()?, LEN as u64);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_to_a_file_from_where_they_stand() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), b"0123456789").await?;
+        let mut from = File::open(place.join("from")).await?;
+        let mut to = File::create(place.join("to")).await?;
+        to.write(b"ab").await.0?;
+        from.seek(SeekFrom::End(-4)).await?;
+        assert_eq!(copy(&mut from, &mut to).await?, 4);
+        assert_eq!(copy(&mut from, &mut to).await?, 0);
+        to.write(b"yz").await.0?;
+        assert_eq!(fs::read(place.join("to")).await?, b"ab6789yz");
+        let mut told = File::open("/proc/self/status").await?;
+        assert!(copy(&mut told, &mut to).await? > 100);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_is_an_error() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        theirs.abort();
+        let error = copy(&mut file, &mut ours).await.unwrap_err();
+        let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        assert!(gone.contains(&error.kind()), "{error}");
+        Ok(())
+    });
+}
