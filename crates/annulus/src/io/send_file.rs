@@ -11,8 +11,8 @@ use annulus_ring::file::FileCall;
 use std::future::poll_fn;
 use std::io;
 
-/// Bytes a `sendfile` moves at most: some tens of microseconds' worth.
-const STRIDE: u32 = 256 * 1024;
+/// Bytes a `sendfile` moves at most: about a hundred microseconds' worth.
+const STRIDE: u32 = 1024 * 1024;
 /// Bytes of a piece that is read and sent.
 const PIECE: usize = 64 * 1024;
 
