@@ -6,13 +6,16 @@
 #include "ring.h"
 
 #ifndef BUFFERS
-#define BUFFERS 128 /* a power of two, at least 4 */
+#define BUFFERS 256 /* a power of two, at least 4 */
 #endif
 
 enum {
-    BUFFER = 64 * 1024, /* what counts is how many buffers a message takes; unused pages cost nothing */
+    BUFFER = 256 * 1024, /* what counts is how many buffers a message takes; unused pages cost nothing */
     GROUP = 0,
     LOW_WATER = BUFFERS / 4, /* below this, what waits for a slow reader moves to the heap */
+    WARM = 320 * 1024,       /* bytes of large receives a turn that are still in the cache when they are sent */
+    LARGE = 32 * 1024,
+    PIECE = 8 * 1024, /* up to this size, pieces that wait for a slow reader share a buffer */
 };
 
 struct chunk {
@@ -29,13 +32,20 @@ struct queue {
 struct pool {
     struct buf *ring; /* shared with the kernel; the tail is in entry 0 */
     uint16_t tail;    /* before it is published */
-    uint32_t available;
+    uint32_t available; /* with the kernel */
     char *memory;
+    uint32_t idle[BUFFERS], idle_count; /* the last one is the warmest */
+    uint32_t depth;                     /* how many the kernel should have */
+    uint32_t taken, large;              /* in this turn: buffers, and bytes of large receives */
     struct chunk chunks[BUFFERS];
 };
 
+static void pool_return(struct pool *pool, uint32_t bid) { pool->idle[pool->idle_count++] = bid; }
+
+static uint32_t pool_free(const struct pool *pool) { return pool->available + pool->idle_count; }
+
 /* Writes address, length and id only: a whole entry 0 would overwrite the tail. */
-static void pool_return(struct pool *pool, uint32_t bid)
+static void pool_add(struct pool *pool, uint32_t bid)
 {
     struct buf *entry = &pool->ring[pool->tail++ & (BUFFERS - 1)];
     entry->addr = (uint64_t)(pool->memory + (size_t)bid * BUFFER);
@@ -44,9 +54,24 @@ static void pool_return(struct pool *pool, uint32_t bid)
     pool->available++;
 }
 
+/* The kernel's ring is first in, first out: it cycles through all it holds. So it gets twice as many buffers as a turn
+ * takes; and where large receives fill them, no more than stay in the cache until they are sent. */
+static void pool_fit_depth(struct pool *pool)
+{
+    uint32_t warm = pool->large ? (uint32_t)((uint64_t)WARM * pool->taken / pool->large) : BUFFERS;
+    if (pool->large > WARM)
+        pool->depth = warm < 1 ? 1 : warm < pool->depth ? warm : pool->depth;
+    else if (2 * pool->taken > pool->depth && pool->depth < warm && pool->depth < BUFFERS)
+        pool->depth *= 2;
+    pool->taken = pool->large = 0;
+}
+
 /* Once a turn, before the enter: release, so that the kernel sees the entries no later than the tail. */
 static void pool_publish(struct pool *pool)
 {
+    pool_fit_depth(pool);
+    while (pool->available < pool->depth && pool->idle_count)
+        pool_add(pool, pool->idle[--pool->idle_count]);
     __atomic_store_n(&pool->ring[0].tail, pool->tail, __ATOMIC_RELEASE);
 }
 
@@ -54,7 +79,7 @@ static void pool_open(struct pool *pool, int ring_fd)
 {
     pool->ring = map_zeroed(BUFFERS * sizeof *pool->ring);
     pool->memory = map_zeroed((size_t)BUFFERS * BUFFER);
-    madvise(pool->memory, (size_t)BUFFERS * BUFFER, MADV_HUGEPAGE);
+    pool->depth = 16;
     struct buf_reg group = {.ring_addr = (uint64_t)pool->ring, .ring_entries = BUFFERS, .bgid = GROUP};
     if (ring_register(ring_fd, REGISTER_PBUF_RING, &group, 1))
         die(EXIT_FAILED, "cannot register a buffer ring of %d: %s", BUFFERS, strerror(errno));
@@ -69,6 +94,8 @@ static struct chunk *pool_take(struct pool *pool, uint32_t bid, uint32_t length)
     struct chunk *chunk = &pool->chunks[bid];
     *chunk = (struct chunk){.data = pool->memory + (size_t)bid * BUFFER, .end = length, .bid = bid};
     pool->available--;
+    pool->taken++;
+    pool->large += length > LARGE ? length : 0;
     return chunk;
 }
 
@@ -104,7 +131,7 @@ static void queue_push(struct queue *queue, struct chunk *chunk)
 static int queue_absorb(struct queue *queue, const char *bytes, uint32_t length)
 {
     struct chunk *last = queue->first ? queue->last : NULL;
-    if (!last || last->end + length > BUFFER)
+    if (!last || length > PIECE || last->end + length > BUFFER)
         return 0;
     memcpy(last->data + last->end, bytes, length);
     last->end += length;

@@ -136,7 +136,7 @@ static void on_bytes_blocked(struct pool *pool, struct connection *c, struct chu
     if (queue_absorb(&c->queue, chunk->data, chunk->end))
         pool_return(pool, chunk->bid);
     else
-        queue_push(&c->queue, pool->available < LOW_WATER ? chunk_to_heap(pool, chunk) : chunk);
+        queue_push(&c->queue, pool_free(pool) < LOW_WATER ? chunk_to_heap(pool, chunk) : chunk);
 }
 
 static void on_bytes(struct server *server, int fd, struct chunk *chunk)
@@ -267,7 +267,7 @@ static void submit_send(struct server *server, int fd)
         close_if_done(server, fd);
         return;
     }
-    if (unlikely(c->blocked && server->pool.available < LOW_WATER))
+    if (unlikely(c->blocked && pool_free(&server->pool) < LOW_WATER))
         queue_to_heap(&c->queue, &server->pool);
     struct sqe sqe = offer(server, c);
     sqe.fd = fd;
@@ -336,8 +336,8 @@ static unsigned completions_to_wait_for(const struct server *server)
 __attribute__((noreturn)) static void run(struct server *server)
 {
     for (;;) {
-        submit_all(server);
         pool_publish(&server->pool);
+        submit_all(server);
         server->closed = 0;
         ring_enter(&server->ring, completions_to_wait_for(server));
         read_completions(server);

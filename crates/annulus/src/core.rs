@@ -24,7 +24,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
-const AHEAD: u32 = 4;
+pub(crate) const AHEAD: u32 = 6;
 
 /// A runtime, as its streams, timers and tasks see it.
 pub(crate) struct Core {

@@ -9,6 +9,7 @@ use common::{echo, pair, receive, run};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Counts the allocations of each thread.
@@ -34,6 +35,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Lists of the runtime's may still grow once, when more is queued than ever before.
+const LISTS: u64 = 8;
 
 fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
@@ -84,6 +88,71 @@ fn a_nop_allocates_nothing() {
             nop().await?;
         }
         assert_eq!(allocations() - before, 0);
+        Ok(())
+    });
+}
+
+/// Connections that throw a message each to and fro until `bytes` in all have moved, after as many to warm up: the
+/// allocations of the second half.
+async fn thrown_to_and_fro(pairs: usize, message: usize, bytes: u64) -> io::Result<u64> {
+    let moved = Rc::new(Cell::new(0));
+    for _ in 0..pairs {
+        let (mut client, server) = pair().await?;
+        client.send(vec![7; message]).await?;
+        for mut stream in [client, server] {
+            let moved = moved.clone();
+            spawn(async move {
+                while let Some(lease) = stream.recv().await? {
+                    moved.set(moved.get() + lease.len() as u64);
+                    stream.send(lease).await?;
+                }
+                io::Result::Ok(())
+            });
+        }
+    }
+    let mut halves = Vec::new();
+    for half in [bytes, 2 * bytes] {
+        while moved.get() < half {
+            annulus::yield_now().await;
+        }
+        halves.push(allocations());
+    }
+    Ok(halves[1] - halves[0])
+}
+
+#[test]
+fn many_connections_allocate_nothing() {
+    run(async {
+        let allocated = thrown_to_and_fro(200, 128, 4 << 20).await?;
+        assert!(allocated <= LISTS, "{allocated} allocations for 32,768 messages");
+        Ok(())
+    });
+}
+
+#[test]
+fn large_messages_allocate_nothing() {
+    run(async {
+        let allocated = thrown_to_and_fro(10, 1 << 20, 256 << 20).await?;
+        assert!(allocated <= LISTS, "{allocated} allocations for 256 MiB");
+        Ok(())
+    });
+}
+
+#[test]
+fn answers_of_one_turn_leave_as_one_send_and_allocate_nothing() {
+    run(async {
+        let (mut client, mut server) = pair().await?;
+        for round in 0..200 {
+            let before = (allocations(), counters().unwrap().sqes);
+            for _ in 0..16 {
+                server.send("an answer").await?;
+            }
+            receive_exactly(&mut client, 16 * "an answer".len()).await?;
+            let after = (allocations(), counters().unwrap().sqes);
+            if round >= 100 {
+                assert_eq!((after.0 - before.0, after.1 - before.1), (0, 1), "round {round}");
+            }
+        }
         Ok(())
     });
 }

@@ -37,6 +37,7 @@ pub mod op;
 pub mod opcode;
 mod option;
 mod params;
+mod prefetch;
 mod probe;
 mod queue;
 mod restrictions;
@@ -62,6 +63,7 @@ pub use params::{
     BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags, SqPoll,
     SubmissionOffsets,
 };
+pub use prefetch::prefetch;
 pub use probe::Probe;
 pub use queue::Full;
 pub use ring::{Entered, Ring, Wait};

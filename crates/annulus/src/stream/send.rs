@@ -10,7 +10,7 @@ use super::note_waker;
 use super::queue::Queue;
 use super::vectors::{MOST, Passed};
 use crate::chunk::Chunk;
-use crate::core::Inner;
+use crate::core::{AHEAD, Inner};
 use crate::time::{Fire, TimerKey};
 use annulus_driver::{Event, Kind, Op};
 use annulus_ring::Shutdown;
@@ -301,11 +301,23 @@ impl Inner {
     #[inline]
     pub(crate) fn settle_sends(&mut self) {
         self.agenda.sleepless = false;
+        // What the kernel has copied meanwhile has pushed the slots out of the cache.
+        (1..=AHEAD as usize).for_each(|ahead| self.prefetch_eager(ahead));
         while let Some(slot) = self.agenda.eager.pop() {
+            self.prefetch_eager(AHEAD as usize);
             if self.streams.peek(slot).is_some_and(|stream| stream.tx.state == State::Now) {
                 let all = self.streams.get(slot).tx.flying;
                 self.sent(slot, all);
             }
+        }
+    }
+
+    /// Asks for the slot of a send to be settled, the `ahead`-th from now.
+    #[inline]
+    fn prefetch_eager(&self, ahead: usize) {
+        let place = self.agenda.eager.len().checked_sub(ahead);
+        if let Some(slot) = place.and_then(|place| self.agenda.eager.get(place)) {
+            self.streams.prefetch(*slot);
         }
     }
 

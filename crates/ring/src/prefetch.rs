@@ -1,7 +1,7 @@
 //! Asking the processor for memory before it is needed.
 //!
 //! With a thousand connections each one's slot and task have left the cache by the time its next message comes. A turn
-//! knows early whom it will touch, and the misses then overlap instead of adding up.
+//! knows early whom it will touch, and the misses then overlap instead of adding up; the queues' entries likewise.
 #![allow(unsafe_code)]
 
 /// Bytes a cache line.
