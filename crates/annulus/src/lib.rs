@@ -36,6 +36,8 @@
 //! | `send` | once polled, the chunk is sent all the same, in order |
 //! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
 //! | `nop` | it happens, and nobody is told |
+//! | reads and writes of files, syncs | one that has begun goes on; its memory is kept until then |
+//! | opening a file | it may be made or emptied all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task goes on, detached |
 //! | `Signals::recv` | nothing is lost |
