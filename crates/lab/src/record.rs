@@ -33,6 +33,8 @@ pub struct Sample {
     pub server_resident_bytes: u64,
     /// How much of its core the load used, from 0 to 1.
     pub client_cpu_share: f64,
+    /// Datagrams whose echo did not come in time.
+    pub lost: u64,
 }
 
 /// A figure of samples, as a value: so that one function compares by any of them.
@@ -195,6 +197,7 @@ pub(crate) mod tests {
             server_switches_per_request: 0.5,
             server_resident_bytes: 4096,
             client_cpu_share: 0.5,
+            lost: 0,
         }
     }
 

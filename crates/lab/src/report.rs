@@ -69,6 +69,13 @@ impl Settings {
                 pipeline: load.pipeline,
                 ..plain
             },
+            Work::Letters(letters) => Settings {
+                seconds: letters.duration.as_secs_f64(),
+                warm_up_seconds: letters.warm_up.as_secs_f64(),
+                client: letters.driver.to_string(),
+                pipeline: letters.window,
+                ..plain
+            },
             Work::Visits(visits) => Settings {
                 client: visits.driver.to_string(),
                 per_connection: Some(visits.threads),
@@ -196,6 +203,8 @@ pub struct Row {
     pub server_resident_bytes: Option<f64>,
     /// The load's share of its core, from 0 to 1.
     pub client_cpu_share: Option<f64>,
+    /// Datagrams lost, in all slices together.
+    pub lost: u64,
     /// Slices that are believed.
     pub slices: usize,
     /// Slices that are not.
@@ -229,6 +238,10 @@ impl Row {
             server_switches_per_request: median(Metric::Switches),
             server_resident_bytes: median(Metric::Resident),
             client_cpu_share: median(Metric::ClientShare),
+            lost: record
+                .slices_of(server, cell)
+                .filter_map(|(_, o)| Some(o.as_ref().ok()?.lost))
+                .sum(),
             slices: record.values(Metric::Cpu, server, cell).len(),
             failed: errors.len(),
             error: errors.first().map(|&error| error.clone()),

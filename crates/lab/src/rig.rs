@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use annulus::DriverChoice;
+use annulus_load::datagrams::{self, DatagramPlan, DatagramReport};
 use annulus_load::visits::{self, VisitPlan, VisitReport};
 use annulus_load::{LoadError, Mode, Observer, Plan, Report};
 
@@ -25,6 +26,8 @@ pub enum Work {
     Loop(Load),
     /// A connection a message.
     Visits(Visits),
+    /// Datagrams.
+    Letters(Letters),
 }
 
 /// Connections that stay, and messages over them for so long.
@@ -95,6 +98,40 @@ impl Visits {
     }
 }
 
+/// Datagrams, for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Letters {
+    /// How long the load runs before measuring starts.
+    pub warm_up: Duration,
+    /// How long is measured.
+    pub duration: Duration,
+    /// Datagrams under way at each client.
+    pub window: usize,
+    /// The core of the load.
+    pub pin: Option<usize>,
+    /// The seed of its messages.
+    pub seed: u64,
+    /// What the clients run on.
+    pub driver: DriverChoice,
+}
+
+impl Letters {
+    /// What the load does to a server in a cell.
+    pub fn plan(&self, cell: Cell, address: SocketAddr) -> DatagramPlan {
+        DatagramPlan {
+            clients: cell.clients,
+            length: cell.bytes,
+            window: self.window,
+            warm_up: self.warm_up,
+            duration: self.duration,
+            pin: self.pin,
+            seed: self.seed,
+            driver: self.driver,
+            ..DatagramPlan::new(address)
+        }
+    }
+}
+
 impl Work {
     /// Does it to a server in a cell.
     fn run(
@@ -109,6 +146,9 @@ impl Work {
             }
             Work::Visits(visits) => {
                 visits::run(&visits.plan(cell, address), observer).map(Found::from)
+            }
+            Work::Letters(letters) => {
+                datagrams::run(&letters.plan(cell, address), observer).map(Found::from)
             }
         }
     }
@@ -191,6 +231,7 @@ impl Watch {
             server_switches_per_request: used.switches as f64 / requests,
             server_resident_bytes: Memory::of(self.pid)?.resident_bytes,
             client_cpu_share: found.client_cpu_share,
+            lost: found.lost,
         })
     }
 }
@@ -213,6 +254,7 @@ struct Found {
     p50_us: f64,
     p99_us: f64,
     client_cpu_share: f64,
+    lost: u64,
     /// Why it can't be believed.
     trouble: Option<String>,
 }
@@ -226,6 +268,7 @@ impl From<Report> for Found {
             p50_us: report.latency_us.p50,
             p99_us: report.latency_us.p99,
             client_cpu_share: report.client_cpu_share,
+            lost: 0,
             trouble: trouble(report.responses, &report.errors, report.first_error.as_deref()),
         }
     }
@@ -240,7 +283,25 @@ impl From<VisitReport> for Found {
             p50_us: report.echo_us.p50,
             p99_us: report.echo_us.p99,
             client_cpu_share: report.client_cpu_share,
+            lost: 0,
             trouble: trouble(report.completed, &report.errors, report.first_error.as_deref()),
+        }
+    }
+}
+
+impl From<DatagramReport> for Found {
+    fn from(report: DatagramReport) -> Found {
+        // Those that came within the window, whose time and CPU are known.
+        let echoed = (report.datagrams_per_second * report.seconds).round() as u64;
+        Found {
+            requests: echoed,
+            seconds: report.seconds,
+            mean_us: report.latency_us.mean,
+            p50_us: report.latency_us.p50,
+            p99_us: report.latency_us.p99,
+            client_cpu_share: report.client_cpu_share,
+            lost: report.lost,
+            trouble: trouble(echoed, &report.errors, report.first_error.as_deref()),
         }
     }
 }

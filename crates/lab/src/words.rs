@@ -13,6 +13,9 @@ const KEPT: usize = 4096;
 /// What comes before the address on the line that announces it.
 const ANNOUNCES: &str = "listening on ";
 
+/// What comes before an address of datagrams.
+const UDP: &str = "udp://";
+
 /// A server's standard error, read by a thread until its end, so that the server never waits for a
 /// reader; the last [`KEPT`] bytes are kept.
 #[derive(Debug)]
@@ -97,7 +100,8 @@ fn announced(said: &[u8]) -> Option<SocketAddr> {
     let complete = &said[..said.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
     let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;
-    after.split_whitespace().next()?.trim_end_matches([',', ';', '.', ')']).parse().ok()
+    let address = after.split_whitespace().next()?.trim_end_matches([',', ';', '.', ')']);
+    address.strip_prefix(UDP).unwrap_or(address).parse().ok()
 }
 
 #[cfg(test)]
@@ -126,6 +130,7 @@ mod tests {
         assert_eq!(announced(b"listening on 127.0.0.1:70"), None);
         assert_eq!(announced(b"x\nlistening on 127.0.0.1:70"), None);
         assert_eq!(announced(b"listening on [::1]:7000.\n"), "[::1]:7000".parse().ok());
+        assert_eq!(announced(b"listening on udp://[::1]:7 (x)\n"), "[::1]:7".parse().ok());
         assert_eq!(announced(b"listening on somewhere\n"), None);
     }
 

@@ -1,8 +1,8 @@
 //! `annulus bench echo`: which echo server needs less.
 
-use super::servers::Catalogue;
+use super::servers::{self, Catalogue};
 use super::session::{Desk, Purpose, Rounds, Session};
-use super::setup::{EchoArgs, Setup};
+use super::setup::{EchoArgs, Setup, Transport};
 use super::table;
 use annulus_lab::doubt::Doubt;
 use annulus_lab::environment::Environment;
@@ -16,8 +16,8 @@ use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
-    let setup = Setup::new(args, Catalogue::here())?;
+pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
+    let setup = Setup::new(args, transport, Catalogue::here())?;
     let desk = Desk::take(setup.json.clone())?;
     let specs = specs(&setup)?;
     let report = measure(&setup, &specs, &desk)?;
@@ -35,6 +35,7 @@ fn specs(setup: &Setup) -> Result<Vec<Spec>> {
     let mut specs = Vec::new();
     for choice in &setup.choices {
         match setup.catalogue.prepare(choice, setup.cores.server)? {
+            Ok(spec) if setup.is_udp() => specs.push(servers::over_udp(spec)),
             Ok(spec) => specs.push(spec),
             Err(missing) => eprintln!("annulus: {missing}"),
         }
@@ -117,6 +118,7 @@ impl Purpose<Cell, Sample> for Comparison<'_> {
 }
 
 fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
+    let bench = if setup.is_udp() { "udp" } else { "echo" };
     Settings {
         servers: specs.iter().map(ServerFacts::of).collect(),
         rounds: setup.rounds,
@@ -125,6 +127,6 @@ fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
         server_core: setup.cores.server,
         load_core: setup.cores.load,
         seed: setup.seed,
-        ..Settings::of("echo".into(), setup.work)
+        ..Settings::of(bench.into(), setup.work)
     }
 }

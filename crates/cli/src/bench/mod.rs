@@ -23,13 +23,17 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Echo(setup::EchoArgs),
+    /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is
+    /// how many are under way at each client
+    Udp(setup::EchoArgs),
     Nop(nop::NopArgs),
     Suite(suite::SuiteArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
-        Bench::Echo(args) => echo::run(args),
+        Bench::Echo(args) => echo::run(args, setup::Transport::Tcp),
+        Bench::Udp(args) => echo::run(args, setup::Transport::Udp),
         Bench::Nop(args) => nop::run(args),
         Bench::Suite(args) => suite::run(args),
     }

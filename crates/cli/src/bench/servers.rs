@@ -19,6 +19,10 @@ const PEER: &str = "peer:";
 /// What comes before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
 const OPTION: char = '+';
 
+/// What ours are told to listen at, and peers.
+const OWN_ADDRESS: &str = "127.0.0.1:0";
+const PEER_ADDRESS: &str = "0";
+
 /// A server that was asked for and exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -53,6 +57,18 @@ impl Catalogue {
         }
         let mode = options.map(|mode| self.mode(folder, mode)).transpose()?;
         Ok(Choice::Peer { folder: folder.into(), mode, name: name.into() })
+    }
+
+    /// Refuses a server that does not echo datagrams.
+    pub(crate) fn check_udp(&self, choice: &Choice) -> Result<(), String> {
+        let serves = match choice {
+            Choice::Own { arguments, .. } => !arguments.iter().any(|word| word == "threads"),
+            Choice::Peer { folder, .. } => {
+                self.peers.as_ref().is_some_and(|peers| peers.serves(folder, "udp"))
+            }
+        };
+        let (Choice::Own { name, .. } | Choice::Peer { name, .. }) = choice;
+        if serves { Ok(()) } else { Err(format!("server '{name}' serves TCP only: leave it out")) }
     }
 
     /// How to run a server; a peer is built first, and left out where it lacks a tool.
@@ -117,7 +133,7 @@ struct Echo {
 
 /// One of ours on a free port; each of its options becomes one of `annulus echo`.
 fn own(name: &str, driver: &str, options: Option<&str>) -> Result<Choice, String> {
-    let fixed = ["echo", "--listen", "127.0.0.1:0", "--driver", driver].map(String::from);
+    let fixed = ["echo", "--listen", OWN_ADDRESS, "--driver", driver].map(String::from);
     let options = options.into_iter().flat_map(|list| list.split(OPTION));
     if options.clone().any(str::is_empty) {
         return Err(format!("server '{name}': no option stands behind a {OPTION}"));
@@ -133,8 +149,20 @@ fn own(name: &str, driver: &str, options: Option<&str>) -> Result<Choice, String
     }
 }
 
+/// The same server for datagrams: the address it is told is another.
+pub(crate) fn over_udp(mut spec: Spec) -> Spec {
+    for argument in &mut spec.arguments {
+        if *argument == OWN_ADDRESS {
+            *argument = "udp://127.0.0.1:0".into();
+        } else if *argument == PEER_ADDRESS {
+            *argument = "udp:0".into();
+        }
+    }
+    spec
+}
+
 fn peer(name: &str, program: PathBuf, mode: Option<&str>, pin: Option<usize>) -> Spec {
-    let arguments = ["0"].into_iter().chain(mode).map(Into::into).collect();
+    let arguments = [PEER_ADDRESS].into_iter().chain(mode).map(Into::into).collect();
     Spec { name: name.into(), program, arguments, pin }
 }
 

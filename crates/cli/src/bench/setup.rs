@@ -7,7 +7,7 @@ use crate::span;
 use crate::usage::Misuse;
 use annulus_lab::cores::Cores;
 use annulus_lab::record::Metric;
-use annulus_lab::rig::{Load, Visits, Work};
+use annulus_lab::rig::{Letters, Load, Visits, Work};
 use annulus_lab::schedule::Cell;
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, affinity, limits};
@@ -60,13 +60,9 @@ pub(crate) struct EchoArgs {
     /// beside every --clients with every --bytes
     #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = cells::parse)]
     cells: Vec<Cell>,
-    /// Servers by name; the others are compared with the first
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "uring,epoll,threads"
-    )]
+    /// Servers by name; the others are compared with the first [default:
+    /// uring,epoll,threads; for datagrams uring,epoll]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
     /// How often each server is visited at each size
     #[arg(long, value_name = "COUNT", default_value_t = 15,
@@ -124,6 +120,13 @@ pub(crate) struct EchoArgs {
     seed: u64,
 }
 
+/// What the servers are spoken to over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
 /// A comparison that can be carried out.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -146,15 +149,19 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Checks what was asked for.
-    pub(crate) fn new(args: EchoArgs, catalogue: Catalogue) -> Result<Setup> {
+    pub(crate) fn new(args: EchoArgs, transport: Transport, catalogue: Catalogue) -> Result<Setup> {
         let seed = args.seed;
         let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
         let cores =
             cores(&allowed, [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)])?;
-        let choices = choices(&catalogue, &args.servers)?;
+        let servers = servers(&args, transport);
+        let choices = choices(&catalogue, &servers)?;
+        if transport == Transport::Udp {
+            choices.iter().try_for_each(|choice| catalogue.check_udp(choice).map_err(Misuse))?;
+        }
         let cells = cells::of(&args.clients, &args.bytes, &args.cells)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
-        let work = work(&args, cores.load)?;
+        let work = work(&args, transport, cores.load)?;
         cells.iter().try_for_each(|&cell| check(work, cell))?;
         let (idle, json) = (args.idle, args.json);
         let (rounds, most, precision) =
@@ -175,10 +182,15 @@ impl Setup {
         })
     }
 
+    /// Whether the servers echo datagrams.
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.work, Work::Letters(_))
+    }
+
     /// What is to be known precisely: what the comparison is about.
     pub(crate) fn figure(&self) -> Metric {
         match self.work {
-            Work::Loop(_) => Metric::Cpu,
+            Work::Loop(_) | Work::Letters(_) => Metric::Cpu,
             Work::Visits(_) => Metric::Mean,
         }
     }
@@ -223,9 +235,22 @@ pub(super) fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) ->
     })
 }
 
+/// The names that were given, or those where none were.
+fn servers(args: &EchoArgs, transport: Transport) -> Vec<String> {
+    let names: &[&str] = match transport {
+        _ if !args.servers.is_empty() => return args.servers.clone(),
+        Transport::Tcp => &["uring", "epoll", "threads"],
+        Transport::Udp => &["uring", "epoll"],
+    };
+    names.iter().map(|&name| name.into()).collect()
+}
+
 /// What the load does in each visit.
-fn work(args: &EchoArgs, core: usize) -> Result<Work> {
+fn work(args: &EchoArgs, transport: Transport, core: usize) -> Result<Work> {
     let (pin, seed) = (Some(core), args.seed);
+    if transport == Transport::Udp {
+        return letters(args, core);
+    }
     match (args.per_connection, args.client) {
         (false, client) => {
             let (warm_up, duration) = (args.warm_up, args.seconds);
@@ -244,12 +269,26 @@ fn work(args: &EchoArgs, core: usize) -> Result<Work> {
     }
 }
 
+/// What the load does in each visit where it sends datagrams.
+fn letters(args: &EchoArgs, core: usize) -> Result<Work> {
+    let Mode::Tasks(driver) = args.client else {
+        return Err(Misuse("--client threads sends no datagrams: leave it out".into()).into());
+    };
+    if args.per_connection {
+        return Err(Misuse("--per-connection: datagrams have no connection".into()).into());
+    }
+    let (warm_up, duration) = (args.warm_up, args.seconds);
+    let (pin, seed, window) = (Some(core), args.seed, args.pipeline as usize);
+    Ok(Work::Letters(Letters { warm_up, duration, window, pin, seed, driver }))
+}
+
 /// Whether the load can do this to any server at all.
 fn check(work: Work, cell: Cell) -> Result<()> {
     let anyone = (Ipv4Addr::LOCALHOST, 1).into();
     let checked = match work {
         Work::Loop(load) => load.plan(cell, anyone).validate(),
         Work::Visits(visits) => visits.plan(cell, anyone).validate(),
+        Work::Letters(letters) => letters.plan(cell, anyone).validate(),
     };
     checked.map_err(|error| Misuse(format!("{cell}: {error}")).into())
 }
@@ -271,7 +310,7 @@ mod tests {
     }
 
     fn setup(line: &str) -> Result<Setup> {
-        Setup::new(parsed(line).expect("it parses"), Catalogue::here())
+        Setup::new(parsed(line).expect("it parses"), Transport::Tcp, Catalogue::here())
     }
 
     #[test]
@@ -321,6 +360,25 @@ mod tests {
             let error = setup(line).unwrap_err();
             assert!(error.is::<Misuse>(), "{line}: {error}");
             assert!(error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn datagrams_have_servers_and_limits_of_their_own() {
+        let setup = |line: &str| {
+            Setup::new(parsed(line).expect("it parses"), Transport::Udp, Catalogue::here())
+        };
+        let plain = setup("--pipeline 4").unwrap();
+        assert!(plain.is_udp() && plain.choices.len() == 2);
+        for (line, part) in [
+            ("--servers uring,threads", "server 'threads' serves TCP only"),
+            ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
+            ("--pipeline 1025", "1025 datagrams under way: ask for 1 to 1024"),
+            ("--client threads", "--client threads sends no datagrams"),
+            ("--per-connection", "datagrams have no connection"),
+        ] {
+            let error = setup(line).unwrap_err();
+            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
         }
     }
 

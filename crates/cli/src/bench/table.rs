@@ -87,7 +87,11 @@ fn line(row: &Row, first: &str, visits: bool) -> String {
         Some(_) if row.server == first => "1".into(),
         ratio => ratio.map_or("-".into(), |ratio| ratio.to_string()),
     };
-    let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
+    let told = |count: u64, what| match count {
+        0 => String::new(),
+        count => format!(" ({} {what})", thousands(count)),
+    };
+    let failed = told(row.failed as u64, "failed") + &told(row.lost, "lost");
     let _ = writeln!(text, "  {ratio}{failed}");
     text
 }
@@ -186,6 +190,7 @@ mod tests {
             server_switches_per_request: 0.1,
             server_resident_bytes: 1 << 20,
             client_cpu_share: 0.95,
+            lost: 0,
         })
     }
 

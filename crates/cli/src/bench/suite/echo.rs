@@ -79,6 +79,7 @@ fn cost(work: Work, cell: &Cell) -> Duration {
     let connections = CONNECTION * cell.clients as u32;
     match work {
         Work::Loop(load) => load.warm_up + load.duration + connections,
+        Work::Letters(letters) => letters.warm_up + letters.duration + connections,
         Work::Visits(_) => {
             let micros = cell.clients * cell.bytes / BYTES_A_MICROSECOND;
             connections + Duration::from_micros(micros as u64)
