@@ -9,12 +9,14 @@
 
 mod close;
 mod format;
+mod name;
 mod opened;
 mod parcel;
 mod post;
 mod receive;
 
 pub(crate) use format::Format;
+pub(crate) use name::Name;
 pub(crate) use opened::Mail;
 pub(crate) use parcel::Envelope;
 pub(crate) use receive::Desk;

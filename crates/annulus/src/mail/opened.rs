@@ -1,8 +1,9 @@
 //! A received datagram, read: who sent it, what came beside it, its bytes.
 #![allow(unsafe_code)]
 
+use super::Name;
 use crate::lease::Lease;
-use annulus_ring::{Address, Control, Controls, Credentials, Layout, Message, descriptors};
+use annulus_ring::{Control, Controls, Credentials, Layout, Message, descriptors};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Mail {
     pub(crate) bytes: Lease,
-    pub(crate) source: Address,
+    pub(crate) source: Name,
     /// Bytes as sent: more than there are where it was cut.
     pub(crate) whole_len: usize,
     pub(crate) local: Option<(IpAddr, u32)>,
@@ -31,7 +32,7 @@ impl Mail {
         let head = Message::read(&letter).unwrap_or_default();
         let name = (head.name_len as usize).min(layout.name);
         let mut mail = Self {
-            source: Address::from_bytes(&letter[Layout::HEAD..Layout::HEAD + name]),
+            source: Name::from_bytes(&letter[Layout::HEAD..Layout::HEAD + name]),
             whole_len: head.payload_len as usize,
             bytes: letter,
             local: None,
@@ -83,7 +84,7 @@ impl Mail {
         Some(Self {
             whole_len: size,
             bytes,
-            source: self.source,
+            source: self.source.clone(),
             local: self.local,
             tos: self.tos,
             segment_size: None,
@@ -98,7 +99,7 @@ impl Mail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annulus_ring::{ControlWriter, Direction};
+    use annulus_ring::{Address, ControlWriter, Direction};
 
     const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn what_came_beside_the_bytes_is_read() {
         let mail = Mail::open(letter(b"abc", 3, &[Control::Tos(2), Control::Drops(7)]), LAYOUT);
-        assert_eq!(mail.source.to_inet().unwrap().to_string(), "127.0.0.1:9");
+        assert_eq!(mail.source.address().to_inet().unwrap().to_string(), "127.0.0.1:9");
         assert_eq!((&*mail.bytes, mail.tos, mail.drops), (&b"abc"[..], Some(2), Some(7)));
         assert!(!mail.is_cut() && mail.local.is_none());
         assert!(Mail::open(letter(b"abc", 4, &[]), LAYOUT).is_cut());

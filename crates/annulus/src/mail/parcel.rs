@@ -1,5 +1,6 @@
 //! A datagram on its way out, with everything that the kernel reads of it, at a place that does not move.
 
+use super::Name;
 use crate::chunk::Chunk;
 use annulus_ring::op::{IoVec, MsgHeader};
 use annulus_ring::{Address, Control, ControlWriter, Direction, space};
@@ -7,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
 /// Where a datagram goes, and how.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Envelope {
-    /// Nothing, on a connected socket.
-    pub(crate) to: Option<Address>,
+    /// Empty on a connected socket.
+    pub(crate) to: Name,
     /// Cut into datagrams of this size.
     pub(crate) segment_size: Option<u16>,
     pub(crate) tos: Option<u8>,
@@ -81,10 +82,9 @@ impl Parcel {
         let bytes = self.chunk.as_ref();
         self.vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
         self.header.vectors = &raw const self.vector;
-        if let Some(to) = &self.envelope.to {
-            (self.header.name, self.header.name_len) =
-                (to.as_bytes().as_ptr(), to.as_bytes().len() as u32);
-        }
+        let to = self.envelope.to.as_bytes();
+        let start = if to.is_empty() { ptr::null() } else { to.as_ptr() };
+        (self.header.name, self.header.name_len) = (start, to.len() as u32);
         if self.chunk.control().is_empty() {
             self.header.control_len = self.write_control();
             self.header.control = self.control.as_ptr();
@@ -114,7 +114,8 @@ impl Parcel {
 
     /// Who it was for, in words.
     pub(super) fn addressee(&self) -> Option<String> {
-        self.envelope.to.as_ref().map(|to| format!("{to:?}"))
+        let to = &self.envelope.to;
+        (!to.is_empty()).then(|| format!("{to:?}"))
     }
 }
 
@@ -129,15 +130,10 @@ impl Envelope {
             IpAddr::V4(_) => true,
             IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
         };
-        Self { to: Some(to.into()), v4, ..Self::default() }
+        Self { to: Address::from(to).into(), v4, ..Self::default() }
     }
 
     pub(crate) fn to(to: Address) -> Self {
-        Self { to: Some(to), ..Self::default() }
-    }
-
-    /// Whether the two go to the same place.
-    pub(super) fn same_way(&self, other: Option<&Address>) -> bool {
-        self.to.as_ref().map(Address::as_bytes) == other.map(Address::as_bytes)
+        Self { to: to.into(), ..Self::default() }
     }
 }

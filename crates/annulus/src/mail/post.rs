@@ -9,14 +9,14 @@
 //! remembers of earlier datagrams (an ICMP answer): that goes to who waits to receive, and the datagram is sent again.
 #![allow(unsafe_code)]
 
-use super::Envelope;
 use super::parcel::{Parcel, State};
+use super::{Envelope, Name};
 use crate::chunk::Chunk;
 use crate::core::Inner;
 use crate::time::{Fire, TimerKey};
 use crate::waiters::Waiters;
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_ring::{Address, Domain};
+use annulus_ring::Domain;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -63,7 +63,7 @@ pub(crate) struct Outbox {
 /// What became of a datagram whose sender had gone on.
 struct Failure {
     errno: Errno,
-    to: Option<Address>,
+    to: Name,
     text: String,
 }
 
@@ -116,7 +116,7 @@ impl Outbox {
     }
 
     fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
-        let failure = self.failure.take_if(|failure| envelope.same_way(failure.to.as_ref()))?;
+        let failure = self.failure.take_if(|failure| failure.to == envelope.to)?;
         Some(failure.error())
     }
 }
@@ -173,7 +173,7 @@ impl Inner {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if mailbox.format.domain == Domain::Unix {
-            self.queue_parcel(slot, chunk, *envelope);
+            self.queue_parcel(slot, chunk, envelope.clone());
             return Ok(());
         }
         let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
@@ -190,17 +190,17 @@ impl Inner {
         let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
         let Some(size) = envelope.segment_size.map(usize::from).filter(|size| *size < chunk.len())
         else {
-            let whole = Envelope { segment_size: None, ..*envelope };
+            let whole = Envelope { segment_size: None, ..envelope.clone() };
             return self.queue_parcel(slot, chunk, whole);
         };
         let (piece, envelope) = if cuts_here {
-            (size, Envelope { segment_size: None, ..*envelope })
+            (size, Envelope { segment_size: None, ..envelope.clone() })
         } else {
-            (size * MOST_SEGMENTS.min(most / size), *envelope)
+            (size * MOST_SEGMENTS.min(most / size), envelope.clone())
         };
         while chunk.len() > piece {
             let first = chunk.split_to(piece);
-            self.queue_parcel(slot, first, envelope);
+            self.queue_parcel(slot, first, envelope.clone());
         }
         let segment_size = envelope.segment_size.filter(|_| chunk.len() > size);
         self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
@@ -312,7 +312,7 @@ impl Inner {
         let single = Envelope { segment_size: None, ..envelope };
         while chunk.len() > usize::from(size) {
             let first = chunk.split_to(size.into());
-            self.queue_parcel(slot, first, single);
+            self.queue_parcel(slot, first, single.clone());
         }
         self.queue_parcel(slot, chunk, single);
         self.post.boxes.get(slot).tx.queue.extend(queue);
@@ -474,7 +474,7 @@ impl Failure {
         let hint =
             if errno == Errno::MSGSIZE { ", more than the way there takes at once" } else { "" };
         let text = format!("sending a datagram of {len} bytes{way}{hint}");
-        Self { errno, to: parcel.envelope.to, text }
+        Self { errno, to: parcel.envelope.to.clone(), text }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Datagram {
 impl Datagram {
     pub(super) fn new(mail: Mail) -> io::Result<Self> {
         Ok(Self {
-            source: mail.source.to_inet()?,
+            source: mail.source.address().to_inet()?,
             local: mail.local.map(|(local, _)| local),
             interface: mail.local.map(|(_, interface)| interface),
             tos: mail.tos,

@@ -503,7 +503,7 @@ fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
     if mail.is_cut() {
         return Err(cut(&mail));
     }
-    Ok((mail.bytes, mail.source.to_inet()?))
+    Ok((mail.bytes, mail.source.address().to_inet()?))
 }
 
 /// Says what was cut off.

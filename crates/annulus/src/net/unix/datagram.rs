@@ -36,7 +36,7 @@ pub struct UnixMessage {
 impl UnixMessage {
     fn new(mail: Mail) -> io::Result<Self> {
         Ok(Self {
-            source: to_std(&mail.source)?,
+            source: to_std(&mail.source.address())?,
             credentials: mail.credentials,
             descriptors: mail.descriptors,
             whole_len: mail.whole_len,
@@ -231,6 +231,6 @@ fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
     if mail.is_cut() {
         return Err(cut(&mail));
     }
-    let source = to_std(&mail.source)?;
+    let source = to_std(&mail.source.address())?;
     Ok((mail.bytes, source))
 }

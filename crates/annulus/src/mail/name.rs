@@ -1,0 +1,83 @@
+//! A peer's address, small where it can be: every datagram carries one in and one out.
+
+use annulus_ring::Address;
+use std::fmt;
+use std::rc::Rc;
+
+/// Bytes of `struct sockaddr_in6`.
+const SHORT: usize = 28;
+
+/// An address in the kernel's own layout; empty, it is nobody's: a connected socket's peer, a sender without a name.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Name(Repr);
+
+#[derive(Clone, PartialEq)]
+enum Repr {
+    /// Internet addresses, and short paths.
+    Short([u8; SHORT], u8),
+    Long(Rc<[u8]>),
+}
+
+impl Name {
+    #[inline]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        if bytes.len() > SHORT {
+            return Self(Repr::Long(bytes.into()));
+        }
+        let mut short = [0; SHORT];
+        short[..bytes.len()].copy_from_slice(bytes);
+        Self(Repr::Short(short, bytes.len() as u8))
+    }
+
+    /// The kernel's bytes. They stay where they are as long as the name does.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Short(bytes, len) => &bytes[..usize::from(*len)],
+            Repr::Long(bytes) => bytes,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn address(&self) -> Address {
+        Address::from_bytes(self.as_bytes())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.as_bytes().is_empty()
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self(Repr::Short([0; SHORT], 0))
+    }
+}
+
+impl From<Address> for Name {
+    #[inline]
+    fn from(address: Address) -> Self {
+        Self::from_bytes(address.as_bytes())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_short_names_keep_their_bytes() {
+        for len in [0, 2, SHORT, SHORT + 1, 110] {
+            let bytes: Vec<u8> = (0..len as u8).collect();
+            let name = Name::from_bytes(&bytes);
+            assert_eq!((name.as_bytes(), name.is_empty()), (&*bytes, len == 0));
+            assert!(name == Name::from_bytes(&bytes));
+        }
+    }
+}

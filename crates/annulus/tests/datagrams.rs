@@ -1,0 +1,166 @@
+//! What only Linux tells of datagrams, on both drivers: addresses, classes, times, drops, and datagrams that come together.
+
+mod common;
+
+use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
+use annulus::{DriverChoice, Runtime, counters, yield_now};
+use common::{open_descriptors, pattern, run_on};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime};
+
+/// Runs a body on each driver that works here.
+fn on_each_driver<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
+    run_on(Runtime::builder().driver(DriverChoice::Epoll), body());
+    if annulus::ring::Features::detect().is_ok() {
+        run_on(Runtime::builder().driver(DriverChoice::Uring), body());
+    }
+}
+
+#[test]
+fn a_datagram_tells_where_it_came_to_how_and_when() {
+    on_each_driver(|| async {
+        let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        for (any, local) in [
+            ("0.0.0.0:0", IpAddr::from(Ipv4Addr::new(127, 0, 0, 9))),
+            ("[::]:0", IpAddr::from(Ipv6Addr::LOCALHOST)),
+        ] {
+            let receiver = UdpSocket::bind(any)?;
+            receiver.set_packet_info(true)?;
+            receiver.set_recv_tos(true)?;
+            receiver.set_timestamps(true)?;
+            let sender = UdpSocket::bind(any)?;
+            let to = (local, receiver.local_addr()?.port()).into();
+            sender.send_with("hello", &Transmit::to(to).tos(0xb9)).await?;
+            let datagram = receiver.recv_datagram().await?;
+            assert_eq!(
+                (datagram.local, datagram.tos, datagram.ecn()),
+                (Some(local), Some(0xb9), Some(1))
+            );
+            assert!(datagram.interface.is_some_and(|number| number > 0));
+            assert!(datagram.timestamp.is_some_and(|at| at > past));
+            // The answer leaves from the address that was asked.
+            receiver
+                .send_with(datagram.bytes, &Transmit::to(datagram.source).source(local))
+                .await?;
+            assert_eq!(sender.recv_from().await?.1.ip(), local);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn datagrams_that_came_together_are_handed_out_one_by_one() {
+    on_each_driver(|| async {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let text = pattern(12_500);
+        sender.send_segments(text.clone(), 1200, receiver.local_addr()?).await?;
+        let mut got = Vec::new();
+        let mut leases = Vec::new();
+        while got.len() < text.len() {
+            let (datagram, _) = receiver.recv_from().await?;
+            assert_eq!(datagram.len(), 1200.min(text.len() - got.len()));
+            got.extend_from_slice(&datagram);
+            leases.push(datagram);
+        }
+        assert!(got == text);
+        drop(leases);
+        sender.send_segments(text.clone(), 1000, receiver.local_addr()?).await?;
+        let train = receiver.recv_datagram().await?;
+        assert_eq!((train.segment_size, train.bytes.len()), (Some(1000), text.len()));
+        assert_eq!(train.into_segments().count(), 13);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_a_slow_reader_misses_is_bounded_and_counted() {
+    on_each_driver(|| async {
+        let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;
+        sender.connect(receiver.local_addr()?)?;
+        assert!(common::touch(receiver.recv()).is_none());
+        let sent = 2000u32;
+        for n in 0..sent {
+            sender.send(&n.to_ne_bytes())?;
+            if n % 50 == 0 {
+                yield_now().await;
+            }
+        }
+        let mut got = 0;
+        let deadline = Duration::from_millis(50);
+        while let Ok(datagram) = annulus::time::timeout(deadline, receiver.recv()).await {
+            datagram?;
+            got += 1;
+        }
+        // The kernel tells with the next datagram.
+        sender.send(b"last")?;
+        receiver.recv().await?;
+        let dropped = receiver.dropped()?;
+        assert!(got < sent && dropped > 0, "{got} of {sent} came, {dropped} were dropped");
+        assert_eq!(u64::from(got) + dropped, u64::from(sent));
+        assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
+        Ok(())
+    });
+}
+
+#[test]
+fn multicast_reaches_its_members_and_nobody_else() {
+    on_each_driver(|| async {
+        let (group, here) = (Ipv4Addr::new(239, 77, 1, 5), Ipv4Addr::LOCALHOST);
+        let member = UdpOptions::new().reuse_address(true).bind("0.0.0.0:0")?;
+        member.join_multicast_v4(group, here)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        sender.set_multicast_interface_v4(here)?;
+        sender.set_multicast_ttl(1)?;
+        sender.set_multicast_loop(true)?;
+        let to = (group, member.local_addr()?.port()).into();
+        sender.send_to("to all", to).await?;
+        assert_eq!(&*member.recv().await?, b"to all");
+        member.leave_multicast_v4(group, here)?;
+        sender.send_to("to nobody", to).await?;
+        sender.flush().await?;
+        let late = annulus::time::timeout(Duration::from_millis(20), member.recv()).await;
+        assert!(late.is_err(), "it has left");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_destination_out_of_reach_is_told_to_its_own() {
+    on_each_driver(|| async {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let here = socket.local_addr()?;
+        let broadcast = "255.255.255.255:9".parse().expect("an address");
+        socket.send_to("not allowed", broadcast).await?;
+        socket.send_to("myself", here).await?;
+        assert_eq!(&*socket.recv().await?, b"myself");
+        let error = socket.send_to("again", broadcast).await.unwrap_err();
+        assert!(error.to_string().contains("11 bytes to 255.255.255.255:9"), "{error}");
+        socket.flush().await
+    });
+}
+
+#[test]
+fn nothing_is_left_of_sockets_that_went_with_their_runtime() {
+    let before = open_descriptors();
+    for _ in 0..3 {
+        on_each_driver(|| async {
+            let (one, other) = UnixOptions::new().descriptors(true).datagram_pair()?;
+            let (_reader, writer) = io::pipe()?;
+            assert!(common::touch(other.recv()).is_none());
+            one.send_with_descriptors("passed", vec![writer.into()]).await?;
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            assert!(common::touch(socket.recv()).is_none());
+            annulus::spawn(async move {
+                _ = (socket.recv().await, one, other);
+            });
+            yield_now().await;
+            Ok(())
+        });
+    }
+    assert_eq!(open_descriptors(), before);
+}
