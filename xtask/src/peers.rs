@@ -10,6 +10,8 @@ const UNAVAILABLE: Option<i32> = Some(3);
 
 /// What CI checks: those in C, which take a second to build, and of those with dependencies the two with the fewest. All of
 /// them take minutes and more than a hundred downloads.
+/// Words in a peer's file `serves` that say it is no echo server, each with a check of its own.
+const CONTESTS: [&str; 2] = ["file", "nop"];
 const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
 /// Checks those that CI does.
@@ -61,12 +63,14 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What checks it, with its arguments: the contenders of `bench nop` say so in their file `serves`.
+/// What checks it, with its arguments: the contenders of `bench nop` and `bench file` say so in their file `serves`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
-    match serves.is_ok_and(|words| words.lines().any(|word| word == "nop")) {
-        true => "peers/check_nop.py".into(),
-        false => format!("peers/check.py --peer {name}"),
+    let contest =
+        |text: String| text.lines().find(|word| CONTESTS.contains(word)).map(str::to_owned);
+    match serves.ok().and_then(contest) {
+        Some(contest) => format!("peers/check_{contest}.py"),
+        None => format!("peers/check.py --peer {name}"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::server;
+use crate::{scratch, server};
 
 /// The status of a program that a user broke off, as shells have it (128 + SIGINT).
 pub const INTERRUPTED: u8 = 130;
@@ -23,7 +23,7 @@ impl Interrupt {
     /// Takes over ctrl-C (SIGINT), SIGTERM and SIGHUP of this process for the rest of its life.
     ///
     /// The first one is noted, and answered by `noted` on a thread of its own. The second kills all
-    /// servers and ends the process.
+    /// servers, removes all [scratch folders](crate::scratch), and ends the process.
     pub fn install(noted: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let asked = Arc::new(AtomicBool::new(false));
@@ -35,6 +35,7 @@ impl Interrupt {
             noted();
             signals.next();
             server::kill_all();
+            scratch::remove_all();
             std::process::exit(INTERRUPTED.into());
         });
         Ok(interrupt)

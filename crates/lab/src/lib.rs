@@ -10,9 +10,11 @@
 //! The first figure is *server CPU time a request* ([`proc`]): it holds even where the load, not the
 //! server, sets the pace.
 
+pub mod contest;
 pub mod cores;
 pub mod doubt;
 pub mod environment;
+pub mod file;
 pub mod interrupt;
 pub mod lock;
 pub mod nop;
@@ -22,6 +24,7 @@ pub mod record;
 pub mod report;
 pub mod rig;
 pub mod schedule;
+pub mod scratch;
 pub mod server;
 pub mod stats;
 pub mod suite;

@@ -21,8 +21,8 @@ const SERVES: &str = "serves";
 /// The file that lists a peer's modes.
 const MODES: &str = "modes";
 
-/// What stands in [`SERVES`] where the program is no echo server, but a contender of `bench nop`.
-const NOP: &str = "nop";
+/// What stands in [`SERVES`] where the program is no echo server, but a contender of `bench nop` or `bench file`.
+const CONTESTS: [&str; 2] = ["nop", "file"];
 
 /// The folder of all peers, and where they are built.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Peers {
             .flatten()
             .filter(|entry| entry.path().join("build").is_file())
             .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| !self.serves(name, NOP))
+            .filter(|name| !CONTESTS.iter().any(|contest| self.serves(name, contest)))
             .collect();
         names.sort();
         names

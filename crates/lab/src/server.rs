@@ -131,16 +131,26 @@ impl Server {
 /// another process.
 static LIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
-/// Kills every server at once, for a lab that can't wait for them.
+/// Kills every server at once, for a lab that can't wait until they have finished.
 pub fn kill_all() {
-    for handle in live().iter() {
+    let servers = live();
+    for handle in servers.iter() {
         // It can only fail because the server is dead already.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
+    // What they leave behind is cleaned up next, so they must not be at it any more.
+    servers.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
 }
 
 fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_dead_within(handle: &OwnedFd, patience: Duration) -> bool {
+    let mut events = [PollFd::new(handle, PollFlags::IN)];
+    let timeout = Timespec::try_from(patience).ok();
+    // A signal to us cuts the wait short; then the server is killed a little early.
+    poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// A child process that is ended when dropped.
@@ -168,10 +178,7 @@ impl Process {
     }
 
     pub(crate) fn ends_within(&self, patience: Duration) -> bool {
-        let mut events = [PollFd::new(&self.handle, PollFlags::IN)];
-        let timeout = Timespec::try_from(patience).ok();
-        // A signal to us cuts the wait short; then the server is killed a little early.
-        poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+        is_dead_within(&self.handle, patience)
     }
 
     /// How a process that is dead came to its end.

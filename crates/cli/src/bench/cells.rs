@@ -1,6 +1,7 @@
 //! What is asked of the servers: pairs of clients and bytes, and how well it is to be known.
 
 use super::setup::distinct;
+use super::size;
 use annulus_lab::schedule::Cell;
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH};
 use anyhow::Result;
@@ -30,20 +31,15 @@ fn product(clients: &[u64], bytes: &[u64]) -> Vec<Cell> {
 pub(super) fn parse(text: &str) -> Result<Cell, String> {
     let (clients, bytes) =
         text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
+    let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
     Ok(Cell {
-        clients: within(clients, 1, MAX_CLIENTS, "clients")?,
-        bytes: match bytes.char_indices().last() {
-            Some((at, 'K' | 'k')) => within(&bytes[..at], 1 << 10, MAX_LENGTH, "bytes")?,
-            Some((at, 'M' | 'm')) => within(&bytes[..at], 1 << 20, MAX_LENGTH, "bytes")?,
-            _ => within(bytes, 1, MAX_LENGTH, "bytes")?,
-        },
+        clients: up_to(count, MAX_CLIENTS, "clients")?,
+        bytes: up_to(size::parse(bytes)? as usize, MAX_LENGTH, "bytes")?,
     })
 }
 
-/// A whole number times a unit, from 1 to `most`.
-fn within(number: &str, unit: usize, most: usize, of_what: &str) -> Result<usize, String> {
-    let value = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    let value = value.ok_or_else(|| format!("'{number}' is not a number of {of_what}"))?;
+/// A number from 1 to `most`.
+fn up_to(value: usize, most: usize, of_what: &str) -> Result<usize, String> {
     match value {
         value if (1..=most).contains(&value) => Ok(value),
         _ => Err(format!("{value} {of_what}: ask for 1 to {most}")),

@@ -2,10 +2,14 @@
 
 mod cells;
 mod echo;
+mod file;
+mod moment;
 mod nop;
+mod peer;
 mod servers;
 mod session;
 mod setup;
+mod size;
 mod suite;
 mod table;
 
@@ -26,6 +30,7 @@ enum Bench {
     /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is
     /// how many are under way at each client
     Udp(setup::EchoArgs),
+    File(file::FileArgs),
     Nop(nop::NopArgs),
     Suite(suite::SuiteArgs),
 }
@@ -34,6 +39,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
         Bench::Echo(args) => echo::run(args, setup::Transport::Tcp),
         Bench::Udp(args) => echo::run(args, setup::Transport::Udp),
+        Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
         Bench::Suite(args) => suite::run(args),
     }

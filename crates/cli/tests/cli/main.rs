@@ -3,6 +3,7 @@
 mod common;
 mod doctor;
 mod echo;
+mod file;
 mod load;
 mod nop;
 mod signals;

@@ -51,6 +51,25 @@ fn help_is_complete_and_fits_80_columns() {
                 "Examples:",
             ],
         ),
+        (
+            &["bench", "file", "--help"],
+            &[
+                "-n, --workers",
+                "-c, --cycles",
+                "-s, --size",
+                "--dir",
+                "--mode",
+                "--driver",
+                "--policy",
+                "--beside",
+                "--rounds",
+                "--pin",
+                "--json",
+                "--seed",
+                "--contender ",
+                "Examples:",
+            ],
+        ),
         (&["doctor", "--help"], &["--require", "--json", "Examples:"]),
     ] {
         let said = annulus(args);

@@ -1,24 +1,25 @@
 //! NOP throughput: how many operations a second get through a ring, by queue size and by how it is used.
 //!
-//! A contender is a program that answers questions, a line each: `ENTRIES SECONDS` on its standard input,
-//! `OPERATIONS NANOSECONDS CPU_NANOSECONDS` on its standard output. Each question it answers with a ring of
-//! that size, warmed up, and kept busy for that long: fill the queue, submit it all, take every
-//! completion. It ends when its input does. So all contenders are up at once, idle until visited, and
-//! take turns.
+//! A [contender](crate::contest) is asked `ENTRIES SECONDS` and answers `OPERATIONS NANOSECONDS CPU_NANOSECONDS`, with
+//! a ring of that size, warmed up, and kept busy for that long: fill the queue, submit it all, take every completion.
 
-mod contender;
 mod report;
-mod rig;
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::contest::{self, Question};
 use crate::record::Figure;
 
-pub use contender::Contender;
 pub use report::{Report, Row, Settings, SliceRow};
-pub use rig::Rig;
+
+/// How much longer than its slice an answer may take: setting a ring up, warming up, and the moods of a machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Contenders at NOPs.
+pub type Rig = contest::Rig<Entries>;
 
 /// A cell: entries of the submission queue, all filled before each system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +28,22 @@ pub struct Entries(pub u32);
 impl fmt::Display for Entries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} entries", self.0)
+    }
+}
+
+impl Question for Entries {
+    type Answer = Burst;
+
+    fn line(&self, slice: Duration) -> String {
+        format!("{} {}", self.0, slice.as_secs_f64())
+    }
+
+    fn read(&self, answer: &str) -> Option<Burst> {
+        Burst::parse(answer)
+    }
+
+    fn patience(&self, slice: Duration) -> Duration {
+        slice + PATIENCE
     }
 }
 

@@ -1,12 +1,12 @@
 //! Contenders by name: our own, and those of others, built when asked for.
 
 use super::work::Style;
-use annulus_lab::peer::{PeerError, Peers};
+use crate::bench::peer::build;
+use annulus_lab::peer::Peers;
 use annulus_lab::server::Spec;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use std::env;
-use std::path::PathBuf;
 
 /// The contender that all others are compared with, where it is there.
 const MEASURE_OF_ALL: Contender = Contender::Liburing;
@@ -69,20 +69,6 @@ impl Contender {
     }
 }
 
-/// A peer's program, or what is missing to have it.
-fn build(peers: Option<&Peers>, folder: &str) -> Result<Result<PathBuf, String>> {
-    let Some(peers) = peers else {
-        return Ok(Err(format!(
-            "peer {folder} is left out: it is built from within the repository"
-        )));
-    };
-    match peers.build(folder) {
-        Ok(program) => Ok(Ok(program)),
-        Err(missing @ PeerError::ToolMissing { .. }) => Ok(Err(missing.to_string())),
-        Err(failed) => Err(failed.into()),
-    }
-}
-
 /// Those that can be measured here, and what the others lack.
 #[derive(Debug)]
 pub(crate) struct Field {
@@ -127,6 +113,7 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn each_is_either_ours_or_a_peer() {

@@ -1,13 +1,13 @@
 //! Our own contenders at work: a question a line, an answer a line.
 
 use super::setup::MAX_ENTRIES;
+use crate::bench::moment::Moment;
 use crate::usage::Misuse;
 use annulus::Runtime;
 use annulus::ring::{Ring, Wait};
 use annulus_driver::{Kind, Slab, Token};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::io::{self, BufRead};
 use std::rc::Rc;
@@ -143,22 +143,6 @@ struct Meter {
     closed: Option<(Moment, u64)>,
 }
 
-#[derive(Clone, Copy)]
-struct Moment {
-    wall: Duration,
-    cpu: Duration,
-}
-
-impl Moment {
-    fn now() -> Moment {
-        let read = |clock| {
-            let time = clock_gettime(clock);
-            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-        };
-        Moment { wall: read(ClockId::Monotonic), cpu: read(ClockId::ProcessCPUTime) }
-    }
-}
-
 impl Meter {
     fn new(window: Duration) -> Meter {
         let born = Moment::now();
@@ -183,8 +167,8 @@ impl Meter {
         self.next_look = self.operations + STRIDE;
         let now = (Moment::now(), self.operations);
         match self.opened {
-            None if now.0.wall - self.born.wall >= self.window / 5 => self.opened = Some(now),
-            Some((opened, _)) if now.0.wall - opened.wall >= self.window => {
+            None if (now.0 - self.born).wall >= self.window / 5 => self.opened = Some(now),
+            Some((opened, _)) if (now.0 - opened).wall >= self.window => {
                 self.closed.get_or_insert(now);
                 // Everybody else is to hear of it, too.
                 self.next_look = 0;
@@ -199,7 +183,7 @@ impl Meter {
         let (opened, closed) =
             self.opened.zip(self.closed).expect("asked for when the window has closed");
         let ((from, before), (to, after)) = (opened, closed);
-        let (wall, cpu) = (to.wall - from.wall, to.cpu - from.cpu);
-        format!("{} {} {}\n", after - before, wall.as_nanos(), cpu.as_nanos())
+        let spent = to - from;
+        format!("{} {} {}\n", after - before, spent.wall.as_nanos(), spent.cpu.as_nanos())
     }
 }

@@ -1,6 +1,7 @@
 //! `annulus bench suite`: a published table, measured again.
 
 mod echo;
+mod file;
 mod layout;
 mod nop;
 mod plan;
@@ -127,7 +128,7 @@ impl Run<'_> {
             Kind::Udp => {
                 Ok(self.report(Answers::none("this version cannot measure datagrams yet")))
             }
-            Kind::File => Ok(self.report(Answers::none("this version cannot measure files yet"))),
+            Kind::File => file::measure(self, desk),
         }
     }
 

@@ -1,0 +1,140 @@
+//! Contenders by name: our own, and those of others, built when asked for.
+
+use crate::bench::peer::build;
+use annulus::DriverChoice;
+use annulus::fs::Policy;
+use annulus_lab::peer::Peers;
+use annulus_lab::server::Spec;
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Who can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Contender {
+    /// Ours: a thread a worker, and plain calls
+    Threads,
+    /// Ours: a task a worker, all on one thread
+    Tasks,
+    /// Tasks on tokio, through its file system calls
+    Tokio,
+}
+
+/// What all of them work under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    /// What carries our tasks.
+    pub(crate) driver: DriverChoice,
+    /// Where they make their calls.
+    pub(crate) policy: Policy,
+    /// The core of all.
+    pub(crate) core: usize,
+}
+
+impl Contender {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().expect("no contender is hidden").get_name().to_owned()
+    }
+
+    /// The folder of a peer.
+    fn peer(self) -> Option<&'static str> {
+        match self {
+            Contender::Threads | Contender::Tasks => None,
+            Contender::Tokio => Some("file-tokio"),
+        }
+    }
+
+    /// How to run it, or what is missing to have it.
+    fn spec(
+        self,
+        peers: Option<&Peers>,
+        conditions: Conditions,
+        folder: &Path,
+    ) -> Result<Result<Spec, String>> {
+        let spec = |program, arguments| Spec {
+            name: self.name(),
+            program,
+            arguments,
+            pin: Some(conditions.core),
+        };
+        match self.peer() {
+            Some(peer) => Ok(build(peers, peer)?.map(|program| spec(program, vec![folder.into()]))),
+            None => {
+                let program = env::current_exe().context("cannot find this program to start it")?;
+                Ok(Ok(spec(program, self.arguments(conditions, folder))))
+            }
+        }
+    }
+
+    /// What makes this program one of our own.
+    fn arguments(self, conditions: Conditions, folder: &Path) -> Vec<OsString> {
+        let Conditions { driver, policy, .. } = conditions;
+        let (name, driver, policy) = (self.name(), driver.to_string(), policy.to_string());
+        let words =
+            ["bench", "file", "--contender", &name, "--driver", &driver, "--policy", &policy];
+        words.into_iter().map(OsString::from).chain(["--dir".into(), folder.into()]).collect()
+    }
+}
+
+/// Those that can be measured here, and what the others lack.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) specs: Vec<Spec>,
+    pub(crate) missing: Vec<String>,
+}
+
+impl Field {
+    /// Builds what is to be built; all of them will work in `folder`. What lacks a tool is left out, with a line that says so.
+    pub(crate) fn prepare(
+        contenders: &[Contender],
+        conditions: Conditions,
+        folder: &Path,
+    ) -> Result<Field> {
+        let peers = env::current_dir().ok().and_then(|here| Peers::find(&here));
+        let mut field = Field { specs: Vec::new(), missing: Vec::new() };
+        for contender in contenders {
+            match contender.spec(peers.as_ref(), conditions, folder)? {
+                Ok(spec) => field.specs.push(spec),
+                Err(why) => {
+                    eprintln!("annulus: {why}");
+                    field.missing.push(why);
+                }
+            }
+        }
+        ensure!(!field.specs.is_empty(), "no contender is left to measure");
+        Ok(field)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.specs.iter().map(|spec| spec.name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::work::Style;
+    use super::*;
+
+    #[test]
+    fn each_is_either_ours_or_a_peer() {
+        for contender in Contender::value_variants() {
+            let style = Style::from_str(&contender.name(), false);
+            assert_ne!(style.is_ok(), contender.peer().is_some(), "{contender:?}");
+        }
+    }
+
+    #[test]
+    fn ours_are_told_where_and_how() {
+        let driver = DriverChoice::Epoll;
+        let conditions = Conditions { driver, policy: Policy::Offload, core: 3 };
+        let folder = Path::new("/some/where");
+        let spec = Contender::Tasks.spec(None, conditions, folder).unwrap().unwrap();
+        assert_eq!((spec.name.as_str(), spec.pin), ("tasks", Some(3)));
+        let line = "bench file --contender tasks --driver epoll --policy offload --dir /some/where";
+        assert_eq!(spec.arguments, line.split(' ').collect::<Vec<_>>());
+        let why = Contender::Tokio.spec(None, conditions, folder).unwrap().unwrap_err();
+        assert!(why.contains("file-tokio is left out"), "{why}");
+    }
+}

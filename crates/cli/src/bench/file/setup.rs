@@ -1,0 +1,214 @@
+//! What was asked for, and what will be done.
+
+use super::contenders::{Conditions, Contender};
+use super::room;
+use super::work::Style;
+use crate::bench::setup::{cores, distinct};
+use crate::bench::size;
+use crate::output::Target;
+use crate::usage::Misuse;
+use annulus::DriverChoice;
+use annulus::fs::Policy;
+use annulus_lab::file::Cycles;
+use annulus_load::{affinity, limits};
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Workers at most: each is a thread with memory of its own.
+const MAX_WORKERS: u64 = 10_000;
+/// Rounds where nothing is said.
+const ROUNDS: u64 = 15;
+
+const EXPLAIN: &str = "\
+Each worker opens a file of its own, writes SIZE bytes, reads them back, checks
+them and closes the file, so many times. Threads make plain calls; tasks share
+one thread and await theirs, which the runtime makes on its loop or elsewhere as
+the policy says: the table shows where it did.
+
+With --mode both, threads and tasks are processes on one core, visited in turn,
+round after round; threads run a second time as a control. A ratio is CPU or real
+seconds over those of the first, taken within each round: the median, with its
+bootstrap 95 % interval.
+
+All files lie in a folder of its own inside --dir, which is gone afterwards.
+
+Examples:
+  annulus bench file                                    about half a minute
+  annulus bench file -n 20 -c 10 -s 16M --dir /dev/shm
+  annulus bench file --policy offload --beside tokio
+  annulus bench file -n 20 -c 40960 --mode tasks        once, no comparison";
+
+/// Compare file I/O: open, write, read, close in threads and in tasks
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct FileArgs {
+    /// Workers at once
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_WORKERS))]
+    workers: u64,
+    /// Cycles of each worker [in each round]
+    #[arg(short, long, value_name = "COUNT", default_value_t = 4096,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    cycles: u64,
+    /// Bytes that a cycle writes and reads: 4096, 16K, 4M
+    #[arg(short, long, value_name = "SIZE", default_value = "4096", value_parser = size::some)]
+    size: u64,
+    /// Where the files are made [default: the folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) dir: Option<PathBuf>,
+    /// Who does the work: threads, tasks, or both in turn
+    #[arg(long, value_name = "WHO", default_value = "both", hide_possible_values = true)]
+    mode: Mode,
+    /// What carries the tasks: auto, uring or epoll
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(super) driver: DriverChoice,
+    /// Where tasks make their calls: inline (on the loop), adaptive, or offload
+    #[arg(long, value_name = "POLICY", default_value_t)]
+    pub(super) policy: Policy,
+    /// Others to measure, too: tokio
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', hide_possible_values = true)]
+    beside: Vec<Peer>,
+    /// How often each is visited [default: 15; threads or tasks alone: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: Option<u64>,
+    /// The core of all of them [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+    /// Write everything as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Decides the order of visits and the intervals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Measure nothing, but be one of ours: answer lines of WORKERS CYCLES BYTES on
+    /// standard input, in the folder --dir
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub(super) contender: Option<Style>,
+}
+
+/// Who of ours is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Threads,
+    Tasks,
+    Both,
+}
+
+/// Who else can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Tokio,
+}
+
+/// All of them, the one that others are compared with first.
+fn contenders(mode: Mode, beside: &[Peer]) -> Result<Vec<Contender>> {
+    let ours: &[Contender] = match mode {
+        Mode::Threads => &[Contender::Threads],
+        Mode::Tasks => &[Contender::Tasks],
+        Mode::Both => &[Contender::Threads, Contender::Tasks],
+    };
+    let others = beside.iter().map(|Peer::Tokio| Contender::Tokio);
+    let all: Vec<Contender> = ours.iter().copied().chain(others).collect();
+    distinct(&all, |contender| format!("'{}'", contender.name()))?;
+    Ok(all)
+}
+
+/// A run that can be carried out.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(super) cell: Cycles,
+    pub(super) dir: PathBuf,
+    pub(super) contenders: Vec<Contender>,
+    pub(super) conditions: Conditions,
+    pub(super) rounds: usize,
+    /// The cores that may be used.
+    pub(super) allowed: Vec<usize>,
+    pub(super) json: Option<Target>,
+    pub(super) seed: u64,
+}
+
+impl Setup {
+    /// Checks what was asked for.
+    pub(super) fn new(args: FileArgs) -> Result<Setup> {
+        let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
+        let core = cores(&allowed, [("--pin", args.pin), ("--load-pin", None)])?.server;
+        let contenders = contenders(args.mode, &args.beside)?;
+        let cell = cell(&args)?;
+        let dir = args.dir.unwrap_or_else(std::env::temp_dir);
+        room::check(cell, &dir)?;
+        limits::reserve(cell.workers as usize)?;
+        let conditions = Conditions { driver: args.driver, policy: args.policy, core };
+        let rounds = args.rounds.unwrap_or(if contenders.len() > 1 { ROUNDS } else { 1 }) as usize;
+        let (json, seed) = (args.json, args.seed);
+        Ok(Setup { cell, dir, contenders, conditions, rounds, allowed, json, seed })
+    }
+}
+
+/// The work, if all of it can be counted.
+fn cell(args: &FileArgs) -> Result<Cycles> {
+    let FileArgs { workers, cycles, size: bytes, .. } = *args;
+    let line = format!("{workers} {cycles} {bytes}");
+    let beyond = || Misuse(format!("-n {workers} -c {cycles} -s {bytes}: more bytes than 2^64"));
+    Ok(Cycles::parse(&line).ok_or_else(beyond)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: FileArgs,
+    }
+
+    fn parsed(line: &str) -> Result<FileArgs, clap::Error> {
+        Alone::try_parse_from(["file"].into_iter().chain(line.split_whitespace()))
+            .map(|alone| alone.args)
+    }
+
+    #[test]
+    fn the_documents_flags_are_taken() {
+        let setup = Setup::new(parsed("-n 3 -c 7 -s 4K --mode both").unwrap()).unwrap();
+        assert_eq!(setup.cell, Cycles { workers: 3, cycles: 7, bytes: 4096 });
+        assert_eq!((setup.rounds, setup.contenders.len()), (15, 2));
+        let setup = Setup::new(parsed("--mode tasks").unwrap()).unwrap();
+        assert_eq!((setup.rounds, setup.contenders.len()), (1, 1));
+    }
+
+    #[test]
+    fn values_out_of_range_do_not_parse() {
+        for line in [
+            "-n 0",
+            "-n 10001",
+            "-c 0",
+            "-s 0",
+            "-s x",
+            "--mode fibers",
+            "--policy lazy",
+            "--driver kqueue",
+            "--beside glommio",
+            "--rounds 0",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        let error = parsed("--policy lazy").unwrap_err().to_string();
+        assert!(error.contains("lazy") && error.contains("inline, adaptive, offload"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_misuse() {
+        for (line, part) in [
+            ("--pin 9999", "--pin 9999: this process may use "),
+            ("--beside tokio,tokio", "'tokio' is asked for twice"),
+            ("-n 10000 -c 1000000000 -s 1G", "more bytes than 2^64"),
+            ("-n 1000 -c 1 -s 1024G", "memory"),
+            ("--dir /nowhere/at/all", "/nowhere/at/all"),
+        ] {
+            let error = Setup::new(parsed(line).unwrap()).unwrap_err();
+            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Contenders of others, built when asked for.
+
+use annulus_lab::peer::{PeerError, Peers};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// A peer's program, or what is missing to have it.
+pub(super) fn build(peers: Option<&Peers>, folder: &str) -> Result<Result<PathBuf, String>> {
+    let Some(peers) = peers else {
+        return Ok(Err(format!(
+            "peer {folder} is left out: it is built from within the repository"
+        )));
+    };
+    match peers.build(folder) {
+        Ok(program) => Ok(Ok(program)),
+        Err(missing @ PeerError::ToolMissing { .. }) => Ok(Err(missing.to_string())),
+        Err(failed) => Err(failed.into()),
+    }
+}

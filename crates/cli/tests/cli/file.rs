@@ -1,0 +1,181 @@
+//! File I/O: from the command line to the table, and nothing left behind.
+
+use crate::common::{ANNULUS, OwnLock, Said, annulus, drivers, finish};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A folder to work in; whatever is left in it at the end is a failure.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        let name = std::thread::current().name().unwrap_or("main").replace("::", "-");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        Place(folder)
+    }
+
+    fn bench(&self, args: &str) -> Command {
+        let mut command = Command::new(ANNULUS);
+        command.args(["bench", "file", "--dir"]).arg(&self.0).args(args.split_whitespace());
+        command.own_lock();
+        command
+    }
+
+    #[track_caller]
+    fn is_clean(&self) {
+        let left: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+#[test]
+fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for() {
+    for driver in drivers().into_iter().filter(|driver| *driver != "threads") {
+        for policy in ["inline", "adaptive", "offload"] {
+            let place = Place::new();
+            let args = "-n 3 -c 5 -s 10000 --rounds 2 --json - --driver";
+            let said = finish(place.bench(args).args([driver, "--policy", policy]));
+            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+            let report = said.json();
+            let rows = report["cells"].as_array().unwrap();
+            let names: Vec<_> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+            assert_eq!(names, ["threads", "tasks"]);
+            assert_eq!(report["controls"][0]["contender"], "threads (control)");
+            assert!(rows.iter().all(|row| row["cpu_seconds"].as_f64().unwrap() > 0.0));
+            let paths = &rows[1]["paths"];
+            let count = |way: &str| paths[way].as_u64().unwrap();
+            // Two rounds of three workers that five times open, write and read.
+            let calls = 2 * 3 * 5 * 3;
+            assert_eq!(count("inline") + count("ring") + count("worker"), calls, "{paths}");
+            match policy {
+                "inline" => assert_eq!(count("inline"), calls),
+                "offload" => assert_eq!(count("inline"), 0),
+                _ => {}
+            }
+            place.is_clean();
+        }
+    }
+}
+
+#[test]
+fn one_alone_prints_what_the_document_prints() {
+    for mode in ["threads", "tasks"] {
+        let place = Place::new();
+        let said = finish(&mut place.bench(&format!("-n 2 -c 3 -s 4K --mode {mode}")));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        for part in [
+            &format!(
+                "Benchmarking read write files with {mode} with params:\n[2 {mode}, 3 IO cycles per"
+            ),
+            "4096 bytes per IO]",
+            "seconds CPU time",
+            "seconds real time",
+        ] {
+            assert!(said.stdout.contains(part), "{part} is not in:\n{}", said.stdout);
+        }
+        assert!(!said.stdout.contains('÷'), "{}", said.stdout);
+        place.is_clean();
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let wrong = |args: &str| -> Said {
+        annulus(["bench", "file"].into_iter().chain(args.split_whitespace()))
+    };
+    for (args, parts) in [
+        ("-n 0", &["'0'", "1..=10000"][..]),
+        ("-s 0", &["0 bytes"]),
+        ("-s 4Q", &["'4Q'", "16K"]),
+        ("--policy lazy", &["`lazy`", "adaptive"]),
+        ("--mode fibers", &["'fibers'", "tasks"]),
+        ("--dir /nowhere/at/all", &["--dir /nowhere/at/all", "choose a folder"]),
+        ("--dir /proc/self", &["--dir /proc/self: cannot make a folder", "choose another"]),
+        ("-n 64 -s 64G", &["64 workers × 64G", "memory", "fewer workers"]),
+        ("--contender tasks", &["--dir"]),
+    ] {
+        wrong(args).complains(2, parts);
+    }
+}
+
+#[test]
+fn a_file_is_no_folder() {
+    let place = Place::new();
+    let file = place.0.join("file");
+    fs::write(&file, b"").unwrap();
+    let said = finish(
+        Command::new(ANNULUS).args(["bench", "file", "-c", "1", "--dir"]).arg(&file).own_lock(),
+    );
+    fs::remove_file(&file).unwrap();
+    said.complains(2, &["--dir", "Not a directory"]);
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_and_cleaned_up() {
+    let place = Place::new();
+    // A limit of the process's own on files stands for the disk's.
+    let script = format!(
+        "ulimit -f 8; exec {ANNULUS} bench file --mode tasks -n 1 -c 1 -s 64K --dir {}",
+        place.0.display()
+    );
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("trap '' XFSZ; {script}")]).own_lock();
+    let said = finish(&mut command);
+    said.complains(1, &["tasks", "cannot make the files", "File too large"]);
+    place.is_clean();
+}
+
+/// Interrupts a run that would take hours, once or twice, when its files are there.
+fn interrupt(place: &Place, times: usize) -> Option<i32> {
+    let mut command = place.bench("-n 4 -c 1000000 -s 4K --rounds 1000");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut words = BufReader::new(child.stderr.take().unwrap()).lines();
+    let there = || {
+        fs::read_dir(&place.0).unwrap().any(|folder| {
+            fs::read_dir(folder.unwrap().path()).is_ok_and(|mut files| files.next().is_some())
+        })
+    };
+    while !there() {
+        std::thread::yield_now();
+    }
+    for time in 0..times {
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        if time == 0 {
+            assert!(words.next().unwrap().unwrap().contains("once more stops at once"));
+        }
+    }
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn stopped_at_once_it_leaves_nothing() {
+    let place = Place::new();
+    assert_eq!(interrupt(&place, 2), Some(130));
+    place.is_clean();
+}
+
+#[test]
+fn a_contender_answers_each_question_and_refuses_nonsense() {
+    let place = Place::new();
+    for contender in ["threads", "tasks"] {
+        let mut command = place.bench("--contender");
+        let command = command.arg(contender).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"2 3 100\n1 1 1\nmany\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let answers = String::from_utf8(output.stdout).unwrap();
+        let answers: Vec<serde_json::Value> =
+            answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let operations: Vec<_> =
+            answers.iter().map(|a| a["operations"].as_u64().unwrap()).collect();
+        assert_eq!((output.status.code(), operations), (Some(2), vec![6, 1]), "{contender}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("'many' is not WORKERS CYCLES BYTES"), "{error}");
+        place.is_clean();
+    }
+}
