@@ -5,7 +5,7 @@ mod common;
 
 use annulus::ring::{SqPoll, opcode};
 use annulus::sim::{Profile, Sim};
-use annulus::{DriverChoice, DriverKind, Operations, Runtime};
+use annulus::{DriverChoice, DriverKind, Operations, Runtime, Verbs};
 use common::{echo, pair, receive, run_on};
 use std::io;
 use std::process::{Command, Output};
@@ -205,6 +205,26 @@ fn what_is_in_use_is_told_apart_from_what_is_missing() {
     assert!(info.missing().all(|feature| !feature.present));
     let unused = info.features.iter().find(|feature| feature.name == "bundles").unwrap();
     assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
+}
+
+#[test]
+fn what_the_settings_rule_out_is_not_in_use() {
+    let uses = |builder: annulus::Builder, name| {
+        let runtime = builder.kernel(Sim::builder(1).build()).build().unwrap();
+        let info = runtime.driver();
+        let used = info.in_use().any(|feature| feature.name == name);
+        assert!(!info.missing().any(|feature| feature.name == name));
+        used
+    };
+    let polls = SqPoll { idle: Duration::from_millis(1), cpu: None };
+    for operations in Operations::ALL {
+        let multishot = operations.verbs == Verbs::Multishot;
+        let by = || Runtime::builder().operations(operations);
+        assert_eq!(uses(by(), "multishot receive"), multishot, "{operations}");
+        assert_eq!(uses(by(), "receive limit"), multishot, "{operations}");
+        assert!(uses(by(), "deferred task work"), "{operations}");
+    }
+    assert!(!uses(Runtime::builder().sq_poll(polls), "deferred task work"));
 }
 
 #[test]

@@ -66,6 +66,14 @@ pub enum Op {
         /// The `struct msghdr`.
         header: *const u8,
     },
+    /// As `SendMessageNow`, with an event in either case. Only where [`Driver::sends_quietly`](crate::Driver::sends_quietly)
+    /// is false.
+    SendMessage {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
     /// Tells once that there is room to send, or that nothing can be sent any more.
     WritableOnce {
         /// The socket.

@@ -1,7 +1,8 @@
 //! Sending datagrams.
 //!
 //! What a turn has queued goes out with its one enter, each datagram *now*: it must not wait, and where it went no event is
-//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went. Those that
+//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went; where the
+//! driver does not send quietly, each has its event, and a batch is settled when all have been heard. Those that
 //! found no room stay queued, in order, and the mailbox waits for room: a datagram is never left with the kernel to wait,
 //! since Linux, trying a Unix datagram again, would send it empty.
 //!
@@ -35,8 +36,10 @@ const MOST_V6: usize = 65_527;
 pub(crate) struct Outbox {
     /// Accepted, not started.
     queue: VecDeque<u32>,
-    /// Out in this turn.
+    /// Out, and not settled.
     flying: VecDeque<u32>,
+    /// Of these, the ones whose events are still to come.
+    unheard: usize,
     /// What all of these weigh.
     weight: usize,
     unordered: bool,
@@ -79,6 +82,7 @@ impl Outbox {
         Self {
             queue: VecDeque::new(),
             flying: VecDeque::new(),
+            unheard: 0,
             short: false,
             fresh: false,
             blocked: false,
@@ -255,6 +259,9 @@ impl Inner {
             self.submit_parcel(id);
         }
         self.post.boxes.get(slot).tx.fresh = false;
+        if !self.driver.sends_quietly() {
+            return;
+        }
         self.post.posted.push(slot);
         let mailbox = self.post.boxes.get(slot);
         let tx = &mailbox.tx;
@@ -267,10 +274,17 @@ impl Inner {
         let parcel = self.post.parcels.get(id);
         parcel.state = State::Now;
         let header = parcel.seal();
-        let fd = self.post.boxes.get(parcel.mailbox).fd;
-        // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
-        // driver is settled.
-        unsafe { self.driver.submit(token, Op::SendMessageNow { fd, header }) };
+        let mailbox = self.post.boxes.get(parcel.mailbox);
+        let fd = mailbox.fd;
+        if self.driver.sends_quietly() {
+            // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
+            // driver is settled.
+            unsafe { self.driver.submit(token, Op::SendMessageNow { fd, header }) };
+        } else {
+            mailbox.tx.unheard += 1;
+            // SAFETY: as above; the slot is freed after the event.
+            unsafe { self.start(token, Op::SendMessage { fd, header }) };
+        }
     }
 
     /// The driver is settled: parcels of which no event came went out.
@@ -389,6 +403,16 @@ impl Inner {
         // The batch is settled as a whole.
         let outcome = event.result.err().map_or(State::Failed, |errno| self.judge(slot, id, errno));
         self.post.parcels.get(id).state = outcome;
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if tx.unheard == 0 {
+            return;
+        }
+        tx.unheard -= 1;
+        let heard_of_all = tx.unheard == 0;
+        self.in_flight -= 1;
+        if heard_of_all {
+            self.settle_batch(slot);
+        }
     }
 
     /// What is to become of a parcel that the kernel refused.

@@ -1,7 +1,7 @@
 //! Which driver, and why.
 
 use super::blocked::Blocked;
-use annulus_driver::{Driver, Epoll, Operations, Uring, UringConfig};
+use annulus_driver::{Driver, Epoll, Operations, Uring, UringConfig, Verbs};
 use annulus_ring::{Feature, Features, SetupError};
 use std::env;
 use std::fmt;
@@ -11,19 +11,28 @@ use std::str::FromStr;
 /// What overrides [`DriverChoice::Auto`].
 const VARIABLE: &str = "ANNULUS_DRIVER";
 
-/// The features of io_uring that the uring driver makes use of, where a kernel has them.
-const USED: [&str; 10] = [
+/// The features of io_uring that the uring driver makes use of whatever its settings, where a kernel has them.
+const ALWAYS: [&str; 7] = [
     "fast poll",
     "wait timeout",
     "skipped completions",
     "multishot accept",
     "single issuer",
-    "multishot receive",
-    "deferred task work",
     "no index array",
     "honest iowait",
-    "receive limit",
 ];
+/// Those that come with multishot receives.
+const MULTISHOT: [&str; 2] = ["multishot receive", "receive limit"];
+/// Those that a thread that polls rules out.
+const UNPOLLED: [&str; 1] = ["deferred task work"];
+
+/// What a driver with these settings makes use of.
+fn used(config: &UringConfig) -> Vec<&'static str> {
+    let multishot = config.operations.verbs == Verbs::Multishot;
+    let parts =
+        [(true, &ALWAYS[..]), (multishot, &MULTISHOT), (config.sq_poll.is_none(), &UNPOLLED)];
+    parts.into_iter().filter(|(used, _)| *used).flat_map(|(_, names)| names).copied().collect()
+}
 
 /// Which driver a runtime is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,18 +139,24 @@ pub struct DriverInfo {
     pub reason: String,
     /// What the kernel's io_uring offers. Empty where io_uring cannot be set up, or was not tried.
     pub features: Features,
+    /// Those that the settings call for.
+    used: Vec<&'static str>,
 }
 
 impl DriverInfo {
     /// The features of io_uring that are in use: none on the epoll driver.
     pub fn in_use(&self) -> impl Iterator<Item = &Feature> {
-        let used = |feature: &&Feature| feature.present && USED.contains(&feature.name);
-        self.features.iter().filter(move |feature| self.kind == DriverKind::Uring && used(feature))
+        let on_uring = self.kind == DriverKind::Uring;
+        self.called_for().filter(move |feature| on_uring && feature.present)
     }
 
     /// The features that would be in use if the kernel had them.
     pub fn missing(&self) -> impl Iterator<Item = &Feature> {
-        self.features.iter().filter(|feature| !feature.present && USED.contains(&feature.name))
+        self.called_for().filter(|feature| !feature.present)
+    }
+
+    fn called_for(&self) -> impl Iterator<Item = &Feature> {
+        self.features.iter().filter(|feature| self.used.contains(&feature.name))
     }
 }
 
@@ -189,9 +204,10 @@ fn wish(config: &UringConfig) -> Option<String> {
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {
+    let used = used(&config);
     let uring = Uring::new(config)?;
     let features = uring.features().clone();
-    let info = DriverInfo { kind: DriverKind::Uring, reason: reason.into(), features };
+    let info = DriverInfo { kind: DriverKind::Uring, reason: reason.into(), features, used };
     Ok((Driver::Uring(Box::new(uring)), info))
 }
 
@@ -206,8 +222,9 @@ fn epoll(
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
+    let used = used(&config);
     let epoll = Epoll::new(config.kernel, config.pool)?;
-    let info = DriverInfo { kind: DriverKind::Epoll, reason, features };
+    let info = DriverInfo { kind: DriverKind::Epoll, reason, features, used };
     Ok((Driver::Epoll(Box::new(epoll)), info))
 }
 
@@ -229,7 +246,7 @@ mod tests {
     fn what_is_used_exists() {
         // Where io_uring is blocked there is nothing to compare with.
         let Ok(features) = Features::detect() else { return };
-        for name in USED {
+        for name in used(&UringConfig::default()) {
             assert!(features.iter().any(|feature| feature.name == name), "no feature `{name}`");
         }
     }

@@ -150,6 +150,16 @@ macro_rules! message_suite {
             fn simulated_old_kernel() {
                 Mode::SimulatedOldKernel.run(&case());
             }
+
+            #[test]
+            fn uring_with_a_poller() {
+                Mode::UringWithAPoller.run(&case());
+            }
+
+            #[test]
+            fn simulated_with_a_poller() {
+                Mode::SimulatedWithAPoller.run(&case());
+            }
         }
     )*};
 }

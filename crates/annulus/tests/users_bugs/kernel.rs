@@ -3,7 +3,7 @@
 use annulus::ring::file::FileCall;
 use annulus::ring::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId,
-    Shutdown, SocketOption, SocketQuery, SocketType,
+    SetupFlags, Shutdown, SocketOption, SocketQuery, SocketType,
 };
 use std::io;
 use std::os::fd::RawFd;
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub(crate) enum Bent {
     /// `io_uring_setup` answers this errno.
     Refuses(i32),
+    /// A thread that polls is for others.
+    HasNoPollers,
     /// A wait is iowait, as it is on kernels before 6.15.
     WaitsLoudly,
 }
@@ -22,7 +24,10 @@ impl Kernel for Bent {
     fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
-            Self::WaitsLoudly => Linux.setup(entries, params),
+            Self::HasNoPollers if params.flags & SetupFlags::SQPOLL.bits() != 0 => {
+                Err(io::Error::from_raw_os_error(libc::EPERM))
+            }
+            Self::HasNoPollers | Self::WaitsLoudly => Linux.setup(entries, params),
         }
     }
 

@@ -175,6 +175,7 @@ impl Epoll {
             Op::SendNow { .. } | Op::SendVectorNow { .. } | Op::SendMessageNow { .. } => {
                 unreachable!("sent as submitted")
             }
+            Op::SendMessage { .. } => unreachable!("messages go quietly here"),
         }
     }
 

@@ -67,9 +67,8 @@ impl Encoder {
             }
             // SAFETY: as above.
             Op::SendVector { fd, header } => unsafe { self.send_vector(target(fd), header, false) },
-            Op::SendMessageNow { fd, header } => {
-                quiet(op::SendMsg { target: target(fd), header, flags: WHOLE_NOW }.entry())
-            }
+            Op::SendMessageNow { fd, header } => quiet(message(target(fd), header)),
+            Op::SendMessage { fd, header } => message(target(fd), header),
             Op::WritableOnce { fd } => op::Poll { target: target(fd), events: poll::OUT }.entry(),
             Op::ReceiveMessages { fd, header } => {
                 let (target, group) = (target(fd), lending::group(token));
@@ -145,6 +144,10 @@ impl Encoder {
         let count = vector_count as u32;
         op::Writev { target, vectors, count, flags: write_flags(now) }.entry()
     }
+}
+
+fn message(target: Target, header: *const u8) -> Entry {
+    op::SendMsg { target, header, flags: WHOLE_NOW }.entry()
 }
 
 fn quiet(entry: Entry) -> Entry {

@@ -76,7 +76,7 @@ mod tests {
     };
 
     /// One of each.
-    fn every_op(header: &MsgHeader) -> [Op; 19] {
+    fn every_op(header: &MsgHeader) -> [Op; 20] {
         let (fd, len, limit) = (-1, 0, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
@@ -90,6 +90,7 @@ mod tests {
             Op::ReceiveMessages { fd, header },
             Op::ReceiveMessage { fd, header: into },
             Op::SendMessageNow { fd, header },
+            Op::SendMessage { fd, header },
             Op::WritableOnce { fd },
             Op::SendNow { fd, buffer: from, len },
             Op::SendVectorNow { fd, header },
