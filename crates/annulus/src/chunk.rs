@@ -16,6 +16,8 @@ enum Repr {
     Boxed(Box<[u8]>),
     Static(&'static [u8]),
     Shared(SharedBytes),
+    #[cfg(feature = "bytes")]
+    Foreign(bytes::Bytes),
     /// Copied into a buffer of the runtime's own by `poll_write`.
     Copied(Vec<u8>),
     /// Descriptors go along.
@@ -69,6 +71,12 @@ impl Chunk {
         }
     }
 
+    /// Bytes of the crate of that name.
+    #[cfg(feature = "bytes")]
+    pub(crate) fn foreign(bytes: bytes::Bytes) -> Self {
+        Self(Repr::Foreign(bytes))
+    }
+
     /// The buffer of copied bytes, to append to.
     pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.0 {
@@ -97,6 +105,8 @@ impl Chunk {
                 *bytes = rest;
                 Self(Repr::Static(first))
             }
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => Self(Repr::Foreign(bytes.split_to(n))),
             Repr::Shared(bytes) => {
                 let first = bytes.slice(..n);
                 *bytes = bytes.slice(n..);
@@ -136,6 +146,8 @@ impl AsRef<[u8]> for Chunk {
             Repr::Boxed(bytes) => bytes,
             Repr::Static(bytes) => bytes,
             Repr::Shared(bytes) => bytes,
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => bytes,
             Repr::Passing(passing) => passing.bytes.as_ref(),
         }
     }

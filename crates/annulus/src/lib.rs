@@ -48,6 +48,8 @@
 //! [`SharedBytes`] and what [`shards::channel`] carries may go anywhere; [`net::TcpStream::into_parts`] moves a connection.
 
 pub mod affinity;
+#[cfg(feature = "bytes")]
+mod bytes;
 mod chunk;
 mod connect;
 mod core;

@@ -173,3 +173,20 @@ fn files_that_tell_no_length_are_read_whole() {
         Ok(())
     });
 }
+
+#[test]
+fn bytes_are_written_and_read_without_a_copy() {
+    use bytes::{Bytes, BytesMut};
+    everywhere(|place| async move {
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(place.join("file")).await?;
+        let all = Bytes::from_static(b"some bytes");
+        let (written, _) = file.write_at(all.slice(5..), 0).await;
+        assert_eq!(written?, 5);
+        let room = BytesMut::with_capacity(100);
+        let start = room.as_ptr();
+        let (read, room) = file.read_at(room, 0).await;
+        assert_eq!((read?, &room[..], room.as_ptr()), (5, &b"bytes"[..], start));
+        Ok(())
+    });
+}
