@@ -1,35 +1,76 @@
-//! Where to listen: an address, and what is spoken there.
+//! Where to listen or to call: an address or a path, and what is spoken there.
 
 use crate::address::Address;
+use crate::usage::Misuse;
+use annulus_load::Place;
 use anyhow::Result;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What comes before an address that is not TCP's.
 const UDP: &str = "udp://";
 /// What may come before one that is.
 const TCP: &str = "tcp://";
+/// What comes before the path of streams, and of datagrams.
+const UNIX: &str = "unix:";
+const UNIX_DATAGRAM: &str = "unix-datagram:";
 
-/// What was written: `HOST:PORT` for TCP, or `udp://HOST:PORT`.
+/// What was written: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(Address),
     Udp(Address),
+    Unix(PathBuf),
+    UnixDatagram(PathBuf),
 }
 
 impl Endpoint {
-    /// Every socket address it stands for; at least one.
+    /// Every socket address it stands for; at least one, but none where it is a path.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
-        let (Endpoint::Tcp(address) | Endpoint::Udp(address)) = self;
-        address.resolve()
+        match self {
+            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),
+            Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Where to call a server of streams.
+    pub(crate) fn streams(&self) -> Result<Place> {
+        match self {
+            Endpoint::Tcp(address) => address.resolve_one().map(Place::Inet),
+            Endpoint::Unix(path) => Ok(Place::Unix(path.clone())),
+            Endpoint::Udp(_) | Endpoint::UnixDatagram(_) => {
+                Err(Misuse(format!("{self} has datagrams: use annulus load udp")).into())
+            }
+        }
+    }
+
+    /// Where to send datagrams.
+    pub(crate) fn datagrams(&self) -> Result<Place> {
+        match self {
+            Endpoint::Tcp(address) | Endpoint::Udp(address) => {
+                Ok(Place::Inet(address.resolve()?[0]))
+            }
+            Endpoint::UnixDatagram(path) => Ok(Place::Unix(path.clone())),
+            Endpoint::Unix(_) => {
+                let text =
+                    format!("{self} has streams: write {UNIX_DATAGRAM}/path, or leave out udp");
+                Err(Misuse(text).into())
+            }
+        }
+    }
+
+    /// Whether it is a path.
+    pub(crate) fn is_path(&self) -> bool {
+        matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
     /// How one of its addresses is written.
     pub(crate) fn written(&self, address: SocketAddr) -> String {
         match self {
-            Endpoint::Tcp(_) => address.to_string(),
             Endpoint::Udp(_) => format!("{UDP}{address}"),
+            _ => address.to_string(),
         }
     }
 }
@@ -41,11 +82,17 @@ impl FromStr for Endpoint {
         if let Some(address) = text.strip_prefix(UDP) {
             return address.parse().map(Endpoint::Udp);
         }
+        if let Some(path) = text.strip_prefix(UNIX_DATAGRAM) {
+            return checked(path).map(Endpoint::UnixDatagram);
+        }
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return checked(path).map(Endpoint::Unix);
+        }
         let address = text.strip_prefix(TCP).unwrap_or(text);
         match address.split_once("://") {
-            Some((scheme, _)) => {
-                Err(format!("'{scheme}' is not spoken here: write HOST:PORT or udp://HOST:PORT"))
-            }
+            Some((scheme, _)) => Err(format!(
+                "'{scheme}' is not spoken here: write HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path"
+            )),
             None => address.parse().map(Endpoint::Tcp),
         }
     }
@@ -56,8 +103,17 @@ impl fmt::Display for Endpoint {
         match self {
             Endpoint::Tcp(address) => address.fmt(f),
             Endpoint::Udp(address) => write!(f, "{UDP}{address}"),
+            Endpoint::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+            Endpoint::UnixDatagram(path) => write!(f, "{UNIX_DATAGRAM}{}", path.display()),
         }
     }
+}
+
+/// A path that a socket can have.
+fn checked(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    Place::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -75,11 +131,31 @@ mod tests {
             assert_eq!(endpoint.to_string(), text);
             assert_eq!(endpoint.written(text.trim_start_matches(UDP).parse().unwrap()), text);
         }
+        for text in ["unix:/run/echo", "unix-datagram:echo"] {
+            assert!(parsed(text).is_path() && parsed(text).to_string() == text);
+        }
+    }
+
+    #[test]
+    fn streams_and_datagrams_are_told_apart() {
+        let place = |text: &str| {
+            [Endpoint::streams, Endpoint::datagrams].map(|of| of(&text.parse().unwrap()).ok())
+        };
+        let path = || Some(Place::Unix("/x".into()));
+        assert_eq!(place("unix:/x"), [path(), None]);
+        assert_eq!(place("unix-datagram:/x"), [None, path()]);
+        assert_eq!(place("udp://127.0.0.1:7"), [None, "127.0.0.1:7".parse().ok()]);
     }
 
     #[test]
     fn what_is_not_spoken_is_refused_with_the_way_out() {
-        for (text, part) in [("http://a:80", "'http' is not spoken"), ("udp://a", "no port")] {
+        let long = format!("unix:/{}", "x".repeat(107));
+        for (text, part) in [
+            ("http://a:80", "'http' is not spoken"),
+            ("udp://a", "no port"),
+            ("unix:", "has 0 bytes"),
+            (&long, "has 108 bytes: that of a Unix socket has 1 to 107"),
+        ] {
             let error = text.parse::<Endpoint>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport};
 use annulus_load::visits::{self, VisitPlan, VisitReport};
-use annulus_load::{LoadError, Mode, Observer, Plan, Report};
+use annulus_load::{LoadError, Mode, Observer, Place, Plan, Report};
 
 use crate::proc::{Memory, Usage};
 use crate::record::{Outcome, Sample, control_name};
@@ -49,7 +48,7 @@ pub struct Load {
 
 impl Load {
     /// What the load does to a server in a cell.
-    pub fn plan(&self, cell: Cell, address: SocketAddr) -> Plan {
+    pub fn plan(&self, cell: Cell, address: Place) -> Plan {
         Plan {
             clients: cell.clients,
             length: cell.bytes,
@@ -84,7 +83,7 @@ impl Visits {
     const LEAST: usize = 200;
 
     /// What the load does to a server in a cell.
-    pub fn plan(&self, cell: Cell, address: SocketAddr) -> VisitPlan {
+    pub fn plan(&self, cell: Cell, address: Place) -> VisitPlan {
         VisitPlan {
             clients: cell.clients,
             connections: self.connections.unwrap_or(cell.clients.max(Visits::LEAST)),
@@ -117,7 +116,7 @@ pub struct Letters {
 
 impl Letters {
     /// What the load does to a server in a cell.
-    pub fn plan(&self, cell: Cell, address: SocketAddr) -> DatagramPlan {
+    pub fn plan(&self, cell: Cell, address: Place) -> DatagramPlan {
         DatagramPlan {
             clients: cell.clients,
             length: cell.bytes,
@@ -137,7 +136,7 @@ impl Work {
     fn run(
         &self,
         cell: Cell,
-        address: SocketAddr,
+        address: Place,
         observer: &mut dyn Observer,
     ) -> Result<Found, LoadError> {
         match self {
@@ -182,7 +181,7 @@ impl Measure for Rig {
         let server = &mut self.servers[visit.server];
         server.check(Duration::ZERO).map_err(one_line)?;
         let mut watch = Watch::new(server.pid());
-        let found = self.work.run(self.cells[visit.cell], server.address(), &mut watch);
+        let found = self.work.run(self.cells[visit.cell], server.address().clone(), &mut watch);
         // A dead server explains more than what its clients saw, and they may see it first.
         let went_well = found.as_ref().is_ok_and(|found| found.trouble.is_none());
         server.check(if went_well { Duration::ZERO } else { DYING }).map_err(one_line)?;

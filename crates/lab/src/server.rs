@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -11,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annulus_load::Place;
 use annulus_load::affinity::{self, PinError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
@@ -24,7 +24,7 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How to run a server. It must announce itself on its standard error with a line that contains
-/// `listening on ADDRESS:PORT`, and run until SIGTERM.
+/// `listening on ADDRESS:PORT` or `listening on unix:/path`, and run until SIGTERM.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Its name in tables and errors.
@@ -75,7 +75,7 @@ pub struct Server {
     name: String,
     process: Process,
     words: Words,
-    address: SocketAddr,
+    address: Place,
 }
 
 impl Server {
@@ -90,8 +90,8 @@ impl Server {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Place {
+        &self.address
     }
 
     /// Its process id.
@@ -341,7 +341,7 @@ mod tests {
         let core = affinity::allowed().expect("affinity")[0];
         let spec = Spec { pin: Some(core), ..shell(&format!("{ANNOUNCE}; exec sleep 1000")) };
         let mut server = Server::start(&spec).expect("start");
-        assert_eq!(server.address(), "127.0.0.1:9".parse().expect("address"));
+        assert_eq!(server.address(), &"127.0.0.1:9".parse().expect("address"));
         server.check(Duration::ZERO).expect("it runs");
         let pid = server.pid();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");

@@ -1,11 +1,12 @@
 //! What a server says on its standard error: where it listens, and why it fell over.
 
 use std::io::Read;
-use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use annulus_load::Place;
 
 /// How much of the end is kept.
 const KEPT: usize = 4096;
@@ -21,7 +22,7 @@ const UDP: &str = "udp://";
 #[derive(Debug)]
 pub(crate) struct Words {
     tail: Arc<Mutex<Vec<u8>>>,
-    address: Receiver<SocketAddr>,
+    address: Receiver<Place>,
 }
 
 /// Why no address was heard.
@@ -45,7 +46,7 @@ impl Words {
     }
 
     /// The address the server announced; call it once.
-    pub(crate) fn address(&self, patience: Duration) -> Result<SocketAddr, Unheard> {
+    pub(crate) fn address(&self, patience: Duration) -> Result<Place, Unheard> {
         self.address.recv_timeout(patience).map_err(|error| match error {
             RecvTimeoutError::Disconnected => Unheard::Ended,
             RecvTimeoutError::Timeout => Unheard::Silent,
@@ -70,7 +71,7 @@ impl Words {
 /// The thread's side. Its sender lives as long as the pipe, so that its end means the pipe's.
 struct Ear {
     tail: Arc<Mutex<Vec<u8>>>,
-    address: Sender<SocketAddr>,
+    address: Sender<Place>,
     heard: bool,
 }
 
@@ -96,7 +97,7 @@ impl Ear {
 }
 
 /// The address on the first *complete* line that announces one: half a port is also a number.
-fn announced(said: &[u8]) -> Option<SocketAddr> {
+fn announced(said: &[u8]) -> Option<Place> {
     let complete = &said[..said.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
     let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;
@@ -131,6 +132,7 @@ mod tests {
         assert_eq!(announced(b"x\nlistening on 127.0.0.1:70"), None);
         assert_eq!(announced(b"listening on [::1]:7000.\n"), "[::1]:7000".parse().ok());
         assert_eq!(announced(b"listening on udp://[::1]:7 (x)\n"), "[::1]:7".parse().ok());
+        assert_eq!(announced(b"listening on unix:/run/x (y)\n"), "unix:/run/x".parse().ok());
         assert_eq!(announced(b"listening on somewhere\n"), None);
     }
 

@@ -13,8 +13,9 @@ use crate::pattern::Tape;
 use crate::window::{Claim, Window};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-use std::net::{Shutdown, TcpStream};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How many bytes are received at once.
@@ -23,7 +24,7 @@ const BUFFER: usize = 64 << 10;
 /// One connection, its messages and its time.
 pub(crate) struct Client {
     number: usize,
-    stream: TcpStream,
+    stream: OwnedFd,
     saying: Tape,
     hearing: Tape,
     window: Window,
@@ -38,7 +39,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         number: usize,
-        stream: TcpStream,
+        stream: OwnedFd,
         tape: Tape,
         window: Window,
         pad: Pad,
@@ -57,8 +58,8 @@ impl Client {
     }
 
     fn converse(&mut self) -> Result<(), Fault> {
-        let limited = self.stream.set_read_timeout(Some(self.reply_timeout));
-        limited.map_err(|error| Fault::transfer(&error))?;
+        let limited = self.limit_receives(self.reply_timeout);
+        limited.map_err(|error| Fault::transfer(&error.into()))?;
         let mut buffer = vec![0; BUFFER];
         while self.pad.board().is_open() || self.window.owed() > 0 {
             let due = self.speak()?;
@@ -74,6 +75,11 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Has a receive that finds nothing end after so long.
+    fn limit_receives(&self, limit: Duration) -> Result<(), Errno> {
+        set_socket_timeout(&self.stream, Timeout::Recv, Some(limit))
     }
 
     /// Sends what may be sent and the socket has room for; returns the time of the next message, where it has one.
@@ -160,7 +166,7 @@ impl Client {
     /// Tells wrong bytes from too many: what was sent twice can look wrong at first, but then more comes than is owed.
     #[cold]
     fn judge(&self, buffer: &mut [u8], mut owed: usize, wrong: Fault) -> Fault {
-        if self.stream.set_read_timeout(Some(JUDGING)).is_err() {
+        if self.limit_receives(JUDGING).is_err() {
             return wrong;
         }
         while let Ok((came @ 1.., _)) = recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
@@ -176,8 +182,8 @@ impl Client {
     /// the server's affair, as every reply is there.
     fn part(&self) -> Result<(), Fault> {
         let limit = PARTING.min(self.reply_timeout);
-        let ready = self.stream.shutdown(Shutdown::Write).is_ok()
-            && self.stream.set_read_timeout(Some(limit)).is_ok();
+        let ready =
+            shutdown(&self.stream, Shutdown::Write).is_ok() && self.limit_receives(limit).is_ok();
         match recv(&self.stream, &mut [0; 64], RecvFlags::empty()) {
             Ok((came @ 1.., _)) if ready => Err(Fault::surplus(came)),
             _ => Ok(()),

@@ -2,11 +2,12 @@
 
 use crate::board::{Board, Pad};
 use crate::clock;
+use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::join;
 use crate::pattern::Tape;
 use crate::window::{Claim, Window};
-use annulus::net::{RecvHalf, SendHalf, TcpStream};
+use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -66,12 +67,11 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         number: usize,
-        stream: TcpStream,
+        (receiver, sender): Connection,
         tape: Tape,
         window: Window,
         pad: Pad,
     ) -> Client {
-        let (receiver, sender) = stream.split();
         let (window, pulse) = (RefCell::new(window), Rc::default());
         Client { number, receiver, sender, tape, window, pad, pulse }
     }

@@ -4,11 +4,11 @@ use crate::board::{Board, Pad};
 use crate::client::{Client, Pulse};
 use crate::clock;
 use crate::conductor::Company;
+use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::pattern::Tape;
 use crate::plan::Plan;
 use crate::quiet::{Quiet, sweep_interval};
-use annulus::net::TcpStream;
 use annulus::{JoinError, JoinHandle, time};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ struct Member {
 }
 
 impl Crew {
-    /// Starts a client on each stream.
-    pub(crate) fn start(plan: &Plan, streams: Vec<TcpStream>, board: &Arc<Board>) -> Crew {
+    /// Starts a client on each connection.
+    pub(crate) fn start(plan: &Plan, streams: Vec<Connection>, board: &Arc<Board>) -> Crew {
         let (now, began) = (clock::now(), clock::nanos());
         let member = |(number, stream)| {
             let tape = Tape::new(plan.seed, number, plan.length);

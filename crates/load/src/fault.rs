@@ -54,6 +54,8 @@ impl Fault {
     pub(crate) fn connect(error: &io::Error) -> Fault {
         let (kind, advice) = match error.kind() {
             io::ErrorKind::ConnectionRefused => (Kind::Refused, "is the server running there?"),
+            // A path that nobody has listened at.
+            io::ErrorKind::NotFound => (Kind::ConnectFailed, "is the server running there?"),
             io::ErrorKind::TimedOut => {
                 (Kind::ConnectTimeout, "is the address right, and its backlog not full?")
             }

@@ -27,6 +27,7 @@ mod join;
 mod measured;
 mod mode;
 mod pattern;
+mod place;
 mod plan;
 mod report;
 mod run;
@@ -41,6 +42,7 @@ pub mod visits;
 
 pub use annulus::affinity;
 pub use mode::Mode;
+pub use place::{MAX_PATH, Place};
 pub use plan::{
     MAX_CLIENTS, MAX_IN_FLIGHT, MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, Plan, PlanError,
 };

@@ -1,9 +1,11 @@
 //! What to do: whom to call, how many clients, how long.
 
 use crate::mode::Mode;
+use crate::place::{MAX_PATH, Place};
 use crate::window::Window;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The longest message: 64 MiB.
@@ -23,7 +25,7 @@ pub const MAX_RATE: f64 = 1e8;
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server to call.
-    pub address: SocketAddr,
+    pub address: Place,
     /// Connections.
     pub clients: usize,
     /// Bytes a message: 1 to [`MAX_LENGTH`].
@@ -52,7 +54,7 @@ pub struct Plan {
 
 impl Plan {
     /// rust_echo_bench's defaults (50 clients, 512 bytes, 60 s), after a second of warm-up.
-    pub fn new(address: SocketAddr) -> Plan {
+    pub fn new(address: Place) -> Plan {
         Plan {
             address,
             clients: 50,
@@ -74,9 +76,7 @@ impl Plan {
     /// # Errors
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.address.port() == 0 {
-            return Err(PlanError::NoPort(self.address));
-        }
+        self.address.validate()?;
         if !(1..=MAX_CLIENTS).contains(&self.clients) {
             return Err(PlanError::Clients(self.clients));
         }
@@ -126,6 +126,8 @@ impl Plan {
 pub enum PlanError {
     /// No server listens on port 0.
     NoPort(SocketAddr),
+    /// An empty path, or one above [`MAX_PATH`] bytes.
+    Path(PathBuf),
     /// No clients, or more than [`MAX_CLIENTS`].
     Clients(usize),
     /// An empty message, or one above [`MAX_LENGTH`].
@@ -162,6 +164,12 @@ impl fmt::Display for PlanError {
             PlanError::NoPort(address) => write!(
                 f,
                 "cannot call {address}: nothing listens on port 0, name the server's port"
+            ),
+            PlanError::Path(path) => write!(
+                f,
+                "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}",
+                path.display(),
+                path.as_os_str().len()
             ),
             PlanError::Clients(clients) => {
                 write!(f, "{clients} clients: ask for 1 to {MAX_CLIENTS}")
@@ -258,7 +266,7 @@ mod tests {
             Err(PlanError::Clients(MAX_CLIENTS + 1))
         );
         assert_eq!(check(|plan| plan.duration = Duration::ZERO), Err(PlanError::Zero("duration")));
-        assert!(check(|plan| plan.address.set_port(0)).is_err());
+        assert!(check(|plan| plan.address = "[::1]:0".parse().unwrap()).is_err());
     }
 
     #[test]

@@ -6,10 +6,16 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::measured::{Measured, Measuring};
 use crate::pattern::Tape;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::run::{LoadError, Observer};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -44,7 +50,7 @@ pub(crate) fn run(
 
 /// Connects every client, one after the other: a server's backlog is never overrun. After the first failure, which goes
 /// on the board, no more are started.
-fn connect_all(plan: &Plan, board: &Board) -> Vec<TcpStream> {
+fn connect_all(plan: &Plan, board: &Board) -> Vec<OwnedFd> {
     let mut streams = Vec::with_capacity(plan.clients);
     for client in 0..plan.clients {
         match connect(plan) {
@@ -58,16 +64,35 @@ fn connect_all(plan: &Plan, board: &Board) -> Vec<TcpStream> {
     streams
 }
 
-fn connect(plan: &Plan) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&plan.address, plan.connect_timeout)?;
+fn connect(plan: &Plan) -> io::Result<OwnedFd> {
+    match &plan.address {
+        Place::Inet(address) => connect_tcp(address, plan.connect_timeout),
+        Place::Unix(path) => connect_unix(path, plan.connect_timeout),
+    }
+}
+
+fn connect_tcp(address: &SocketAddr, limit: Duration) -> io::Result<OwnedFd> {
+    let stream = TcpStream::connect_timeout(address, limit)?;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    Ok(stream.into())
+}
+
+/// A connect that waits for room in the backlog counts as a send.
+fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
+    let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = rustix::net::socket_with(unix, stream, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket),
+        Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Starts a thread on each stream. Where the system has no more threads, those that there are end at once.
 fn start(
     plan: &Plan,
-    streams: Vec<TcpStream>,
+    streams: Vec<OwnedFd>,
     board: &Arc<Board>,
 ) -> Result<Vec<JoinHandle<()>>, LoadError> {
     let began = clock::nanos();

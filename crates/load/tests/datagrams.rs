@@ -30,7 +30,7 @@ fn plan(address: SocketAddr, clients: usize, length: usize, window: usize) -> Da
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(150),
         timeout: Duration::from_secs(10),
-        ..DatagramPlan::new(address)
+        ..DatagramPlan::new(address.into())
     }
 }
 

@@ -34,7 +34,7 @@ fn echo(stream: TcpStream) {
 }
 
 fn plan(address: SocketAddr, clients: usize, length: usize) -> Plan {
-    let mut plan = Plan::new(address);
+    let mut plan = Plan::new(address.into());
     (plan.clients, plan.length) = (clients, length);
     (plan.warm_up, plan.duration) = (Duration::from_millis(20), Duration::from_millis(150));
     plan.reply_timeout = Duration::from_secs(20);

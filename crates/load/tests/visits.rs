@@ -36,7 +36,7 @@ fn answer(mut stream: TcpStream, change: u8) {
 
 fn plan(address: SocketAddr, connections: usize, clients: usize, length: usize) -> VisitPlan {
     let reply_timeout = Duration::from_secs(20);
-    VisitPlan { connections, clients, length, reply_timeout, ..VisitPlan::new(address) }
+    VisitPlan { connections, clients, length, reply_timeout, ..VisitPlan::new(address.into()) }
 }
 
 fn run(plan: &VisitPlan) -> VisitReport {

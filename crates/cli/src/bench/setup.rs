@@ -10,7 +10,7 @@ use annulus_lab::record::Metric;
 use annulus_lab::rig::{Letters, Load, Visits, Work};
 use annulus_lab::schedule::Cell;
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
-use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, affinity, limits};
+use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Place, affinity, limits};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::net::Ipv4Addr;
@@ -284,7 +284,7 @@ fn letters(args: &EchoArgs, core: usize) -> Result<Work> {
 
 /// Whether the load can do this to any server at all.
 fn check(work: Work, cell: Cell) -> Result<()> {
-    let anyone = (Ipv4Addr::LOCALHOST, 1).into();
+    let anyone = Place::Inet((Ipv4Addr::LOCALHOST, 1).into());
     let checked = match work {
         Work::Loop(load) => load.plan(cell, anyone).validate(),
         Work::Visits(visits) => visits.plan(cell, anyone).validate(),

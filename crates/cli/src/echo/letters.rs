@@ -2,11 +2,14 @@
 
 use super::stats::Tally;
 use super::{Listen, Plan};
-use annulus::net::{UdpOptions, UdpSocket};
+use annulus::Lease;
+use annulus::net::{UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use anyhow::{Context, Result};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::path::Path;
 
 /// What the kernel may hold for a socket until it is read: as much as it allows.
 const BUFFER: usize = 8 << 20;
@@ -18,13 +21,52 @@ pub(super) struct Letters {
     bytes: Cell<u64>,
 }
 
-/// Opens the socket of a listen.
-pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(UdpSocket, SocketAddr)> {
+/// Opens the socket of a listen, and tells its address.
+pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(UdpSocket, String)> {
     let options = UdpOptions::new().recv_buffer(BUFFER);
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot tell the address listened on")?;
-    Ok((socket, address))
+    Ok((socket, listen.endpoint.written(address)))
+}
+
+/// Opens the socket of a listen at a path.
+pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
+    // What waits for a slow reader is overtaken by what is for others, until it fills the runtime's send bound.
+    let options = UnixOptions::new().unordered(true).send_buffer(BUFFER);
+    options.bind(path).map_err(|error| plan.cannot_listen(&listen.endpoint, error))
+}
+
+/// A socket that tells who sent a datagram, and sends to him.
+pub(super) trait Post {
+    type Name;
+
+    async fn recv(&self) -> io::Result<(Lease, Self::Name)>;
+    async fn send(&self, letter: Lease, to: Self::Name) -> io::Result<()>;
+}
+
+impl Post for UdpSocket {
+    type Name = SocketAddr;
+
+    async fn recv(&self) -> io::Result<(Lease, SocketAddr)> {
+        self.recv_from().await
+    }
+
+    async fn send(&self, letter: Lease, to: SocketAddr) -> io::Result<()> {
+        self.send_to(letter, to).await
+    }
+}
+
+impl Post for UnixDatagram {
+    type Name = UnixAddr;
+
+    async fn recv(&self) -> io::Result<(Lease, UnixAddr)> {
+        self.recv_from().await
+    }
+
+    async fn send(&self, letter: Lease, to: UnixAddr) -> io::Result<()> {
+        self.send_to_addr(letter, &to).await
+    }
 }
 
 impl Letters {
@@ -33,9 +75,9 @@ impl Letters {
     }
 
     /// Echoes until something ends the socket. What cannot be sent is dropped: the next datagram has another sender.
-    pub(super) async fn echo(&self, socket: UdpSocket) -> io::Result<()> {
+    pub(super) async fn echo(&self, socket: impl Post) -> io::Result<()> {
         loop {
-            let (letter, from) = match socket.recv_from().await {
+            let (letter, from) = match socket.recv().await {
                 Ok(received) => received,
                 Err(error) if is_of_one_datagram(&error) => continue,
                 Err(error) => return Err(error),
@@ -43,7 +85,7 @@ impl Letters {
             self.count.set(self.count.get() + 1);
             self.bytes.set(self.bytes.get() + letter.len() as u64);
             // An error tells of an earlier datagram, and so does not end the socket.
-            let _ = socket.send_to(letter, from).await;
+            let _ = socket.send(letter, from).await;
         }
     }
 }

@@ -6,6 +6,7 @@ mod ring;
 mod room;
 mod signals;
 mod stats;
+mod stream;
 mod tasks;
 mod threads;
 
@@ -13,9 +14,8 @@ use crate::endpoint::Endpoint;
 use crate::output::Target;
 use crate::span;
 use crate::usage::Misuse;
-use annulus::DriverChoice;
 use annulus::shards::{Pinning, Spread};
-use annulus_load::{affinity, limits};
+use annulus_load::{Mode, affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ring::RingArgs;
@@ -24,7 +24,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -35,23 +34,26 @@ Examples:
   annulus echo                              serve on 127.0.0.1:7000
   annulus echo --listen [::]:0              any free port, IPv6 and IPv4
   annulus echo --listen 127.0.0.1:7000 --listen udp://127.0.0.1:7000
+  annulus echo --listen unix:/run/echo --listen unix-datagram:/run/letters
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
   annulus echo --stats - --idle-timeout 30  figures as JSON when it ends";
 
-/// Serve TCP and UDP echo
+/// Serve echo over TCP, UDP and Unix sockets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EchoArgs {
-    /// Where to listen: HOST:PORT, or udp://HOST:PORT; port 0 picks a free one
-    /// and prints it. May be given several times
+    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or
+    /// unix-datagram:/path; port 0 picks a free one and prints it. A path that a
+    /// dead server left is taken over. May be given several times
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread a
     /// connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// How many runtimes serve, each on a thread and a CPU of its own
+    /// How many runtimes serve, each on a thread and a CPU of its own; the first
+    /// alone serves datagrams and Unix sockets
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -84,18 +86,11 @@ pub(crate) struct EchoArgs {
 /// Descriptors that one more worker takes: ring, or epoll and timer; alarm; listener; two a signal.
 const FILES: usize = 8;
 
-/// Who serves: tasks on the runtime, or threads of the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Tasks(DriverChoice),
-    Threads,
-}
-
 /// One place to listen at.
 #[derive(Clone, Debug)]
 struct Listen {
     endpoint: Endpoint,
-    /// Its socket addresses: the first that can be had is taken.
+    /// Its socket addresses: the first that can be had is taken. A path has none.
     addresses: Vec<SocketAddr>,
 }
 
@@ -216,6 +211,15 @@ impl Plan {
     /// Explains why the address could not be had.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         let advice = match error.kind() {
+            io::ErrorKind::AddrInUse if endpoint.is_path() => {
+                "another program listens there, or it is no socket: stop it, or choose another path"
+            }
+            io::ErrorKind::PermissionDenied if endpoint.is_path() => {
+                "you may not write to its folder: choose a path in another"
+            }
+            io::ErrorKind::NotFound if endpoint.is_path() => {
+                "there is no such folder: make it, or choose another path"
+            }
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
             }
@@ -228,32 +232,5 @@ impl Plan {
             _ => return anyhow!("cannot listen on {endpoint}: {error}"),
         };
         anyhow!("cannot listen on {endpoint}: {}: {advice}", error.kind())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mode, String> {
-        match text {
-            "threads" => Ok(Mode::Threads),
-            _ => text.parse().map(Mode::Tasks).map_err(|error| format!("{error}, threads")),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes() {
-        assert_eq!("threads".parse(), Ok(Mode::Threads));
-        assert_eq!("uring".parse(), Ok(Mode::Tasks(DriverChoice::Uring)));
-        let error = "kqueue".parse::<Mode>().unwrap_err();
-        assert!(
-            ["kqueue", "auto", "uring", "threads"].iter().all(|part| error.contains(part)),
-            "{error}"
-        );
     }
 }

@@ -1,10 +1,10 @@
 //! What the server asks of io_uring: settings that the other ways to serve do not have.
 
-use super::Mode;
 use crate::span;
 use crate::usage::Misuse;
 use annulus::ring::SqPoll;
 use annulus::{Builder, DriverChoice, Operations};
+use annulus_load::Mode;
 use clap::Args;
 use std::time::Duration;
 

@@ -6,10 +6,11 @@ use super::ring::RingArgs;
 use super::room::{Room, Seat};
 use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
+use super::stream::{Entrance, Stream};
 use super::{Listen, Plan};
 use crate::endpoint::Endpoint;
-use annulus::net::{ListenOptions, TcpStream};
-use annulus::shards::{Cause, Doors, Incoming, Shard, ShardError, Shards};
+use annulus::net::{ListenOptions, UnixListener, UnixOptions};
+use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
 use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
 use annulus_load::clock;
@@ -18,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::io;
+use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,29 +93,43 @@ async fn host(house: Rc<House>, doors: &[Doors], shard: &Shard) -> Result<Worker
 /// Tasks that end only when they fail.
 type Listening = Vec<JoinHandle<io::Result<()>>>;
 
-/// Opens this worker's part of everything that is listened at, and tells the addresses. Datagrams are the first one's.
+/// Opens this worker's part of everything that is listened at, and tells the addresses. All but TCP is the first one's.
 fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening, Vec<String>)> {
     let (mut listening, mut addresses) = (Vec::new(), Vec::new());
     let mut doors = doors.iter();
     for listen in &house.plan.listens {
-        let (task, address) = match listen.endpoint {
+        let house = Rc::clone(house);
+        let (task, address) = match &listen.endpoint {
             Endpoint::Tcp(_) => {
                 let door = doors.next().expect("there are doors for every TCP listen");
-                let incoming = door.open(shard).context("cannot open the doors")?;
-                (annulus::spawn(admit_all(incoming, Rc::clone(house))), door.local_addr())
+                let entrance = Entrance::Doors(door.open(shard).context("cannot open the doors")?);
+                let address = listen.endpoint.written(door.local_addr());
+                (annulus::spawn(admit_all(entrance, house)), address)
             }
-            Endpoint::Udp(_) if shard.index() > 0 => continue,
+            _ if shard.index() > 0 => continue,
+            Endpoint::Unix(path) => {
+                let entrance = Entrance::Path(listen_at(&house.plan, listen, path)?);
+                (annulus::spawn(admit_all(entrance, house)), listen.endpoint.to_string())
+            }
             Endpoint::Udp(_) => {
                 let (socket, address) = letters::open(&house.plan, listen)?;
-                let house = Rc::clone(house);
+                (annulus::spawn(async move { house.letters.echo(socket).await }), address)
+            }
+            Endpoint::UnixDatagram(path) => {
+                let socket = letters::open_path(&house.plan, listen, path)?;
                 let echo = async move { house.letters.echo(socket).await };
-                (annulus::spawn(echo), address)
+                (annulus::spawn(echo), listen.endpoint.to_string())
             }
         };
         listening.push(task);
-        addresses.push(listen.endpoint.written(address));
+        addresses.push(address);
     }
     Ok((listening, addresses))
+}
+
+fn listen_at(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixListener> {
+    let listener = UnixOptions::new().backlog(BACKLOG).listen(path);
+    listener.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
@@ -148,11 +164,11 @@ async fn until_either(closing: impl Future<Output = ()>, listening: &mut Listeni
 }
 
 /// Accepts as long as there is room.
-async fn admit_all(mut incoming: Incoming, house: Rc<House>) -> io::Result<()> {
+async fn admit_all(mut entrance: Entrance, house: Rc<House>) -> io::Result<()> {
     loop {
         house.room.vacancy().await;
-        match incoming.accept().await {
-            Ok(Some((stream, _peer))) => house.admit(stream, house.room.seat().await),
+        match entrance.accept().await {
+            Ok(Some(stream)) => house.admit(stream, house.room.seat().await),
             // The accepting worker leaves, and so will this one.
             Ok(None) => pending().await,
             // The peer gave up while it waited to be accepted.
@@ -186,7 +202,7 @@ impl House {
         House { plan, room, guests, letters: Letters::default(), waiting: Cell::new(None) }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream, seat: Seat) {
+    fn admit(self: &Rc<Self>, stream: Stream, seat: Seat) {
         let talk = Rc::new(Talk::default());
         let number = self.guests.borrow_mut().admit(Rc::clone(&talk));
         let talk_too = Rc::clone(&talk);
@@ -245,7 +261,7 @@ impl House {
 
 /// One connection, as its task has it.
 struct Visit {
-    stream: TcpStream,
+    stream: Stream,
     talk: Rc<Talk>,
     house: Rc<House>,
     number: usize,
@@ -272,8 +288,7 @@ impl Visit {
         self.talk.finishing.set(true);
         self.stream.shutdown().await?;
         self.talk.finishing.set(false);
-        while self.stream.recv().await?.is_some() {}
-        Ok(())
+        self.stream.drain().await
     }
 
     /// Keeps the task's waker, so that it can be asked to leave while it waits to receive.

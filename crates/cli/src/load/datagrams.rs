@@ -8,8 +8,8 @@ use crate::span;
 use crate::table::{errors, latency, thousands};
 use crate::usage::Misuse;
 use annulus::DriverChoice;
-use annulus_load::MAX_CLIENTS;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
+use annulus_load::{MAX_CLIENTS, Place};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::process::ExitCode;
@@ -26,13 +26,14 @@ and sockets that fail make the exit status 1.
 
 Examples:
   annulus load udp -c 1000 -l 60000 -t 10
+  annulus load udp -a unix-datagram:/run/letters
   annulus load udp -a 127.0.0.1:7000 --window 16 --json - | jq .lost";
 
-/// Measure a UDP echo server: datagrams a second, loss, order
+/// Measure an echo server of datagrams: how many a second, loss, order
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct UdpArgs {
-    /// The server to call: HOST:PORT, or udp://HOST:PORT
+    /// The server to call: HOST:PORT, udp://HOST:PORT, or unix-datagram:/path
     #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     address: Endpoint,
     /// Clients: a socket each
@@ -76,7 +77,7 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let report = datagrams::run(&plan, &mut Bar::new()).map_err(classify)?;
     let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
     if report.seconds > 0.0 && !occupied {
-        output::print(&page(&report))?;
+        output::print(&page(&plan.address, &report))?;
     }
     if let Some(sheet) = sheet {
         sheet.write_json(&report)?;
@@ -89,7 +90,7 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
 
 fn plan(args: UdpArgs) -> Result<DatagramPlan> {
     let plan = DatagramPlan {
-        address: args.address.resolve()?[0],
+        address: args.address.datagrams()?,
         clients: args.number as usize,
         length: args.length as usize,
         window: args.window as usize,
@@ -104,12 +105,16 @@ fn plan(args: UdpArgs) -> Result<DatagramPlan> {
     Ok(plan)
 }
 
-fn page(report: &DatagramReport) -> String {
+fn page(server: &Place, report: &DatagramReport) -> String {
     let mut page = Page::new();
-    let DatagramReport { address, clients, window, seconds, .. } = report;
+    let DatagramReport { clients, window, seconds, .. } = report;
+    let server = match server {
+        Place::Inet(address) => format!("udp://{address}"),
+        Place::Unix(path) => format!("unix-datagram:{}", path.display()),
+    };
     let length = thousands(report.length as u64);
     let what = format!("{clients} clients × {length} bytes, {window} under way each");
-    page.row("server", &format!("udp://{address}, {what}"));
+    page.row("server", &format!("{server}, {what}"));
     let rate = thousands(report.datagrams_per_second.round() as u64);
     page.row("echoes/s", &format!("{rate}, {:.1} MB/s one way", report.megabytes_per_second));
     page.row("sent", &format!("{} in {seconds:.3} s", thousands(report.sent)));

@@ -3,7 +3,7 @@
 mod datagrams;
 mod visits;
 
-use crate::address::Address;
+use crate::endpoint::Endpoint;
 use crate::output::{self, Target};
 use crate::usage::Misuse;
 use crate::{span, table};
@@ -38,6 +38,7 @@ Examples:
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
   annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
+  annulus load -a unix:/run/echo           a Unix socket
   annulus load -t 5 --json - | jq .latency_us";
 
 /// What else there is than connections.
@@ -52,9 +53,9 @@ enum Kind {
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
-    /// The server to call
-    #[arg(short, long, value_name = "HOST:PORT", default_value = "127.0.0.1:7000")]
-    address: Address,
+    /// The server to call: HOST:PORT, or unix:/path
+    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
+    address: Endpoint,
     /// Clients: connections
     #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
@@ -133,7 +134,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
 
 fn plan(args: LoadArgs) -> Result<Plan> {
     let plan = Plan {
-        address: args.address.resolve_one()?,
+        address: args.address.streams()?,
         clients: args.number as usize,
         length: args.length as usize,
         pipeline: args.pipeline as usize,

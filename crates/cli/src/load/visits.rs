@@ -30,7 +30,7 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
         return Err(Misuse(text.into()).into());
     };
     let plan = VisitPlan {
-        address: args.address.resolve_one()?,
+        address: args.address.streams()?,
         connections: args.connections.unwrap_or(args.number) as usize,
         clients: args.number as usize,
         length: args.length as usize,

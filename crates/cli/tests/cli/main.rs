@@ -9,5 +9,6 @@ mod nop;
 mod signals;
 mod suite;
 mod udp;
+mod unix;
 mod usage;
 mod workers;

@@ -3,30 +3,24 @@
 use super::book::{Book, Echo, Tally};
 use super::letter::{Garbled, Letter};
 use super::plan::DatagramPlan;
+use super::post::Post;
 use crate::board::{Board, Pad};
 use crate::fault::Fault;
 use crate::{clock, join};
 use annulus::Lease;
-use annulus::net::{UdpOptions, UdpSocket};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What the kernel counts for a datagram beside its bytes, at most.
-const OVERHEAD: usize = 1280;
-/// The least to ask for as receive buffer: most systems' default.
-const LEAST_BUFFER: usize = 212_992;
-
 /// One socket and its datagrams.
 pub(super) struct Client {
     number: usize,
-    socket: UdpSocket,
+    post: Post,
     letter: Letter,
     book: RefCell<Book>,
     board: Arc<Board>,
@@ -42,16 +36,9 @@ impl Client {
         number: usize,
         board: &Arc<Board>,
     ) -> io::Result<Client> {
-        let buffer = (plan.window * (plan.length + OVERHEAD)).max(LEAST_BUFFER);
-        let any: IpAddr = match plan.address.is_ipv4() {
-            true => Ipv4Addr::UNSPECIFIED.into(),
-            false => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = UdpOptions::new().recv_buffer(buffer).bind((any, 0))?;
-        socket.connect(plan.address)?;
         Ok(Client {
             number,
-            socket,
+            post: Post::open(plan)?,
             letter: Letter::new(plan.seed, number, plan.length),
             book: RefCell::new(Book::new(plan.window)),
             board: Arc::clone(board),
@@ -96,7 +83,7 @@ impl Client {
             let counts = self.board.is_measuring();
             let number = self.book.borrow_mut().send(clock::nanos(), counts);
             let letter = self.letter.write(number);
-            self.socket.send(letter).await.map_err(|error| Fault::transfer(&error))?;
+            self.post.send(letter).await.map_err(|error| Fault::transfer(&error))?;
         }
         self.until(|book| (book.waiting() == 0).then_some(())).await;
         Ok(())
@@ -125,7 +112,7 @@ impl Client {
 
     async fn listen(&self, pad: &mut Pad) -> Result<Infallible, Fault> {
         loop {
-            match self.socket.recv().await {
+            match self.post.recv().await {
                 Ok(lease) => self.hear(&lease, pad),
                 // It was longer than any that was sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {

@@ -18,6 +18,7 @@ mod book;
 mod client;
 mod letter;
 mod plan;
+mod post;
 mod report;
 mod run;
 

@@ -1,8 +1,8 @@
 //! Whom to send datagrams, how many at once, how long.
 
+use crate::place::Place;
 use crate::plan::{MAX_CLIENTS, PlanError};
 use annulus::DriverChoice;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The longest datagram: what UDP over IPv4 has room for.
@@ -14,7 +14,7 @@ pub const MAX_WINDOW: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct DatagramPlan {
     /// The server.
-    pub address: SocketAddr,
+    pub address: Place,
     /// Clients, each with a socket of its own.
     pub clients: usize,
     /// Bytes a datagram: 1 to [`MAX_DATAGRAM`].
@@ -37,7 +37,7 @@ pub struct DatagramPlan {
 
 impl DatagramPlan {
     /// 50 clients, 512 bytes, one datagram under way each, 60 s after a second of warm-up; lost after 200 ms.
-    pub fn new(address: SocketAddr) -> DatagramPlan {
+    pub fn new(address: Place) -> DatagramPlan {
         DatagramPlan {
             address,
             clients: 50,
@@ -57,9 +57,7 @@ impl DatagramPlan {
     /// # Errors
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.address.port() == 0 {
-            return Err(PlanError::NoPort(self.address));
-        }
+        self.address.validate()?;
         for (what, value, most) in [
             ("clients", self.clients, MAX_CLIENTS),
             ("bytes a datagram", self.length, MAX_DATAGRAM),

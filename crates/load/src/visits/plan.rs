@@ -1,8 +1,8 @@
 //! Whom to visit, how often, with how much.
 
+use crate::place::Place;
 use crate::plan::{MAX_CLIENTS, MAX_LENGTH, PlanError};
 use annulus::DriverChoice;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The most connections of one run.
@@ -14,7 +14,7 @@ pub const MAX_LOOPS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct VisitPlan {
     /// The server to visit.
-    pub address: SocketAddr,
+    pub address: Place,
     /// Visits in all: 1 to [`MAX_CONNECTIONS`].
     pub connections: usize,
     /// Visits at once.
@@ -37,7 +37,7 @@ pub struct VisitPlan {
 
 impl VisitPlan {
     /// BenchEcho's figures: 100 connections of 16 KiB, all at once, over four event loops.
-    pub fn new(address: SocketAddr) -> VisitPlan {
+    pub fn new(address: Place) -> VisitPlan {
         VisitPlan {
             address,
             connections: 100,
@@ -57,9 +57,7 @@ impl VisitPlan {
     /// # Errors
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.address.port() == 0 {
-            return Err(PlanError::NoPort(self.address));
-        }
+        self.address.validate()?;
         for (what, value, most) in [
             ("connections", self.connections, MAX_CONNECTIONS),
             ("clients", self.clients, MAX_CLIENTS),
@@ -98,7 +96,7 @@ mod tests {
         assert_eq!(error(|plan| plan.threads = 257), "257 threads: ask for 1 to 256");
         assert_eq!(error(|plan| plan.connections = 0), "0 connections: ask for 1 to 10000000");
         assert!(error(|plan| plan.length = 0).contains("0 bytes a message"));
-        assert!(error(|plan| plan.address.set_port(0)).contains("port 0"));
+        assert!(error(|plan| plan.address = "[::1]:0".parse().unwrap()).contains("port 0"));
         assert!(error(|plan| plan.reply_timeout = Duration::ZERO).contains("zero"));
     }
 }

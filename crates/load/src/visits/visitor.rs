@@ -2,14 +2,17 @@
 
 use super::plan::VisitPlan;
 use crate::client::send_all;
+use crate::connect::{Connection, connect_unix};
 use crate::fault::Fault;
 use crate::pattern::Tape;
+use crate::place::Place;
 use crate::{clock, join};
 use annulus::net::{ConnectOptions, RecvHalf, TcpStream};
 use annulus::time;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::task::Poll;
 
@@ -28,20 +31,24 @@ pub(super) struct Times {
 /// Connects, sends, receives all of it, checks it; the connection closes at the end.
 pub(super) async fn visit(plan: &VisitPlan, number: usize) -> Result<Times, Fault> {
     let began = clock::nanos();
-    let stream = connect(plan, number).await?;
+    let connection = connect(plan, number).await.map_err(|error| Fault::connect(&error))?;
     let connected = clock::nanos();
-    let mut receiver = exchange(plan, number, stream).await?;
+    let mut receiver = exchange(plan, number, connection).await?;
     let ended = clock::nanos();
     no_more(&mut receiver).await?;
     Ok(Times { echo: ended - connected, visit: ended - began })
 }
 
-async fn connect(plan: &VisitPlan, number: usize) -> Result<TcpStream, Fault> {
+async fn connect(plan: &VisitPlan, number: usize) -> io::Result<Connection> {
+    let address = match &plan.address {
+        Place::Inet(address) => *address,
+        Place::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
+    };
     let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
-    if let Some(source) = source(plan.address.ip(), number) {
+    if let Some(source) = source(address.ip(), number) {
         options = options.source(source);
     }
-    options.connect(plan.address).await.map_err(|error| Fault::connect(&error))
+    options.connect(address).await.map(TcpStream::split)
 }
 
 /// Where a visit comes from, where it matters.
@@ -51,8 +58,11 @@ fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
 }
 
 /// Sends and receives at the same time: the server of a long message answers before it has all of it.
-async fn exchange(plan: &VisitPlan, number: usize, stream: TcpStream) -> Result<RecvHalf, Fault> {
-    let (mut receiver, mut sender) = stream.split();
+async fn exchange(
+    plan: &VisitPlan,
+    number: usize,
+    (mut receiver, mut sender): Connection,
+) -> Result<RecvHalf, Fault> {
     let mut tape = Tape::new(plan.seed, number, plan.length);
     let owed = Cell::new(plan.length);
     let listening = listen(&mut receiver, tape, &owed, plan);

@@ -1,0 +1,178 @@
+//! Unix sockets: `annulus echo --listen unix:…`, `unix-datagram:…`, and the load against them.
+
+use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder of this test's own, with a short name: a socket's path has room for 107 bytes.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("annulus-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    /// A path in it.
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn streams(path: &Path) -> String {
+    format!("unix:{}", path.display())
+}
+
+fn datagrams(path: &Path) -> String {
+    format!("unix-datagram:{}", path.display())
+}
+
+/// A server of TCP, and of what `listen` says.
+fn start(driver: &str, listen: &str) -> Server {
+    let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
+    Server::spawn(Command::new(ANNULUS).arg("echo").args(listens).args(["--driver", driver]))
+}
+
+fn round_trip(path: &Path, bytes: &[u8]) {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            writer.write_all(bytes).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        assert!(back == bytes, "{} bytes came back as {}", bytes.len(), back.len());
+    });
+}
+
+#[test]
+fn streams_are_served_beside_tcp_and_their_path_goes_with_the_server() {
+    let folder = Folder::new("streams");
+    let path = folder.path("s");
+    for driver in ["auto", "epoll"] {
+        let server = start(driver, &streams(&path));
+        assert!(server.ready.contains(&streams(&path)), "{}", server.ready);
+        for length in [0, 1, 1_000_000] {
+            round_trip(&path, &noise(length));
+        }
+        crate::common::round_trip(&mut server.connect(), &noise(1000));
+        let said = server.stop();
+        assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+    }
+}
+
+#[test]
+fn several_workers_leave_paths_to_the_first() {
+    let folder = Folder::new("workers");
+    let path = folder.path("s");
+    let address = streams(&path);
+    let args = ["echo", "--listen", "127.0.0.1:0", "--listen", &address, "--workers", "2"];
+    let server = Server::spawn(Command::new(ANNULUS).args(args).args(["--pin", "0,0"]));
+    round_trip(&path, &noise(5000));
+    let said = server.stop();
+    assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+}
+
+#[test]
+fn the_load_calls_a_path_in_every_way_it_calls_tcp() {
+    let folder = Folder::new("load");
+    let path = folder.path("s");
+    let server = start("auto", &streams(&path));
+    let address = streams(&path);
+    let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
+    let timed = ["-t", "0.2", "--warm-up", "0"];
+    let ways: [&[&str]; 5] = [
+        &["--pipeline", "8"],
+        &["--driver", "epoll"],
+        &["--driver", "threads"],
+        &["--driver", "threads", "--pipeline", "300"],
+        &["--rate", "1000"],
+    ];
+    for way in ways {
+        let json = annulus(load.iter().chain(&timed).chain(way).chain(&["--json", "-"])).json();
+        assert!(json["responses"].as_u64().unwrap() > 10, "{way:?}: {json}");
+        assert_eq!(json["address"], address.as_str());
+    }
+    let said = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    assert_eq!(server.stop().code, Some(0));
+    for driver in ["auto", "threads"] {
+        let said = annulus(load.iter().chain(&timed).chain(&["--driver", driver]));
+        said.complains(1, &[&address, "is the server running there?"]);
+    }
+}
+
+#[test]
+fn datagrams_come_back_to_paths_and_none_is_lost() {
+    let folder = Folder::new("letters");
+    let (path, own) = (folder.path("d"), folder.path("own"));
+    for driver in ["auto", "epoll"] {
+        let server = start(driver, &datagrams(&path));
+        let socket = UnixDatagram::bind(&own).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        for length in [0, 1, 65_507] {
+            let letter = noise(length);
+            socket.send_to(&letter, &path).unwrap();
+            let mut back = vec![0; 65_536];
+            let came = socket.recv(&mut back).unwrap();
+            assert!(back[..came] == letter, "{length} bytes came back as {came}");
+        }
+        // Who has no name gets no answer, and disturbs nobody.
+        UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
+        let address = datagrams(&path);
+        let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.2"];
+        let said = annulus(load.iter().chain(&["--warm-up", "0", "--driver", driver]));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        for part in [address.as_str(), "lost         0", "corrupt      0"] {
+            assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+        }
+        let said = server.stop();
+        assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+        std::fs::remove_file(&own).unwrap();
+    }
+}
+
+#[test]
+fn a_path_of_the_dead_is_taken_over_and_one_of_the_living_is_not() {
+    let folder = Folder::new("taken");
+    let path = folder.path("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let echo = |listen: &str| annulus(["echo", "--listen", listen]);
+    echo(&streams(&path)).complains(1, &[&streams(&path), "another program listens there"]);
+    echo(&datagrams(&path)).complains(1, &["another program listens there, or it is no socket"]);
+    assert!(path.exists(), "a refused server leaves the path alone");
+    drop(listener);
+    let server = start("auto", &streams(&path));
+    round_trip(&path, b"hello");
+    assert_eq!(server.stop().code, Some(0));
+    let file = folder.path("file");
+    std::fs::write(&file, "precious").unwrap();
+    echo(&streams(&file)).complains(1, &["it is no socket"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn what_cannot_be_a_path_is_told_with_its_limit() {
+    let long = format!("unix:/{}", "x".repeat(107));
+    annulus(["echo", "--listen", &long]).complains(2, &["108 bytes", "1 to 107"]);
+    annulus(["load", "-a", &long]).complains(2, &["108 bytes", "1 to 107"]);
+    let nowhere = "unix:/nowhere/at/all";
+    annulus(["echo", "--listen", nowhere]).complains(1, &[nowhere, "no such folder"]);
+    annulus(["load", "-a", "unix-datagram:/x"]).complains(2, &["use annulus load udp"]);
+    annulus(["load", "udp", "-a", "unix:/x"]).complains(2, &["unix-datagram:/path"]);
+    let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
+    annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+}

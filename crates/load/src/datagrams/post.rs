@@ -1,0 +1,70 @@
+//! What a client's datagrams go out and come in by.
+
+use super::plan::DatagramPlan;
+use crate::place::Place;
+use annulus::Lease;
+use annulus::net::{SendMail, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the kernel counts for a datagram beside its bytes, at most.
+const OVERHEAD: usize = 1280;
+/// The least to ask for as receive buffer: most systems' default.
+const LEAST_BUFFER: usize = 212_992;
+
+/// A socket that is connected to the server.
+#[derive(Debug)]
+pub(super) enum Post {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Post {
+    /// Opens one.
+    pub(super) fn open(plan: &DatagramPlan) -> io::Result<Post> {
+        let buffer = (plan.window * (plan.length + OVERHEAD)).max(LEAST_BUFFER);
+        match &plan.address {
+            Place::Inet(address) => open_udp(*address, buffer).map(Post::Udp),
+            Place::Unix(path) => open_unix(path, buffer).map(Post::Unix),
+        }
+    }
+
+    pub(super) fn send(&self, letter: Vec<u8>) -> SendMail<'_> {
+        match self {
+            Post::Udp(socket) => socket.send(letter),
+            Post::Unix(socket) => socket.send(letter),
+        }
+    }
+
+    pub(super) async fn recv(&self) -> io::Result<Lease> {
+        match self {
+            Post::Udp(socket) => socket.recv().await,
+            Post::Unix(socket) => socket.recv().await,
+        }
+    }
+}
+
+fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
+    let any: IpAddr = match server.is_ipv4() {
+        true => Ipv4Addr::UNSPECIFIED.into(),
+        false => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpOptions::new().recv_buffer(buffer).bind((any, 0))?;
+    socket.connect(server)?;
+    Ok(socket)
+}
+
+/// Echoes need a name to come back to: an abstract one leaves no file behind.
+fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("annulus-load-{}-{number}", std::process::id());
+    let options = UnixOptions::new().send_buffer(buffer);
+    let socket = options.bind_addr(&UnixAddr::from_abstract_name(name)?)?;
+    socket.connect(server)?;
+    Ok(socket)
+}
