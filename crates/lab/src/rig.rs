@@ -166,7 +166,14 @@ impl Rig {
     /// An idle server costs nothing, so they all stay up.
     pub fn start(specs: &[Spec], cells: &[Cell], work: Work) -> Result<Rig, ServerError> {
         let control = specs.first().map(|first| first.named(control_name(&first.name)));
-        let servers = specs.iter().chain(&control).map(Server::start).collect::<Result<_, _>>()?;
+        let all: Vec<Spec> = specs.iter().cloned().chain(control).collect();
+        Rig::start_all(&all, cells, work)
+    }
+
+    /// Starts every server of these, of which the last is the control: the first one at an address of
+    /// its own.
+    pub fn start_all(all: &[Spec], cells: &[Cell], work: Work) -> Result<Rig, ServerError> {
+        let servers = all.iter().map(Server::start).collect::<Result<_, _>>()?;
         Ok(Rig { servers, cells: cells.to_vec(), work })
     }
 

@@ -11,16 +11,18 @@ use annulus_lab::record::{Record, Sample, control_name};
 use annulus_lab::report::{Footprint, Report, ServerFacts, Settings};
 use annulus_lab::rig::Rig;
 use annulus_lab::schedule::Cell;
+use annulus_lab::scratch::Scratch;
 use annulus_lab::server::Spec;
-use anyhow::{Result, bail, ensure};
+use annulus_load::Place;
+use anyhow::{Context, Result, bail, ensure};
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
     let setup = Setup::new(args, transport, Catalogue::here())?;
     let desk = Desk::take(setup.json.clone())?;
-    let specs = specs(&setup)?;
-    let report = measure(&setup, &specs, &desk)?;
+    let field = Field::prepare(&setup)?;
+    let report = measure(&setup, &field, &desk)?;
     desk.deliver(&report, || table::of_report(&report))?;
     if let Some(row) = report.failures().next() {
         let (server, cell, failed) = (&row.server, row.cell, row.failed);
@@ -35,7 +37,6 @@ fn specs(setup: &Setup) -> Result<Vec<Spec>> {
     let mut specs = Vec::new();
     for choice in &setup.choices {
         match setup.catalogue.prepare(choice, setup.cores.server)? {
-            Ok(spec) if setup.is_udp() => specs.push(servers::over_udp(spec)),
             Ok(spec) => specs.push(spec),
             Err(missing) => eprintln!("annulus: {missing}"),
         }
@@ -44,8 +45,49 @@ fn specs(setup: &Setup) -> Result<Vec<Spec>> {
     Ok(specs)
 }
 
+/// The servers of a comparison, each at an address of its own.
+struct Field {
+    servers: Vec<Spec>,
+    /// The first one again.
+    control: Spec,
+    /// Where their paths are, if that is what they listen at.
+    _scratch: Option<Scratch>,
+}
+
+impl Field {
+    fn prepare(setup: &Setup) -> Result<Field> {
+        let mut servers = specs(setup)?;
+        let scratch = (setup.transport == Transport::Unix).then(paths).transpose()?;
+        servers.push(servers[0].named(control_name(&servers[0].name)));
+        let place = |(number, spec): (usize, Spec)| match (setup.transport, &scratch) {
+            (Transport::Udp, _) => servers::elsewhere(spec, "udp://127.0.0.1:0", "udp:0"),
+            (_, Some(scratch)) => {
+                let address = Place::Unix(scratch.path().join(number.to_string())).to_string();
+                servers::elsewhere(spec, &address, &address)
+            }
+            (_, None) => spec,
+        };
+        let mut servers: Vec<Spec> = servers.into_iter().enumerate().map(place).collect();
+        let control = servers.pop().expect("it was put there");
+        Ok(Field { servers, control, _scratch: scratch })
+    }
+
+    fn all(&self) -> Vec<Spec> {
+        self.servers.iter().chain([&self.control]).cloned().collect()
+    }
+}
+
+/// A folder for the paths that servers listen at.
+fn paths() -> Result<Scratch> {
+    let folder = std::env::temp_dir();
+    Scratch::within(&folder).with_context(|| {
+        format!("cannot make a folder in {}: set TMPDIR elsewhere", folder.display())
+    })
+}
+
 /// Starts the servers, visits them, and ends them.
-fn measure(setup: &Setup, specs: &[Spec], desk: &Desk) -> Result<Report> {
+fn measure(setup: &Setup, field: &Field, desk: &Desk) -> Result<Report> {
+    let specs = &field.servers;
     let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let rounds = Rounds { least: setup.rounds, most: setup.rounds_max() };
     let comparison = Comparison {
@@ -54,7 +96,7 @@ fn measure(setup: &Setup, specs: &[Spec], desk: &Desk) -> Result<Report> {
         environment: Environment::read(&setup.allowed),
     };
     let mut session = Session::new(&names, &setup.cells, rounds, setup.seed);
-    let mut rig = Rig::start(specs, &setup.cells, setup.work)?;
+    let mut rig = Rig::start_all(&field.all(), &setup.cells, setup.work)?;
     let before = rig.memory();
     session.measure(desk, &mut rig, &comparison);
     let mut report = comparison.report(&session);
@@ -118,7 +160,6 @@ impl Purpose<Cell, Sample> for Comparison<'_> {
 }
 
 fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
-    let bench = if setup.is_udp() { "udp" } else { "echo" };
     Settings {
         servers: specs.iter().map(ServerFacts::of).collect(),
         rounds: setup.rounds,
@@ -127,6 +168,6 @@ fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
         server_core: setup.cores.server,
         load_core: setup.cores.load,
         seed: setup.seed,
-        ..Settings::of(bench.into(), setup.work)
+        ..Settings::of(setup.transport.bench().into(), setup.work)
     }
 }

@@ -30,6 +30,9 @@ enum Bench {
     /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is
     /// how many are under way at each client
     Udp(setup::EchoArgs),
+    /// Compare echo servers over Unix sockets: as bench echo, with streams at
+    /// paths
+    Unix(setup::EchoArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
     Suite(suite::SuiteArgs),
@@ -39,6 +42,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
         Bench::Echo(args) => echo::run(args, setup::Transport::Tcp),
         Bench::Udp(args) => echo::run(args, setup::Transport::Udp),
+        Bench::Unix(args) => echo::run(args, setup::Transport::Unix),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
         Bench::Suite(args) => suite::run(args),

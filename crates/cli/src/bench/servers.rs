@@ -59,12 +59,12 @@ impl Catalogue {
         Ok(Choice::Peer { folder: folder.into(), mode, name: name.into() })
     }
 
-    /// Refuses a server that does not echo datagrams.
-    pub(crate) fn check_udp(&self, choice: &Choice) -> Result<(), String> {
+    /// Refuses a server that does not serve this: `udp` or `unix`.
+    pub(crate) fn check(&self, choice: &Choice, kind: &str) -> Result<(), String> {
         let serves = match choice {
             Choice::Own { arguments, .. } => !arguments.iter().any(|word| word == "threads"),
             Choice::Peer { folder, .. } => {
-                self.peers.as_ref().is_some_and(|peers| peers.serves(folder, "udp"))
+                self.peers.as_ref().is_some_and(|peers| peers.serves(folder, kind))
             }
         };
         let (Choice::Own { name, .. } | Choice::Peer { name, .. }) = choice;
@@ -149,13 +149,13 @@ fn own(name: &str, driver: &str, options: Option<&str>) -> Result<Choice, String
     }
 }
 
-/// The same server for datagrams: the address it is told is another.
-pub(crate) fn over_udp(mut spec: Spec) -> Spec {
+/// The same server at another address, as one of ours is told it, and as a peer is.
+pub(crate) fn elsewhere(mut spec: Spec, own: &str, peer: &str) -> Spec {
     for argument in &mut spec.arguments {
         if *argument == OWN_ADDRESS {
-            *argument = "udp://127.0.0.1:0".into();
+            *argument = own.into();
         } else if *argument == PEER_ADDRESS {
-            *argument = "udp:0".into();
+            *argument = peer.into();
         }
     }
     spec

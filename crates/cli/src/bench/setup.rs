@@ -61,7 +61,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = cells::parse)]
     cells: Vec<Cell>,
     /// Servers by name; the others are compared with the first [default:
-    /// uring,epoll,threads; for datagrams uring,epoll]
+    /// uring,epoll,threads; for udp and unix uring,epoll]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
     /// How often each server is visited at each size
@@ -125,11 +125,29 @@ pub(crate) struct EchoArgs {
 pub(crate) enum Transport {
     Tcp,
     Udp,
+    Unix,
+}
+
+impl Transport {
+    /// What a peer calls it that serves it; TCP they all do.
+    fn kind(self) -> Option<&'static str> {
+        match self {
+            Transport::Tcp => None,
+            Transport::Udp => Some("udp"),
+            Transport::Unix => Some("unix"),
+        }
+    }
+
+    /// The name of the comparison.
+    pub(crate) fn bench(self) -> &'static str {
+        self.kind().unwrap_or("echo")
+    }
 }
 
 /// A comparison that can be carried out.
 #[derive(Debug)]
 pub(crate) struct Setup {
+    pub(crate) transport: Transport,
     pub(crate) catalogue: Catalogue,
     pub(crate) choices: Vec<Choice>,
     pub(crate) cells: Vec<Cell>,
@@ -156,8 +174,8 @@ impl Setup {
             cores(&allowed, [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)])?;
         let servers = servers(&args, transport);
         let choices = choices(&catalogue, &servers)?;
-        if transport == Transport::Udp {
-            choices.iter().try_for_each(|choice| catalogue.check_udp(choice).map_err(Misuse))?;
+        if let Some(kind) = transport.kind() {
+            choices.iter().try_for_each(|choice| catalogue.check(choice, kind).map_err(Misuse))?;
         }
         let cells = cells::of(&args.clients, &args.bytes, &args.cells)?;
         limits::reserve(cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
@@ -167,6 +185,7 @@ impl Setup {
         let (rounds, most, precision) =
             (args.rounds as usize, args.rounds_max as usize, args.precision);
         Ok(Setup {
+            transport,
             catalogue,
             choices,
             cells,
@@ -180,11 +199,6 @@ impl Setup {
             json,
             seed,
         })
-    }
-
-    /// Whether the servers echo datagrams.
-    pub(crate) fn is_udp(&self) -> bool {
-        matches!(self.work, Work::Letters(_))
     }
 
     /// What is to be known precisely: what the comparison is about.
@@ -240,7 +254,7 @@ fn servers(args: &EchoArgs, transport: Transport) -> Vec<String> {
     let names: &[&str] = match transport {
         _ if !args.servers.is_empty() => return args.servers.clone(),
         Transport::Tcp => &["uring", "epoll", "threads"],
-        Transport::Udp => &["uring", "epoll"],
+        Transport::Udp | Transport::Unix => &["uring", "epoll"],
     };
     names.iter().map(|&name| name.into()).collect()
 }
@@ -369,7 +383,7 @@ mod tests {
             Setup::new(parsed(line).expect("it parses"), Transport::Udp, Catalogue::here())
         };
         let plain = setup("--pipeline 4").unwrap();
-        assert!(plain.is_udp() && plain.choices.len() == 2);
+        assert!(matches!(plain.work, Work::Letters(_)) && plain.choices.len() == 2);
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
@@ -380,6 +394,17 @@ mod tests {
             let error = setup(line).unwrap_err();
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn unix_sockets_have_servers_of_their_own() {
+        let setup = |line: &str| {
+            Setup::new(parsed(line).expect("it parses"), Transport::Unix, Catalogue::here())
+        };
+        let plain = setup("--per-connection").unwrap();
+        assert!(matches!(plain.work, Work::Visits(_)) && plain.choices.len() == 2);
+        let error = setup("--servers uring,threads").unwrap_err();
+        assert!(error.to_string().contains("server 'threads' serves TCP only"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Unix sockets: `annulus echo --listen unix:…`, `unix-datagram:…`, and the load against them.
 
-use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
+use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, annulus, finish, noise};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -175,4 +175,24 @@ fn what_cannot_be_a_path_is_told_with_its_limit() {
     annulus(["load", "udp", "-a", "unix:/x"]).complains(2, &["unix-datagram:/path"]);
     let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
     annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+}
+
+#[test]
+fn a_bench() {
+    let args = ["bench", "unix", "--servers", "auto,threads"];
+    annulus(args).complains(2, &["no server 'auto'"]);
+    let args = ["bench", "unix", "--servers", "epoll,threads"];
+    annulus(args).complains(2, &["server 'threads' serves TCP only"]);
+    let args = ["bench", "unix", "--servers", "epoll", "--clients", "3", "--rounds", "2"];
+    let timed = ["--seconds", "0.05", "--warm-up", "0", "--json", "-"];
+    let said = finish(Command::new(ANNULUS).args(args).args(timed).own_lock());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let json = said.json();
+    assert_eq!(json["settings"]["bench"], "unix");
+    let command = json["settings"]["servers"][0]["command"].as_array().unwrap();
+    let path = command.iter().find_map(|word| word.as_str()?.strip_prefix("unix:")).unwrap();
+    assert!(!Path::new(path).parent().unwrap().exists(), "{path} has gone with its folder");
+    for row in [&json["cells"][0], &json["controls"][0]] {
+        assert!(row["requests_per_second"].as_f64().unwrap() > 0.0, "{row}");
+    }
 }
