@@ -8,7 +8,7 @@ use crate::mail::PostOffice;
 use crate::nop::Question;
 use crate::readiness::Readiness;
 use crate::remote::Remote;
-use crate::stream::{Links, Spares, Stream, Vectors};
+use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
 use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
@@ -45,6 +45,8 @@ pub(crate) struct Bounds {
     pub(crate) receive: u32,
     /// Accepted and unsent bytes a stream, beyond which a send waits.
     pub(crate) send: usize,
+    /// Bytes of a send from which on it is not copied; `None` is never.
+    pub(crate) lend: Option<usize>,
     /// How long a dropped stream may go on sending what it had accepted.
     pub(crate) linger: Duration,
 }
@@ -62,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) timers: Timers,
     pub(crate) links: Links,
     pub(crate) vectors: Vectors,
+    /// Sends whose memory the kernel was lent.
+    pub(crate) loans: Slab<Loan>,
     pub(crate) agenda: Agenda,
     pub(crate) after: After,
     pub(crate) bounds: Bounds,
@@ -261,6 +265,7 @@ impl Inner {
             Kind::Packet => self.on_packet(event),
             Kind::Parcel => self.on_parcel(event),
             Kind::Room => self.on_room(event),
+            Kind::Loan => self.on_loan(event),
             Kind::Ignored => {}
         }
     }
@@ -325,13 +330,14 @@ mod tests {
             Kind::Packet,
             Kind::Parcel,
             Kind::Room,
+            Kind::Loan,
         ] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.driver.counters().late, 15);
+        assert_eq!(inner.driver.counters().late, 17);
         inner.streams.remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.

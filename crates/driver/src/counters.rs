@@ -23,6 +23,10 @@ pub struct Counters {
     pub queue_full: u64,
     /// Receives served from the heap because the pool had nothing left, and leases copied out of a short pool.
     pub heap_receives: u64,
+    /// Sends for which the kernel was lent the memory instead of copying it.
+    pub zero_copy_sends: u64,
+    /// Of these, the ones that it has told to have copied all the same, as on the loopback it always does. Told from 6.2.
+    pub zero_copy_copied: u64,
     /// Times that a listener paused for want of descriptors.
     pub accept_pauses: u64,
     /// Calls on files made on the loop.

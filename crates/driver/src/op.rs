@@ -111,6 +111,24 @@ pub enum Op {
         /// The `struct msghdr`.
         header: *const u8,
     },
+    /// As `Send`, but the kernel reads the memory in its own time: the event that tells the outcome is followed by the
+    /// terminal one, which tells nothing but that the memory is free, where it promises [`more`](crate::Event::more).
+    /// `EOPNOTSUPP` for sockets that can't. Only where the driver was [set up for it](crate::UringConfig::zero_copy).
+    Lend {
+        /// The socket.
+        fd: RawFd,
+        /// From where.
+        buffer: *const u8,
+        /// How many bytes.
+        len: u32,
+    },
+    /// As `Lend`, from vectors. The `struct msghdr` is part of the memory.
+    LendVector {
+        /// The socket.
+        fd: RawFd,
+        /// The `struct msghdr`.
+        header: *const u8,
+    },
     /// Connects.
     Connect {
         /// The socket.

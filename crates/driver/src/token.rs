@@ -20,10 +20,12 @@ pub enum Kind {
     Parcel = 10,
     /// Waits for room to send messages.
     Room = 11,
+    /// Sends without copying.
+    Loan = 12,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -36,6 +38,7 @@ impl Kind {
         Self::Packet,
         Self::Parcel,
         Self::Room,
+        Self::Loan,
     ];
 }
 

@@ -38,6 +38,19 @@ impl Completion {
         self.flags & CompletionFlags::MORE.bits() != 0
     }
 
+    /// True for a zero-copy send's second completion: from here on its memory is the submitter's again. Its result counts
+    /// nothing; see [`was_copied`](Self::was_copied).
+    #[inline]
+    pub fn is_notification(&self) -> bool {
+        self.flags & CompletionFlags::NOTIF.bits() != 0
+    }
+
+    /// Of a notification: the kernel copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`, where that was asked for).
+    #[inline]
+    pub fn was_copied(&self) -> bool {
+        self.is_notification() && self.result < 0
+    }
+
     /// The provided buffer that was filled, if one was.
     #[inline]
     pub fn buffer(&self) -> Option<u16> {

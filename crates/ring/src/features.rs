@@ -39,7 +39,7 @@ const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Te
 }
 
 /// In the order of the kernels that brought them.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     row("fast poll", (5, 7), "sockets need no kernel worker", Test::Bit(KernelFeatures::FAST_POLL)),
     row("wait timeout", (5, 11), "a timer inside the wait", Test::Bit(KernelFeatures::EXT_ARG)),
     row("skipped completions", (5, 17), "fewer completions", Test::Bit(KernelFeatures::CQE_SKIP)),
@@ -64,6 +64,12 @@ const ROWS: [Row; 20] = [
         (6, 1),
         "completions in batches, on our terms",
         Test::Flag(SetupFlags::DEFER_TASKRUN),
+    ),
+    row(
+        "zero-copy report",
+        (6, 2),
+        "tells which sends were copied all the same",
+        Test::Entry(send_zero_copy),
     ),
     row("no index array", (6, 6), "a smaller ring", Test::Flag(SetupFlags::NO_SQARRAY)),
     row(
@@ -112,6 +118,11 @@ fn recv_multi() -> Entry {
 
 fn recv_limited() -> Entry {
     op::RecvMulti { target: NO_FILE, group: 0, limit: 1 }.entry()
+}
+
+fn send_zero_copy() -> Entry {
+    let (target, buffer, len, flags) = (NO_FILE, std::ptr::null(), 0, 0);
+    op::zero_copy(op::Send { target, buffer, len, flags }.entry(), true)
 }
 
 /// One thing a kernel may offer.
@@ -192,11 +203,19 @@ fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
     let step = |e| SetupError::Step("trying an operation", e);
     // SAFETY: the entry names no memory.
     unsafe { ring.push(entry) }.expect("an empty queue has room");
-    let answer: Completion = loop {
-        ring.enter(Wait::For { completions: 1, timeout: None }).map_err(step)?;
-        if let Some(completion) = ring.completions().next() {
-            break completion;
+    let mut take = || -> Result<Completion, SetupError> {
+        loop {
+            ring.enter(Wait::For { completions: 1, timeout: None }).map_err(step)?;
+            if let Some(completion) = ring.completions().next() {
+                return Ok(completion);
+            }
         }
     };
+    let answer = take()?;
+    // Even a zero-copy send of nothing has a notification.
+    let mut last = answer;
+    while last.more() {
+        last = take()?;
+    }
     Ok(answer.result == -rustix::io::Errno::BADF.raw_os_error())
 }

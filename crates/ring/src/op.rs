@@ -13,6 +13,8 @@ pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
 
 const POLL_FIRST: u16 = 1 << 0;
 pub(crate) const RECV_MULTISHOT: u16 = 1 << 1;
+/// `IORING_SEND_ZC_REPORT_USAGE`
+const ZERO_COPY_REPORT: u16 = 1 << 3;
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
 const SOCK_CLOEXEC: u32 = 0o2000000;
@@ -234,6 +236,18 @@ impl SendMsg {
         let base = Entry::new(opcode::SENDMSG, self.target);
         Entry { addr: self.header as u64, len: 1, op_flags: self.flags, ..base }
     }
+}
+
+/// Makes a SEND or SENDMSG one that does not copy (6.0, 6.1): the kernel sends from the submitter's memory.
+///
+/// It has two completions. The first tells what went and promises more; the second, the notification, tells that the memory
+/// is free. Where the first promises nothing, there is no second. With `reports` (6.2) the notification tells whether the
+/// kernel copied all the same. Sockets of other families than IP answer EOPNOTSUPP. It can't skip its completion.
+#[inline]
+pub fn zero_copy(send: Entry, reports: bool) -> Entry {
+    let opcode = if send.opcode == opcode::SEND { opcode::SEND_ZC } else { opcode::SENDMSG_ZC };
+    let report = if reports { ZERO_COPY_REPORT } else { 0 };
+    Entry { opcode, ioprio: send.ioprio | report, ..send }
 }
 
 /// Connects a socket.

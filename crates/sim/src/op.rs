@@ -53,6 +53,8 @@ pub(crate) enum Body {
     Timer {
         after: Nanos,
     },
+    /// Memory that was lent for a send that has completed, and when it comes back.
+    Notice(Notice),
     /// A call that the device makes wait.
     File(Box<FileWork>),
     /// A poll of something that is not ours: it never comes.
@@ -117,8 +119,29 @@ pub(crate) struct Send {
     pub(crate) short_fails: bool,
     /// What goes with the bytes.
     pub(crate) enclosure: Option<Box<Enclosure>>,
+    /// Its memory stays lent after its completion.
+    pub(crate) lent: bool,
     /// What its memory looked like when it began to wait.
     pub(crate) seal: Option<Seal>,
+}
+
+/// Memory that a completed send may still be read from.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    source: Source,
+    seal: Option<Seal>,
+    pub(crate) after: Nanos,
+}
+
+impl Notice {
+    pub(crate) fn new(source: Source, after: Nanos, span: usize) -> Self {
+        Self { seal: source.seal(span), source, after }
+    }
+
+    /// Whether its memory was left alone since.
+    pub(crate) fn is_intact(&self, span: usize) -> bool {
+        self.seal == self.source.seal(span)
+    }
 }
 
 /// What a message takes along.

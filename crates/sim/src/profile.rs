@@ -4,7 +4,7 @@ use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
 /// The operations this kernel can play.
-const PLAYED: [u8; 27] = [
+const PLAYED: [u8; 29] = [
     opcode::NOP,
     opcode::READV,
     opcode::WRITEV,
@@ -21,6 +21,8 @@ const PLAYED: [u8; 27] = [
     opcode::SEND,
     opcode::RECV,
     opcode::SHUTDOWN,
+    opcode::SEND_ZC,
+    opcode::SENDMSG_ZC,
     opcode::FSYNC,
     opcode::FALLOCATE,
     opcode::OPENAT,
@@ -53,6 +55,8 @@ pub struct Profile {
     pub features: KernelFeatures,
     /// Whether a multishot receive can be given a total limit (6.17); else a non-zero one is EINVAL.
     pub receive_limit: bool,
+    /// Whether a zero-copy send can be asked to report (6.2); else that is EINVAL.
+    pub zero_copy_report: bool,
     /// Operations to do without: EINVAL, and absent from the probe.
     pub missing: Vec<u8>,
     /// What every set-up answers instead of a ring.
@@ -68,11 +72,13 @@ impl Profile {
                 | KernelFeatures::MIN_TIMEOUT
                 | KernelFeatures::NO_IOWAIT,
             receive_limit: true,
+            zero_copy_report: true,
+            missing: Vec::new(),
             ..Self::old()
         }
     }
 
-    /// Linux 6.0: no deferred task work, an index array, receives without a limit.
+    /// Linux 6.0: no deferred task work, an index array, receives without a limit, messages only with a copy.
     pub fn old() -> Self {
         Self {
             setup: SetupFlags::CQSIZE
@@ -91,7 +97,8 @@ impl Profile {
                 | KernelFeatures::EXT_ARG
                 | KernelFeatures::CQE_SKIP,
             receive_limit: false,
-            missing: Vec::new(),
+            zero_copy_report: false,
+            missing: vec![opcode::SENDMSG_ZC],
             refusal: None,
         }
     }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use annulus_ring::op::{self, IoVec, MsgHeader, rwf};
-use annulus_ring::{Entry, EntryFlags, Target};
-use common::{GROUP, Host, Lent, cancel, errno, on_both, told};
+use annulus_ring::op::{self, IoVec, MsgHeader, msg, rwf};
+use annulus_ring::{Entry, EntryFlags, SocketType, Target};
+use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::os::fd::RawFd;
@@ -223,5 +223,44 @@ fn readiness_is_told_once() {
         assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), [(1, 1, false)]);
         // It is still so.
         assert_eq!(host.once(poll), 1);
+    });
+}
+
+/// A send that is not copied; only Linux since 6.2 can be asked for a report.
+fn lent(fd: RawFd, bytes: &[u8]) -> Entry {
+    op::zero_copy(send(fd, bytes, msg::WAITALL), false)
+}
+
+#[test]
+fn a_send_without_a_copy_has_two_completions() {
+    on_both(|mut host| {
+        let (client, server) = host.pair();
+        host.push(1, lent(client, b"there"));
+        let taken = host.take(2);
+        assert_eq!((told(&taken[0]), told(&taken[1])), ((1, 5, true), (1, 0, false)));
+        assert!(!taken[0].is_notification() && taken[1].is_notification());
+        assert_eq!(host.recv(server).unwrap(), b"there");
+        let parts = [&b"and "[..], b"back"].map(|p| IoVec { base: p.as_ptr(), len: p.len() });
+        let mut header = Nothing::new().header.into_inner();
+        (header.vectors, header.vector_count) = (parts.as_ptr(), 2);
+        let (target, flags) = (Target::Fd(server), msg::WAITALL);
+        let message = op::SendMsg { target, header: ptr::from_ref(&header).cast(), flags };
+        host.push(2, op::zero_copy(message.entry(), true));
+        let taken = host.take(2);
+        assert_eq!((told(&taken[0]), taken[1].is_notification()), ((2, 8, true), true));
+        assert_eq!(host.recv(client).unwrap(), b"and back");
+    });
+}
+
+#[test]
+fn a_send_without_a_copy_is_refused_where_it_cannot_be() {
+    on_both(|mut host| {
+        let (one, _other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        host.push(1, lent(one, b"there"));
+        assert_eq!(host.take(1)[0].result, errno(Errno::OPNOTSUPP));
+        host.settle();
+        let (client, _server) = host.pair();
+        host.push(2, lent(client, b"there").with(EntryFlags::SKIP_SUCCESS));
+        assert_eq!(told(&host.take(1)[0]), (2, errno(Errno::INVAL), false));
     });
 }

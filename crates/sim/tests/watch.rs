@@ -7,6 +7,7 @@ mod common;
 use annulus_ring::*;
 use annulus_sim::{Builder, Sim};
 use common::*;
+use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -110,6 +111,28 @@ fn memory_of_a_waiting_send_is_watched_and_read_when_there_is_room() {
         host.settle();
     });
     assert_eq!(room, expected);
+}
+
+#[test]
+fn memory_that_was_not_copied_is_watched_until_the_notification() {
+    let (mut host, sim) = Host::simulated(Sim::builder(1));
+    let (client, _server) = host.pair();
+    let mut bytes = vec![5; 1000];
+    host.push(7, op::zero_copy(send(client, &bytes, ALL), true));
+    assert_eq!(told(&host.take(1)[0]), (7, 1000, true));
+    sim.check();
+    bytes[0] = 6;
+    let expected = "the memory of a send (user_data 0x7) was changed before its notification";
+    assert_eq!(panic_of(|| sim.check()), expected);
+    bytes[0] = 5;
+    assert_eq!(
+        host.once(cancel(7)),
+        errno(Errno::NOENT),
+        "what has completed is not there any more"
+    );
+    assert!(host.take(1)[0].is_notification());
+    bytes[0] = 6;
+    sim.check();
 }
 
 #[test]

@@ -156,8 +156,8 @@ impl TcpStream {
         (RecvHalf::new(socket.clone()), SendHalf::new(socket))
     }
 
-    /// Takes the connection off this runtime, to move it to another thread: what was sent is flushed, the receive in
-    /// flight ended, and what it brought comes along.
+    /// Takes the connection off this runtime, to move it to another thread: what was sent is flushed, and its memory back
+    /// where it was not copied; the receive in flight is ended, and what it brought comes along.
     ///
     /// # Errors
     /// What a send ran into; `Unsupported` under a simulated kernel.
@@ -167,7 +167,7 @@ impl TcpStream {
             let text = "a simulated connection cannot leave its simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        poll_fn(|cx| socket.poll_flush(cx)).await?;
+        poll_fn(|cx| socket.core.enter_running()?.poll_over(socket.slot, cx)).await?;
         poll_fn(|cx| socket.core.enter_running()?.poll_stopped(socket.slot, cx)).await?;
         let (fd, received) = socket.core.enter()?.release_stream(socket.slot);
         socket.forget();

@@ -40,6 +40,7 @@ impl Default for Builder {
             bounds: Bounds {
                 receive: 256 * 1024,
                 send: 256 * 1024,
+                lend: None,
                 linger: Duration::from_secs(10),
             },
             grace: Duration::from_secs(5),
@@ -97,6 +98,19 @@ impl Builder {
     /// it pays, the thread takes a whole core; where nothing comes in time, it stops by itself. Needs io_uring.
     pub fn busy_poll(mut self, upto: Duration) -> Self {
         self.config.busy_poll = upto;
+        self
+    }
+
+    /// Sends at least this many bytes at once without copying them (`SEND_ZC`, `SENDMSG_ZC`); off by default.
+    ///
+    /// The kernel then reads the memory when the device wants it, and the leases and buffers of such a send come back only
+    /// when the peer has acknowledged them. A dropped stream stays for that, within the linger; the runtime's end waits
+    /// within the grace; both reset the connection afterwards. On the loopback, towards sockets that are not TCP, and where
+    /// the system is short of lockable memory (`ulimit -l`) it is copied all the same, which `Counters` tell. Measure it on
+    /// the network that it is for: below some kilobytes it costs more than it saves. Needs io_uring, Linux 6.1.
+    pub fn zero_copy_above(mut self, bytes: Option<usize>) -> Self {
+        self.bounds.lend = bytes;
+        self.config.zero_copy = bytes.is_some();
         self
     }
 
@@ -236,6 +250,7 @@ impl Builder {
             post: PostOffice::new(self.datagrams),
             timers: Timers::new(),
             vectors: Vectors::new(),
+            loans: Slab::new(),
             agenda: Default::default(),
             after: Default::default(),
             bounds: self.bounds,

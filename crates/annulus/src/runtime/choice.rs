@@ -26,11 +26,18 @@ const MULTISHOT: [&str; 2] = ["multishot receive", "receive limit"];
 /// Those that a thread that polls rules out.
 const UNPOLLED: [&str; 1] = ["deferred task work"];
 
+/// Those of sends that do not copy.
+const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
+
 /// What a driver with these settings makes use of.
 fn used(config: &UringConfig) -> Vec<&'static str> {
     let multishot = config.operations.verbs == Verbs::Multishot;
-    let parts =
-        [(true, &ALWAYS[..]), (multishot, &MULTISHOT), (config.sq_poll.is_none(), &UNPOLLED)];
+    let parts = [
+        (true, &ALWAYS[..]),
+        (multishot, &MULTISHOT),
+        (config.sq_poll.is_none(), &UNPOLLED),
+        (config.zero_copy, &ZERO_COPY),
+    ];
     parts.into_iter().filter(|(used, _)| *used).flat_map(|(_, names)| names).copied().collect()
 }
 
@@ -197,9 +204,11 @@ fn wish(config: &UringConfig) -> Option<String> {
     let busy =
         (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
     let polls = config.sq_poll.map(|_| "sq_poll".to_owned());
+    let zero_copy = config.zero_copy.then(|| "zero_copy_above".to_owned());
     (operations != Operations::default())
         .then(|| format!("operations {operations}"))
         .or(polls)
+        .or(zero_copy)
         .or(busy)
 }
 

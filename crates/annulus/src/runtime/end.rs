@@ -51,7 +51,7 @@ impl Core {
 impl Inner {
     fn all_sent_out(&mut self) -> bool {
         let streams = self.streams.indices();
-        streams.into_iter().all(|slot| self.streams.get(slot).tx.is_idle()) && self.all_posted()
+        streams.into_iter().all(|slot| self.streams.get(slot).tx.is_over()) && self.all_posted()
     }
 
     /// Nothing is in flight, and every descriptor was closed.
@@ -65,7 +65,7 @@ impl Inner {
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
         for slot in self.streams.indices() {
-            if !self.streams.get(slot).tx.is_idle() {
+            if !self.streams.get(slot).tx.is_over() {
                 self.make_reset(slot);
             }
             self.stop_sending(slot);
@@ -92,11 +92,11 @@ impl Inner {
 
     /// Closes the driver. Where the kernel may still know some memory, that memory is leaked instead of freed.
     fn close_all(self, drained: bool) {
-        let Self { driver, streams, connects, vectors, calls, post, .. } = self;
+        let Self { driver, streams, connects, vectors, loans, calls, post, .. } = self;
         let pools = (driver.pool().clone(), driver.packets().cloned());
         let closed: io::Result<()> = driver.close();
         if !drained || closed.is_err() {
-            std::mem::forget((pools, streams, connects, vectors, calls, post));
+            std::mem::forget((pools, streams, connects, vectors, loans, calls, post));
         }
     }
 }

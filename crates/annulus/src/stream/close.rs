@@ -68,6 +68,11 @@ impl Inner {
         if !(stream.dropped && stream.rx.is_idle() && stream.tx.is_idle()) {
             return;
         }
+        if !stream.tx.is_over() {
+            // The kernel still has memory of ours: the peer hears the end, and a reset can get it back.
+            self.end_when_sent(slot);
+            return self.linger(slot);
+        }
         self.discard_received(slot);
         let stream = self.streams.remove(slot);
         if let Some(key) = stream.tx.linger {

@@ -5,12 +5,14 @@
 //! slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 mod close;
+mod loan;
 mod passing;
 mod queue;
 mod receive;
 mod send;
 mod vectors;
 
+pub(crate) use loan::Loan;
 pub(crate) use queue::Spares;
 pub(crate) use receive::{Links, Receive};
 pub(crate) use send::Transmit;

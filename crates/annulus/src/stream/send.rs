@@ -3,7 +3,7 @@
 //! At most one send is in flight a stream. The first attempt is *now*: it must not wait, and where everything went no
 //! event is posted, so that the answer to a request does not end the loop's wait for the next one. Where no event has
 //! come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest goes
-//! out *waiting*, as everything does where the driver does not send quietly.
+//! out *waiting*, as everything does where the driver does not send quietly. Large sends may be *lent*: see `loan`.
 #![allow(unsafe_code)]
 
 use super::note_waker;
@@ -24,11 +24,15 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     #[default]
     Idle,
     Now,
     Waiting,
+    /// Lent to the kernel, which has not told what went.
+    Lent,
+    /// Of what was lent not everything went: to be judged when the memory is free.
+    Judging,
     /// Tries again when a timer goes off.
     Pausing,
 }
@@ -40,18 +44,24 @@ pub(crate) struct Transmit {
     /// Bytes of the first chunk that went already.
     pub(super) sent: usize,
     /// Bytes accepted and not sent, those in flight included.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Of these, the bytes and chunks in flight.
     pub(super) flying: usize,
     pub(super) flying_chunks: u8,
-    state: State,
+    pub(super) state: State,
+    /// What was lent last.
+    pub(super) loan: u32,
+    /// Sends of which the kernel still has the memory.
+    pub(super) loans: u32,
+    /// Its socket can be lent nothing.
+    pub(super) copies: bool,
     /// On the agenda.
     listed: bool,
     /// The write side ends when everything has gone.
     ending: bool,
     ended: bool,
-    error: Option<Errno>,
-    waker: Option<Waker>,
+    pub(super) error: Option<Errno>,
+    pub(super) waker: Option<Waker>,
     /// When to give up, once the stream was dropped.
     pub(crate) linger: Option<TimerKey>,
 }
@@ -59,7 +69,13 @@ pub(crate) struct Transmit {
 impl Transmit {
     /// Waits for the peer to make room, or for memory.
     pub(crate) fn is_stuck(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Pausing)
+        !matches!(self.state, State::Idle | State::Now)
+    }
+
+    /// Nothing queued, nothing in flight, and no memory with the kernel. What was given up does not count: closing
+    /// brings that back.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_idle() && (self.loans == 0 || self.error.is_some())
     }
 
     /// Nothing queued and nothing in flight.
@@ -130,6 +146,14 @@ impl Inner {
     /// What a send ran into.
     pub(crate) fn poll_flush(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(slot, cx, Transmit::is_idle)
+    }
+
+    /// Ready once the kernel has taken everything, and has none of the memory any more.
+    ///
+    /// # Errors
+    /// What a send ran into.
+    pub(crate) fn poll_over(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(slot, cx, Transmit::is_over)
     }
 
     /// Ready once everything was sent and the write side has ended.
@@ -240,10 +264,13 @@ impl Inner {
 
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
-    fn send(&mut self, slot: u32, state: State) {
+    pub(super) fn send(&mut self, slot: u32, state: State) {
         let token = self.stream_token(Kind::Send, slot);
         let now = state == State::Now;
         let op = self.gather(slot, now);
+        if self.is_to_lend(slot) {
+            return self.lend(slot, op);
+        }
         let stream = self.streams.get(slot);
         let tx = &mut stream.tx;
         tx.state = state;
@@ -329,9 +356,15 @@ impl Inner {
         match state {
             State::Now => {}
             State::Waiting => self.in_flight -= 1,
-            State::Idle | State::Pausing => return self.late(event),
+            _ => return self.late(event),
         }
-        match event.result {
+        self.judge_send(slot, event.result);
+    }
+
+    /// What a send has come to, now that its memory is free.
+    #[inline]
+    pub(super) fn judge_send(&mut self, slot: u32, result: Result<u32, Errno>) {
+        match result {
             Ok(count) => self.sent(slot, count as usize),
             Err(Errno::AGAIN | Errno::INTR) => self.sent(slot, 0),
             Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(slot),
@@ -389,7 +422,7 @@ impl Inner {
     }
 
     /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
-    fn resume_send(&mut self, slot: u32) {
+    pub(super) fn resume_send(&mut self, slot: u32) {
         let tx = &mut self.streams.get(slot).tx;
         if tx.error.is_some() {
             // Given up meanwhile.
@@ -451,6 +484,7 @@ impl Inner {
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.state {
             State::Waiting => self.cancel(token),
+            State::Lent | State::Judging => self.stop_lending(slot),
             State::Idle => self.discard_unsent(slot),
             State::Pausing => {
                 tx.state = State::Idle;

@@ -55,6 +55,16 @@ impl Vectors {
         address
     }
 
+    /// Takes out the vector that was described last: it must last longer.
+    pub(super) fn keep(&mut self) -> Box<Vector> {
+        self.busy.pop().expect("a vector was described")
+    }
+
+    /// The kernel is done with a vector that was kept.
+    pub(super) fn free(&mut self, vector: Box<Vector>) {
+        self.free.push(vector);
+    }
+
     /// Everything submitted so far has been taken by the kernel.
     #[inline]
     pub(crate) fn free_all(&mut self) {

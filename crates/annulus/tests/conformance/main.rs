@@ -76,6 +76,16 @@ macro_rules! suite {
             }
 
             #[test]
+            fn uring_without_copies() {
+                Mode::UringWithoutCopies.run(&case());
+            }
+
+            #[test]
+            fn simulated_without_copies() {
+                Mode::SimulatedWithoutCopies.run(&case());
+            }
+
+            #[test]
             fn uring_by_other_operations() {
                 Mode::other_operations(Mode::UringBy, &case());
             }
@@ -174,10 +184,10 @@ suite! {
     streams::the_client_half_closes_and_still_hears;
     streams::the_server_half_closes_and_still_hears;
     streams::a_reset_is_seen_and_stays;
-    streams::four_mebibytes_come_back;
+    streams::four_mebibytes_come_back, then streams::were_lent;
+    streams::several_chunks_go_as_one, then streams::were_lent;
     streams::two_thousand_single_bytes_come_back;
     streams::halves_work_apart;
-    streams::several_chunks_go_as_one;
     pressure::a_slow_reader_holds_the_writer_up, with small_bounds;
     pressure::a_pool_of_two_starves_nobody, with |b| b.buffers(4096, 2), then pressure::ran_dry;
     pressure::a_pool_of_eight_is_shared_fairly, with |b| b.buffers(4096, 8);

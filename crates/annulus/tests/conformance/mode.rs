@@ -23,6 +23,8 @@ pub(crate) enum Mode {
     SimulatedBusyPolling,
     UringWithAPoller,
     SimulatedWithAPoller,
+    UringWithoutCopies,
+    SimulatedWithoutCopies,
     UringBy(Operations),
     SimulatedBy(Operations),
 }
@@ -96,6 +98,11 @@ impl Mode {
         self.operations().poll_apart()
     }
 
+    /// Whether sends are not copied.
+    pub(crate) fn lends(self) -> bool {
+        matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
+    }
+
     fn operations(self) -> Operations {
         match self {
             Self::UringBy(operations) | Self::SimulatedBy(operations) => operations,
@@ -113,6 +120,10 @@ impl Mode {
             Self::UringWithAPoller | Self::SimulatedWithAPoller => {
                 builder.sq_poll(SqPoll { idle: Duration::from_millis(1), cpu: None })
             }
+            // Every single send.
+            Self::UringWithoutCopies | Self::SimulatedWithoutCopies => {
+                builder.zero_copy_above(Some(1))
+            }
             _ => builder.operations(self.operations()),
         }
     }
@@ -125,9 +136,10 @@ impl Mode {
     /// Whether it can run on this machine: a blocked ring is another test's business.
     pub(crate) fn is_here(self) -> bool {
         let real_ring = !self.is_epoll() && self.profile().is_none();
-        let here = !real_ring || Features::detect().is_ok();
+        let has_it = |features: Features| !self.lends() || features.has("zero-copy sendmsg");
+        let here = !real_ring || Features::detect().is_ok_and(has_it);
         if !here {
-            eprintln!("skipped: io_uring cannot be set up here");
+            eprintln!("skipped: io_uring, or this of it, is not here");
         }
         here
     }
@@ -204,6 +216,7 @@ impl Mode {
             Self::Simulated
             | Self::SimulatedBusyPolling
             | Self::SimulatedWithAPoller
+            | Self::SimulatedWithoutCopies
             | Self::SimulatedBy(_) => Some(Profile::current),
             Self::SimulatedOldKernel => Some(Profile::old),
             _ => None,

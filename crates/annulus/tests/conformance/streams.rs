@@ -1,8 +1,9 @@
 //! Bytes, in order, to the end of the stream.
 
 use crate::common::{echo, pair, pattern, receive};
+use crate::mode::Mode;
 use annulus::net::TcpStream;
-use annulus::spawn;
+use annulus::{Counters, spawn};
 use std::io::{self, ErrorKind};
 
 pub(crate) async fn the_client_half_closes_and_still_hears() -> io::Result<()> {
@@ -125,4 +126,11 @@ pub(crate) async fn several_chunks_go_as_one() -> io::Result<()> {
     }
     assert!(reader.await.expect("no panic")?);
     Ok(())
+}
+
+/// Where sends are not copied, these were not; but the loopback of Linux copies all the same.
+pub(crate) fn were_lent(mode: Mode, counted: &Counters) {
+    assert_eq!(counted.zero_copy_sends > 0, mode.lends(), "{counted:?}");
+    assert_eq!(counted.zero_copy_copied > 0, mode == Mode::UringWithoutCopies, "{counted:?}");
+    assert_eq!(counted.late, 0, "{counted:?}");
 }

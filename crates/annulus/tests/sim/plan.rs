@@ -66,6 +66,8 @@ pub(crate) struct Plan {
     operations: Operations,
     polls: Option<SqPoll>,
     look: Duration,
+    /// From how many bytes on a send is not copied.
+    lend: Option<usize>,
 }
 
 impl Plan {
@@ -90,6 +92,7 @@ impl Plan {
             whispers: correspondences(random),
             polls: random.pick(&[None, None, None, Some(POLLER)]),
             look: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
+            lend: random.pick(&[None, None, Some(1), Some(4000)]),
         }
     }
 
@@ -108,7 +111,10 @@ impl Plan {
         let long = Duration::from_secs(3600);
         let builder = Runtime::builder();
         let builder = self.polls.into_iter().fold(builder, Builder::sq_poll);
+        // An old kernel has only half of it.
+        let lend = self.lend.filter(|_| self.profile.zero_copy_report);
         builder
+            .zero_copy_above(lend)
             .busy_poll(self.look)
             .entries(self.queues.0)
             .completions(self.queues.1)

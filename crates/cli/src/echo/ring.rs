@@ -25,6 +25,11 @@ pub(super) struct RingArgs {
     #[arg(long, value_name = "MICROS", default_value_t = 0, hide_default_value = true,
           value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(super) busy_poll: u64,
+    /// Send at least this many bytes at once without copying them: for network
+    /// cards and long sends; the loopback copies all the same [default: never]
+    #[arg(long, value_name = "BYTES",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) zero_copy_above: Option<u32>,
     /// Have a kernel thread take the submissions, and sleep when none has come
     /// for this long: costs a core [default, if given: 0.1]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
@@ -38,8 +43,11 @@ pub(super) struct RingArgs {
 impl RingArgs {
     pub(super) fn configure(&self, builder: Builder) -> Builder {
         let busy_poll = Duration::from_micros(self.busy_poll);
-        let builder =
-            builder.locked_down(self.locked_down).operations(self.ops).busy_poll(busy_poll);
+        let builder = builder
+            .locked_down(self.locked_down)
+            .operations(self.ops)
+            .zero_copy_above(self.zero_copy_above.map(|bytes| bytes as usize))
+            .busy_poll(busy_poll);
         match self.sqpoll {
             Some(idle) => builder.sq_poll(SqPoll { idle, cpu: self.sqpoll_cpu }),
             None => builder,
@@ -69,6 +77,7 @@ impl RingArgs {
     fn asked(&self) -> Option<String> {
         let ops = (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops));
         let busy = (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll));
-        ops.or(busy).or(self.sqpoll.map(|_| "--sqpoll".into()))
+        let zero_copy = self.zero_copy_above.map(|bytes| format!("--zero-copy-above {bytes}"));
+        ops.or(busy).or(zero_copy).or(self.sqpoll.map(|_| "--sqpoll".into()))
     }
 }

@@ -384,6 +384,8 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("late", counters.late),
         ("queue_full", counters.queue_full),
         ("heap_receives", counters.heap_receives),
+        ("zero_copy_sends", counters.zero_copy_sends),
+        ("zero_copy_copied", counters.zero_copy_copied),
         ("accept_pauses", counters.accept_pauses),
         ("file_inline", counters.file_inline),
         ("file_misses", counters.file_misses),

@@ -176,6 +176,7 @@ impl Epoll {
                 unreachable!("sent as submitted")
             }
             Op::SendMessage { .. } => unreachable!("messages go quietly here"),
+            Op::Lend { .. } | Op::LendVector { .. } => unreachable!("epoll is not set up for it"),
         }
     }
 

@@ -41,6 +41,8 @@ static NO_VECTOR: Nothing<IoVec> = Nothing(UnsafeCell::new(IoVec { base: ptr::nu
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
     pub(super) operations: Operations,
+    /// The kernel tells which zero-copy sends it copied.
+    pub(super) reports_copies: bool,
 }
 
 impl Encoder {
@@ -67,6 +69,14 @@ impl Encoder {
             }
             // SAFETY: as above.
             Op::SendVector { fd, header } => unsafe { self.send_vector(target(fd), header, false) },
+            Op::Lend { fd, buffer, len } => {
+                let send = op::Send { target: target(fd), buffer, len, flags: ALL };
+                op::zero_copy(send.entry(), self.reports_copies)
+            }
+            Op::LendVector { fd, header } => {
+                let send = op::SendMsg { target: target(fd), header, flags: ALL };
+                op::zero_copy(send.entry(), self.reports_copies)
+            }
             Op::SendMessageNow { fd, header } => quiet(message(target(fd), header)),
             Op::SendMessage { fd, header } => message(target(fd), header),
             Op::WritableOnce { fd } => op::Poll { target: target(fd), events: poll::OUT }.entry(),

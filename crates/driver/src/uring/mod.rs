@@ -49,6 +49,8 @@ pub struct UringConfig {
     pub without: SetupFlags,
     /// What carries the bytes of streams.
     pub operations: Operations,
+    /// Whether the `Lend…` operations will be asked for (6.1).
+    pub zero_copy: bool,
     /// A kernel thread that takes the submissions.
     pub sq_poll: Option<SqPoll>,
     /// How long to look for work before each sleep, where that pays; zero is not at all.
@@ -66,6 +68,7 @@ impl Default for UringConfig {
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
             operations: Operations::default(),
+            zero_copy: false,
             sq_poll: None,
             busy_poll: Duration::ZERO,
             restricted: false,
@@ -109,16 +112,21 @@ impl Uring {
             .completions(config.completions)
             .sq_poll(config.sq_poll)
             .without(config.without);
-        let needed = in_use(config.operations);
+        let needed = in_use(config.operations, config.zero_copy);
         let builder = if config.restricted { builder.only(&needed) } else { builder };
         let mut ring = builder.build()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        let offered = Offered::of(&probe, &needed)?;
+        // The others are features, and named as such.
+        let offered = Offered::of(&probe, &in_use(config.operations, false))?;
         let verbs = config.operations.verbs;
-        let receive = (verbs == Verbs::Multishot).then_some("multishot receive");
-        for needed in receive.into_iter().chain(["multishot accept"]) {
-            if !features.has(needed) {
+        for (wanted, needed) in [
+            (config.zero_copy, "zero-copy send"),
+            (config.zero_copy, "zero-copy sendmsg"),
+            (verbs == Verbs::Multishot, "multishot receive"),
+            (true, "multishot accept"),
+        ] {
+            if wanted && !features.has(needed) {
                 return Err(SetupError::Lacks(needed));
             }
         }
@@ -136,8 +144,11 @@ impl Uring {
             // With a thread that polls, nobody knows when silence means success.
             sends_quietly: config.sq_poll.is_none()
                 && (!verbs.are_of_files() || features.has(WRITES_NOW)),
+            encoder: Encoder {
+                operations: config.operations,
+                reports_copies: features.has("zero-copy report"),
+            },
             features,
-            encoder: Encoder { operations: config.operations },
             limits_receives,
             offered,
             files: Files::new(probe, config.restricted),
@@ -311,7 +322,10 @@ impl Uring {
         if let Some(id) = buffer {
             self.lending(token).pool.taken(id, completion.result.max(0) as u32);
         }
-        let result = Event::outcome(completion.result);
+        self.counters.zero_copy_copied += u64::from(completion.was_copied());
+        // A notification's result is no errno.
+        let result = if completion.is_notification() { 0 } else { completion.result };
+        let result = Event::outcome(result);
         if result == Err(Errno::NOBUFS) {
             self.counters.enobufs += 1;
             self.lending(token).pool.starved();

@@ -17,14 +17,18 @@ const ALWAYS: [u8; 10] = [
     opcode::SENDMSG,
 ];
 
+/// Those of sends that do not copy.
+const ZERO_COPY: [u8; 2] = [opcode::SEND_ZC, opcode::SENDMSG_ZC];
+
 /// All of them, and nothing else.
-pub(super) fn in_use(operations: Operations) -> Vec<u8> {
+pub(super) fn in_use(operations: Operations, zero_copy: bool) -> Vec<u8> {
     let verbs: &[u8] = match operations.verbs {
         Verbs::Multishot | Verbs::RecvSend | Verbs::RecvmsgSendmsg => &[opcode::SEND],
         Verbs::ReadWrite => &[opcode::READ, opcode::WRITE, opcode::WRITEV],
         Verbs::ReadvWritev => &[opcode::READV, opcode::WRITE, opcode::WRITEV],
     };
-    [&ALWAYS, verbs].concat()
+    let lent: &[u8] = if zero_copy { &ZERO_COPY } else { &[] };
+    [&ALWAYS, verbs, lent].concat()
 }
 
 /// Those that may be missing: a close is replaced by the plain system call, the timer of quiet by keeping the memory;
@@ -76,7 +80,7 @@ mod tests {
     };
 
     /// One of each.
-    fn every_op(header: &MsgHeader) -> [Op; 20] {
+    fn every_op(header: &MsgHeader) -> [Op; 22] {
         let (fd, len, limit) = (-1, 0, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
@@ -96,6 +100,8 @@ mod tests {
             Op::SendVectorNow { fd, header },
             Op::Send { fd, buffer: from, len },
             Op::SendVector { fd, header },
+            Op::Lend { fd, buffer: from, len },
+            Op::LendVector { fd, header },
             Op::Connect { fd, address, len },
             Op::ReadableOnce { fd },
             Op::Readable { fd },
@@ -107,13 +113,15 @@ mod tests {
     #[test]
     fn what_is_in_use_is_what_is_submitted() {
         for operations in Operations::ALL {
-            let encoder = Encoder { operations };
+            let encoder = Encoder { operations, reports_copies: true };
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.entry(Token::IGNORED, op) };
             let entries = every_op(&HEADER).map(entry);
             let submitted = entries.into_iter().chain([Alarm::default().set(0)]);
             let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
-            assert_eq!(submitted, BTreeSet::from_iter(in_use(operations)), "{operations}");
+            assert_eq!(submitted, BTreeSet::from_iter(in_use(operations, true)), "{operations}");
+            let copying = in_use(operations, false);
+            assert!(ZERO_COPY.iter().all(|code| !copying.contains(code)), "{operations}");
         }
     }
 }

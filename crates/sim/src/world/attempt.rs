@@ -22,7 +22,7 @@ impl World {
             Body::Accept { multi } => self.attempt_accept(op, socket, multi),
             Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
-            Body::Timer { .. } | Body::File(_) | Body::Never => Outcome::Waits,
+            Body::Timer { .. } | Body::Notice(_) | Body::File(_) | Body::Never => Outcome::Waits,
         }
     }
 
@@ -30,6 +30,10 @@ impl World {
     fn attempt_alone(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
+            Body::Notice(_) => {
+                let flags = CompletionFlags::NOTIF.bits();
+                Outcome::Done(Answer { flags, ..Answer::good(0) })
+            }
             Body::File(work) => match work.call.take() {
                 Some(call) => Outcome::of(self.perform_call(call)),
                 None => Outcome::Waits,

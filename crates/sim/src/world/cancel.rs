@@ -8,6 +8,10 @@ use rustix::io::Errno;
 impl World {
     pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> Answer {
         let Some(id) = self.ops.named(ring, user_data) else { return Answer::error(Errno::NOENT) };
+        if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::Notice(_))) {
+            // What has completed is not there any more.
+            return Answer::error(Errno::NOENT);
+        }
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::File(_))) {
             // The device does not stop.
             return Answer::error(Errno::ALREADY);

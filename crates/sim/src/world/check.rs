@@ -8,6 +8,8 @@ use rustix::io::Errno;
 
 /// `IORING_RECVSEND_POLL_FIRST`: do not try before the socket says it is ready.
 const POLL_FIRST: u16 = 1 << 0;
+/// `IORING_SEND_ZC_REPORT_USAGE`
+const REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_RECV_MULTISHOT`
 pub(super) const RECEIVE_MANY: u16 = 1 << 1;
 /// `IORING_ACCEPT_MULTISHOT`
@@ -39,6 +41,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
             entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
         }
+        opcode::SEND_ZC | opcode::SENDMSG_ZC => lent_send(entry, profile),
         opcode::READV => (!selects || entry.len == 1) && file_flags(entry),
         opcode::READ | opcode::WRITE | opcode::WRITEV => file_flags(entry),
         opcode::ACCEPT => accept(entry),
@@ -54,6 +57,21 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         _ => true,
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// A send without a copy always has something to tell.
+fn lent_send(entry: &Submitted, profile: &Profile) -> bool {
+    let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+    let report = if profile.zero_copy_report { REPORT_USAGE } else { 0 };
+    entry.flags & EntryFlags::SKIP_SUCCESS.bits() == 0
+        && entry.ioprio & !(POLL_FIRST | report) == 0
+        && entry.op_flags & !known == 0
+        && entry.file_index == 0
+}
+
+/// Whether it is one of those that send without a copy.
+pub(super) fn is_lent(entry: &Submitted) -> bool {
+    matches!(entry.opcode, opcode::SEND_ZC | opcode::SENDMSG_ZC)
 }
 
 /// Whether it is one of those that receive.
@@ -100,6 +118,7 @@ pub(super) fn waits_first(entry: &Submitted) -> bool {
             opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
                 entry.ioprio & POLL_FIRST != 0
             }
+            _ if is_lent(entry) => entry.ioprio & POLL_FIRST != 0,
             _ => false,
         }
 }

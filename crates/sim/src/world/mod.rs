@@ -194,6 +194,11 @@ impl World {
                 let intact = send.seal.is_none() || send.seal == send.look(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
             }
+            Body::Notice(notice) => assert!(
+                notice.is_intact(self.poison),
+                "{} was changed before its notification",
+                whose("a send")
+            ),
             Body::File(work) => assert!(
                 work.is_intact(self.poison),
                 "{} was touched while it was with the kernel",
@@ -215,7 +220,7 @@ impl World {
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
             // A poll of many edges looks again only when something changes.
             Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
-            Body::Timer { .. } | Body::File(_) | Body::Never => false,
+            Body::Timer { .. } | Body::Notice(_) | Body::File(_) | Body::Never => false,
         }
     }
 

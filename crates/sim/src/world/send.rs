@@ -3,8 +3,13 @@
 use super::World;
 use crate::faults::Fault;
 use crate::net::{Draft, SocketId, Wishes};
-use crate::op::{Answer, Body, Op, Outcome, Send, Source};
+use crate::op::{Answer, Body, Notice, Op, Outcome, Send, Source};
+use crate::timeline::Nanos;
+use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
+
+/// How long the memory of a send that was not copied may stay away.
+const LATEST_NOTICE: Nanos = 5_000_000;
 
 impl World {
     /// Sends what there is room for.
@@ -29,6 +34,19 @@ impl World {
             return Outcome::Waits;
         }
         Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
+    }
+
+    /// Where a send's memory was lent, its last word is not the last: the memory comes back in its own time.
+    pub(super) fn notice_of(&mut self, op: &mut Op, answer: Answer) -> Answer {
+        let Body::Send(send) = &mut op.body else { return answer };
+        if !send.lent {
+            return answer;
+        }
+        let source = std::mem::replace(&mut send.source, Source::Many(Box::new([])));
+        let after = self.random.between(0, LATEST_NOTICE);
+        let notice = Body::Notice(Notice::new(source, after, self.poison));
+        self.park(Op::alone(op.ring, op.user_data, false, notice), false);
+        Answer { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
     }
 
     /// Sends a datagram: all of it, or nothing.

@@ -2,14 +2,15 @@
 
 use super::World;
 use super::check::{
-    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_of_files, receives, waits_first,
+    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_lent, is_of_files, receives,
+    waits_first,
 };
 use crate::faults::Fault;
 use crate::memory::{Header, Submitted};
 use crate::op::{Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
 use annulus_ring::op::{msg, rwf};
-use annulus_ring::{EntryFlags, Layout, Shutdown, opcode};
+use annulus_ring::{Domain, EntryFlags, Layout, Shutdown, opcode};
 use rustix::io::Errno;
 
 impl World {
@@ -74,7 +75,7 @@ impl World {
         match self.first_try(&mut op, entry) {
             Outcome::Done(answer) => {
                 self.let_go_of_rights(&op);
-                return Some(answer);
+                return Some(self.notice_of(&mut op, answer));
             }
             Outcome::Waits => self.park(op, false),
             Outcome::GoesOn => self.park(op, true),
@@ -87,6 +88,10 @@ impl World {
         let polls = matches!(op.body, Body::Poll { .. });
         if !polls && self.strikes(Fault::NoMemory) {
             return Outcome::of(Err(Errno::NOMEM));
+        }
+        let lent = matches!(op.body, Body::Send(Send { lent: true, .. }));
+        if lent && self.net.socket(socket).domain == Domain::Unix {
+            return Outcome::of(Err(Errno::OPNOTSUPP));
         }
         if let Body::Connect = op.body
             && let Err(errno) = self.begin_connect(socket, entry)
@@ -110,7 +115,7 @@ impl World {
             opcode::POLL_ADD => {
                 Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
             }
-            opcode::SENDMSG => Body::Send(self.message(entry)?),
+            opcode::SENDMSG | opcode::SENDMSG_ZC => Body::Send(self.message(entry)?),
             opcode::WRITEV => Body::Send(Send::plain(entry, Source::Many(entry.vectors()?))),
             _ => Body::Send(Send::plain(entry, Source::One(entry.memory()))),
         })
@@ -130,7 +135,8 @@ impl Send {
         let total = source.pieces().iter().map(|piece| piece.len()).sum();
         let of_files = is_of_files(entry);
         let all = !of_files && entry.op_flags & msg::WAITALL != 0;
-        Self { source, total, done: 0, all, short_fails: of_files, enclosure: None, seal: None }
+        let (lent, short_fails) = (is_lent(entry), of_files);
+        Self { source, total, done: 0, all, short_fails, enclosure: None, lent, seal: None }
     }
 }
 
@@ -141,6 +147,7 @@ fn must_not_wait(entry: &Submitted) -> bool {
         opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
             entry.op_flags & msg::DONTWAIT != 0
         }
+        _ if is_lent(entry) => entry.op_flags & msg::DONTWAIT != 0,
         _ => is_of_files(entry) && entry.op_flags & rwf::NOWAIT != 0,
     }
 }

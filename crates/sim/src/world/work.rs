@@ -84,6 +84,7 @@ impl World {
         let (file, side) = (op.file, op.side());
         let alarm = match op.body {
             Body::Timer { after } => Some(after),
+            Body::Notice(ref notice) => Some(notice.after),
             Body::File(ref work) => Some(work.after),
             _ => None,
         };
@@ -111,8 +112,9 @@ impl World {
     }
 
     /// An operation has ended.
-    pub(super) fn end(&mut self, id: OpId, op: Op, answer: Answer) {
+    pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: Answer) {
         self.ops.end(id, &op);
+        let answer = self.notice_of(&mut op, answer);
         self.complete(op.ring, op.user_data, op.skip, answer);
         self.forget(id, &op);
     }
