@@ -10,7 +10,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,10 +22,10 @@ const STACK: usize = 64 * 1024;
 /// A call to make, and what to say of it.
 struct Job {
     token: Token,
-    call: *const FileCall,
+    call: FileCall,
 }
 
-// SAFETY: the memory a job names is, until its event was taken, nobody's but the worker's: see `Workers::submit`.
+// SAFETY: the memory a call names is, until its event was taken, nobody's but the worker's: see `Workers::submit`.
 unsafe impl Send for Job {}
 
 #[derive(Default)]
@@ -50,7 +49,7 @@ pub(crate) struct Workers(Arc<Shared>);
 
 impl Workers {
     /// No thread yet.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), bell })))
     }
@@ -66,8 +65,8 @@ impl Workers {
     /// Where there is no thread, and none can be started: the call is not made.
     ///
     /// # Safety
-    /// The call, and the memory it names, must stay valid, unmoved and untouched until its event was taken.
-    pub(crate) unsafe fn submit(&self, token: Token, call: *const FileCall) -> Result<(), Errno> {
+    /// The memory that the call names must stay valid, unmoved and untouched until its event was taken.
+    pub(crate) unsafe fn submit(&self, token: Token, call: FileCall) -> Result<(), Errno> {
         let mut state = self.0.state();
         if state.jobs.len() + state.busy >= state.threads.len() && state.threads.len() < MOST {
             match self.start() {
@@ -146,8 +145,8 @@ impl Shared {
     /// A thread's life.
     fn work(&self) {
         while let Some(Job { token, call }) = self.next_job() {
-            // SAFETY: the submitter keeps the call and what it names until the event was taken.
-            let answer = unsafe { (*call).call() };
+            // SAFETY: the submitter keeps what the call names until the event was taken.
+            let answer = unsafe { call.call() };
             let result = answer.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
             let mut state = self.state();
             state.busy -= 1;
@@ -207,8 +206,8 @@ mod tests {
             })
             .collect();
         for (slot, call) in calls.iter().enumerate() {
-            // SAFETY: calls and bytes outlive the wait below.
-            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
+            // SAFETY: the bytes outlive the wait below.
+            unsafe { workers.submit(token(slot as u32), *call) }.unwrap();
         }
         let mut events = wait_for(&workers, calls.len());
         events.sort_by_key(|event| event.token.slot());
@@ -237,7 +236,7 @@ mod tests {
             .collect();
         for (slot, call) in calls.iter().enumerate() {
             // SAFETY: as above.
-            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
+            unsafe { workers.submit(token(slot as u32), *call) }.unwrap();
         }
         while workers.0.state().jobs.len() > 1 {
             thread::yield_now();

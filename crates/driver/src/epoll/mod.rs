@@ -185,6 +185,8 @@ impl Epoll {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
+        // SAFETY: the caller's promise: the call is valid until its terminal event.
+        let call = unsafe { *call };
         // SAFETY: the caller's promise, passed on.
         let submitted = self.workers().and_then(|workers| unsafe { workers.submit(token, call) });
         self.counters.file_worker += 1;
@@ -195,8 +197,7 @@ impl Epoll {
 
     fn workers(&mut self) -> Result<&Workers, Errno> {
         if self.workers.is_none() {
-            let workers =
-                Workers::new().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+            let workers = Workers::new()?;
             self.poller.add(workers.bell(), EVERYTHING)?;
             self.workers = Some(workers);
         }

@@ -28,6 +28,8 @@ pub(super) struct Files {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
+    /// The workers' bell is listened to.
+    listening: bool,
     done: VecDeque<Event>,
 }
 
@@ -36,7 +38,7 @@ impl Files {
     pub(super) const BELL: Token = Token::ignored(2);
 
     pub(super) fn new(probe: Probe, restricted: bool) -> Self {
-        Self { probe, restricted, workers: None, done: VecDeque::new() }
+        Self { probe, restricted, workers: None, listening: false, done: VecDeque::new() }
     }
 
     /// # Safety
@@ -48,16 +50,16 @@ impl Files {
         kernel: &dyn Kernel,
     ) -> Way {
         // SAFETY: the caller's promise: the call is valid until its terminal event.
-        let plain = unsafe { &*call };
+        let call = unsafe { *call };
         let has = |code: &u8| !self.restricted && self.probe.has(*code);
-        if plain.opcode().as_ref().is_some_and(has)
-            && let Some(entry) = plain.entry()
+        if call.opcode().as_ref().is_some_and(has)
+            && let Some(entry) = call.entry()
         {
             return Way::Ring(entry.user_data(token.bits()));
         }
         if !kernel.real_descriptors() {
             // SAFETY: the caller's promise, passed on.
-            let answer = unsafe { kernel.file(plain) };
+            let answer = unsafe { kernel.file(&call) };
             let result = answer.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
             return self.end(token, result);
         }
@@ -66,23 +68,21 @@ impl Files {
     }
 
     /// # Safety
-    /// As [`submit`](Self::submit).
-    unsafe fn employ(&mut self, token: Token, call: *const FileCall) -> Way {
-        let first = self.workers.is_none();
-        if first {
-            match Workers::new() {
-                Ok(workers) => self.workers = Some(workers),
-                Err(e) => {
-                    return self.end(token, Err(Errno::from_io_error(&e).unwrap_or(Errno::IO)));
-                }
-            }
-        }
-        let workers = self.workers.as_ref().expect("made above");
+    /// The memory that the call names is the workers' until its event.
+    unsafe fn employ(&mut self, token: Token, call: FileCall) -> Way {
         // SAFETY: the caller's promise, passed on.
-        match unsafe { workers.submit(token, call) } {
-            Ok(()) => Way::Worker(first.then(|| Self::listen(workers))),
+        let employed = self.workers().and_then(|workers| unsafe { workers.submit(token, call) });
+        match employed {
+            Ok(()) => Way::Worker(self.listen()),
             Err(errno) => self.end(token, Err(errno)),
         }
+    }
+
+    fn workers(&mut self) -> Result<&Workers, Errno> {
+        if self.workers.is_none() {
+            self.workers = Some(Workers::new()?);
+        }
+        Ok(self.workers.as_ref().expect("made above"))
     }
 
     fn end(&mut self, token: Token, result: Result<u32, Errno>) -> Way {
@@ -92,14 +92,17 @@ impl Files {
 
     /// The workers' bell has rung; the entry that listens on, where the last one has ended.
     pub(super) fn heard(&mut self, more: bool) -> Option<Entry> {
-        let workers = self.workers.as_ref()?;
-        workers.collect(&mut self.done);
-        (!more).then(|| Self::listen(workers))
+        self.workers.as_ref()?.collect(&mut self.done);
+        self.listening = more;
+        self.listen()
     }
 
-    fn listen(workers: &Workers) -> Entry {
-        let bell = PollMulti { target: Target::Fd(workers.bell()), events: poll::IN };
-        bell.entry().user_data(Self::BELL.bits())
+    /// The entry that has the ring tell when workers are done, unless one does already.
+    fn listen(&mut self) -> Option<Entry> {
+        let bell = Target::Fd(self.workers.as_ref()?.bell());
+        let listens = std::mem::replace(&mut self.listening, true);
+        let entry = PollMulti { target: bell, events: poll::IN }.entry();
+        (!listens).then(|| entry.user_data(Self::BELL.bits()))
     }
 
     /// Takes back a call that no worker has begun; false where the ring must be asked.
@@ -113,5 +116,28 @@ impl Files {
 
     pub(super) fn next(&mut self) -> Option<Event> {
         self.done.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Kind;
+    use annulus_ring::{Linux, Ring};
+
+    #[test]
+    fn the_bell_is_listened_to_once_a_call_is_on_its_way_and_while_it_lasts() {
+        let Ok(ring) = Ring::builder().entries(8).build() else { return };
+        let mut files = Files::new(ring.probe().unwrap(), false);
+        // There are workers, and their first thread could not be had.
+        files.workers = Some(Workers::new().unwrap());
+        let call = FileCall::Lock { fd: -1, operation: 0 };
+        let token = Token::new(Kind::File, 1, 1);
+        // SAFETY: the call names no memory.
+        let submit = |files: &mut Files| unsafe { files.submit(token, &call, &Linux) };
+        assert!(matches!(submit(&mut files), Way::Worker(Some(_))));
+        assert!(matches!(submit(&mut files), Way::Worker(None)));
+        assert!(files.heard(true).is_none());
+        assert!(files.heard(false).is_some());
     }
 }
