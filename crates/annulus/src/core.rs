@@ -145,6 +145,11 @@ impl Core {
         self.running.set(running);
     }
 
+    /// False in a forked child, after the end, and where its loop does not turn.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.get() && self.at_home()
+    }
+
     /// What was counted so far; nothing in a forked child, and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;

@@ -2,7 +2,7 @@
 
 use super::buf::IoBuf;
 use super::file::File;
-use super::habits::Class;
+use super::habits::{Class, Habitual};
 use annulus_ring::file::FileCall;
 use rustix::io::Errno;
 use std::io;
@@ -24,9 +24,13 @@ impl File {
 
     /// As [`copy_to`](Self::copy_to), from one place to another.
     pub(crate) async fn copy_range_to(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
+        let len = self.metadata().await?.len().saturating_sub(from);
+        // Much cannot be copied quickly enough for the loop, but where both files can share their blocks.
+        let habit = usize::try_from(len).ok().filter(|len| *len <= PIECE);
+        let habit = habit.and_then(|len| self.habit(Class::Write, len));
         let mut done = 0;
         loop {
-            match self.copy_some(from + done, into, to + done).await {
+            match self.copy_some(habit, from + done, into, to + done).await {
                 Ok(0) if done == 0 => return self.copy_by_hand(from, into, to).await,
                 Ok(0) => return Ok(done),
                 Ok(count) => done += count,
@@ -38,7 +42,13 @@ impl File {
         }
     }
 
-    async fn copy_some(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
+    async fn copy_some(
+        &self,
+        habit: Option<Habitual>,
+        from: u64,
+        into: &File,
+        to: u64,
+    ) -> io::Result<u64> {
         let call = FileCall::Copy {
             from: self.as_raw_fd(),
             from_offset: from,
@@ -49,7 +59,7 @@ impl File {
         let kept = into.open.clone();
         // SAFETY: the call names no memory; both files are kept open for it.
         #[allow(unsafe_code)]
-        let (answer, _) = unsafe { self.perform(Class::Write, STEP as usize, call, kept).await };
+        let (answer, _) = unsafe { self.make(habit, call, kept).await };
         answer.map(|count| count as u64)
     }
 
@@ -72,7 +82,8 @@ impl File {
 
 /// Between these two, or at all, this kernel does not copy.
 fn is_beyond_the_kernel(error: &io::Error) -> bool {
-    let codes = [Errno::XDEV, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF];
+    let codes =
+        [Errno::XDEV, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF, Errno::PERM];
     error.raw_os_error().is_some_and(|code| codes.map(Errno::raw_os_error).contains(&code))
         || error.kind() == io::ErrorKind::Unsupported
 }

@@ -108,14 +108,21 @@ impl Dir {
         self.change("removing", path.as_ref(), remove).await
     }
 
-    /// Removes a folder with everything in it. Symbolic links are removed, not followed, whoever changes them meanwhile.
+    /// Removes a folder with everything in it. Symbolic links, the path's own too, are removed, not followed, whoever
+    /// changes them meanwhile.
     ///
     /// # Errors
     /// The first that comes; part may be removed by then.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
-        let root = self.open_folder(path, OFlags::NOFOLLOW).await?;
-        root.remove_content().await?;
+        match self.open_folder(path, OFlags::NOFOLLOW).await {
+            Ok(root) => root.remove_content().await?,
+            Err(error) => {
+                let known = self.symlink_metadata(path).await;
+                let is_link = known.is_ok_and(|known| known.is_symlink());
+                return if is_link { self.remove_file(path).await } else { Err(error) };
+            }
+        }
         self.remove_dir(path).await
     }
 
@@ -136,22 +143,27 @@ impl Dir {
         let path = path.as_ref();
         let mut missing = Vec::new();
         for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
-            match self.create_dir(folder).await {
-                Ok(()) => break,
+            match self.ensure_dir(folder).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(folder),
-                Err(error) => match self.metadata(folder).await {
-                    Ok(known) if known.is_dir() => break,
-                    _ => return Err(error),
-                },
+                Err(error) => return Err(error),
+                Ok(()) => break,
             }
         }
         for folder in missing.into_iter().rev() {
-            match self.create_dir(folder).await {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
+            self.ensure_dir(folder).await?;
         }
         Ok(())
+    }
+
+    /// Makes a folder, unless it is there.
+    async fn ensure_dir(&self, folder: &Path) -> io::Result<()> {
+        match self.create_dir(folder).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let known = self.metadata(folder).await;
+                if known.is_ok_and(|known| known.is_dir()) { Ok(()) } else { Err(error) }
+            }
+            outcome => outcome,
+        }
     }
 
     /// Gives something another name in this folder; what had that name is replaced.

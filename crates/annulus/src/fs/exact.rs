@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::buf::{IoBuf, IoBufMut};
-use super::file::File;
+use super::file::{CURSOR, File, place};
 use super::habits::Class;
 use annulus_ring::file::FileCall;
 use annulus_ring::op::IoVec;
@@ -20,8 +20,8 @@ impl File {
         let total = buf.bytes_total();
         let mut done = 0;
         while done < total {
-            let (read, rest) = self.read_at(Rest { buf, done }, offset + done as u64).await;
-            buf = rest.buf;
+            let (read, rest) = self.read_at(buf.slice(done..), offset + done as u64).await;
+            buf = rest.into_inner();
             match read {
                 Ok(0) => return (Err(ended(offset, done, total)), buf),
                 Ok(count) => done += count,
@@ -35,12 +35,32 @@ impl File {
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at), saying how many bytes were written before.
-    pub async fn write_all_at<B: IoBuf>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
+    pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
+        match place(offset) {
+            Ok(offset) => self.write_whole(buf, |done| offset + done).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    /// Writes everything at the cursor, and moves it.
+    ///
+    /// # Errors
+    /// As [`write_all_at`](Self::write_all_at).
+    pub async fn write_all<B: IoBuf>(&mut self, buf: B) -> (io::Result<()>, B) {
+        self.write_whole(buf, |_| CURSOR).await
+    }
+
+    /// Where the next bytes go is told by how many were written.
+    async fn write_whole<B: IoBuf>(
+        &self,
+        mut buf: B,
+        place: impl Fn(u64) -> u64,
+    ) -> (io::Result<()>, B) {
         let total = buf.bytes_init();
         let mut done = 0;
         while done < total {
-            let (written, rest) = self.write_at(Rest { buf, done }, offset + done as u64).await;
-            buf = rest.buf;
+            let (written, rest) = self.write_from(buf.slice(done..), place(done as u64)).await;
+            buf = rest.into_inner();
             match written {
                 Ok(0) => return (Err(stuck(io::ErrorKind::WriteZero.into(), done, total)), buf),
                 Ok(count) => done += count,
@@ -62,7 +82,7 @@ impl File {
     ) -> (io::Result<usize>, Vec<B>) {
         let piece = |buf: &mut B| IoVec { base: buf.as_mut_ptr(), len: buf.bytes_total() };
         let vectors: Box<[IoVec]> = bufs.iter_mut().map(piece).collect();
-        if let Err(error) = check(&vectors) {
+        if let Err(error) = check(&vectors, offset) {
             return (Err(error), bufs);
         }
         let (pointer, count) = (vectors.as_ptr(), vectors.len() as u32);
@@ -98,7 +118,7 @@ impl File {
     ) -> (io::Result<usize>, Vec<B>) {
         let piece = |buf: &B| IoVec { base: buf.as_ptr(), len: buf.bytes_init() };
         let vectors: Box<[IoVec]> = bufs.iter().map(piece).collect();
-        if let Err(error) = check(&vectors) {
+        if let Err(error) = check(&vectors, offset) {
             return (Err(error), bufs);
         }
         let (pointer, count) = (vectors.as_ptr(), vectors.len() as u32);
@@ -114,42 +134,9 @@ impl File {
 /// Vectors that a call names.
 struct Vectors(#[expect(dead_code, reason = "held for the kernel")] Box<[IoVec]>);
 
-/// What is left of a buffer.
-struct Rest<B> {
-    buf: B,
-    done: usize,
-}
-
-// SAFETY: a part of memory that keeps the promise.
-unsafe impl<B: IoBuf> IoBuf for Rest<B> {
-    fn as_ptr(&self) -> *const u8 {
-        self.buf.as_ptr().wrapping_add(self.done)
-    }
-
-    fn bytes_init(&self) -> usize {
-        self.buf.bytes_init() - self.done
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<B: IoBufMut> IoBufMut for Rest<B> {
-    fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.buf.as_mut_ptr().wrapping_add(self.done)
-    }
-
-    fn bytes_total(&mut self) -> usize {
-        self.buf.bytes_total() - self.done
-    }
-
-    unsafe fn set_init(&mut self, count: usize) {
-        // SAFETY: what lies before was read already.
-        unsafe { self.buf.set_init(self.done + count) };
-    }
-}
-
-fn check(vectors: &[IoVec]) -> io::Result<()> {
+fn check(vectors: &[IoVec], offset: u64) -> io::Result<()> {
     if vectors.len() <= MOST_VECTORS {
-        return Ok(());
+        return place(offset).map(drop);
     }
     let text = format!("{} pieces in a call: at most {MOST_VECTORS}", vectors.len());
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))

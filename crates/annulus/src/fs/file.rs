@@ -10,26 +10,30 @@ use super::policy::Policy;
 use crate::core::Core;
 use annulus_ring::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::fmt;
+use std::fs::Permissions;
 use std::io::{self, SeekFrom};
 use std::os::fd::RawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
 /// The most a call moves, as Linux has it: more than that takes several.
 const MOST: usize = 0x7fff_f000;
 /// The offset that stands for the file's cursor.
-const CURSOR: u64 = u64::MAX;
+pub(super) const CURSOR: u64 = u64::MAX;
 
 /// A descriptor, closed when nobody uses it any more: neither a file nor a call that is still under way.
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
     fd: RawFd,
+    known: OnceCell<Option<Metadata>>,
 }
 
 impl OpenFile {
     pub(crate) fn new(core: Rc<Core>, fd: RawFd) -> Rc<Self> {
-        Rc::new(Self { core, fd })
+        Rc::new(Self { core, fd, known: OnceCell::new() })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -38,14 +42,25 @@ impl OpenFile {
 
     /// The number of its device; of one that does not tell, zero.
     pub(crate) fn device_number(&self) -> u64 {
-        let mut stat = FileStat::default();
-        let at = PathAt { dir: self.fd, path: c"".as_ptr() };
-        let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
-        // SAFETY: path and answer outlive the call.
-        match unsafe { self.core.kernel.file(&call) } {
-            Ok(_) => u64::from(stat.dev_major) << 32 | u64::from(stat.dev_minor),
-            Err(_) => 0,
-        }
+        self.known().map_or(0, Metadata::dev)
+    }
+
+    /// Whether it is a file that waits for devices only: a pipe or a terminal waits for somebody at its other end.
+    fn is_ordinary(&self) -> bool {
+        self.known().is_some_and(Metadata::is_file)
+    }
+
+    /// What was known when first asked for.
+    fn known(&self) -> Option<&Metadata> {
+        let look = || {
+            let mut stat = FileStat::default();
+            let at = PathAt { dir: self.fd, path: c"".as_ptr() };
+            let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
+            // SAFETY: path and answer outlive the call.
+            let looked = unsafe { self.core.kernel.file(&call) };
+            looked.ok().map(|_| Metadata::new(stat))
+        };
+        self.known.get_or_init(look).as_ref()
     }
 }
 
@@ -131,7 +146,10 @@ impl File {
     /// # Errors
     /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        self.read_from(buf, offset).await
+        match place(offset) {
+            Ok(offset) => self.read_from(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
     }
 
     /// Writes at an offset: as many bytes as the memory has, or fewer where the device is full.
@@ -139,7 +157,10 @@ impl File {
     /// # Errors
     /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        self.write_from(buf, offset).await
+        match place(offset) {
+            Ok(offset) => self.write_from(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
     }
 
     /// Reads at the cursor, and moves it.
@@ -172,7 +193,7 @@ impl File {
         (answer, buf)
     }
 
-    async fn write_from<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+    pub(super) async fn write_from<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         let len = buf.bytes_init().min(MOST);
         let (fd, buffer) = (self.open.fd, buf.as_ptr());
         let call = FileCall::Write { fd, buffer, len: len as u32, offset };
@@ -215,8 +236,20 @@ impl File {
         call: FileCall,
         kept: B,
     ) -> (io::Result<usize>, B) {
-        // What goes past the cache always waits for the device.
-        let habit = (!self.direct).then_some(Habitual { device: self.device, class, bytes });
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.make(self.habit(class, bytes), call, kept).await }
+    }
+
+    /// As [`perform`](Self::perform), by a habit or none.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) async unsafe fn make<B: Unpin + 'static>(
+        &self,
+        habit: Option<Habitual>,
+        call: FileCall,
+        kept: B,
+    ) -> (io::Result<usize>, B) {
         let job = Job { call, policy: self.policy, habit };
         breathe(&self.open.core, job.policy).await;
         // SAFETY: what the call names is `kept`'s, which is here.
@@ -227,6 +260,18 @@ impl File {
         // SAFETY: the caller's promise, passed on.
         let (answer, (kept, _open)) = unsafe { offload(&self.open.core, job, kept).await };
         (answer.map(|count| count as usize), kept)
+    }
+
+    /// `None` for what always waits: for the device, as what goes past the cache does, or for the other end of a pipe.
+    pub(super) fn habit(&self, class: Class, bytes: usize) -> Option<Habitual> {
+        let device = self.device;
+        let moves = match class {
+            Class::Read => !self.open.core.files.habits.borrow().can_stay_cached(device),
+            Class::Write => true,
+            _ => false,
+        };
+        let waits = self.direct || moves && !self.open.is_ordinary();
+        (!waits).then_some(Habitual { device, class, bytes })
     }
 
     /// Waits until everything that was written is on the device, and what is known about the file with it.
@@ -275,6 +320,15 @@ impl File {
         self.plain(None, call).await
     }
 
+    /// Changes the file's permissions, for whoever opens it from then on.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, ….
+    pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        let mode = permissions.mode() & 0o7777;
+        self.plain(Some(Class::Change), FileCall::SetModeOf { fd: self.open.fd, mode }).await
+    }
+
     /// What is known about the file.
     ///
     /// # Errors
@@ -313,7 +367,7 @@ impl File {
     /// `InvalidInput` for a place before the start, or what has no places, such as a pipe.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (offset, whence) = match to {
-            SeekFrom::Start(offset) => (i64::try_from(offset).map_err(|_| too_far(offset))?, 0),
+            SeekFrom::Start(offset) => (place(offset)? as i64, 0),
             SeekFrom::Current(offset) => (offset, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
@@ -372,9 +426,13 @@ impl File {
     }
 }
 
-fn too_far(offset: u64) -> io::Error {
+/// An offset that the kernel can be given: more would be negative there, and the last one its word for the cursor.
+pub(super) fn place(offset: u64) -> io::Result<u64> {
+    if i64::try_from(offset).is_ok() {
+        return Ok(offset);
+    }
     let text = format!("a place at {offset}: no file has more than {} bytes", i64::MAX);
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 impl fmt::Debug for File {

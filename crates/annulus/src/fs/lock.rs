@@ -29,7 +29,8 @@ impl File {
     /// Waits for a lock on the file. It is given back by [`unlock`](Self::unlock), or when the last handle closes.
     ///
     /// Another process's lock comes free without a word, so this asks again and again, at most 64 ms apart: no thread is
-    /// held up, and the wait can be dropped at any time.
+    /// held up. Dropped while a try is under way off the loop, it may get the lock all the same:
+    /// [`unlock`](Self::unlock) gives it back either way.
     ///
     /// # Errors
     /// `Unsupported` where the file system has no locks, ….

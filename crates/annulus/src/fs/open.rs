@@ -13,6 +13,13 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+/// Flags that options stand for.
+const OWN: OFlags = OFlags::ACCMODE
+    .union(OFlags::APPEND)
+    .union(OFlags::TRUNC)
+    .union(OFlags::CREATE)
+    .union(OFlags::DIRECT);
+
 /// How to open a file: as [`std::fs::OpenOptions`], with what this runtime adds.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -114,6 +121,8 @@ impl OpenOptions {
 
     /// Opens a file.
     ///
+    /// A named pipe is opened without waiting for its other end: for writing, that fails where nobody reads.
+    ///
     /// Cancel-safe: dropped early, the file may be made or emptied all the same; its descriptor is closed.
     ///
     /// # Errors
@@ -154,12 +163,25 @@ impl OpenOptions {
     }
 
     fn how(&self) -> OpenHow {
-        let mode = if self.create || self.create_new { u64::from(self.mode & 0o7777) } else { 0 };
-        OpenHow { flags: 0, mode, resolve: 0 }
+        // Of a file that is not made, no mode may be told.
+        let makes = self.create || self.create_new || self.has_flags(OFlags::TMPFILE);
+        OpenHow {
+            flags: 0,
+            mode: if makes { u64::from(self.mode & 0o7777) } else { 0 },
+            resolve: 0,
+        }
+    }
+
+    fn has_flags(&self, flags: OFlags) -> bool {
+        OFlags::from_bits_retain(self.flags as u32).contains(flags)
     }
 
     fn class(&self) -> Class {
-        if self.create || self.create_new || self.truncate { Class::Create } else { Class::Open }
+        if self.create || self.create_new || self.truncate || self.has_flags(OFlags::TMPFILE) {
+            Class::Create
+        } else {
+            Class::Open
+        }
     }
 
     fn o_flags(&self) -> io::Result<u64> {
@@ -184,7 +206,7 @@ impl OpenOptions {
             | on(self.create || self.create_new, OFlags::CREATE)
             | on(self.create_new, OFlags::EXCL)
             | on(self.direct, OFlags::DIRECT)
-            | OFlags::from_bits_retain(self.flags as u32).difference(OFlags::ACCMODE)
+            | OFlags::from_bits_retain(self.flags as u32).difference(OWN)
             | OFlags::CLOEXEC;
         Ok(u64::from(flags.bits()))
     }

@@ -46,7 +46,8 @@ pub(crate) async unsafe fn perform<K: Unpin + 'static>(
 /// Lets the others have their turn, where this one has made enough calls on the loop.
 #[inline]
 pub(crate) async fn breathe(core: &Core, policy: Policy) {
-    while policy != Policy::Offload && core.files.is_out_of_breath() {
+    // Where the loop does not turn, nobody gives new breath; the call itself says what is wrong.
+    while policy != Policy::Offload && core.files.is_out_of_breath() && core.is_running() {
         yield_now().await;
     }
 }
@@ -78,7 +79,7 @@ pub(crate) async unsafe fn offload<K: Unpin + 'static>(
 /// What the call names must be valid.
 #[inline]
 pub(crate) unsafe fn attempt(core: &Core, job: &Job) -> Option<io::Result<u32>> {
-    if !core.at_home() {
+    if !core.is_running() {
         // The way off the loop says what is wrong.
         return None;
     }
@@ -137,8 +138,10 @@ unsafe fn attempt_cached(
         }
         Err(error) if is_unknown(&error) => {
             core.files.habits.borrow_mut().cannot_stay_cached(habit.device);
-            None
+            Some(None)
         }
+        // No such way, or the caller's mistake: that is told by the call itself.
+        Err(error) if is_refused(&error) => None,
         answer => {
             core.files.count_inline();
             Some(Some(answer))
@@ -174,8 +177,34 @@ fn is_miss(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
 }
 
-/// The file system, or the kernel, knows no such way.
+/// The file system knows no such way.
 fn is_unknown(error: &io::Error) -> bool {
-    let unknown = [Errno::OPNOTSUPP, Errno::INVAL, Errno::NOSYS].map(Errno::raw_os_error);
-    error.raw_os_error().is_some_and(|code| unknown.contains(&code))
+    error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error())
+}
+
+/// The kernel may know no such way.
+fn is_refused(error: &io::Error) -> bool {
+    let refused = [Errno::INVAL, Errno::NOSYS].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| refused.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Runtime, fs::habits::DeviceId};
+    use annulus_ring::file::PathAt;
+
+    #[test]
+    fn a_callers_mistake_is_not_held_against_the_device() {
+        let runtime = Runtime::new().unwrap();
+        let core = runtime.core();
+        let how = OpenHow { resolve: 1 << 40, ..OpenHow::default() };
+        let call = FileCall::Open { at: PathAt { dir: -100, path: c"/".as_ptr() }, how: &how };
+        let device = DeviceId::default();
+        let habit = Habitual { device, class: Class::Open, bytes: 0 };
+        // SAFETY: path and options outlive the call.
+        let answer = unsafe { attempt_cached(core, &call, habit) };
+        assert!(answer.is_none(), "the call itself tells");
+        assert!(core.files.habits.borrow().can_stay_cached(device));
+    }
 }

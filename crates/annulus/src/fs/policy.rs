@@ -12,7 +12,9 @@ pub enum Policy {
     /// On the loop, as a plain program would. Whatever a device makes it wait, everything else waits with it.
     Inline,
     /// On the loop where that has been quick: reads that find their data in memory, and what the device has lately done
-    /// within [`QUICK`](crate::fs::QUICK). Off the loop otherwise. The default.
+    /// within [`QUICK`](crate::fs::QUICK). Off the loop otherwise. What was never tried is tried on the loop: a device
+    /// that is slow from the start holds it up a few times, once for each kind of call. Closing is always done on the
+    /// loop. The default.
     #[default]
     Adaptive,
     /// Off the loop, always: by the ring, or by a worker thread where the ring has no such operation.

@@ -21,9 +21,9 @@ const STEP: usize = 64 * 1024;
 /// Everything in a file.
 ///
 /// # Errors
-/// As [`File::open`] and [`File::read_at`]; `OutOfMemory` where it does not fit memory.
+/// As [`File::open`] and [`File::read`]; `OutOfMemory` where it does not fit memory.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let file = File::open(path).await?;
+    let mut file = File::open(path).await?;
     let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
     let mut bytes = Vec::new();
     reserve(&mut bytes, len.saturating_add(SPARE))?;
@@ -31,8 +31,8 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         if bytes.len() == bytes.capacity() {
             reserve(&mut bytes, STEP)?;
         }
-        let (at, offset) = (bytes.len(), bytes.len() as u64);
-        let (read, slice) = file.read_at(bytes.slice(at..), offset).await;
+        let end = bytes.len();
+        let (read, slice) = file.read(bytes.slice(end..)).await;
         bytes = slice.into_inner();
         if read? == 0 {
             return Ok(bytes);
@@ -52,10 +52,10 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// Makes a file of these bytes; what it had before is gone.
 ///
 /// # Errors
-/// As [`File::create`] and [`File::write_all_at`].
+/// As [`File::create`] and [`File::write_all`].
 pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> {
-    let file = File::create(path).await?;
-    file.write_all_at(bytes, 0).await.0
+    let mut file = File::create(path).await?;
+    file.write_all(bytes).await.0
 }
 
 /// The path without links, `.` and `..`, from the root.
@@ -227,7 +227,10 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
     if (there.dev(), there.ino()) == (known.dev(), known.ino()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "both paths are the same file"));
     }
-    into.set_len(0).await?;
+    if there.is_file() {
+        into.set_len(0).await?;
+        into.set_permissions(known.permissions()).await?;
+    }
     from.copy_to(&into).await
 }
 

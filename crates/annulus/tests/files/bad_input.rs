@@ -120,3 +120,42 @@ fn outside_a_runtime() {
     drop(runtime);
     drop(file);
 }
+
+#[test]
+fn a_place_behind_every_file_is_not_the_cursor() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, b"here").await?;
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).await?;
+        for offset in [u64::MAX, 1 << 63] {
+            let errors = [
+                file.read_at(vec![0; 4], offset).await.0.unwrap_err(),
+                file.write_at(b"gone", offset).await.0.unwrap_err(),
+                file.write_all_at(b"gone", offset).await.0.unwrap_err(),
+                file.read_exact_at(vec![0; 4], offset).await.0.unwrap_err(),
+                file.read_vectored_at(vec![vec![0; 4]], offset).await.0.unwrap_err(),
+                file.write_vectored_at(vec![b"gone"], offset).await.0.unwrap_err(),
+            ];
+            assert!(
+                errors.iter().all(|error| error.kind() == ErrorKind::InvalidInput),
+                "{errors:?}"
+            );
+        }
+        assert_eq!(file.read(vec![0; 9]).await.0?, 4, "nothing moved the cursor, or wrote there");
+        Ok(())
+    });
+}
+
+#[test]
+fn flags_that_options_stand_for_are_ignored() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let flags = libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
+        let options = OpenOptions::new().write(true).custom_flags(flags);
+        assert_eq!(options.open(&path).await.unwrap_err().kind(), ErrorKind::NotFound);
+        fs::write(&path, b"0123").await?;
+        options.open(&path).await?.write_at(b"x", 1).await.0?;
+        assert_eq!(fs::read(&path).await?, b"0x23");
+        Ok(())
+    });
+}

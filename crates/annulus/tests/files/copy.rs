@@ -122,3 +122,21 @@ fn a_peer_that_is_gone_is_an_error() {
         Ok(())
     });
 }
+
+#[test]
+fn a_peer_that_is_gone_is_no_signal() {
+    use signal_hook::consts::SIGPIPE;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let raised = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGPIPE, raised.clone()).unwrap();
+    everywhere(|place| async move {
+        let (mut file, mut ours, _theirs) = set_up(&place).await?;
+        ours.shutdown().await?;
+        let error = copy(&mut file, &mut ours).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        Ok(())
+    });
+    assert!(!raised.load(Ordering::Relaxed));
+}

@@ -47,8 +47,11 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
         assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
         // Asked to remove a link, it removes nothing behind it.
         fs::symlink("outside", place.join("link")).await?;
-        assert!(fs::remove_dir_all(place.join("link")).await.is_err());
+        fs::remove_dir_all(place.join("link")).await?;
+        assert!(fs::symlink_metadata(place.join("link")).await.is_err());
         assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
+        let file = place.join("outside/file");
+        assert_eq!(fs::remove_dir_all(file).await.unwrap_err().kind(), ErrorKind::NotADirectory);
         Ok(())
     });
 }

@@ -6,5 +6,6 @@ mod dirs;
 mod drops;
 mod mode;
 mod paths;
+mod pipes;
 mod place;
 mod whole;

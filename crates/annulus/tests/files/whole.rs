@@ -190,3 +190,52 @@ fn bytes_are_written_and_read_without_a_copy() {
         Ok(())
     });
 }
+
+#[test]
+fn copies_give_what_was_there_before_their_permissions_too() {
+    use std::os::unix::fs::PermissionsExt;
+
+    everywhere(|place| async move {
+        let (from, to) = (place.join("from"), place.join("to"));
+        fs::write(&from, b"all").await?;
+        // More than a umask would leave.
+        fs::set_permissions(&from, PermissionsExt::from_mode(0o666)).await?;
+        fs::write(&to, b"before").await?;
+        fs::set_permissions(&to, PermissionsExt::from_mode(0o600)).await?;
+        for to in [to, place.join("fresh")] {
+            fs::copy(&from, &to).await?;
+            assert_eq!(fs::metadata(&to).await?.mode() & 0o777, 0o666);
+        }
+        assert_eq!(fs::copy(&from, "/dev/null").await?, 3, "a device is neither cut nor changed");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_without_a_name_can_be_used_by_who_made_it() {
+    everywhere(|place| async move {
+        let options = OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE);
+        let file = options.mode(0o600).open(place.path()).await?;
+        assert_eq!(file.metadata().await?.mode() & 0o777, 0o600);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_whose_runtime_does_not_run_is_an_error_however_often() {
+    use annulus::Runtime;
+    use std::task::Poll;
+
+    let file = Runtime::new().unwrap().block_on(async { File::open("/proc/self/exe").await });
+    let file = file.unwrap().unwrap();
+    let mut polls = 0;
+    for _ in 0..1000 {
+        let read = std::pin::pin!(file.read_at(vec![0; 4], 0));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        match read.poll(&mut cx) {
+            Poll::Ready((outcome, _)) => polls += usize::from(outcome.is_err()),
+            Poll::Pending => break,
+        }
+    }
+    assert_eq!(polls, 1000);
+}

@@ -20,7 +20,7 @@ pub struct PathAt {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum FileCall {
-    /// `openat2(2)`.
+    /// `openat2(2)`; a named pipe without waiting for its other end.
     Open { at: PathAt, how: *const OpenHow },
     /// `pread(2)`; with `nowait`, only what is in memory already (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
@@ -56,11 +56,13 @@ pub enum FileCall {
     ReadDir { fd: RawFd, buffer: *mut u8, len: u32 },
     /// `fchmodat(2)`.
     SetMode { at: PathAt, mode: u32 },
+    /// `fchmod(2)`.
+    SetModeOf { fd: RawFd, mode: u32 },
     /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
     /// `splice(2)`, with `SPLICE_F_*` flags. Offset `u64::MAX` is the file's cursor, and a pipe's.
     Splice { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32, flags: u32 },
-    /// `sendfile(2)` to a socket, without waiting for room there.
+    /// `sendfile(2)` to a socket, without waiting for room there, and without a signal where the peer has gone.
     Send { from: RawFd, offset: u64, to: RawFd, len: u32 },
     /// `lseek(2)`, with `SEEK_*`. The new position goes to `position`.
     Seek { fd: RawFd, offset: i64, whence: u32, position: *mut u64 },

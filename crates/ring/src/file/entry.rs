@@ -30,6 +30,7 @@ impl FileCall {
             Self::ReadLink { .. }
             | Self::ReadDir { .. }
             | Self::SetMode { .. }
+            | Self::SetModeOf { .. }
             | Self::Copy { .. }
             | Self::Send { .. }
             | Self::Seek { .. }

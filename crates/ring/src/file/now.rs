@@ -10,7 +10,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::ffi::CStr;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::null_mut;
 use std::{io, slice};
 
@@ -159,6 +159,7 @@ impl FileCall {
                     syscall(libc::SYS_getdents64, fd, buffer, len as usize)
                 }
                 Self::SetMode { at, mode } => syscall(libc::SYS_fchmodat, at.dir, at.path, mode),
+                Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
                 Self::Open { .. }
                 | Self::Read { .. }
@@ -194,32 +195,69 @@ unsafe fn read_cached(
     rustix::io::preadv2(borrow(fd), vectors, offset, ReadWriteFlags::NOWAIT)
 }
 
+/// Opens as io_uring does: without waiting for the other end of a named pipe, or for a line's carrier. What was opened
+/// waits again, unless it was asked not to.
+///
 /// # Safety
 /// The path must be valid.
 unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(at.path) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
-    let mode = Mode::from_bits_retain(how.mode as u32);
-    // The older call takes less: it has fewer arguments to fetch.
-    let opened = if how.resolve == 0 {
-        rustix::fs::openat(borrow(at.dir), path, flags, mode)?
-    } else {
-        let resolve = ResolveFlags::from_bits_retain(how.resolve);
-        rustix::fs::openat2(borrow(at.dir), path, flags, mode, resolve)?
+    if flags.intersects(OFlags::NONBLOCK | OFlags::PATH) {
+        return Ok(open_with(at.dir, path, how, flags)?.into_raw_fd() as usize);
+    }
+    let opened = match open_with(at.dir, path, how, flags | OFlags::NONBLOCK) {
+        // Somebody must give his lease on the file back first.
+        Err(Errno::AGAIN) if how.resolve == 0 => open_with(at.dir, path, how, flags)?,
+        opened => opened?,
     };
+    rustix::fs::fcntl_setfl(&opened, flags)?;
     Ok(opened.into_raw_fd() as usize)
+}
+
+/// The older call takes less where it suffices: it has fewer arguments to fetch.
+fn open_with(dir: RawFd, path: &CStr, how: &OpenHow, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_bits_retain(how.mode as u32);
+    if how.resolve == 0 {
+        return rustix::fs::openat(borrow(dir), path, flags, mode);
+    }
+    let resolve = ResolveFlags::from_bits_retain(how.resolve);
+    rustix::fs::openat2(borrow(dir), path, flags, mode, resolve)
 }
 
 /// Sends pages of a file. `sendfile` waits for room as long as the socket itself says so: that is changed for the call.
 fn send(from: RawFd, offset: u64, to: RawFd, len: usize) -> Result<usize, Errno> {
     let (from, to) = (borrow(from), borrow(to));
     let flags = rustix::fs::fcntl_getfl(to)?;
-    rustix::fs::fcntl_setfl(to, flags | OFlags::NONBLOCK)?;
+    let waits = !flags.contains(OFlags::NONBLOCK);
+    if waits {
+        rustix::fs::fcntl_setfl(to, flags | OFlags::NONBLOCK)?;
+    }
     let mut at = offset;
-    let sent = rustix::fs::sendfile(to, from, Some(&mut at), len);
-    rustix::fs::fcntl_setfl(to, flags)?;
+    let sent = without_sigpipe(|| rustix::fs::sendfile(to, from, Some(&mut at), len));
+    if waits {
+        rustix::fs::fcntl_setfl(to, flags)?;
+    }
     sent
+}
+
+/// Makes a call that knows no `MSG_NOSIGNAL`: where the peer has gone, its error is all that is seen of it.
+fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // SAFETY: the sets are initialised before they are read, and outlive the calls; this thread's mask is put back.
+    unsafe {
+        let (mut pipe, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+        let outcome = call();
+        if matches!(outcome, Err(Errno::PIPE)) && libc::sigismember(&before, libc::SIGPIPE) == 0 {
+            // Takes the signal that the call has raised, if it was not ignored anyway.
+            libc::sigtimedwait(&pipe, null_mut(), &libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
+        outcome
+    }
 }
 
 /// Lends a descriptor, or `AT_FDCWD`, to one system call.

@@ -30,6 +30,7 @@ pub(crate) enum Call {
     Link { from: Place, to: Place },
     MakeDir { at: Place, mode: u32 },
     SetMode { at: Place, mode: u32 },
+    SetModeOf { file: OpenId, mode: u32 },
     ReadDir { file: OpenId, into: Piece },
 }
 

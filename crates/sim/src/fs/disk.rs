@@ -106,6 +106,7 @@ impl Disk {
             Call::Link { from, to } => self.link(&from, &to)?,
             Call::MakeDir { at, mode } => self.make_dir(&at, mode)?,
             Call::SetMode { at, mode } => self.set_mode(&at, mode)?,
+            Call::SetModeOf { file, mode } => self.set_mode_of(self.ino(file), mode),
             Call::ReadDir { file, into } => self.read_dir(file, into)?,
         };
         Ok(Answer::Count(count as u32))

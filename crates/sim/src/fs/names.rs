@@ -127,8 +127,12 @@ impl Disk {
 
     pub(super) fn set_mode(&mut self, at: &Place, mode: u32) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(at)?, &at.path)?;
+        Ok(self.set_mode_of(ino, mode))
+    }
+
+    pub(super) fn set_mode_of(&mut self, ino: Ino, mode: u32) -> usize {
         self.tree.inode_mut(ino).mode = mode & 0o7777;
-        Ok(0)
+        0
     }
 
     /// As many entries as fit, each a `struct linux_dirent64`, from the cursor on.

@@ -56,6 +56,7 @@ impl FileRequest {
             FileCall::Link { from, to, .. } => Call::Link { from: at(from)?, to: at(to)? },
             FileCall::MakeDir { at: place, mode } => Call::MakeDir { at: at(place)?, mode },
             FileCall::SetMode { at: place, mode } => Call::SetMode { at: at(place)?, mode },
+            FileCall::SetModeOf { fd, mode } => Call::SetModeOf { file: find(fd)?, mode },
             _ => return self.read_file(find),
         })
     }
