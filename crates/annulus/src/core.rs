@@ -29,7 +29,7 @@ pub(crate) const AHEAD: u32 = 6;
 /// A runtime, as its streams, timers and tasks see it.
 pub(crate) struct Core {
     inner: RefCell<Option<Inner>>,
-    pub(crate) ready: Ready,
+    pub(crate) ready: Rc<Ready>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) files: Files,
@@ -111,7 +111,7 @@ impl Core {
         Ok(Self {
             kernel: inner.driver.kernel().clone(),
             inner: RefCell::new(Some(inner)),
-            ready: Ready::new(),
+            ready: Rc::new(Ready::new()),
             remote,
             files,
             guard: ForkGuard::new()?,

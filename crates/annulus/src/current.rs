@@ -1,11 +1,10 @@
 //! The runtime that this thread is running.
 
 use crate::core::Core;
-use crate::remote::Remote;
+use crate::task::home;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
@@ -31,6 +30,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
             std::mem::forget(parents);
         }
         core.set_running(true);
+        home::enter(&core.remote, &core.ready);
         Ok(Entered(()))
     });
     // A thread that is ending has no current runtime any more, and needs none to drop one.
@@ -39,6 +39,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        home::leave();
         if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
             core.set_running(false);
         }
@@ -49,12 +50,6 @@ impl Drop for Entered {
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
-}
-
-/// Whether the thread's current runtime is the one that `remote` belongs to.
-#[inline]
-pub(crate) fn is_at_home(remote: &Arc<Remote>) -> bool {
-    with(|core| Arc::ptr_eq(&core.remote, remote)).unwrap_or(false)
 }
 
 /// The thread's current runtime.

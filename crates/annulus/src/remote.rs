@@ -2,7 +2,7 @@
 
 mod bell;
 
-use crate::task::Runnable;
+use crate::task::TaskRef;
 use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct Remote {
 
 #[derive(Default)]
 struct Inbox {
-    tasks: Vec<Runnable>,
+    tasks: Vec<TaskRef>,
     /// Nothing may be spawned any more.
     closed: bool,
     /// Every task was dropped; only what was never polled can still arrive.
@@ -55,15 +55,18 @@ impl Remote {
     }
 
     /// Puts a task in the inbox.
-    pub(crate) fn push(&self, task: Runnable) {
+    ///
+    /// # Errors
+    /// The task, after the end.
+    pub(crate) fn push(&self, task: TaskRef) -> Result<(), TaskRef> {
         let mut inbox = self.inbox();
         if inbox.finished {
-            drop(inbox);
-            return drop(task);
+            return Err(task);
         }
         inbox.tasks.push(task);
         drop(inbox);
         self.call();
+        Ok(())
     }
 
     /// Makes the loop look around, from another thread.
@@ -128,7 +131,7 @@ impl Remote {
 
     /// Takes what others put in.
     #[inline]
-    pub(crate) fn take(&self) -> Vec<Runnable> {
+    pub(crate) fn take(&self) -> Vec<TaskRef> {
         if self.bell.heard() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
@@ -138,7 +141,7 @@ impl Remote {
     }
 
     /// No more tasks are taken in; returns the last ones.
-    pub(crate) fn finish(&self) -> Vec<Runnable> {
+    pub(crate) fn finish(&self) -> Vec<TaskRef> {
         let mut inbox = self.inbox();
         inbox.finished = true;
         std::mem::take(&mut inbox.tasks)

@@ -21,7 +21,7 @@ impl Core {
         self.turn_until(grace, Inner::all_sent_out);
         _ = self.enter().map(|mut inner| inner.stop_everything());
         let drained = self.turn_until(REAP, Inner::is_over);
-        drop(self.remote.finish());
+        self.ready.drop_all(|| self.remote.finish());
         let inner = self.end();
         drop(entered);
         if let Some(inner) = inner {

@@ -14,13 +14,12 @@ pub(crate) use lockdown::deny_further_rings;
 use crate::core::Core;
 use crate::current;
 use crate::handle::Handle;
+use crate::task::Task;
 use annulus_driver::Counters;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::Location;
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// Runs a future on a runtime with default settings, on this thread, and ends the runtime when it is done.
@@ -80,14 +79,14 @@ impl Runtime {
     pub fn waiting(&self) -> Vec<String> {
         let tasks = self.core.ready.tasks();
         let Ok(mut inner) = self.core.enter() else { return Vec::new() };
-        let line = |(waker, born): (Waker, &Location<'_>)| {
-            let waits = inner.waits_of(&waker);
-            let what = if waits.is_empty() {
-                "for a task or another thread".into()
-            } else {
-                waits.join(", ")
+        let line = |task: Task| {
+            let waits = inner.waits_of(&task.waker);
+            let what = match waits.is_empty() {
+                true if task.queued => "to run".into(),
+                true => "for a task or another thread".into(),
+                false => waits.join(", "),
             };
-            format!("task spawned at {}:{} waits {what}", born.file(), born.line())
+            format!("task spawned at {}:{} waits {what}", task.born.file(), task.born.line())
         };
         tasks.into_iter().map(line).collect()
     }

@@ -1,12 +1,10 @@
 //! Waiting for a task, or ending it.
 
 use super::body::{Outcome, Panic, words_of};
-use crate::remote::Remote;
-use async_task::{FallibleTask, Task};
+use super::raw::Link;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Waits for a task's result. Dropping it detaches the task, which goes on; a panic that nobody waits for is told by the
@@ -15,35 +13,35 @@ use std::task::{Context, Poll};
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 pub struct JoinHandle<T> {
     /// `None` once aborted.
-    task: Option<FallibleTask<Outcome<T>, Arc<Remote>>>,
+    task: Option<Link<T>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(task: Task<Outcome<T>, Arc<Remote>>) -> Self {
-        Self { task: Some(task.fallible()) }
+    pub(super) fn new(task: Link<T>) -> Self {
+        Self { task: Some(task) }
     }
 
     /// Ends the task: it is dropped, on its own thread, before it would run again, and its joiner gets
     /// [`JoinError::Aborted`] at once. Nothing happens where it has finished already.
     pub fn abort(&mut self) {
-        if !self.is_finished() {
-            // Dropping async-task's handle cancels.
-            self.task = None;
+        if let Some(task) = self.task.take_if(|task| !task.joint().is_over()) {
+            task.joint().detach();
+            task.into_task().abort();
         }
     }
 
     /// Whether the result is there (or the task aborted).
     pub fn is_finished(&self) -> bool {
-        self.task.as_ref().is_none_or(FallibleTask::is_finished)
+        self.task.as_ref().is_none_or(|task| task.joint().is_over())
     }
 }
 
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &mut self.task else { return Poll::Ready(Err(JoinError::Aborted)) };
-        Pin::new(task).poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(task) = &self.task else { return Poll::Ready(Err(JoinError::Aborted)) };
+        task.joint().poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
             Some(Ok(value)) => Ok(value),
             Some(Err(panic)) => Err(JoinError::Panicked(panic)),
             // Only the end of its runtime drops a task that nobody aborted.
@@ -54,8 +52,8 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
+        if let Some(task) = &self.task {
+            task.joint().detach();
         }
     }
 }

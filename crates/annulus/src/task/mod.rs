@@ -1,18 +1,31 @@
 //! Tasks: futures that run side by side on the runtime's thread.
 
 mod body;
+mod calls;
+pub(crate) mod home;
 mod join;
+mod joint;
+mod raw;
 mod ready;
+mod refs;
 mod root;
+#[cfg(test)]
+mod tests;
+
+/// What tasks are counted and called with; their model in `tests/task_refs.rs` has loom's in its place.
+mod atomic {
+    pub(crate) use std::cell::Cell;
+    pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
+}
 
 pub(crate) use body::words_of;
 pub use join::{JoinError, JoinHandle};
-pub(crate) use ready::Ready;
+pub(crate) use raw::TaskRef;
+pub(crate) use ready::{Ready, Task};
 pub(crate) use root::RootWaker;
 
 use crate::current;
 use crate::remote::Remote;
-use body::Body;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -38,10 +51,7 @@ where
 {
     let core = current::get()
         .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
-    let builder = async_task::Builder::new().metadata(core.remote.clone());
-    let (runnable, task) = builder.spawn_local(|_| Body::new(future, born), schedule);
-    runnable.schedule();
-    JoinHandle::new(task)
+    core.ready.spawn(&core.remote, future, born)
 }
 
 /// Spawns a task from another thread.
@@ -51,30 +61,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    let born = Location::caller();
-    let builder = async_task::Builder::new().metadata(remote.clone());
-    let (runnable, task) = builder.spawn(|_| Body::new(future, born), schedule);
-    runnable.schedule();
-    JoinHandle::new(task)
-}
-
-/// A task that is to run. It carries its runtime's outside, so that [`schedule`] needs nothing of its own: for a function
-/// that captures something, async-task counts references twice more at every wake.
-pub(crate) type Runnable = async_task::Runnable<Arc<Remote>>;
-
-/// Where a woken task goes: the ready queue at home, the inbox from elsewhere.
-fn schedule(task: Runnable) {
-    let mut task = Some(task);
-    current::with(|core| {
-        let at_home =
-            |task: &mut Runnable| Arc::ptr_eq(&core.remote, task.metadata()) && core.at_home();
-        if let Some(task) = task.take_if(at_home) {
-            core.ready.push(task);
-        }
-    });
-    if let Some(task) = task {
-        task.metadata().clone().push(task);
-    }
+    JoinHandle::new(raw::send(future, remote, Location::caller()))
 }
 
 /// Lets the other ready tasks run first.

@@ -1,37 +1,67 @@
 //! The ready queue and the list of living tasks.
+#![allow(unsafe_code)]
 
-use super::Runnable;
+use super::JoinHandle;
+use super::raw::{self, Phase, TaskRef};
+use crate::remote::Remote;
 use annulus_driver::Slab;
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::Future;
+use std::marker::PhantomData;
 use std::panic::Location;
+use std::sync::Arc;
 use std::task::Waker;
 
-/// Tasks that can run, in the order they were woken.
+/// The tasks of one runtime. It stays on its runtime's thread, so that where it is, its tasks are at home.
 pub(crate) struct Ready {
-    queue: RefCell<VecDeque<Runnable>>,
-    living: RefCell<Slab<Task>>,
+    /// Tasks that can run, in the order they were woken.
+    queue: RefCell<VecDeque<TaskRef>>,
+    /// Tasks that home knows and that are not over: so that the runtime's end can drop each on its own thread.
+    living: RefCell<Slab<TaskRef>>,
+    _stays_here: PhantomData<*const ()>,
 }
 
-/// A task that was polled and not yet dropped.
+/// A living task, as it stands.
 pub(crate) struct Task {
     pub(crate) waker: Waker,
     /// Where it was spawned.
     pub(crate) born: &'static Location<'static>,
+    /// It is going to run.
+    pub(crate) queued: bool,
 }
 
 impl Ready {
     pub(crate) fn new() -> Self {
-        Self { queue: RefCell::new(VecDeque::with_capacity(64)), living: RefCell::new(Slab::new()) }
+        let queue = RefCell::new(VecDeque::with_capacity(64));
+        Self { queue, living: RefCell::new(Slab::new()), _stays_here: PhantomData }
+    }
+
+    /// A new task of this runtime's, which has this inbox.
+    pub(super) fn spawn<F>(
+        &self,
+        remote: &Arc<Remote>,
+        future: F,
+        born: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+    {
+        // SAFETY: this is the remote's home.
+        let (task, link) = unsafe { raw::make(future, remote.clone(), born) };
+        self.settle_in(task);
+        JoinHandle::new(link)
     }
 
     #[inline]
-    pub(crate) fn push(&self, task: Runnable) {
+    pub(super) fn push(&self, task: TaskRef) {
         self.queue.borrow_mut().push_back(task);
     }
 
-    pub(crate) fn extend(&self, tasks: Vec<Runnable>) {
-        self.queue.borrow_mut().extend(tasks);
+    /// Takes in what came through the inbox: new tasks, and woken ones.
+    #[inline]
+    pub(crate) fn extend(&self, tasks: Vec<TaskRef>) {
+        tasks.into_iter().for_each(|task| self.take_in(task));
     }
 
     /// Runs what is ready now, at most `budget` tasks; what they wake waits for the next turn. A panic stays with its
@@ -41,7 +71,12 @@ impl Ready {
         let count = self.queue.borrow().len().min(budget);
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
-            task.run();
+            // SAFETY: at home, and what was in the queue is queued.
+            match unsafe { task.run() } {
+                Phase::Queued => self.push(task),
+                Phase::Over => self.bury(&task),
+                _ => {}
+            }
         }
     }
 
@@ -50,39 +85,74 @@ impl Ready {
         self.queue.borrow().is_empty()
     }
 
-    /// All tasks that were polled and not yet dropped.
-    pub(crate) fn living(&self) -> RefMut<'_, Slab<Task>> {
-        self.living.borrow_mut()
-    }
-
-    /// Drops every task. `inbox` brings those that other threads have just woken.
-    pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<Runnable>) {
+    /// Drops every task. `inbox` brings those that other threads have just spawned or woken.
+    pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<TaskRef>) {
         loop {
             self.extend(inbox());
-            while let Some(task) = self.pop() {
-                drop(task);
-            }
-            let tasks = self.tasks();
-            if tasks.is_empty() {
+            // Dropping one may spawn others.
+            let ended = self.living().into_iter().filter(|task| self.cancel(task)).count();
+            if ended == 0 {
                 break;
             }
-            // Waking puts a sleeping task in the queue, from where it is dropped above.
-            tasks.into_iter().for_each(|(waker, _)| waker.wake());
         }
+        while self.pop().is_some() {}
     }
 
-    fn pop(&self) -> Option<Runnable> {
+    /// All living tasks.
+    pub(crate) fn tasks(&self) -> Vec<Task> {
+        let task = |task: TaskRef| Task {
+            waker: task.waker(),
+            born: task.born(),
+            // SAFETY: at home.
+            queued: unsafe { task.phase() } == Phase::Queued,
+        };
+        self.living().into_iter().map(task).collect()
+    }
+
+    fn living(&self) -> Vec<TaskRef> {
+        let mut living = self.living.borrow_mut();
+        living.indices().into_iter().map(|index| living.get(index).clone()).collect()
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<TaskRef> {
         self.queue.borrow_mut().pop_front()
     }
 
-    /// Each living task's waker, and where it was spawned.
-    pub(crate) fn tasks(&self) -> Vec<(Waker, &'static Location<'static>)> {
-        let mut living = self.living.borrow_mut();
-        let indices = living.indices();
-        let task = |index| {
-            let Task { waker, born } = living.get(index);
-            (waker.clone(), *born)
-        };
-        indices.into_iter().map(task).collect()
+    fn take_in(&self, task: TaskRef) {
+        // SAFETY: at home.
+        if unsafe { task.phase() } == Phase::Fresh {
+            return self.settle_in(task);
+        }
+        task.answer();
+        // SAFETY: at home.
+        if unsafe { task.rouse() } {
+            self.push(task);
+        }
+    }
+
+    /// A new task gets a place on the list, and its first turn.
+    fn settle_in(&self, task: TaskRef) {
+        let place = self.living.borrow_mut().insert(task.clone());
+        // SAFETY: at home.
+        unsafe { task.settle_in(place) };
+        self.push(task);
+    }
+
+    fn cancel(&self, task: &TaskRef) -> bool {
+        // SAFETY: at home.
+        let ended = unsafe { task.cancel() };
+        if ended {
+            self.bury(task);
+        }
+        ended
+    }
+
+    /// Strikes a task that is over off the list.
+    fn bury(&self, task: &TaskRef) {
+        // SAFETY: at home.
+        let place = unsafe { task.place() };
+        let struck = self.living.borrow_mut().remove(place);
+        drop(struck);
     }
 }

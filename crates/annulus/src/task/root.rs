@@ -1,6 +1,6 @@
 //! The waker of the future that `block_on` runs.
 
-use crate::current;
+use super::home::is_home;
 use crate::remote::Remote;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ impl Wake for RootWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
         // At home the bell tells a turn that has begun not to sleep.
-        match current::is_at_home(&self.remote) {
+        match is_home(&self.remote) {
             true => self.remote.ring_the_bell(),
             false => self.remote.call(),
         }
