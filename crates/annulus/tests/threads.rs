@@ -23,6 +23,8 @@ const _: () =
     assert!(Probe::<SharedBytes>::IS_SEND && Probe::<Handle>::IS_SEND && Probe::<Parts>::IS_SEND);
 const _: () =
     assert!(!Probe::<Lease>::IS_SEND && !Probe::<TcpStream>::IS_SEND && !Probe::<Runtime>::IS_SEND);
+const _: () =
+    assert!(Probe::<JoinHandle<u32>>::IS_SEND && !Probe::<JoinHandle<std::rc::Rc<u32>>>::IS_SEND);
 
 #[test]
 fn shared_bytes_come_back_from_another_thread() {

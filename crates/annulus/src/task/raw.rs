@@ -15,7 +15,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -163,6 +163,10 @@ pub(crate) struct TaskRef(NonNull<Head>);
 unsafe impl Send for TaskRef {}
 // SAFETY: as above.
 unsafe impl Sync for TaskRef {}
+
+// A panic leaves nothing half done: the future's are kept in, and nothing else of a task runs anybody's code.
+impl UnwindSafe for TaskRef {}
+impl RefUnwindSafe for TaskRef {}
 
 impl TaskRef {
     /// Wakes the task, from anywhere.
