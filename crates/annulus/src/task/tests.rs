@@ -157,7 +157,7 @@ fn befriend(wakers: Receiver<Waker>, home: &Sender<Waker>) {
     }
     if let Some(kept) = kept {
         kept.wake_by_ref();
-        kept.clone().wake();
+        kept.wake();
     }
 }
 
