@@ -67,7 +67,8 @@ fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
     assert_eq!(said.code, Some(0), "{said:?}");
     for part in [
         "a table, requests/s\nclients",
-        "a thread each\n  published  1,234 ",
+        "a thread each\n  published ",
+        " 1,234 ",
         "–\n  threads ",
         "nobody\n  tokyo ",
         "! no server 'tokyo' in this version",

@@ -32,8 +32,10 @@ pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
             .map(|()| ExitCode::SUCCESS);
     }
     let setup = Setup::new(args)?;
+    // What cannot be is told even while another measurement holds the lock.
+    let scratch = scratch(&setup)?;
     let desk = Desk::take(setup.json.clone())?;
-    let report = measure(&setup, &desk)?;
+    let report = measure(&setup, scratch, &desk)?;
     desk.deliver(&report, || table::of_report(&report, setup.cell))?;
     if let Some(row) = report.failures().next() {
         let why = row.error.as_deref().unwrap_or_default();
@@ -42,12 +44,15 @@ pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
     Ok(desk.status())
 }
 
-fn measure(setup: &Setup, desk: &Desk) -> Result<Report<Cycles>> {
+fn scratch(setup: &Setup) -> Result<Scratch> {
     let cannot = |error| {
         let dir = setup.dir.display();
         Misuse(format!("--dir {dir}: cannot make a folder there: {error}; choose another"))
     };
-    let scratch = Scratch::within(&setup.dir).map_err(cannot)?;
+    Ok(Scratch::within(&setup.dir).map_err(cannot)?)
+}
+
+fn measure(setup: &Setup, scratch: Scratch, desk: &Desk) -> Result<Report<Cycles>> {
     let field = Field::prepare(&setup.contenders, setup.conditions, scratch.path())?;
     let comparison = Comparison {
         settings: settings(setup, &field)?,
