@@ -34,7 +34,7 @@ impl Interrupt {
             asked.store(true, Ordering::Relaxed);
             noted();
             signals.next();
-            server::kill_all();
+            let _held = server::kill_all();
             scratch::remove_all();
             std::process::exit(INTERRUPTED.into());
         });

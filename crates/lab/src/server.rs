@@ -131,8 +131,9 @@ impl Server {
 /// another process.
 static LIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
-/// Kills every server at once, for a lab that can't wait until they have finished.
-pub fn kill_all() {
+/// Kills every server at once, for a lab that can't wait until they have finished. As long as what is returned is held, nobody
+/// gets past the end of a server: this process is about to end, and it says how.
+pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     let servers = live();
     for handle in servers.iter() {
         // It can only fail because the server is dead already.
@@ -140,6 +141,7 @@ pub fn kill_all() {
     }
     // What they leave behind is cleaned up next, so they must not be at it any more.
     servers.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
+    servers
 }
 
 fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {

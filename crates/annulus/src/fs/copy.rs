@@ -3,6 +3,7 @@
 use super::buf::IoBuf;
 use super::file::File;
 use super::habits::{Class, Habitual};
+use super::perform::Job;
 use annulus_ring::file::FileCall;
 use rustix::io::Errno;
 use std::io;
@@ -27,7 +28,7 @@ impl File {
         let len = self.metadata().await?.len().saturating_sub(from);
         // Much cannot be copied quickly enough for the loop, but where both files can share their blocks.
         let habit = usize::try_from(len).ok().filter(|len| *len <= PIECE);
-        let habit = habit.and_then(|len| self.habit(Class::Write, len));
+        let habit = habit.and_then(|len| self.habit(Class::Write, len, true));
         let mut done = 0;
         loop {
             match self.copy_some(habit, from + done, into, to + done).await {
@@ -57,9 +58,10 @@ impl File {
             len: STEP,
         };
         let kept = into.open.clone();
+        let job = Job { call, policy: self.policy, habit };
         // SAFETY: the call names no memory; both files are kept open for it.
         #[allow(unsafe_code)]
-        let (answer, _) = unsafe { self.make(habit, call, kept).await };
+        let (answer, _) = unsafe { self.make(job, kept).await };
         answer.map(|count| count as u64)
     }
 

@@ -20,8 +20,18 @@ impl File {
         let total = buf.bytes_total();
         let mut done = 0;
         while done < total {
-            let (read, rest) = self.read_at(buf.slice(done..), offset + done as u64).await;
-            buf = rest.into_inner();
+            let at = match place(offset + done as u64) {
+                Ok(at) => at,
+                Err(error) => return (Err(error), buf),
+            };
+            let read = match self.read_at_once(&mut buf, done, at) {
+                Some(Ok(count)) => Ok(count),
+                tried => {
+                    let later;
+                    (later, buf) = self.read_later(tried, buf, done, at).await;
+                    later
+                }
+            };
             match read {
                 Ok(0) => return (Err(ended(offset, done, total)), buf),
                 Ok(count) => done += count,
@@ -59,8 +69,15 @@ impl File {
         let total = buf.bytes_init();
         let mut done = 0;
         while done < total {
-            let (written, rest) = self.write_from(buf.slice(done..), place(done as u64)).await;
-            buf = rest.into_inner();
+            let at = place(done as u64);
+            let written = match self.write_at_once(&buf, done, at) {
+                Some(Ok(count)) => Ok(count),
+                tried => {
+                    let later;
+                    (later, buf) = self.write_later(tried, buf, done, at).await;
+                    later
+                }
+            };
             match written {
                 Ok(0) => return (Err(stuck(io::ErrorKind::WriteZero.into(), done, total)), buf),
                 Ok(count) => done += count,

@@ -5,7 +5,7 @@ use super::buf::{IoBuf, IoBufMut};
 use super::habits::{Class, DeviceId, Habitual};
 use super::metadata::Metadata;
 use super::open::OpenOptions;
-use super::perform::{Job, attempt, breathe, offload, perform};
+use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
 use super::policy::Policy;
 use crate::core::Core;
 use annulus_ring::file::{FileCall, FileStat, PathAt};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// The most a call moves, as Linux has it: more than that takes several.
-const MOST: usize = 0x7fff_f000;
+pub(super) const MOST: usize = 0x7fff_f000;
 /// The offset that stands for the file's cursor.
 pub(super) const CURSOR: u64 = u64::MAX;
 
@@ -147,7 +147,7 @@ impl File {
     /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         match place(offset) {
-            Ok(offset) => self.read_from(buf, offset).await,
+            Ok(offset) => self.read_part(buf, 0, offset).await,
             Err(error) => (Err(error), buf),
         }
     }
@@ -158,7 +158,7 @@ impl File {
     /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         match place(offset) {
-            Ok(offset) => self.write_from(buf, offset).await,
+            Ok(offset) => self.write_part(buf, 0, offset).await,
             Err(error) => (Err(error), buf),
         }
     }
@@ -168,7 +168,7 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        self.read_from(buf, CURSOR).await
+        self.read_part(buf, 0, CURSOR).await
     }
 
     /// Writes at the cursor, and moves it.
@@ -176,38 +176,18 @@ impl File {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        self.write_from(buf, CURSOR).await
-    }
-
-    async fn read_from<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<usize>, B) {
-        let len = buf.bytes_total().min(MOST);
-        let (fd, buffer) = (self.open.fd, buf.as_mut_ptr());
-        let call = FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false };
-        // SAFETY: the memory is the buffer's own, and does not move with it.
-        let (answer, mut buf) = unsafe { self.perform(Class::Read, len, call, buf).await };
-        match answer {
-            // SAFETY: the kernel has written so many.
-            Ok(count) => unsafe { buf.set_init(count) },
-            Err(error) => return (Err(self.explain(error, buffer, len, offset).await), buf),
-        }
-        (answer, buf)
-    }
-
-    pub(super) async fn write_from<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        let len = buf.bytes_init().min(MOST);
-        let (fd, buffer) = (self.open.fd, buf.as_ptr());
-        let call = FileCall::Write { fd, buffer, len: len as u32, offset };
-        // SAFETY: as above.
-        let (answer, buf) = unsafe { self.perform(Class::Write, len, call, buf).await };
-        match answer {
-            Ok(count) => (Ok(count), buf),
-            Err(error) => (Err(self.explain(error, buffer, len, offset).await), buf),
-        }
+        self.write_part(buf, 0, CURSOR).await
     }
 
     /// Says what is wrong, where direct I/O is refused without a word.
     #[cold]
-    async fn explain(&self, error: io::Error, at: *const u8, len: usize, offset: u64) -> io::Error {
+    pub(super) async fn explain(
+        &self,
+        error: io::Error,
+        at: *const u8,
+        len: usize,
+        offset: u64,
+    ) -> io::Error {
         if !(self.direct && error.raw_os_error() == Some(Errno::INVAL.raw_os_error())) {
             return error;
         }
@@ -237,7 +217,7 @@ impl File {
         kept: B,
     ) -> (io::Result<usize>, B) {
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.make(self.habit(class, bytes), call, kept).await }
+        unsafe { self.make(self.job(class, bytes, call), kept).await }
     }
 
     /// As [`perform`](Self::perform), by a habit or none.
@@ -246,32 +226,55 @@ impl File {
     /// As there.
     pub(super) async unsafe fn make<B: Unpin + 'static>(
         &self,
-        habit: Option<Habitual>,
-        call: FileCall,
+        job: Job,
         kept: B,
     ) -> (io::Result<usize>, B) {
-        let job = Job { call, policy: self.policy, habit };
-        breathe(&self.open.core, job.policy).await;
         // SAFETY: what the call names is `kept`'s, which is here.
-        if let Some(answer) = unsafe { attempt(&self.open.core, &job) } {
-            return (answer.map(|count| count as usize), kept);
-        }
-        let kept = (kept, self.open.clone());
-        // SAFETY: the caller's promise, passed on.
-        let (answer, (kept, _open)) = unsafe { offload(&self.open.core, job, kept).await };
+        let (answer, kept) = match unsafe { attempt_at_once(&self.open.core, &job) } {
+            Some(answer) => (answer, kept),
+            // SAFETY: the caller's promise, passed on.
+            None => unsafe { self.perform_later(job, kept).await },
+        };
         (answer.map(|count| count as usize), kept)
     }
 
-    /// `None` for what always waits: for the device, as what goes past the cache does, or for the other end of a pipe.
-    pub(super) fn habit(&self, class: Class, bytes: usize) -> Option<Habitual> {
+    /// As [`perform`](Self::perform), of a call that could not be made at once.
+    ///
+    /// # Safety
+    /// As [`perform`].
+    pub(super) async unsafe fn perform_later<B: Unpin + 'static>(
+        &self,
+        job: Job,
+        kept: B,
+    ) -> (io::Result<u32>, B) {
+        let kept = (kept, self.open.clone());
+        // SAFETY: the caller's promise, passed on.
+        let (answer, (kept, _open)) = unsafe { perform_later(&self.open.core, job, kept).await };
+        (answer, kept)
+    }
+
+    #[inline]
+    pub(super) fn job(&self, class: Class, bytes: usize, call: FileCall) -> Job {
+        let habit = self.habit(class, bytes, is_at_cursor(&call));
+        Job { call, policy: self.policy, habit }
+    }
+
+    /// `None` for what always waits: for the device, as what goes past the cache does, or for the other end of a pipe. What
+    /// names a place does not wait for that: a pipe has none, and refuses it.
+    #[inline]
+    pub(super) fn habit(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<Habitual> {
         let device = self.device;
-        let moves = match class {
-            Class::Read => !self.open.core.files.habits.borrow().can_stay_cached(device),
+        let waits = self.direct || at_cursor && self.moves(class) && !self.open.is_ordinary();
+        (!waits).then_some(Habitual { device, class, bytes })
+    }
+
+    /// Whether a call of this class moves bytes, and cannot be told not to wait.
+    fn moves(&self, class: Class) -> bool {
+        match class {
+            Class::Read => !self.open.core.files.habits.borrow().can_stay_cached(self.device),
             Class::Write => true,
             _ => false,
-        };
-        let waits = self.direct || moves && !self.open.is_ordinary();
-        (!waits).then_some(Habitual { device, class, bytes })
+        }
     }
 
     /// Waits until everything that was written is on the device, and what is known about the file with it.
@@ -390,6 +393,7 @@ impl File {
     /// Lets the others have their turn, before a call that is made on the loop.
     pub(crate) async fn breathe(&self) {
         breathe(&self.open.core, self.policy).await;
+        self.open.core.files.spend(0);
     }
 
     /// Whether the first and the last byte of a range can be read without waiting: what lies between has mostly come with
@@ -433,6 +437,16 @@ pub(super) fn place(offset: u64) -> io::Result<u64> {
     }
     let text = format!("a place at {offset}: no file has more than {} bytes", i64::MAX);
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn is_at_cursor(call: &FileCall) -> bool {
+    match *call {
+        FileCall::Read { offset, .. }
+        | FileCall::Write { offset, .. }
+        | FileCall::ReadVector { offset, .. }
+        | FileCall::WriteVector { offset, .. } => offset == CURSOR,
+        _ => false,
+    }
 }
 
 impl fmt::Debug for File {

@@ -7,8 +7,11 @@ use annulus_ring::Kernel;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Calls that a turn makes on the loop before the others get theirs.
-const BREATH: u32 = 64;
+/// What a turn spends on calls on the loop before the others get theirs: about as many nanoseconds.
+const BREATH: u64 = 100_000;
+/// What a call takes, at least, and how many bytes it moves in a nanosecond.
+const CALL: u64 = 400;
+const SPEED: u64 = 8;
 /// A stall that even the coarse clock shows: its own step is a few milliseconds.
 const STALL: Duration = Duration::from_millis(8);
 
@@ -19,8 +22,8 @@ pub(crate) struct Files {
     pub(crate) habits: RefCell<Habits>,
     inline: Cell<u64>,
     misses: Cell<u64>,
-    /// Calls that this turn has made.
-    breath: Cell<u32>,
+    /// What this turn has spent on calls.
+    spent: Cell<u64>,
 }
 
 impl Files {
@@ -30,30 +33,38 @@ impl Files {
             habits: RefCell::new(Habits::new()),
             inline: Cell::new(0),
             misses: Cell::new(0),
-            breath: Cell::new(0),
+            spent: Cell::new(0),
         }
     }
 
     /// A new turn.
     #[inline]
     pub(crate) fn renew(&self) {
-        self.breath.set(0);
+        self.spent.set(0);
     }
 
-    /// Counts a call; true where this turn has made enough of them.
+    /// True where this turn has made enough calls.
     #[inline]
     pub(crate) fn is_out_of_breath(&self) -> bool {
-        self.breath.set(self.breath.get() + 1);
-        self.breath.get() > BREATH
+        self.spent.get() >= BREATH
     }
 
+    /// Counts a call that moves so many bytes at most.
     #[inline]
-    pub(crate) fn count_inline(&self) {
+    pub(crate) fn count_inline(&self, bytes: usize) {
         self.inline.set(self.inline.get() + 1);
+        self.spend(bytes);
+    }
+
+    /// Counts what a call takes of this turn's time.
+    #[inline]
+    pub(crate) fn spend(&self, bytes: usize) {
+        self.spent.set(self.spent.get() + CALL + bytes as u64 / SPEED);
     }
 
     pub(crate) fn count_miss(&self) {
         self.misses.set(self.misses.get() + 1);
+        self.spend(0);
     }
 
     /// The driver's counts, with the calls that it never saw.

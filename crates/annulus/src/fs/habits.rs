@@ -24,7 +24,7 @@ const LONGEST_TERM: u32 = 1 << 16;
 /// Quick calls that make a relapse forgotten.
 const FORGIVEN: u32 = 1 << 15;
 /// Of so many calls one is timed to the nanosecond: asking for the time costs a good part of a cached read.
-const SAMPLE: u32 = 8;
+const SAMPLE: u32 = 16;
 /// Weight of the newest call in the average: one part in so many.
 const WEIGHT: u64 = 8;
 /// Devices that are known apart; others share the last place.
@@ -192,7 +192,7 @@ impl Habits {
 
     /// How a call about to be made on the loop is to be timed; `None` where it must not be made there.
     #[inline]
-    pub(crate) fn begin(&mut self, call: Habitual) -> Option<Timing> {
+    pub(crate) fn begin(&mut self, call: &Habitual) -> Option<Timing> {
         let habit = self.habit(call);
         if habit.slow {
             return None;
@@ -201,12 +201,12 @@ impl Habits {
     }
 
     /// A call was made on the loop.
-    pub(crate) fn made_inline(&mut self, call: Habitual, took: Duration) {
+    pub(crate) fn made_inline(&mut self, call: &Habitual, took: Duration) {
         self.habit(call).made_inline(took);
     }
 
     /// A call was made off the loop, and came back after this long.
-    pub(crate) fn made_elsewhere(&mut self, call: Habitual, took: Duration) {
+    pub(crate) fn made_elsewhere(&mut self, call: &Habitual, took: Duration) {
         self.habit(call).made_elsewhere(took);
     }
 
@@ -219,13 +219,14 @@ impl Habits {
         self.devices[usize::from(device.0)].waits = true;
     }
 
-    fn habit(&mut self, Habitual { device, class, bytes }: Habitual) -> &mut Habit {
-        let size = match bytes {
+    #[inline]
+    fn habit(&mut self, call: &Habitual) -> &mut Habit {
+        let size = match call.bytes {
             0..=0x4000 => 0,
             0x4001..=0x4_0000 => 1,
             _ => 2,
         };
-        &mut self.devices[usize::from(device.0)].habits[class as usize][size]
+        &mut self.devices[usize::from(call.device.0)].habits[call.class as usize][size]
     }
 }
 
@@ -241,25 +242,25 @@ mod tests {
     }
 
     fn is_quick(habits: &mut Habits, call: Habitual) -> bool {
-        habits.begin(call).is_some()
+        habits.begin(&call).is_some()
     }
 
     /// As many as it takes.
     fn stall(habits: &mut Habits, call: Habitual) {
-        (0..STRIKES).for_each(|_| habits.made_inline(call, MILLI));
+        (0..STRIKES).for_each(|_| habits.made_inline(&call, MILLI));
     }
 
     #[test]
     fn stalls_send_calls_away_and_calm_brings_them_back() {
         let mut habits = Habits::new();
         let call = write(&mut habits, 7);
-        (0..100).for_each(|_| habits.made_inline(call, 2 * MICRO));
+        (0..100).for_each(|_| habits.made_inline(&call, 2 * MICRO));
         assert!(is_quick(&mut habits, call));
         stall(&mut habits, call);
         assert!(!is_quick(&mut habits, call));
-        (1..TERM).for_each(|_| habits.made_elsewhere(call, 20 * MICRO));
+        (1..TERM).for_each(|_| habits.made_elsewhere(&call, 20 * MICRO));
         assert!(!is_quick(&mut habits, call));
-        habits.made_elsewhere(call, 20 * MICRO);
+        habits.made_elsewhere(&call, 20 * MICRO);
         assert!(is_quick(&mut habits, call));
     }
 
@@ -271,17 +272,17 @@ mod tests {
             stall(&mut habits, call);
             let mut away = 0;
             while !is_quick(&mut habits, call) {
-                habits.made_elsewhere(call, MICRO);
+                habits.made_elsewhere(&call, MICRO);
                 away += 1;
             }
             assert_eq!(away, (TERM << relapse).min(LONGEST_TERM));
         }
         for _ in 0..FORGIVEN {
-            habits.begin(call);
-            habits.made_inline(call, MICRO);
+            habits.begin(&call);
+            habits.made_inline(&call, MICRO);
         }
         stall(&mut habits, call);
-        (0..TERM).for_each(|_| habits.made_elsewhere(call, MICRO));
+        (0..TERM).for_each(|_| habits.made_elsewhere(&call, MICRO));
         assert!(is_quick(&mut habits, call), "long calm is forgiveness");
     }
 
@@ -291,8 +292,8 @@ mod tests {
         let call = write(&mut habits, 7);
         stall(&mut habits, call);
         for _ in 0..1000 {
-            (1..TERM).for_each(|_| habits.made_elsewhere(call, MICRO));
-            habits.made_elsewhere(call, 5 * MILLI);
+            (1..TERM).for_each(|_| habits.made_elsewhere(&call, MICRO));
+            habits.made_elsewhere(&call, 5 * MILLI);
             assert!(!is_quick(&mut habits, call));
         }
     }
@@ -315,7 +316,7 @@ mod tests {
         let mut habits = Habits::new();
         let call = write(&mut habits, 7);
         for _ in 0..100 {
-            habits.made_inline(call, 4 * MILLI);
+            habits.made_inline(&call, 4 * MILLI);
             for _ in 0..FORGOTTEN {
                 assert!(is_quick(&mut habits, call));
             }
@@ -326,7 +327,7 @@ mod tests {
     fn calls_that_are_all_a_bit_slow_go_away_too() {
         let mut habits = Habits::new();
         let call = write(&mut habits, 7);
-        (0..100).for_each(|_| habits.made_inline(call, QUICK + MICRO));
+        (0..100).for_each(|_| habits.made_inline(&call, QUICK + MICRO));
         assert!(!is_quick(&mut habits, call));
     }
 
@@ -334,7 +335,7 @@ mod tests {
     fn few_calls_are_timed_well_and_the_first_is() {
         let mut habits = Habits::new();
         let call = write(&mut habits, 7);
-        let timings: Vec<_> = (0..4 * SAMPLE).map(|_| habits.begin(call).unwrap()).collect();
+        let timings: Vec<_> = (0..4 * SAMPLE).map(|_| habits.begin(&call).unwrap()).collect();
         assert_eq!(timings[0], Timing::Fine);
         assert_eq!(timings.iter().filter(|timing| **timing == Timing::Fine).count(), 4);
     }

@@ -23,6 +23,7 @@ mod path;
 mod perform;
 mod policy;
 mod read_dir;
+mod transfer;
 mod whole;
 
 pub use aligned::AlignedBuf;

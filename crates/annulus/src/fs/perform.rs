@@ -34,17 +34,50 @@ pub(crate) async unsafe fn perform<K: Unpin + 'static>(
     job: Job,
     kept: K,
 ) -> (io::Result<u32>, K) {
-    breathe(core, job.policy).await;
     // SAFETY: what the call names is `kept`'s, which is here.
-    if let Some(answer) = unsafe { attempt(core, &job) } {
-        return (answer, kept);
+    match unsafe { attempt_at_once(core, &job) } {
+        Some(answer) => (answer, kept),
+        // SAFETY: the caller's promise, passed on.
+        None => unsafe { perform_later(core, job, kept).await },
+    }
+}
+
+/// The call's answer, where it could be made on the loop, and this turn has not made enough calls already.
+///
+/// Apart from what may have to wait, so that a call that need not wait costs no future.
+///
+/// # Safety
+/// What the call names must be valid.
+#[inline]
+pub(crate) unsafe fn attempt_at_once(core: &Core, job: &Job) -> Option<io::Result<u32>> {
+    if core.files.is_out_of_breath() {
+        return None;
+    }
+    // SAFETY: the caller's promise, passed on.
+    unsafe { attempt(core, job) }
+}
+
+/// Makes a call that could not be made at once: on the loop in a turn to come, or off the loop.
+///
+/// # Safety
+/// As [`Pending::start`].
+pub(crate) async unsafe fn perform_later<K: Unpin + 'static>(
+    core: &Rc<Core>,
+    job: Job,
+    kept: K,
+) -> (io::Result<u32>, K) {
+    if core.files.is_out_of_breath() {
+        breathe(core, job.policy).await;
+        // SAFETY: what the call names is `kept`'s, which is here.
+        if let Some(answer) = unsafe { attempt(core, &job) } {
+            return (answer, kept);
+        }
     }
     // SAFETY: the caller's promise, passed on.
     unsafe { offload(core, job, kept).await }
 }
 
 /// Lets the others have their turn, where this one has made enough calls on the loop.
-#[inline]
 pub(crate) async fn breathe(core: &Core, policy: Policy) {
     // Where the loop does not turn, nobody gives new breath; the call itself says what is wrong.
     while policy != Policy::Offload && core.files.is_out_of_breath() && core.is_running() {
@@ -67,7 +100,7 @@ pub(crate) async unsafe fn offload<K: Unpin + 'static>(
         Ok(pending) => pending.await,
         Err((error, kept)) => return (Err(error), kept),
     };
-    if let Some(habit) = job.habit {
+    if let Some(habit) = &job.habit {
         core.files.habits.borrow_mut().made_elsewhere(habit, core.kernel.now() - began);
     }
     (answer, kept)
@@ -83,9 +116,9 @@ pub(crate) unsafe fn attempt(core: &Core, job: &Job) -> Option<io::Result<u32>> 
         // The way off the loop says what is wrong.
         return None;
     }
-    match (job.policy, job.habit) {
+    match (job.policy, &job.habit) {
         (Policy::Inline, _) => {
-            core.files.count_inline();
+            core.files.count_inline(job.habit.as_ref().map_or(0, |habit| habit.bytes));
             // SAFETY: the caller's promise, passed on.
             Some(unsafe { core.kernel.file(&job.call) })
         }
@@ -105,10 +138,10 @@ pub(crate) unsafe fn attempt(core: &Core, job: &Job) -> Option<io::Result<u32>> 
 unsafe fn attempt_quickly(
     core: &Core,
     call: &FileCall,
-    habit: Habitual,
+    habit: &Habitual,
 ) -> Option<io::Result<u32>> {
     let timing = core.files.habits.borrow_mut().begin(habit)?;
-    core.files.count_inline();
+    core.files.count_inline(habit.bytes);
     // SAFETY: the caller's promise, passed on.
     let (answer, took) = timed(&*core.kernel, timing, || unsafe { core.kernel.file(call) });
     if let Some(took) = took {
@@ -125,13 +158,15 @@ unsafe fn attempt_quickly(
 unsafe fn attempt_cached(
     core: &Core,
     call: &FileCall,
-    habit: Habitual,
+    habit: &Habitual,
 ) -> Option<Option<io::Result<u32>>> {
-    if !core.files.habits.borrow().can_stay_cached(habit.device) {
+    if !matches!(habit.class, Class::Read | Class::Open)
+        || !core.files.habits.borrow().can_stay_cached(habit.device)
+    {
         return None;
     }
     // SAFETY: the caller's promise, passed on.
-    match unsafe { call_cached(core, call, habit.class) }? {
+    match unsafe { call_cached(core, call) }? {
         Err(error) if is_miss(&error) => {
             core.files.count_miss();
             Some(None)
@@ -143,7 +178,7 @@ unsafe fn attempt_cached(
         // No such way, or the caller's mistake: that is told by the call itself.
         Err(error) if is_refused(&error) => None,
         answer => {
-            core.files.count_inline();
+            core.files.count_inline(habit.bytes);
             Some(Some(answer))
         }
     }
@@ -151,7 +186,7 @@ unsafe fn attempt_cached(
 
 /// # Safety
 /// What the call names must be valid.
-unsafe fn call_cached(core: &Core, call: &FileCall, class: Class) -> Option<io::Result<u32>> {
+unsafe fn call_cached(core: &Core, call: &FileCall) -> Option<io::Result<u32>> {
     let cached_how;
     let cached = match *call {
         FileCall::Read { fd, buffer, len, offset, .. } => {
@@ -160,7 +195,7 @@ unsafe fn call_cached(core: &Core, call: &FileCall, class: Class) -> Option<io::
         FileCall::ReadVector { fd, vectors, count, offset, .. } => {
             FileCall::ReadVector { fd, vectors, count, offset, nowait: true }
         }
-        FileCall::Open { at, how } if class == Class::Open => {
+        FileCall::Open { at, how } => {
             // SAFETY: the caller's promise.
             let how = unsafe { *how };
             cached_how = OpenHow { resolve: how.resolve | RESOLVE_CACHED, ..how };
@@ -203,7 +238,7 @@ mod tests {
         let device = DeviceId::default();
         let habit = Habitual { device, class: Class::Open, bytes: 0 };
         // SAFETY: path and options outlive the call.
-        let answer = unsafe { attempt_cached(core, &call, habit) };
+        let answer = unsafe { attempt_cached(core, &call, &habit) };
         assert!(answer.is_none(), "the call itself tells");
         assert!(core.files.habits.borrow().can_stay_cached(device));
     }

@@ -96,7 +96,11 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("--mode fibers", &["'fibers'", "tasks"]),
         ("--dir /nowhere/at/all", &["--dir /nowhere/at/all", "choose a folder"]),
         ("--dir /proc/self", &["--dir /proc/self: cannot make a folder", "choose another"]),
-        ("-n 64 -s 64G", &["64 workers × 64G", "memory", "fewer workers"]),
+        ("-n 64 -s 64G", &["64 workers × 64G", "memory", "fewer or smaller"]),
+        ("--pattern dance", &["`dance`", "randread"]),
+        ("--pattern read -s 1000", &["-s 1000", "512"]),
+        ("--pattern read --beside tokio", &["tokio", "not with --pattern"]),
+        ("--beside fio", &["fio", "only with --pattern"]),
         ("--contender tasks", &["--dir"]),
     ] {
         wrong(args).complains(2, parts);
@@ -127,6 +131,37 @@ fn a_disk_that_is_full_is_told_and_cleaned_up() {
     command.args(["-c", &format!("trap '' XFSZ; {script}")]).own_lock();
     let said = finish(&mut command);
     said.complains(1, &["tasks", "cannot make the files", "File too large"]);
+    place.is_clean();
+}
+
+#[test]
+fn blocks_are_read_and_written_in_every_order_and_checked() {
+    for pattern in ["read", "write", "randread", "randwrite", "mixed"] {
+        let place = Place::new();
+        let args = "--depth 3 --file-size 1M --seconds 20ms --rounds 1 --json - --pattern";
+        let said = finish(place.bench(args).arg(pattern));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        for row in said.json()["cells"].as_array().unwrap() {
+            let p99 = row["latency"]["p99"].as_f64().unwrap();
+            assert!(row["operations_per_second"].as_f64().unwrap() > 0.0 && p99 > 0.0, "{row}");
+        }
+        place.is_clean();
+    }
+}
+
+#[test]
+fn past_the_cache_every_block_goes_off_the_loop() {
+    let place = Place::new();
+    let args = "--pattern randread --direct --depth 4 --file-size 1M --seconds 20ms --json -";
+    let said = finish(place.bench(args).args(["--mode", "tasks"]));
+    if said.stderr.contains("cannot open the file for direct I/O") {
+        return println!("skipped: no direct I/O in the folder for temporary files");
+    }
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let row = said.json()["cells"][0].clone();
+    let (paths, operations) = (&row["paths"], said.json()["rounds"][0]["operations"].clone());
+    let off = paths["ring"].as_u64().unwrap() + paths["worker"].as_u64().unwrap();
+    assert_eq!(Some(off), operations.as_u64(), "{paths}");
     place.is_clean();
 }
 

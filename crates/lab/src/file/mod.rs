@@ -2,6 +2,7 @@
 //!
 //! A [contender](crate::contest) works in a folder that it was given, and answers with a [`Burst`] as a line of JSON.
 
+mod blocks;
 mod cycles;
 mod report;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Figure;
 
+pub use blocks::{Blocks, Pattern};
 pub use cycles::Cycles;
 pub use report::{Report, Row, Settings, SliceRow};
 
@@ -26,6 +28,32 @@ pub struct Burst {
     /// Where its runtime made the calls; zeroes where there is no such choice.
     #[serde(default)]
     pub paths: Paths,
+    /// How long operations took, where each was timed.
+    #[serde(default)]
+    pub latency: Option<Latency>,
+}
+
+/// How long operations took, in µs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Latency {
+    /// The middle one.
+    pub p50: f64,
+    /// What one in a hundred exceeded.
+    pub p99: f64,
+    /// What one in a thousand exceeded.
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latency {
+    /// Of operations that took so many ns each; `None` of none.
+    pub fn of(mut all: Vec<u64>) -> Option<Latency> {
+        all.sort_unstable();
+        let last = all.len().checked_sub(1)?;
+        let at = |share: f64| all[(last as f64 * share) as usize] as f64 / 1e3;
+        Some(Latency { p50: at(0.5), p99: at(0.99), p99_9: at(0.999), max: at(1.0) })
+    }
 }
 
 /// How many calls went which way.
@@ -110,8 +138,14 @@ mod tests {
     #[test]
     fn an_answer_says_what_was_done_and_what_it_took() {
         let paths = Paths { inline: 9, misses: 1, ring: 2, worker: 3 };
-        let burst =
-            Burst { operations: 4, bytes: 80, ns: 2_000_000_000, cpu_ns: 1_000_000_000, paths };
+        let burst = Burst {
+            operations: 4,
+            bytes: 80,
+            ns: 2_000_000_000,
+            cpu_ns: 1_000_000_000,
+            paths,
+            latency: None,
+        };
         let line = serde_json::to_string(&burst).expect("plain numbers");
         assert_eq!(Burst::parse(&line), Some(burst));
         let plain = Burst::parse(r#"{"operations":4,"bytes":80,"ns":7,"cpu_ns":5}"#);
@@ -120,6 +154,13 @@ mod tests {
             assert_eq!(Burst::parse(wrong), None, "{wrong}");
         }
         assert_eq!((Cost::Real.of(&burst), Cost::CpuEach.of(&burst)), (2.0, 0.25));
+    }
+
+    #[test]
+    fn latencies_are_of_the_sorted() {
+        let latency = Latency::of((0..=1000).rev().map(|n| n * 1000).collect()).expect("some");
+        assert_eq!((latency.p50, latency.p99, latency.max), (500.0, 990.0, 1000.0));
+        assert_eq!(Latency::of(Vec::new()), None);
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Burst, Cost, Paths};
+use super::{Burst, Cost, Latency, Paths};
 use crate::doubt::Doubt;
 use crate::environment::Environment;
 use crate::record::{Outcome, Record};
 use crate::report::ServerFacts;
 use crate::schedule::Visit;
-use crate::stats::Ratio;
+use crate::stats::{Ratio, median};
 use crate::verdict::control_failed;
 
 /// How a run was set up.
@@ -102,6 +102,8 @@ pub struct Row<C> {
     pub cpu_seconds: Option<f64>,
     /// Seconds that a slice took.
     pub real_seconds: Option<f64>,
+    /// Seconds of CPU time an operation.
+    pub cpu_each: Option<f64>,
     /// Operations a second.
     pub operations_per_second: Option<f64>,
     /// Megabytes a second, written and read together.
@@ -112,6 +114,8 @@ pub struct Row<C> {
     pub real_ratio: Option<Ratio>,
     /// Where the calls of all slices were made.
     pub paths: Paths,
+    /// How long operations took, where each was timed.
+    pub latency: Option<Latency>,
     /// Slices that are believed.
     pub slices: usize,
     /// Slices that are not.
@@ -134,11 +138,13 @@ impl<C: Clone> Row<C> {
             cell: record.cells()[cell].clone(),
             cpu_seconds: median(Cost::Cpu),
             real_seconds: median(Cost::Real),
+            cpu_each: median(Cost::CpuEach),
             operations_per_second: each.map(f64::recip),
             megabytes_per_second: each.zip(bytes_each).map(|(each, bytes)| bytes / each / 1e6),
             cpu_ratio: record.ratio(Cost::CpuEach, contender, 0, cell),
             real_ratio: record.ratio(Cost::RealEach, contender, 0, cell),
             paths: bursts.iter().fold(Paths::default(), |sum, burst| sum.and(burst.paths)),
+            latency: typical(&bursts),
             slices: bursts.len(),
             failed: errors.len(),
             error: errors.first().map(|&error| error.clone()),
@@ -148,6 +154,18 @@ impl<C: Clone> Row<C> {
     fn was_visited(&self) -> bool {
         self.slices + self.failed > 0
     }
+}
+
+/// The median slice's, figure by figure.
+fn typical(bursts: &[&Burst]) -> Option<Latency> {
+    let all: Vec<Latency> = bursts.iter().filter_map(|burst| burst.latency).collect();
+    let middle = |figure: fn(&Latency) -> f64| median(&all.iter().map(figure).collect::<Vec<_>>());
+    Some(Latency {
+        p50: middle(|l| l.p50)?,
+        p99: middle(|l| l.p99)?,
+        p99_9: middle(|l| l.p99_9)?,
+        max: middle(|l| l.max)?,
+    })
 }
 
 /// One slice.
@@ -188,7 +206,7 @@ mod tests {
 
     fn burst(ns: u64) -> Outcome<Burst> {
         let paths = Paths { inline: 400, ..Paths::default() };
-        Ok(Burst { operations: 100, bytes: 2000, ns, cpu_ns: ns / 2, paths })
+        Ok(Burst { operations: 100, bytes: 2000, ns, cpu_ns: ns / 2, paths, latency: None })
     }
 
     fn report(rounds: usize, outcome: impl Fn(usize) -> Outcome<Burst>) -> Report<Cycles> {

@@ -1,8 +1,10 @@
 //! Contenders by name: our own, and those of others, built when asked for.
 
+use super::fio;
 use crate::bench::peer::build;
 use annulus::DriverChoice;
 use annulus::fs::Policy;
+use annulus_lab::file::Pattern;
 use annulus_lab::peer::Peers;
 use annulus_lab::server::Spec;
 use anyhow::{Context, Result, ensure};
@@ -20,6 +22,16 @@ pub(crate) enum Contender {
     Tasks,
     /// Tasks on tokio, through its file system calls
     Tokio,
+    /// fio, of blocks
+    Fio,
+}
+
+/// The one file of which blocks are read and written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Land {
+    pub(super) pattern: Pattern,
+    pub(super) bytes: u64,
+    pub(super) direct: bool,
 }
 
 /// What all of them work under.
@@ -31,6 +43,8 @@ pub(crate) struct Conditions {
     pub(crate) policy: Policy,
     /// The core of all.
     pub(crate) core: usize,
+    /// Where it is about blocks: of what.
+    pub(crate) land: Option<Land>,
 }
 
 impl Contender {
@@ -41,7 +55,7 @@ impl Contender {
     /// The folder of a peer.
     fn peer(self) -> Option<&'static str> {
         match self {
-            Contender::Threads | Contender::Tasks => None,
+            Contender::Threads | Contender::Tasks | Contender::Fio => None,
             Contender::Tokio => Some("file-tokio"),
         }
     }
@@ -61,6 +75,11 @@ impl Contender {
         };
         match self.peer() {
             Some(peer) => Ok(build(peers, peer)?.map(|program| spec(program, vec![folder.into()]))),
+            None if self == Contender::Fio
+                && let Err(why) = fio::look_for() =>
+            {
+                Ok(Err(why))
+            }
             None => {
                 let program = env::current_exe().context("cannot find this program to start it")?;
                 Ok(Ok(spec(program, self.arguments(conditions, folder))))
@@ -70,11 +89,20 @@ impl Contender {
 
     /// What makes this program one of our own.
     fn arguments(self, conditions: Conditions, folder: &Path) -> Vec<OsString> {
-        let Conditions { driver, policy, .. } = conditions;
+        let Conditions { driver, policy, land, .. } = conditions;
         let (name, driver, policy) = (self.name(), driver.to_string(), policy.to_string());
         let words =
             ["bench", "file", "--contender", &name, "--driver", &driver, "--policy", &policy];
-        words.into_iter().map(OsString::from).chain(["--dir".into(), folder.into()]).collect()
+        let words = words.into_iter().map(OsString::from).chain(["--dir".into(), folder.into()]);
+        words.chain(land.into_iter().flat_map(Land::arguments)).collect()
+    }
+}
+
+impl Land {
+    fn arguments(self) -> impl Iterator<Item = OsString> {
+        let (pattern, bytes) = (self.pattern.to_string(), self.bytes.to_string());
+        let words = ["--pattern".into(), pattern, "--file-size".into(), bytes].into_iter();
+        words.chain(self.direct.then(|| "--direct".into())).map(OsString::from)
     }
 }
 
@@ -128,12 +156,15 @@ mod tests {
     #[test]
     fn ours_are_told_where_and_how() {
         let driver = DriverChoice::Epoll;
-        let conditions = Conditions { driver, policy: Policy::Offload, core: 3 };
+        let conditions = Conditions { driver, policy: Policy::Offload, core: 3, land: None };
         let folder = Path::new("/some/where");
         let spec = Contender::Tasks.spec(None, conditions, folder).unwrap().unwrap();
         assert_eq!((spec.name.as_str(), spec.pin), ("tasks", Some(3)));
         let line = "bench file --contender tasks --driver epoll --policy offload --dir /some/where";
         assert_eq!(spec.arguments, line.split(' ').collect::<Vec<_>>());
+        let land = Some(Land { pattern: Pattern::Read, bytes: 8192, direct: true });
+        let of_blocks = Contender::Threads.arguments(Conditions { land, ..conditions }, folder);
+        assert_eq!(of_blocks[10..], ["--pattern", "read", "--file-size", "8192", "--direct"]);
         let why = Contender::Tokio.spec(None, conditions, folder).unwrap().unwrap_err();
         assert!(why.contains("file-tokio is left out"), "{why}");
     }

@@ -1,6 +1,8 @@
 //! `annulus bench file`: what it costs to open, write, read and close files, in threads and in tasks.
 
+mod blocks;
 pub(super) mod contenders;
+mod fio;
 pub(super) mod room;
 mod setup;
 mod table;
@@ -12,31 +14,62 @@ pub(crate) use setup::FileArgs;
 use super::session::{Desk, Purpose, Rounds, Session};
 use crate::usage::Misuse;
 use annulus::Runtime;
-use annulus_lab::contest::Rig;
+use annulus_lab::contest::{Question, Rig};
 use annulus_lab::environment::Environment;
-use annulus_lab::file::{Burst, Cycles, Report, Settings};
+use annulus_lab::file::{Burst, Report, Settings};
 use annulus_lab::record::Record;
 use annulus_lab::report::ServerFacts;
 use annulus_lab::schedule::{Measure, Visit};
 use annulus_lab::scratch::Scratch;
 use anyhow::{Context, Result, bail};
+use blocks::Ground;
 use contenders::{Conditions, Field};
-use setup::Setup;
+use serde::Serialize;
+use setup::{Setup, Work};
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
+use work::Style;
+
+/// What can be measured, one at a time.
+trait Cell: Question<Answer = Burst> + Display + Serialize {}
+
+impl<C: Question<Answer = Burst> + Display + Serialize> Cell for C {}
 
 pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
     if let Some(style) = args.contender {
-        let folder = args.dir.as_deref().ok_or_else(|| Misuse("--contender needs --dir".into()))?;
-        return work::answer_all(style, folder, args.driver, args.policy)
-            .map(|()| ExitCode::SUCCESS);
+        return answer(style, &args).map(|()| ExitCode::SUCCESS);
     }
     let setup = Setup::new(args)?;
+    match setup.work {
+        Work::Cycles(cell) => bench(&setup, cell, Duration::ZERO, table::of_cycles),
+        Work::Blocks(cell, slice) => bench(&setup, cell, slice, table::of_blocks),
+    }
+}
+
+/// Is one of those that are measured.
+fn answer(style: Style, args: &FileArgs) -> Result<()> {
+    let folder = args.dir.as_deref().ok_or_else(|| Misuse("--contender needs --dir".into()))?;
+    match args.pattern {
+        None => work::answer_cycles(style, folder, args.driver, args.policy),
+        Some(_) => {
+            let ground = Ground::new(folder, args.file_size, args.direct);
+            work::answer_blocks(style, &ground, args.driver, args.policy)
+        }
+    }
+}
+
+fn bench<C: Cell>(
+    setup: &Setup,
+    cell: C,
+    slice: Duration,
+    table: fn(&Report<C>) -> String,
+) -> Result<ExitCode> {
     // What cannot be is told even while another measurement holds the lock.
-    let scratch = scratch(&setup)?;
+    let scratch = scratch(setup)?;
     let desk = Desk::take(setup.json.clone())?;
-    let report = measure(&setup, scratch, &desk)?;
-    desk.deliver(&report, || table::of_report(&report, setup.cell))?;
+    let report = measure(setup, cell, slice, scratch, &desk)?;
+    desk.deliver(&report, || table(&report))?;
     if let Some(row) = report.failures().next() {
         let why = row.error.as_deref().unwrap_or_default();
         bail!("{} failed in {} slices: {why}", row.contender, row.failed);
@@ -52,15 +85,23 @@ fn scratch(setup: &Setup) -> Result<Scratch> {
     Ok(Scratch::within(&setup.dir).map_err(cannot)?)
 }
 
-fn measure(setup: &Setup, scratch: Scratch, desk: &Desk) -> Result<Report<Cycles>> {
+fn measure<C: Cell>(
+    setup: &Setup,
+    cell: C,
+    slice: Duration,
+    scratch: Scratch,
+    desk: &Desk,
+) -> Result<Report<C>> {
+    if let Some(land) = setup.conditions.land {
+        let ground = Ground::new(scratch.path(), land.bytes, land.direct);
+        ground.lay_out().context("cannot lay the file out")?;
+    }
     let field = Field::prepare(&setup.contenders, setup.conditions, scratch.path())?;
-    let comparison = Comparison {
-        settings: settings(setup, &field)?,
-        environment: Environment::read(&setup.allowed),
-    };
-    let report = match setup.contenders.len() {
-        1 => look(setup, &field, &comparison)?,
-        _ => compare(setup, &field, desk, &comparison)?,
+    let environment = Environment::read(&setup.allowed);
+    let comparison = Comparison { settings: settings(setup, &field)?, environment };
+    let report = match field.specs.len() {
+        1 => look(setup, cell, slice, &field, &comparison)?,
+        _ => compare(setup, cell, slice, &field, desk, &comparison)?,
     };
     let left = scratch.path().display().to_string();
     scratch.remove().with_context(|| format!("cannot remove {left}: remove it by hand"))?;
@@ -68,23 +109,33 @@ fn measure(setup: &Setup, scratch: Scratch, desk: &Desk) -> Result<Report<Cycles
 }
 
 /// All of them in turn, round after round.
-fn compare(
+fn compare<C: Cell>(
     setup: &Setup,
+    cell: C,
+    slice: Duration,
     field: &Field,
     desk: &Desk,
     comparison: &Comparison,
-) -> Result<Report<Cycles>> {
+) -> Result<Report<C>> {
     let rounds = Rounds { least: setup.rounds, most: setup.rounds };
-    let mut session = Session::new(&field.names(), &[setup.cell], rounds, setup.seed);
-    let mut rig = Rig::start(&field.specs, &[setup.cell], Duration::ZERO)?;
+    let cells = [cell];
+    let mut session = Session::new(&field.names(), &cells, rounds, setup.seed);
+    let mut rig = Rig::start(&field.specs, &cells, slice)?;
     session.measure(desk, &mut rig, comparison);
     Ok(comparison.report(&session))
 }
 
 /// One of them alone, and no control.
-fn look(setup: &Setup, field: &Field, comparison: &Comparison) -> Result<Report<Cycles>> {
-    let mut record = Record::new(&field.names(), &[setup.cell], setup.seed);
-    let mut rig = Rig::without_control(&field.specs, &[setup.cell], Duration::ZERO)?;
+fn look<C: Cell>(
+    setup: &Setup,
+    cell: C,
+    slice: Duration,
+    field: &Field,
+    comparison: &Comparison,
+) -> Result<Report<C>> {
+    let cells = [cell];
+    let mut record = Record::new(&field.names(), &cells, setup.seed);
+    let mut rig = Rig::without_control(&field.specs, &cells, slice)?;
     for round in 0..setup.rounds {
         let visit = Visit { round, server: 0, cell: 0 };
         record.keep(visit, rig.measure(visit));
@@ -99,17 +150,17 @@ struct Comparison {
     environment: Environment,
 }
 
-impl Purpose<Cycles, Burst> for Comparison {
-    type Report = Report<Cycles>;
+impl<C: Clone + Display + Serialize> Purpose<C, Burst> for Comparison {
+    type Report = Report<C>;
 
-    fn report(&self, session: &Session<Cycles, Burst>) -> Report<Cycles> {
+    fn report(&self, session: &Session<C, Burst>) -> Report<C> {
         let settings = self.settings.clone();
         Report::new(session.record(), settings, &self.environment, session.interrupted())
     }
 }
 
 fn settings(setup: &Setup, field: &Field) -> Result<Settings> {
-    let Conditions { driver, policy, core } = setup.conditions;
+    let Conditions { driver, policy, core, .. } = setup.conditions;
     Ok(Settings {
         bench: "file".into(),
         contenders: field.specs.iter().map(ServerFacts::of).collect(),

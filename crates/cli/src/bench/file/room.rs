@@ -20,27 +20,35 @@ const NAMES: [(u32, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
 ];
 
-const WAY_OUT: &str = "take fewer workers or a smaller size";
+/// Refuses cycles that do not fit: each worker writes from memory of its own, and reads into as much.
+pub(crate) fn check_cycles(cell: Cycles, dir: &Path) -> Result<()> {
+    let asked = format!("{} workers × {}", cell.workers, shown(cell.bytes));
+    let files = cell.files();
+    check(&asked, files.and_then(|bytes| bytes.checked_mul(2)), files, dir)
+}
 
-/// Refuses what does not fit.
-pub(crate) fn check(cell: Cycles, dir: &Path) -> Result<()> {
+/// Refuses what does not fit memory or disk; `asked` says what it is. Sizes that nobody can count are `None`.
+pub(super) fn check(
+    asked: &str,
+    memory: Option<u64>,
+    files: Option<u64>,
+    dir: &Path,
+) -> Result<()> {
     let stat = stat(dir)?;
     // What stores nothing has no size; it will refuse a folder.
     let disk = (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64));
-    refusal(cell, available(), disk).map_or(Ok(()), |text| Err(Misuse(text).into()))
+    let needed = [memory, files].map(|bytes| bytes.unwrap_or(u64::MAX));
+    let room = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
+    refusal(asked, room).map_or(Ok(()), |text| Err(Misuse(text).into()))
 }
 
-/// Each worker writes from memory of its own, and reads into as much.
-fn refusal(cell: Cycles, memory: Option<u64>, disk: Option<u64>) -> Option<String> {
-    let files = cell.files().unwrap_or(u64::MAX);
-    let asked = format!("{} workers × {}", cell.workers, shown(cell.bytes));
-    let short = |room: Option<u64>, needed: u64| room.filter(|room| needed > *room);
-    if let Some(memory) = short(memory, files.saturating_mul(2)) {
-        let memory = roughly(memory);
-        return Some(format!("{asked}, twice, do not fit the {memory} of memory left: {WAY_OUT}"));
-    }
-    let disk = roughly(short(disk, files)?);
-    Some(format!("{asked} do not fit the {disk} left in --dir: {WAY_OUT}, or another folder"))
+/// What is needed, what there is as far as that is known, and of what.
+fn refusal(asked: &str, room: [(u64, Option<u64>, &str); 2]) -> Option<String> {
+    room.into_iter().find_map(|(needed, room, place)| {
+        let (room, needed) = (room.filter(|room| needed > *room)?, roughly(needed));
+        let room = roughly(room);
+        Some(format!("{asked}: {needed} do not fit the {room} {place}; ask for fewer or smaller"))
+    })
 }
 
 /// The name of the file system, or its number where that is not a known one.
@@ -75,14 +83,17 @@ mod tests {
 
     #[test]
     fn what_fits_is_let_through_and_what_does_not_is_told_with_the_limit() {
-        let cell = Cycles { workers: 2, cycles: 1, bytes: 1 << 30 };
-        let told = |memory, disk| refusal(cell, Some(memory), Some(disk)).unwrap_or_default();
-        assert_eq!(told(4 << 30, 2 << 30), "");
-        let text = "2 workers × 1G, twice, do not fit the 3G of memory left: take fewer";
-        assert!(told(3 << 30, 2 << 30).starts_with(text), "{}", told(3 << 30, 2 << 30));
-        let text = "2 workers × 1G do not fit the 5M left in --dir: take fewer";
-        assert!(told(4 << 30, 5 << 20).starts_with(text), "{}", told(4 << 30, 5 << 20));
-        assert_eq!(refusal(cell, None, None), None, "nobody knows");
+        let told = |needed: [u64; 2], room: [Option<u64>; 2]| {
+            let room = [(needed[0], room[0], "of memory left"), (needed[1], room[1], "on disk")];
+            refusal("2 × 1G", room).unwrap_or_default()
+        };
+        let both = Some(2 << 30);
+        assert_eq!(told([2 << 30, 2 << 30], [both, both]), "");
+        assert_eq!(told([u64::MAX; 2], [None, None]), "", "nobody knows");
+        let text = "2 × 1G: 4G do not fit the 2G of memory left; ask for fewer or smaller";
+        assert_eq!(told([4 << 30, 2 << 30], [both, both]), text);
+        let text = "2 × 1G: 3G do not fit the 5M on disk; ask for fewer or smaller";
+        assert_eq!(told([2 << 30, 3 << 30], [both, Some(5 << 20)]), text);
     }
 
     #[test]

@@ -1,22 +1,26 @@
 //! What was asked for, and what will be done.
 
-use super::contenders::{Conditions, Contender};
+use super::blocks::STRETCH;
+use super::contenders::{Conditions, Contender, Land};
 use super::room;
 use super::work::Style;
-use crate::bench::setup::{cores, distinct};
+use crate::bench::setup::{cores, distinct, some_time};
 use crate::bench::size;
 use crate::output::Target;
 use crate::usage::Misuse;
 use annulus::DriverChoice;
 use annulus::fs::Policy;
-use annulus_lab::file::Cycles;
+use annulus_lab::file::{Blocks, Cycles, Pattern};
 use annulus_load::{affinity, limits};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Workers at most: each is a thread with memory of its own.
 const MAX_WORKERS: u64 = 10_000;
+/// Blocks at once at most: with threads, each is one.
+const MAX_DEPTH: u64 = 10_000;
 /// Rounds where nothing is said.
 const ROUNDS: u64 = 15;
 
@@ -31,13 +35,20 @@ round after round; threads run a second time as a control. A ratio is CPU or rea
 seconds over those of the first, taken within each round: the median, with its
 bootstrap 95 % interval.
 
+With --pattern blocks of one file are read or written instead, as many at once as
+--depth says, for a while in each round: the table has operations a second and
+how long they took. --direct goes past the page cache; --beside fio measures fio
+on the same file, with io_uring and the same depth, and compares with it.
+
 All files lie in a folder of its own inside --dir, which is gone afterwards.
 
 Examples:
   annulus bench file                                    about half a minute
   annulus bench file -n 20 -c 10 -s 16M --dir /dev/shm
   annulus bench file --policy offload --beside tokio
-  annulus bench file -n 20 -c 40960 --mode tasks        once, no comparison";
+  annulus bench file -n 20 -c 40960 --mode tasks        once, no comparison
+  annulus bench file --pattern randread --depth 32 --direct --beside fio
+  annulus bench file --pattern randread --depth 1       cached reads";
 
 /// Compare file I/O: open, write, read, close in threads and in tasks
 #[derive(Args, Debug)]
@@ -45,15 +56,31 @@ Examples:
 pub(crate) struct FileArgs {
     /// Workers at once
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_WORKERS))]
+          conflicts_with = "pattern", value_parser = clap::value_parser!(u64).range(1..=MAX_WORKERS))]
     workers: u64,
     /// Cycles of each worker [in each round]
     #[arg(short, long, value_name = "COUNT", default_value_t = 4096,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+          conflicts_with = "pattern", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     cycles: u64,
-    /// Bytes that a cycle writes and reads: 4096, 16K, 4M
+    /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M
     #[arg(short, long, value_name = "SIZE", default_value = "4096", value_parser = size::some)]
     size: u64,
+    /// Blocks of one file instead: read, write, randread, randwrite or mixed
+    #[arg(long, value_name = "ORDER")]
+    pub(super) pattern: Option<Pattern>,
+    /// Blocks under way at once
+    #[arg(long, value_name = "COUNT", default_value_t = 32, requires = "pattern",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
+    depth: u64,
+    /// Past the page cache (O_DIRECT)
+    #[arg(long, requires = "pattern")]
+    pub(super) direct: bool,
+    /// The size of that one file
+    #[arg(long, value_name = "SIZE", default_value = "256M", requires = "pattern", value_parser = size::some)]
+    pub(super) file_size: u64,
+    /// How long blocks are read and written in each round
+    #[arg(long, value_name = "TIME", default_value = "0.5", requires = "pattern", value_parser = some_time)]
+    seconds: Duration,
     /// Where the files are made [default: the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub(super) dir: Option<PathBuf>,
@@ -66,7 +93,7 @@ pub(crate) struct FileArgs {
     /// Where tasks make their calls: inline (on the loop), adaptive, or offload
     #[arg(long, value_name = "POLICY", default_value_t)]
     pub(super) policy: Policy,
-    /// Others to measure, too: tokio
+    /// Others to measure, too: tokio, or fio with --pattern
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', hide_possible_values = true)]
     beside: Vec<Peer>,
     /// How often each is visited [default: 15; threads or tasks alone: 1]
@@ -81,8 +108,8 @@ pub(crate) struct FileArgs {
     /// Decides the order of visits and the intervals
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Measure nothing, but be one of ours: answer lines of WORKERS CYCLES BYTES on
-    /// standard input, in the folder --dir
+    /// Measure nothing, but be one of ours: answer lines of WORKERS CYCLES BYTES, or
+    /// with --pattern of PATTERN DEPTH BYTES SECONDS, on standard input, in the folder --dir
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub(super) contender: Option<Style>,
 }
@@ -99,25 +126,44 @@ enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
     Tokio,
+    Fio,
 }
 
-/// All of them, the one that others are compared with first.
-fn contenders(mode: Mode, beside: &[Peer]) -> Result<Vec<Contender>> {
+/// All of them, the one that others are compared with first: fio, where it is asked for.
+fn contenders(mode: Mode, beside: &[Peer], blocks: bool) -> Result<Vec<Contender>> {
     let ours: &[Contender] = match mode {
         Mode::Threads => &[Contender::Threads],
         Mode::Tasks => &[Contender::Tasks],
         Mode::Both => &[Contender::Threads, Contender::Tasks],
     };
-    let others = beside.iter().map(|Peer::Tokio| Contender::Tokio);
-    let all: Vec<Contender> = ours.iter().copied().chain(others).collect();
+    let mut all = ours.to_vec();
+    for peer in beside {
+        match (peer, blocks) {
+            (Peer::Tokio, false) => all.push(Contender::Tokio),
+            (Peer::Fio, true) => all.insert(0, Contender::Fio),
+            (Peer::Tokio, true) => {
+                return Err(Misuse("--beside tokio: not with --pattern".into()).into());
+            }
+            (Peer::Fio, false) => {
+                return Err(Misuse("--beside fio: only with --pattern".into()).into());
+            }
+        }
+    }
     distinct(&all, |contender| format!("'{}'", contender.name()))?;
     Ok(all)
+}
+
+/// What they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Cycles(Cycles),
+    Blocks(Blocks, Duration),
 }
 
 /// A run that can be carried out.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    pub(super) cell: Cycles,
+    pub(super) work: Work,
     pub(super) dir: PathBuf,
     pub(super) contenders: Vec<Contender>,
     pub(super) conditions: Conditions,
@@ -133,20 +179,51 @@ impl Setup {
     pub(super) fn new(args: FileArgs) -> Result<Setup> {
         let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
         let core = cores(&allowed, [("--pin", args.pin), ("--load-pin", None)])?.server;
-        let contenders = contenders(args.mode, &args.beside)?;
-        let cell = cell(&args)?;
-        let dir = args.dir.unwrap_or_else(std::env::temp_dir);
-        room::check(cell, &dir)?;
-        limits::reserve(cell.workers as usize)?;
-        let conditions = Conditions { driver: args.driver, policy: args.policy, core };
+        let contenders = contenders(args.mode, &args.beside, args.pattern.is_some())?;
+        let work = work(&args)?;
+        let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+        check(work, &args, &dir)?;
+        let land = args.pattern.map(|pattern| Land {
+            pattern,
+            bytes: args.file_size,
+            direct: args.direct,
+        });
+        let conditions = Conditions { driver: args.driver, policy: args.policy, core, land };
         let rounds = args.rounds.unwrap_or(if contenders.len() > 1 { ROUNDS } else { 1 }) as usize;
         let (json, seed) = (args.json, args.seed);
-        Ok(Setup { cell, dir, contenders, conditions, rounds, allowed, json, seed })
+        Ok(Setup { work, dir, contenders, conditions, rounds, allowed, json, seed })
     }
 }
 
-/// The work, if all of it can be counted.
-fn cell(args: &FileArgs) -> Result<Cycles> {
+/// Whether it fits memory, disk and open files.
+fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
+    match work {
+        Work::Cycles(cell) => {
+            room::check_cycles(cell, dir)?;
+            Ok(limits::reserve(cell.workers as usize)?)
+        }
+        Work::Blocks(cell, _) => {
+            let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size));
+            let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
+            room::check(&asked, cell.depth.checked_mul(cell.bytes), Some(args.file_size), dir)
+        }
+    }
+}
+
+/// What is to be done, if it can be.
+fn work(args: &FileArgs) -> Result<Work> {
+    let Some(pattern) = args.pattern else { return cycles(args).map(Work::Cycles) };
+    let (bytes, file) = (args.size, args.file_size);
+    if !bytes.is_multiple_of(STRETCH) || bytes > file {
+        let text =
+            format!("-s {bytes}: with --pattern a multiple of {STRETCH}, up to the file's {file}");
+        return Err(Misuse(text).into());
+    }
+    Ok(Work::Blocks(Blocks { pattern, depth: args.depth, bytes }, args.seconds))
+}
+
+/// Cycles, if all of them can be counted.
+fn cycles(args: &FileArgs) -> Result<Cycles> {
     let FileArgs { workers, cycles, size: bytes, .. } = *args;
     let line = format!("{workers} {cycles} {bytes}");
     let beyond = || Misuse(format!("-n {workers} -c {cycles} -s {bytes}: more bytes than 2^64"));
@@ -172,10 +249,15 @@ mod tests {
     #[test]
     fn the_documents_flags_are_taken() {
         let setup = Setup::new(parsed("-n 3 -c 7 -s 4K --mode both").unwrap()).unwrap();
-        assert_eq!(setup.cell, Cycles { workers: 3, cycles: 7, bytes: 4096 });
+        assert_eq!(setup.work, Work::Cycles(Cycles { workers: 3, cycles: 7, bytes: 4096 }));
         assert_eq!((setup.rounds, setup.contenders.len()), (15, 2));
         let setup = Setup::new(parsed("--mode tasks").unwrap()).unwrap();
         assert_eq!((setup.rounds, setup.contenders.len()), (1, 1));
+        let setup =
+            Setup::new(parsed("--pattern randread --depth 4 --beside fio").unwrap()).unwrap();
+        assert_eq!(setup.contenders, [Contender::Fio, Contender::Threads, Contender::Tasks]);
+        let cell = Blocks { pattern: Pattern::RandRead, depth: 4, bytes: 4096 };
+        assert_eq!(setup.work, Work::Blocks(cell, Duration::from_millis(500)));
     }
 
     #[test]
@@ -191,6 +273,11 @@ mod tests {
             "--driver kqueue",
             "--beside glommio",
             "--rounds 0",
+            "--pattern dance",
+            "--depth 2",
+            "--pattern read -n 2",
+            "--pattern read --depth 0",
+            "--pattern read --seconds 0",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
@@ -206,6 +293,11 @@ mod tests {
             ("-n 10000 -c 1000000000 -s 1G", "more bytes than 2^64"),
             ("-n 1000 -c 1 -s 1024G", "memory"),
             ("--dir /nowhere/at/all", "/nowhere/at/all"),
+            ("--pattern read -s 1000", "-s 1000: with --pattern a multiple of 512"),
+            ("--pattern read -s 4K --file-size 1K", "up to the file's 1024"),
+            ("--pattern read --file-size 1000000G", "a file of"),
+            ("--beside fio", "only with --pattern"),
+            ("--pattern read --beside tokio", "not with --pattern"),
         ] {
             let error = Setup::new(parsed(line).unwrap()).unwrap_err();
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");

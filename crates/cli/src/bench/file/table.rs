@@ -4,17 +4,29 @@ use crate::grid::Grid;
 use crate::page::wrapped;
 use crate::table::thousands;
 use annulus_lab::environment::Environment;
-use annulus_lab::file::{Cycles, Paths, Report, Row, Settings};
+use annulus_lab::file::{Blocks, Cycles, Latency, Paths, Report, Row, Settings};
 use annulus_lab::stats::Ratio;
+use std::fmt::Display;
 
 /// What the document draws around each contender.
 const RULE: &str = "------------------------------------------------------\n";
 
-pub(super) fn of_report(report: &Report<Cycles>, cell: Cycles) -> String {
+/// Cycles: the document's paragraphs, and below them what it does not have.
+pub(super) fn of_cycles(report: &Report<Cycles>) -> String {
     let mut text = heading(report);
-    report.cells.iter().for_each(|row| text += &paragraph(row, cell));
-    text.push('\n');
-    text += &speeds(report);
+    report.cells.iter().for_each(|row| text += &paragraph(row, row.cell));
+    text + "\n" + &tables(report, &speeds(report))
+}
+
+/// Blocks: operations a second, and how long they took.
+pub(super) fn of_blocks(report: &Report<Blocks>) -> String {
+    let cell = report.cells.first().map(|row| row.cell.to_string()).unwrap_or_default();
+    heading(report) + &wrapped("", &cell) + "\n" + &tables(report, &latencies(report))
+}
+
+/// What is below: the speeds, how they compare, where calls were made, and doubts.
+fn tables<C: Clone + Display>(report: &Report<C>, speeds: &str) -> String {
+    let mut text = speeds.to_owned();
     if !report.controls.is_empty() {
         text.push('\n');
         text += &ratios(report);
@@ -30,7 +42,7 @@ pub(super) fn of_report(report: &Report<Cycles>, cell: Cycles) -> String {
     text
 }
 
-fn heading(report: &Report<Cycles>) -> String {
+fn heading<C>(report: &Report<C>) -> String {
     let Settings { rounds, core, seed, file_system, driver, policy, .. } = &report.settings;
     let Environment { kernel, cpu, .. } = &report.environment;
     let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} rounds") };
@@ -39,6 +51,32 @@ fn heading(report: &Report<Cycles>) -> String {
     let comma = if cpu.is_empty() { "" } else { ", " };
     let machine = format!("Linux {kernel}{comma}{cpu}; seed {seed}");
     [&run, &tasks, &machine].map(|line| wrapped("", line)).concat()
+}
+
+fn latencies(report: &Report<Blocks>) -> String {
+    let columns = ["operations/s", "MB/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs", "max µs"];
+    let mut grid = Grid::new("", columns.map(String::from));
+    for row in report.cells.iter().chain(&report.controls) {
+        let one =
+            |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.1}"));
+        let took = |figure: fn(&Latency) -> f64| one(row.latency.as_ref().map(figure));
+        let cpu = row.cpu_each.map(|seconds| seconds * 1e6);
+        let cells = [
+            whole(row.operations_per_second),
+            whole(row.megabytes_per_second),
+            one(cpu),
+            took(|l| l.p50),
+            took(|l| l.p99),
+            took(|l| l.p99_9),
+            took(|l| l.max),
+        ];
+        grid.row(&row.contender, cells);
+    }
+    grid.finish()
+}
+
+fn whole(number: Option<f64>) -> String {
+    number.map_or("–".into(), |number| thousands(number.round() as u64))
 }
 
 /// As the published benchmark prints it; of several rounds the median.
@@ -61,7 +99,6 @@ fn speeds(report: &Report<Cycles>) -> String {
     let mut grid = Grid::new("", columns.map(String::from));
     for row in report.cells.iter().chain(&report.controls) {
         let seconds = |s: Option<f64>| s.map_or("–".into(), |s| format!("{s:.4}"));
-        let whole = |n: Option<f64>| n.map_or("–".into(), |n| thousands(n.round() as u64));
         let rate = whole(row.operations_per_second);
         let megabytes = whole(row.megabytes_per_second);
         grid.row(
@@ -72,7 +109,7 @@ fn speeds(report: &Report<Cycles>) -> String {
     grid.finish()
 }
 
-fn ratios(report: &Report<Cycles>) -> String {
+fn ratios<C>(report: &Report<C>) -> String {
     let first = &report.cells[0].contender;
     let mut grid = Grid::new("", ["CPU ÷ ", "real ÷ "].map(|what| format!("{what}{first}")));
     let others = report.cells[1..].iter().chain(&report.controls);
@@ -84,7 +121,7 @@ fn ratios(report: &Report<Cycles>) -> String {
 }
 
 /// Where a contender's runtime made its calls.
-fn paths(row: &Row<Cycles>) -> String {
+fn paths<C>(row: &Row<C>) -> String {
     let Paths { inline, misses, ring, worker } = row.paths;
     let share = |calls: u64| 100.0 * calls as f64 / row.paths.calls() as f64;
     format!(
@@ -119,6 +156,7 @@ mod tests {
                     ns: [4_000_000_000, 3_000_000_000, 4_000_000_000][server],
                     cpu_ns: 3_000_000_000,
                     paths: Paths { inline, ..Paths::default() },
+                    latency: None,
                 };
                 record.keep(Visit { round, server, cell: 0 }, Ok(burst));
             }
@@ -139,7 +177,7 @@ mod tests {
 
     #[test]
     fn it_reads_as_the_document_does_with_the_ratios_below() {
-        let text = of_report(&report(6, 3), CELL);
+        let text = of_cycles(&report(6, 3));
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
         for part in [
             "Benchmarking read write files with threads with params:\n\
@@ -158,7 +196,7 @@ mod tests {
 
     #[test]
     fn one_alone_is_compared_with_nothing() {
-        let text = of_report(&report(1, 1), CELL);
+        let text = of_cycles(&report(1, 1));
         assert!(text.contains("bench file: once") && !text.contains('÷'), "{text}");
     }
 }

@@ -1,12 +1,14 @@
 //! Our own contenders at work: a question a line, an answer a line.
 
+use super::blocks::{self, Ground};
+use super::fio;
 use super::worker::Worker;
 use crate::bench::moment::Moment;
 use crate::output;
 use crate::usage::Misuse;
 use annulus::fs::Policy;
 use annulus::{DriverChoice, Runtime};
-use annulus_lab::file::{Burst, Cycles, Paths};
+use annulus_lab::file::{Blocks, Burst, Cycles, Paths};
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use std::io::{self, BufRead};
@@ -20,37 +22,71 @@ pub(crate) enum Style {
     Threads,
     /// A task a worker, all on one thread
     Tasks,
+    /// What fio does, of blocks
+    Fio,
 }
 
 /// Hands for the work: threads come and go, the runtime stays.
-enum Hands {
+pub(super) enum Hands {
     Threads,
     Tasks(Runtime),
 }
 
-/// Answers until there are no more questions.
-pub(super) fn answer_all(
+/// Answers questions about files, until there are no more.
+pub(super) fn answer_cycles(
     style: Style,
     folder: &Path,
     driver: DriverChoice,
     policy: Policy,
 ) -> Result<()> {
-    let mut hands = match style {
-        Style::Threads => Hands::Threads,
-        Style::Tasks => {
-            Hands::Tasks(Runtime::builder().driver(driver).file_policy(policy).build()?)
+    let mut hands = Hands::new(style, driver, policy)?;
+    answer_all(|question| {
+        let cell =
+            Cycles::parse(question).ok_or_else(|| no_question(question, "WORKERS CYCLES BYTES"))?;
+        hands.answer(folder, cell)
+    })
+}
+
+/// Answers questions about blocks of one file, until there are no more.
+pub(super) fn answer_blocks(
+    style: Style,
+    ground: &Ground,
+    driver: DriverChoice,
+    policy: Policy,
+) -> Result<()> {
+    let mut hands = Hands::new(style, driver, policy)?;
+    answer_all(|question| {
+        let (cell, slice) = Blocks::parse(question)
+            .ok_or_else(|| no_question(question, "PATTERN DEPTH BYTES SECONDS"))?;
+        match style {
+            Style::Fio => fio::answer(ground, cell, slice),
+            Style::Threads | Style::Tasks => blocks::answer(&mut hands, ground, cell, slice),
         }
-    };
+    })
+}
+
+fn answer_all(mut answer: impl FnMut(&str) -> Result<Burst>) -> Result<()> {
     for question in io::stdin().lock().lines() {
-        let question = question.context("cannot read the next question")?;
-        let cell = Cycles::parse(&question)
-            .ok_or_else(|| Misuse(format!("'{question}' is not WORKERS CYCLES BYTES")))?;
-        output::print(&(serde_json::to_string(&hands.answer(folder, cell)?)? + "\n"))?;
+        let burst = answer(&question.context("cannot read the next question")?)?;
+        output::print(&(serde_json::to_string(&burst)? + "\n"))?;
     }
     Ok(())
 }
 
+fn no_question(line: &str, instead: &str) -> Misuse {
+    Misuse(format!("'{line}' is not {instead}"))
+}
+
 impl Hands {
+    fn new(style: Style, driver: DriverChoice, policy: Policy) -> Result<Hands> {
+        Ok(match style {
+            Style::Tasks => {
+                Hands::Tasks(Runtime::builder().driver(driver).file_policy(policy).build()?)
+            }
+            Style::Threads | Style::Fio => Hands::Threads,
+        })
+    }
+
     /// Does the work of a cell; files and memory are made before, and go afterwards.
     fn answer(&mut self, folder: &Path, cell: Cycles) -> Result<Burst> {
         let workers = (0..cell.workers).map(|number| Worker::new(folder, number, cell));
@@ -62,7 +98,14 @@ impl Hands {
         workers.into_iter().try_for_each(Worker::clean_up).context("cannot remove the files")?;
         let operations = cell.workers * cell.cycles;
         let (ns, cpu_ns) = (spent.wall.as_nanos() as u64, spent.cpu.as_nanos() as u64);
-        Ok(Burst { operations, bytes: 2 * operations * cell.bytes, ns, cpu_ns, paths })
+        Ok(Burst {
+            operations,
+            bytes: 2 * operations * cell.bytes,
+            ns,
+            cpu_ns,
+            paths,
+            latency: None,
+        })
     }
 
     fn run(&mut self, workers: Vec<Worker>) -> Result<Vec<Worker>> {
@@ -72,7 +115,7 @@ impl Hands {
         }
     }
 
-    fn paths(&self) -> Paths {
+    pub(super) fn paths(&self) -> Paths {
         let Hands::Tasks(runtime) = self else { return Paths::default() };
         let counters = runtime.counters();
         Paths {

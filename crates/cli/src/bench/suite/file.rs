@@ -28,7 +28,7 @@ pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
     let mut answers = Answers::default();
     let dir = env::temp_dir();
     let cells = every(run.suite, |question| cell(question).into_iter().collect());
-    cells.iter().try_for_each(|cell| room::check(*cell, &dir))?;
+    cells.iter().try_for_each(|cell| room::check_cycles(*cell, &dir))?;
     let scratch = Scratch::within(&dir).context("cannot make a folder: set TMPDIR elsewhere")?;
     let field = Field::prepare(&contenders(run, &mut answers), conditions(run), scratch.path())?;
     field.missing.iter().for_each(|why| answers.note(why.clone()));
@@ -59,7 +59,7 @@ fn contenders(run: &Run<'_>, answers: &mut Answers) -> Vec<Contender> {
 
 fn conditions(run: &Run<'_>) -> Conditions {
     let (driver, policy) = (DriverChoice::Auto, Policy::default());
-    Conditions { driver, policy, core: run.plan.cores.server }
+    Conditions { driver, policy, core: run.plan.cores.server, land: None }
 }
 
 fn cell(question: &Question) -> Option<Cycles> {
@@ -110,7 +110,7 @@ fn figure(record: &Record<Cycles, Burst>, question: &Question, server: &str) -> 
 }
 
 fn settings(run: &Run<'_>, field: &Field, dir: &Path) -> Result<Settings> {
-    let Conditions { driver, policy, core } = conditions(run);
+    let Conditions { driver, policy, core, .. } = conditions(run);
     Ok(Settings {
         bench: format!("suite {}", run.name),
         contenders: field.specs.iter().map(ServerFacts::of).collect(),
