@@ -204,7 +204,9 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(at.path) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
-    if flags.intersects(OFlags::NONBLOCK | OFlags::PATH) {
+    // A pipe that is opened both ways has its other end; whoever makes a file means no line with a carrier.
+    let waits_for_nobody = flags.contains(OFlags::CREATE | OFlags::RDWR);
+    if waits_for_nobody || flags.intersects(OFlags::NONBLOCK | OFlags::PATH) {
         return Ok(open_with(at.dir, path, how, flags)?.into_raw_fd() as usize);
     }
     let opened = match open_with(at.dir, path, how, flags | OFlags::NONBLOCK) {
