@@ -60,8 +60,6 @@ pub enum FileCall {
     SetModeOf { fd: RawFd, mode: u32 },
     /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
-    /// `splice(2)`, with `SPLICE_F_*` flags. Offset `u64::MAX` is the file's cursor, and a pipe's.
-    Splice { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32, flags: u32 },
     /// `sendfile(2)` to a socket, without waiting for room there, and without a signal where the peer has gone.
     Send { from: RawFd, offset: u64, to: RawFd, len: u32 },
     /// `lseek(2)`, with `SEEK_*`. The new position goes to `position`.

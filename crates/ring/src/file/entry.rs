@@ -26,7 +26,6 @@ impl FileCall {
             Self::MakeDir { .. } => opcode::MKDIRAT,
             Self::Symlink { .. } => opcode::SYMLINKAT,
             Self::Link { .. } => opcode::LINKAT,
-            Self::Splice { .. } => opcode::SPLICE,
             Self::ReadLink { .. }
             | Self::ReadDir { .. }
             | Self::SetMode { .. }
@@ -68,14 +67,6 @@ impl FileCall {
             Self::Advise { fd, offset, len, advice } => {
                 Entry { off: offset, len, op_flags: advice, ..base(fd)? }
             }
-            Self::Splice { from, from_offset, to, to_offset, len, flags } => Entry {
-                addr: from_offset,
-                off: to_offset,
-                len,
-                op_flags: flags,
-                file_index: from as u32,
-                ..base(to)?
-            },
             _ => return self.path_entry(),
         })
     }

@@ -100,12 +100,6 @@ impl FileCall {
                     syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
                 }
             }
-            Self::Splice { from, from_offset, to, to_offset, len, flags } => {
-                let (mut from_offset, mut to_offset) = (from_offset, to_offset);
-                let (there, here) = (place(&mut from_offset), place(&mut to_offset));
-                // SAFETY: as above.
-                unsafe { syscall(libc::SYS_splice, from, there, to, here, len as usize, flags) }
-            }
             // SAFETY: the caller's promise, passed on.
             _ => unsafe { self.plain_call() },
         }
@@ -166,8 +160,7 @@ impl FileCall {
                 | Self::Write { .. }
                 | Self::Send { .. }
                 | Self::Seek { .. }
-                | Self::Copy { .. }
-                | Self::Splice { .. } => {
+                | Self::Copy { .. } => {
                     unreachable!("handled before")
                 }
             }
