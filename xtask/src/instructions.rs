@@ -15,9 +15,10 @@ const MESSAGES: u64 = 10_000;
 /// The crate that plays the kernel.
 const PLAYED: &str = "annulus_sim::";
 
-/// A size, and what a message costs there.
+/// What is played at which size, and what a message costs there.
 struct Figure {
-    connections: u32,
+    way: String,
+    clients: u32,
     bytes: u32,
     instructions: f64,
 }
@@ -78,13 +79,13 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
     let figures = lines.map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
         let figure = match fields[..] {
-            [a, b, c] => a.parse().ok().zip(b.parse().ok()).zip(c.parse().ok()),
+            [_, a, b, c] => a.parse().ok().zip(b.parse().ok()).zip(c.parse().ok()),
             _ => None,
         };
-        let ((connections, bytes), instructions) = figure.ok_or_else(|| {
-            unreadable(&format!("'{line}' is not: connections, bytes, instructions"))
+        let ((clients, bytes), instructions) = figure.ok_or_else(|| {
+            unreadable(&format!("'{line}' is not: tcp or udp, clients, bytes, instructions"))
         })?;
-        Ok(Figure { connections, bytes, instructions })
+        Ok(Figure { way: fields[0].into(), clients, bytes, instructions })
     });
     Ok((compiler.to_owned(), figures.collect::<Result<_, _>>()?))
 }
@@ -95,23 +96,23 @@ fn build() -> Result<(), Failure> {
 
 /// Instructions a message, at a figure's size.
 fn count(figure: &Figure) -> Result<Figure, Failure> {
-    let &Figure { connections, bytes, .. } = figure;
-    let [once, twice] =
-        [MESSAGES, 2 * MESSAGES].map(|messages| spent(connections, bytes, messages));
+    let &Figure { ref way, clients, bytes, .. } = figure;
+    let [once, twice] = [MESSAGES, 2 * MESSAGES].map(|messages| spent(figure, messages));
     let instructions = (twice?.saturating_sub(once?)) as f64 / MESSAGES as f64;
-    Ok(Figure { connections, bytes, instructions })
+    Ok(Figure { way: way.clone(), clients, bytes, instructions })
 }
 
 /// Instructions of one run, without the played kernel's.
-fn spent(connections: u32, bytes: u32, messages: u64) -> Result<u64, Failure> {
+fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
     let target = target();
     let dump = target.join("callgrind.out");
     let program = target.join("release/examples/instructions");
     Step::new("valgrind", "-q --tool=callgrind --compress-strings=no --compress-pos=no")
         .argument(format!("--callgrind-out-file={}", dump.display()))
         .argument(program)
-        .argument(connections.to_string())
-        .argument(bytes.to_string())
+        .argument(&figure.way)
+        .argument(figure.clients.to_string())
+        .argument(figure.bytes.to_string())
         .argument(messages.to_string())
         .run()?;
     let text =
@@ -123,7 +124,7 @@ fn spent(connections: u32, bytes: u32, messages: u64) -> Result<u64, Failure> {
 /// Prints both; tells what is wrong, if anything is.
 fn judge(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
-    let size = format!("{} × {} bytes", known.connections, known.bytes);
+    let size = format!("{} {} × {} bytes", known.way, known.clients, known.bytes);
     eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
     let wrong = |what: &str| {
         Some(format!(
@@ -144,11 +145,11 @@ fn judge(known: &Figure, counted: &Figure) -> Option<String> {
 
 fn write(compiler: &str, figures: &[Figure]) -> Outcome {
     let mut text = String::from(
-        "# Instructions a message: connections, bytes, instructions. `cargo xtask instructions record` writes this.\n",
+        "# Instructions a message: tcp or udp, clients, bytes, instructions. `cargo xtask instructions record` writes this.\n",
     );
     text += &format!("{compiler}\n");
-    for Figure { connections, bytes, instructions } in figures {
-        text += &format!("{connections} {bytes} {instructions:.0}\n");
+    for Figure { way, clients, bytes, instructions } in figures {
+        text += &format!("{way} {clients} {bytes} {instructions:.0}\n");
     }
     fs::write(path(), text).map_err(|error| unreadable(&error.to_string()))?;
     Ok(Vec::new())
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     fn figure(instructions: f64) -> Figure {
-        Figure { connections: 50, bytes: 128, instructions }
+        Figure { way: "tcp".into(), clients: 50, bytes: 128, instructions }
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_figure_is_named() {
-        let Err(Failure::Failed(text)) = parse("rustc 1\n50 128\n") else { panic!("it was read") };
-        assert!(text.contains("'50 128'"), "{text}");
+        let Err(Failure::Failed(text)) = parse("rustc 1\ntcp 50 128\n") else { panic!("it was read") };
+        assert!(text.contains("'tcp 50 128'"), "{text}");
     }
 }

@@ -1,10 +1,10 @@
-//! Connections that throw a message each to and fro on the simulated kernel, for `cargo xtask instructions` to count what a
-//! message costs: both ends do what an echo server does, and a played kernel batches the same way every time.
-//! `cargo run --release -p annulus --features sim --example instructions -- 50 128 10000`
+//! Clients that throw a message each to and fro with a server on the simulated kernel, for `cargo xtask instructions` to
+//! count what a message costs: both ends do what an echo server does, and a played kernel batches the same way every time.
+//! `cargo run --release -p annulus --features sim --example instructions -- tcp 50 128 10000`
 //!
-//! The numbers: connections, bytes a message, messages in all.
+//! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients.
 
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
 use annulus::{JoinHandle, Runtime, spawn};
 use std::cell::Cell;
@@ -12,16 +12,24 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-const USAGE: &str = "usage: instructions CONNECTIONS BYTES MESSAGES";
+const USAGE: &str = "usage: instructions tcp|udp CLIENTS BYTES MESSAGES";
 
 fn main() -> ExitCode {
-    let numbers: Result<Vec<usize>, _> =
-        std::env::args().skip(1).map(|text| text.parse()).collect();
-    let Ok(&[connections, bytes, messages]) = numbers.as_deref() else {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let numbers: Result<Vec<usize>, _> = words.iter().skip(1).map(|text| text.parse()).collect();
+    let (Some(way @ ("tcp" | "udp")), Ok(&[clients, bytes, messages])) =
+        (words.first().map(String::as_str), numbers.as_deref())
+    else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match run_on(&Sim::builder(1).build(), Runtime::builder(), play(connections, bytes, messages)) {
+    let played = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
+        match way {
+            "udp" => throw_datagrams(clients, bytes, messages).await,
+            _ => throw_over_streams(clients, bytes, messages).await,
+        }
+    });
+    match played {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("instructions: {error}");
@@ -30,11 +38,11 @@ fn main() -> ExitCode {
     }
 }
 
-async fn play(connections: usize, bytes: usize, messages: usize) -> io::Result<()> {
+async fn throw_over_streams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let left = Rc::new(Cell::new(messages));
     let mut players = Vec::new();
-    for _ in 0..connections {
+    for _ in 0..clients {
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;
         let (server, _) = listener.accept().await?;
         client.send(vec![7; bytes]).await?;
@@ -58,4 +66,24 @@ fn throw_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::R
         }
         Ok(())
     })
+}
+
+/// The server ends the game: clients that wait for it are dropped with the runtime.
+async fn throw_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
+    let server = UdpOptions::new().recv_buffer(1 << 22).bind("127.0.0.1:7000")?;
+    for _ in 0..clients {
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        client.send_to(vec![7; bytes], server.local_addr()?).await?;
+        drop(spawn(async move { return_datagrams(&client, usize::MAX).await }));
+    }
+    return_datagrams(&server, messages / 2).await
+}
+
+/// Sends so many datagrams back.
+async fn return_datagrams(socket: &UdpSocket, count: usize) -> io::Result<()> {
+    for _ in 0..count {
+        let (lease, from) = socket.recv_from().await?;
+        socket.send_to(lease, from).await?;
+    }
+    Ok(())
 }
