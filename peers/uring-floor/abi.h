@@ -7,7 +7,7 @@
 
 enum { NR_IO_URING_SETUP = 425, NR_IO_URING_ENTER = 426, NR_IO_URING_REGISTER = 427 };
 
-enum opcode { OP_SENDMSG = 9, OP_ACCEPT = 13, OP_SEND = 26, OP_RECV = 27 };
+enum opcode { OP_SENDMSG = 9, OP_RECVMSG = 10, OP_ACCEPT = 13, OP_SEND = 26, OP_RECV = 27 };
 
 enum setup_flag {
     SETUP_CQSIZE = 1 << 3,
@@ -22,9 +22,9 @@ enum feature { FEAT_NO_IOWAIT = 1 << 17 };
 
 enum enter_flag { ENTER_GETEVENTS = 1 << 0, ENTER_REGISTERED_RING = 1 << 4, ENTER_NO_IOWAIT = 1 << 7 };
 
-enum register_opcode { REGISTER_RING_FDS = 20, REGISTER_PBUF_RING = 22 };
+enum register_opcode { REGISTER_FILES = 2, REGISTER_RING_FDS = 20, REGISTER_PBUF_RING = 22 };
 
-enum sqe_flag { SQE_BUFFER_SELECT = 1 << 5, SQE_CQE_SKIP_SUCCESS = 1 << 6 };
+enum sqe_flag { SQE_FIXED_FILE = 1 << 0, SQE_BUFFER_SELECT = 1 << 5, SQE_CQE_SKIP_SUCCESS = 1 << 6 };
 
 enum ioprio_flag { ACCEPT_MULTISHOT = 1 << 0, RECV_MULTISHOT = 1 << 1 };
 
@@ -42,7 +42,10 @@ struct sqe {
     uint32_t len, op_flags;
     uint64_t user_data;
     uint16_t buf_group, personality;
-    uint32_t optlen; /* of a multishot receive: all it may take before it ends (Linux 6.17) */
+    union {
+        uint32_t optlen;      /* of a multishot receive: all it may take before it ends (Linux 6.17) */
+        uint16_t name_length; /* of a send: of the address that `off` points to */
+    };
     uint64_t addr3, pad;
 };
 
@@ -80,6 +83,11 @@ struct buf_reg {
     uint32_t ring_entries;
     uint16_t bgid, flags;
     uint64_t reserved[3];
+};
+
+/* What a multishot receive of messages writes first into a buffer; name, control messages and payload follow it. */
+struct recvmsg_out {
+    uint32_t name_length, control_length, payload_length, flags;
 };
 
 struct rsrc_update {

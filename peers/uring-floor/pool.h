@@ -34,6 +34,8 @@ struct pool {
     uint16_t tail;    /* before it is published */
     uint32_t available; /* with the kernel */
     char *memory;
+    uint32_t length; /* of a buffer */
+    size_t stride;   /* from one to the next */
     uint32_t idle[BUFFERS], idle_count; /* the last one is the warmest */
     uint32_t depth;                     /* how many the kernel should have */
     uint32_t taken, large;              /* in this turn: buffers, and bytes of large receives */
@@ -44,12 +46,14 @@ static void pool_return(struct pool *pool, uint32_t bid) { pool->idle[pool->idle
 
 static uint32_t pool_free(const struct pool *pool) { return pool->available + pool->idle_count; }
 
+static char *pool_buffer(const struct pool *pool, uint32_t bid) { return pool->memory + bid * pool->stride; }
+
 /* Writes address, length and id only: a whole entry 0 would overwrite the tail. */
 static void pool_add(struct pool *pool, uint32_t bid)
 {
     struct buf *entry = &pool->ring[pool->tail++ & (BUFFERS - 1)];
-    entry->addr = (uint64_t)(pool->memory + (size_t)bid * BUFFER);
-    entry->len = BUFFER;
+    entry->addr = (uint64_t)pool_buffer(pool, bid);
+    entry->len = pool->length;
     entry->bid = (uint16_t)bid;
     pool->available++;
 }
@@ -75,10 +79,12 @@ static void pool_publish(struct pool *pool)
     __atomic_store_n(&pool->ring[0].tail, pool->tail, __ATOMIC_RELEASE);
 }
 
-static void pool_open(struct pool *pool, int ring_fd)
+static void pool_open(struct pool *pool, int ring_fd, uint32_t length, size_t stride)
 {
+    pool->length = length;
+    pool->stride = stride;
     pool->ring = map_zeroed(BUFFERS * sizeof *pool->ring);
-    pool->memory = map_zeroed((size_t)BUFFERS * BUFFER);
+    pool->memory = map_zeroed(BUFFERS * stride);
     pool->depth = 16;
     struct buf_reg group = {.ring_addr = (uint64_t)pool->ring, .ring_entries = BUFFERS, .bgid = GROUP};
     if (ring_register(ring_fd, REGISTER_PBUF_RING, &group, 1))
@@ -92,7 +98,7 @@ static void pool_open(struct pool *pool, int ring_fd)
 static struct chunk *pool_take(struct pool *pool, uint32_t bid, uint32_t length)
 {
     struct chunk *chunk = &pool->chunks[bid];
-    *chunk = (struct chunk){.data = pool->memory + (size_t)bid * BUFFER, .end = length, .bid = bid};
+    *chunk = (struct chunk){.data = pool_buffer(pool, bid), .end = length, .bid = bid};
     pool->available--;
     pool->taken++;
     pool->large += length > LARGE ? length : 0;

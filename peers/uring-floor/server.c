@@ -12,7 +12,7 @@
  * would interleave.
  */
 #define _GNU_SOURCE
-#include "pool.h"
+#include "datagrams.h"
 
 enum {
     VECTORS = 64,             /* chunks in one send */
@@ -349,9 +349,11 @@ int main(int argc, char **argv)
 {
     static struct server server;
     struct target target = parse_target(argc, argv);
+    if (target.family == UDP)
+        serve_datagrams(&target);
     size_t limit = descriptor_limit();
     ring_open(&server.ring);
-    pool_open(&server.pool, server.ring.fd);
+    pool_open(&server.pool, server.ring.fd, BUFFER, BUFFER);
     register_fd(&server.ring);
     server.connections = map_zeroed(limit * sizeof *server.connections);
     server.messages = map_zeroed(SQ_ENTRIES * sizeof *server.messages);
