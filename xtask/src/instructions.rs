@@ -181,7 +181,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_figure_is_named() {
-        let Err(Failure::Failed(text)) = parse("rustc 1\ntcp 50 128\n") else { panic!("it was read") };
+        let Err(Failure::Failed(text)) = parse("rustc 1\ntcp 50 128\n") else {
+            panic!("it was read")
+        };
         assert!(text.contains("'tcp 50 128'"), "{text}");
     }
 }
