@@ -43,21 +43,30 @@ impl Acceptor {
 
     /// The next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<Socket> {
+        let fd = self.accept_fd().await?;
+        self.adopt(fd)
+    }
+
+    /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
+    pub(super) async fn accept_fd(&self) -> io::Result<RawFd> {
         let mut waiting = Waiting { acceptor: self, place: None };
-        poll_fn(|cx| self.poll_as(&mut waiting.place, cx)).await
+        poll_fn(|cx| self.poll_fd(&mut waiting.place, cx)).await
     }
 
     /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
         let mut place = self.place.take();
-        let polled = self.poll_as(&mut place, cx);
+        let polled = self.poll_fd(&mut place, cx);
         self.place.set(place);
-        polled
+        polled?.map(|fd| self.adopt(fd))
     }
 
-    fn poll_as(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
-        let accepted = self.core.enter_running()?.poll_accept(self.slot, place, cx)?;
-        accepted.map(|fd| Socket::new(self.core.clone(), fd))
+    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
+        self.core.enter_running()?.poll_accept(self.slot, place, cx)
+    }
+
+    fn adopt(&self, fd: RawFd) -> io::Result<Socket> {
+        Socket::new(self.core.clone(), fd)
     }
 
     pub(super) fn with_fd<R>(

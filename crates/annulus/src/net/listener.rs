@@ -1,17 +1,17 @@
 //! Listening for TCP connections.
 
+use super::acceptor::Acceptor;
 use super::parts::{Parts, owned};
-use super::resolve::{last_error, resolve};
+use super::resolve::first;
 use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
 use annulus_ring::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -83,8 +83,8 @@ impl ListenOptions {
     /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
-        let socket = first_bound(address, |address| self.bind_one(&core.kernel, address))?;
-        TcpListener::adopt(core, socket.into_raw())
+        let bind = |address| self.bind_one(&core.kernel, address);
+        TcpListener::adopt(&core, first(address, "listening on", bind)?)
     }
 
     fn bind_one(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
@@ -102,7 +102,8 @@ impl ListenOptions {
         count: usize,
     ) -> io::Result<Vec<OwnedFd>> {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
-        let group = first_bound(address, |address| self.bind_all(&kernel, address, count))?;
+        let bind = |address| self.bind_all(&kernel, address, count);
+        let group = first(address, "listening on", bind)?;
         Ok(group.into_iter().map(|socket| owned(socket.into_raw())).collect())
     }
 
@@ -142,45 +143,9 @@ impl ListenOptions {
     }
 }
 
-/// What `bind` makes of the first address that works.
-fn first_bound<T>(
-    address: impl ToSocketAddrs,
-    bind: impl Fn(SocketAddr) -> io::Result<T>,
-) -> io::Result<T> {
-    let mut error = None;
-    for address in resolve(address)? {
-        match bind(address) {
-            Ok(bound) => return Ok(bound),
-            Err(e) => {
-                error = Some(io::Error::new(e.kind(), format!("listening on {address}: {e}")))
-            }
-        }
-    }
-    Err(last_error(error))
-}
-
 /// A listening TCP socket. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
 pub struct TcpListener {
-    core: Rc<Core>,
-    slot: u32,
-    /// The place of who polls.
-    place: Option<u32>,
-}
-
-/// An accept that may wait, and gives its place up when it is dropped.
-struct Waiting<'a> {
-    listener: &'a TcpListener,
-    place: Option<u32>,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.place.is_some()
-            && let Ok(mut inner) = self.listener.core.enter()
-        {
-            inner.drop_waiter(self.listener.slot, &mut self.place);
-        }
-    }
+    acceptor: Acceptor,
 }
 
 impl TcpListener {
@@ -202,12 +167,11 @@ impl TcpListener {
             let text = "a real socket cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::adopt(core, socket.into_raw_fd())
+        Self::adopt(&core, NewFd::own(&core.kernel, socket.into_raw_fd()))
     }
 
-    fn adopt(core: Rc<Core>, fd: RawFd) -> io::Result<Self> {
-        let slot = core.enter()?.add_listener(fd);
-        Ok(Self { core, slot, place: None })
+    fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
+        Ok(Self { acceptor: Acceptor::new(core, socket)? })
     }
 
     /// The next connection, and who it is from.
@@ -218,54 +182,33 @@ impl TcpListener {
     /// # Errors
     /// What makes the listener useless; or after the runtime's end.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let mut waiting = Waiting { listener: self, place: None };
-        poll_fn(|cx| self.poll_as(&mut waiting.place, cx)).await
+        loop {
+            if let Some(accepted) = greet(self.acceptor.accept().await?) {
+                return Ok(accepted);
+            }
+        }
     }
 
     /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
-    pub fn poll_accept(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let mut place = self.place.take();
-        let polled = self.poll_as(&mut place, cx);
-        self.place = place;
-        polled
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        loop {
+            if let Some(accepted) = greet(ready!(self.acceptor.poll_accept(cx))?) {
+                return Poll::Ready(Ok(accepted));
+            }
+        }
     }
 
     /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
     pub(crate) async fn accept_parts(&self) -> io::Result<Parts> {
-        let mut waiting = Waiting { listener: self, place: None };
-        let fd = poll_fn(|cx| self.poll_fd(&mut waiting.place, cx)).await?;
-        Ok(Parts { socket: owned(fd), received: Vec::new() })
+        Ok(Parts::new(self.acceptor.accept_fd().await?, Vec::new()))
     }
 
     /// Has what concerns only this listener set on its socket.
     pub(crate) fn set(&self, option: SocketOption) -> io::Result<()> {
-        let fd = self.core.enter()?.listeners.get(self.slot).fd;
-        self.core.kernel.set_option(fd, option)
-    }
-
-    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
-        self.core.enter_running()?.poll_accept(self.slot, place, cx)
-    }
-
-    fn poll_as(
-        &self,
-        place: &mut Option<u32>,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        loop {
-            let fd = ready!(self.poll_fd(place, cx))?;
-            let stream = TcpStream::from_socket(Socket::new(self.core.clone(), fd)?);
-            // A peer that has gone already has no address any more: on to the next.
-            if let Ok(peer) = stream.peer_addr() {
-                return Poll::Ready(Ok((stream, peer)));
-            }
-        }
+        self.acceptor.with_fd(|kernel, fd| kernel.set_option(fd, option))
     }
 
     /// The address it listens on.
@@ -273,17 +216,14 @@ impl TcpListener {
     /// # Errors
     /// After the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let fd = self.core.enter()?.listeners.get(self.slot).fd;
-        self.core.kernel.local_address(fd)?.to_inet()
+        self.acceptor.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
 }
 
-impl Drop for TcpListener {
-    fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.enter() {
-            inner.drop_listener(self.slot);
-        }
-    }
+/// Who has come. A peer that has gone already has no address any more: on to the next.
+fn greet(socket: Socket) -> Option<(TcpStream, SocketAddr)> {
+    let peer = socket.peer_addr().ok()?;
+    Some((TcpStream::from_socket(socket), peer))
 }
 
 impl fmt::Debug for TcpListener {

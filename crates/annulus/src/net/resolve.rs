@@ -1,5 +1,6 @@
 //! Addresses by name.
 
+use std::fmt::Debug;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -12,7 +13,28 @@ pub(super) fn resolve(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>
     Ok(found)
 }
 
-/// The first success, or the last failure.
+/// What `f` makes of the first address for which it succeeds; else the last failure, which says what was tried.
+pub(super) fn first<T>(
+    address: impl ToSocketAddrs,
+    doing: &str,
+    f: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut error = None;
+    for address in resolve(address)? {
+        match f(address) {
+            Ok(made) => return Ok(made),
+            Err(e) => error = Some(failed(e, doing, &address)),
+        }
+    }
+    Err(last_error(error))
+}
+
+/// Says what failed, and for which address.
+pub(super) fn failed(error: io::Error, doing: &str, address: &impl Debug) -> io::Error {
+    io::Error::new(error.kind(), format!("{doing} {address:?}: {error}"))
+}
+
+/// The last failure.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
     error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address to try"))
 }

@@ -174,6 +174,13 @@ impl NewFd {
         self.kernel.set_option(self.fd, option)
     }
 
+    pub(super) fn set_all(
+        &self,
+        options: impl IntoIterator<Item = Option<SocketOption>>,
+    ) -> io::Result<()> {
+        options.into_iter().flatten().try_for_each(|option| self.set(option))
+    }
+
     pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
         self.kernel.bind(self.fd, address)
     }
@@ -194,5 +201,18 @@ impl Drop for NewFd {
         if !self.handed_over {
             self.kernel.close(self.fd);
         }
+    }
+}
+
+/// Bytes the kernel may hold for a socket; where none are given, the system's defaults.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) recv: Option<usize>,
+    pub(super) send: Option<usize>,
+}
+
+impl Buffers {
+    pub(super) fn options(self) -> [Option<SocketOption>; 2] {
+        [self.recv.map(SocketOption::RecvBuffer), self.send.map(SocketOption::SendBuffer)]
     }
 }

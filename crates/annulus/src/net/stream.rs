@@ -1,7 +1,7 @@
 //! A TCP connection.
 
 use super::parts::Parts;
-use super::resolve::{last_error, resolve};
+use super::resolve::{failed, last_error, resolve};
 use super::socket::{AsSocket, NewFd, Send, Socket};
 use super::split::{RecvHalf, SendHalf};
 use crate::chunk::Chunk;
@@ -285,9 +285,7 @@ impl ConnectOptions {
         for address in resolve(address)? {
             match self.connect_one(&core, address).await {
                 Ok(stream) => return Ok(stream),
-                Err(e) => {
-                    error = Some(io::Error::new(e.kind(), format!("connecting to {address}: {e}")))
-                }
+                Err(e) => error = Some(failed(e, "connecting to", &address)),
             }
         }
         Err(last_error(error))

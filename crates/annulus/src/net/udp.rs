@@ -2,8 +2,8 @@
 
 use super::datagram::{Datagram, Transmit};
 use super::postbox::{Postbox, SendMail};
-use super::resolve::{last_error, resolve};
-use super::socket::NewFd;
+use super::resolve::first;
+use super::socket::{Buffers, NewFd};
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::current;
@@ -24,10 +24,8 @@ pub struct UdpOptions {
     reuse_address: bool,
     reuse_port: bool,
     only_v6: Option<bool>,
-    recv_buffer: Option<usize>,
-    send_buffer: Option<usize>,
-    unordered: bool,
-    max_datagram: Option<usize>,
+    buffers: Buffers,
+    mail: Settings,
 }
 
 impl UdpOptions {
@@ -58,27 +56,27 @@ impl UdpOptions {
     /// Bytes the kernel may hold for the socket until they are received (`SO_RCVBUF`); what comes when it is full is
     /// dropped and [counted](UdpSocket::dropped). Cut to `net.core.rmem_max`, and doubled by Linux for its own overhead.
     pub fn recv_buffer(mut self, bytes: usize) -> Self {
-        self.recv_buffer = Some(bytes);
+        self.buffers.recv = Some(bytes);
         self
     }
 
     /// Bytes the kernel may hold until they have left (`SO_SNDBUF`); sends wait when it is full. Cut to
     /// `net.core.wmem_max`.
     pub fn send_buffer(mut self, bytes: usize) -> Self {
-        self.send_buffer = Some(bytes);
+        self.buffers.send = Some(bytes);
         self
     }
 
     /// Sends may overtake one another: several may wait for room at once. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {
-        self.unordered = on;
+        self.mail.unordered = on;
         self
     }
 
     /// Largest datagram to be received whole. By default all that UDP allows; larger ones than
     /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold are received one at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
-        self.max_datagram = Some(bytes);
+        self.mail.max_datagram = Some(bytes);
         self
     }
 
@@ -90,14 +88,7 @@ impl UdpOptions {
     /// messages; or outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
-        let mut error = None;
-        for address in resolve(address)? {
-            match self.bind_one(&core, address) {
-                Ok(socket) => return Ok(socket),
-                Err(e) => error = Some(io::Error::new(e.kind(), format!("binding {address}: {e}"))),
-            }
-        }
-        Err(last_error(error))
+        first(address, "binding", |address| self.bind_one(&core, address))
     }
 
     fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<UdpSocket> {
@@ -105,8 +96,7 @@ impl UdpOptions {
         let socket = NewFd::new(&core.kernel, format.domain, SocketType::Datagram)?;
         self.set_up(&socket)?;
         socket.bind(&Address::from(address))?;
-        let settings = Settings { unordered: self.unordered, max_datagram: self.max_datagram };
-        let postbox = Postbox::new(core, socket, format, settings)?;
+        let postbox = Postbox::new(core, socket, format, self.mail)?;
         Ok(UdpSocket { postbox, is_v4: address.is_ipv4(), peer_is_v4: Cell::new(true) })
     }
 
@@ -116,10 +106,8 @@ impl UdpOptions {
             self.reuse_address.then_some(SocketOption::ReuseAddress(true)),
             self.reuse_port.then_some(SocketOption::ReusePort(true)),
             self.only_v6.map(SocketOption::V6Only),
-            self.recv_buffer.map(SocketOption::RecvBuffer),
-            self.send_buffer.map(SocketOption::SendBuffer),
         ];
-        wanted.into_iter().flatten().try_for_each(|option| socket.set(option))
+        socket.set_all(wanted.into_iter().chain(self.buffers.options()))
     }
 }
 
@@ -153,19 +141,13 @@ impl UdpSocket {
     /// # Errors
     /// `NetworkUnreachable`, …, naming the address.
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
-        let mut error = None;
-        for address in resolve(address)? {
-            match self.postbox.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address))) {
-                Ok(()) => {
-                    self.peer_is_v4.set(goes_over_v4(address.ip()));
-                    return self.postbox.set_connected();
-                }
-                Err(e) => {
-                    error = Some(io::Error::new(e.kind(), format!("connecting to {address}: {e}")))
-                }
-            }
-        }
-        Err(last_error(error))
+        let connect = |address: SocketAddr| {
+            self.postbox.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
+            Ok(address.ip())
+        };
+        let peer = first(address, "connecting to", connect)?;
+        self.peer_is_v4.set(goes_over_v4(peer));
+        self.postbox.set_connected()
     }
 
     /// The next datagram, and who sent it. Datagrams that came together are handed out one by one.

@@ -1,6 +1,7 @@
 //! Datagrams between processes of a host.
 
 use super::super::postbox::{Postbox, SendMail};
+use super::super::resolve::failed;
 use super::super::udp::cut;
 use super::UnixOptions;
 use super::address::{of_path, of_std, to_std};
@@ -108,9 +109,8 @@ impl UnixDatagram {
     }
 
     fn connect_at(&self, address: &Address) -> io::Result<()> {
-        let named =
-            |e: io::Error| io::Error::new(e.kind(), format!("connecting to {address:?}: {e}"));
-        self.postbox.with_fd(|kernel, fd| kernel.connect(fd, address)).map_err(named)?;
+        let connected = self.postbox.with_fd(|kernel, fd| kernel.connect(fd, address));
+        connected.map_err(|error| failed(error, "connecting to", address))?;
         self.set_connected()
     }
 

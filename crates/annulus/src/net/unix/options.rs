@@ -2,7 +2,8 @@
 
 use super::super::acceptor::Acceptor;
 use super::super::postbox::Postbox;
-use super::super::socket::{NewFd, Socket};
+use super::super::resolve::failed;
+use super::super::socket::{Buffers, NewFd, Socket};
 use super::address::{of_path, of_std};
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
@@ -27,10 +28,8 @@ pub struct UnixOptions {
     backlog: u32,
     descriptors: bool,
     credentials: bool,
-    recv_buffer: Option<usize>,
-    send_buffer: Option<usize>,
-    unordered: bool,
-    max_datagram: Option<usize>,
+    buffers: Buffers,
+    mail: Settings,
 }
 
 impl Default for UnixOptions {
@@ -39,10 +38,8 @@ impl Default for UnixOptions {
             backlog: 4096,
             descriptors: false,
             credentials: false,
-            recv_buffer: None,
-            send_buffer: None,
-            unordered: false,
-            max_datagram: None,
+            buffers: Buffers::default(),
+            mail: Settings::default(),
         }
     }
 }
@@ -74,26 +71,26 @@ impl UnixOptions {
 
     /// Bytes the kernel may hold until they are received (`SO_RCVBUF`).
     pub fn recv_buffer(mut self, bytes: usize) -> Self {
-        self.recv_buffer = Some(bytes);
+        self.buffers.recv = Some(bytes);
         self
     }
 
     /// Bytes the kernel may hold for this socket at its peers (`SO_SNDBUF`): also the limit for a datagram.
     pub fn send_buffer(mut self, bytes: usize) -> Self {
-        self.send_buffer = Some(bytes);
+        self.buffers.send = Some(bytes);
         self
     }
 
     /// Datagrams may overtake one another: several may be on their way at once. Off by default: one leaves a turn.
     pub fn unordered(mut self, on: bool) -> Self {
-        self.unordered = on;
+        self.mail.unordered = on;
         self
     }
 
     /// Largest datagram to be received whole; about 66 KiB by default. For larger ones each receive takes so much heap
     /// memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
-        self.max_datagram = Some(bytes);
+        self.mail.max_datagram = Some(bytes);
         self
     }
 
@@ -121,7 +118,7 @@ impl UnixOptions {
             socket.listen(self.backlog)?;
             Ok(UnixListener::new(Acceptor::new(&core, socket)?, path, self.descriptors))
         };
-        listen().map_err(|error| named(error, "listening on", &address))
+        listen().map_err(|error| failed(error, "listening on", &address))
     }
 
     /// Connects to a path; see [`UnixStream::connect`].
@@ -147,7 +144,7 @@ impl UnixOptions {
         // It is decided at once, but for a full backlog, of which nothing tells when it has room.
         while let Err(error) = core.kernel.connect(socket.raw(), &address) {
             if error.kind() != io::ErrorKind::WouldBlock {
-                return Err(named(error, "connecting to", &address));
+                return Err(failed(error, "connecting to", &address));
             }
             sleep(pause).await;
             pause = (2 * pause).min(LAST_RETRY);
@@ -193,7 +190,7 @@ impl UnixOptions {
             let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address)?;
             self.datagram(&core, socket, path)
         };
-        bind().map_err(|error| named(error, "binding", &address))
+        bind().map_err(|error| failed(error, "binding", &address))
     }
 
     /// Two datagram sockets, connected to each other.
@@ -224,8 +221,7 @@ impl UnixOptions {
         path: Option<BoundPath>,
     ) -> io::Result<UnixDatagram> {
         let format = if self.descriptors { Format::UNIX_DESCRIPTORS } else { Format::UNIX };
-        let settings = Settings { unordered: self.unordered, max_datagram: self.max_datagram };
-        Ok(UnixDatagram::new(Postbox::new(core, socket, format, settings)?, path))
+        Ok(UnixDatagram::new(Postbox::new(core, socket, format, self.mail)?, path))
     }
 
     fn socket(&self, core: &Core, kind: SocketType) -> io::Result<NewFd> {
@@ -247,15 +243,7 @@ impl UnixOptions {
             let text = "simulated sockets pass no descriptors: they would be the process's own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let wanted = [
-            self.credentials.then_some(SocketOption::PassCredentials(true)),
-            self.recv_buffer.map(SocketOption::RecvBuffer),
-            self.send_buffer.map(SocketOption::SendBuffer),
-        ];
-        wanted.into_iter().flatten().try_for_each(|option| socket.set(option))
+        let credentials = self.credentials.then_some(SocketOption::PassCredentials(true));
+        socket.set_all(self.buffers.options().into_iter().chain([credentials]))
     }
-}
-
-fn named(error: io::Error, what: &str, address: &Address) -> io::Error {
-    io::Error::new(error.kind(), format!("{what} {address:?}: {error}"))
 }
