@@ -3,12 +3,14 @@
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::Shards;
+use annulus::time::{sleep, timeout};
 use annulus::{Builder, DriverChoice, Runtime};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Runs a test's future on a runtime of the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
@@ -35,6 +37,19 @@ pub(crate) async fn half_pair() -> io::Result<(TcpStream, std::net::TcpStream)> 
     let std_side = std::net::TcpStream::connect(listener.local_addr()?)?;
     let (stream, _) = listener.accept().await?;
     Ok((stream, std_side))
+}
+
+/// Waits for a socket's error, such as a reset, without reading from it and without holding up the loop.
+pub(crate) async fn error_of(socket: &std::net::TcpStream) -> io::Result<io::Error> {
+    let seen = async {
+        loop {
+            if let Some(error) = socket.take_error()? {
+                return Ok(error);
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), seen).await.expect("an error comes in time")
 }
 
 /// Bytes in which a shift, a swap or a loss shows.

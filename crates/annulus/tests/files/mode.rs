@@ -4,6 +4,13 @@ use crate::place::Place;
 use annulus::fs::Policy;
 use annulus::{DriverChoice, Runtime};
 use std::io;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Longer than any body takes, on a slow machine and under a sanitizer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A driver, and where calls are made.
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +32,30 @@ impl Mode {
     pub(crate) fn runtime(self) -> io::Result<Runtime> {
         Runtime::builder().driver(self.driver).file_policy(self.policy).build()
     }
+
+    /// Runs a body in a folder of its own, and on a thread of its own: a loop that blocks cannot be timed out, but left
+    /// behind, so that its test fails instead of hanging.
+    pub(crate) fn run<F: Future<Output = io::Result<()>>>(
+        self,
+        body: impl FnOnce(Place) -> F + Send + 'static,
+    ) {
+        let (done, told) = channel();
+        let thread = thread::spawn(move || {
+            let done = done;
+            let outcome = self.runtime().unwrap().block_on(body(Place::new())).unwrap();
+            outcome.unwrap_or_else(|error| panic!("{self:?}: {error}"));
+            done.send(()).unwrap();
+        });
+        // Where the body panics, its end is dropped.
+        let hangs = told.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+        assert!(!hangs, "{self:?}: the loop hangs");
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    }
 }
 
-/// Runs a body in every mode, in a folder of its own.
-pub(crate) fn everywhere<F: Future<Output = io::Result<()>>>(body: impl Fn(Place) -> F) {
-    for mode in Mode::all() {
-        let place = Place::new();
-        let mut runtime = mode.runtime().unwrap();
-        let done = runtime.block_on(body(place)).unwrap();
-        done.unwrap_or_else(|error| panic!("{mode:?}: {error}"));
-    }
+/// Runs a body in every mode.
+pub(crate) fn everywhere<F: Future<Output = io::Result<()>>>(
+    body: impl Fn(Place) -> F + Copy + Send + 'static,
+) {
+    Mode::all().into_iter().for_each(|mode| mode.run(body));
 }
