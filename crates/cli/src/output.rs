@@ -48,12 +48,12 @@ impl FromStr for Target {
 
 impl Sheet {
     /// Whether this is standard output, which then has room for nothing else.
-    pub(crate) fn is_stdout(&self) -> bool {
+    fn is_stdout(&self) -> bool {
         self.target == Target::Stdout
     }
 
     /// Writes `value` as JSON, indented, with a line end.
-    pub(crate) fn write_json(mut self, value: &impl Serialize) -> Result<()> {
+    fn write_json(mut self, value: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         match &mut self.file {
@@ -61,6 +61,19 @@ impl Sheet {
             None => print(&text),
         }
     }
+}
+
+/// Hands a result over: as text, if there is any, and as JSON where that was asked for.
+pub(crate) fn deliver(
+    sheet: Option<Sheet>,
+    result: &impl Serialize,
+    text: Option<String>,
+) -> Result<()> {
+    let occupied = sheet.as_ref().is_some_and(Sheet::is_stdout);
+    if let Some(text) = text.filter(|_| !occupied) {
+        print(&text)?;
+    }
+    sheet.map_or(Ok(()), |sheet| sheet.write_json(result))
 }
 
 /// Writes to standard output; a reader that has gone is an error, not a panic.

@@ -3,6 +3,7 @@
 use crate::page::Page;
 use annulus_load::{LatencySummary, Report};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 pub(crate) fn of_report(report: &Report) -> String {
     let mut page = Page::new();
@@ -11,10 +12,8 @@ pub(crate) fn of_report(report: &Report) -> String {
     let (responses, seconds) = (thousands(report.responses), report.seconds);
     page.row("responses", &format!("{responses} in {seconds:.3} s"));
     latency(&mut page, &report.latency_us);
-    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
-    page.row("driver", &report.driver);
-    errors(&mut page, &report.errors);
-    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    client(&mut page, report.client_cpu_share, &report.driver);
+    failings(&mut page, &report.errors, &report.doubts);
     page.finish()
 }
 
@@ -39,14 +38,21 @@ pub(crate) fn latency(page: &mut Page, l: &LatencySummary) {
     page.row("", &values.map(|value| format!("{value:<9.1}")).concat());
 }
 
-/// How many failures of which kind.
-pub(crate) fn errors(page: &mut Page, errors: &BTreeMap<String, u64>) {
+/// What the clients took, and what they ran on.
+pub(crate) fn client(page: &mut Page, cpu_share: f64, driver: &str) {
+    page.row("client CPU", &format!("{:.1} % of a core", cpu_share * 100.0));
+    page.row("driver", driver);
+}
+
+/// How many failures of which kind, and why else not to believe it.
+pub(crate) fn failings(page: &mut Page, errors: &BTreeMap<String, u64>, doubts: &[impl Display]) {
     if errors.is_empty() {
         page.row("errors", "none");
     }
     for (kind, count) in errors {
         page.row("errors", &format!("{kind}: {count}"));
     }
+    doubts.iter().for_each(|doubt| page.row("doubt", &doubt.to_string()));
 }
 
 /// A number with its thousands apart.

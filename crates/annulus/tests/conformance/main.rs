@@ -19,6 +19,16 @@ mod unix;
 use annulus::Builder;
 use mode::{Case, Mode};
 
+/// A test a mode, of a row's `case`.
+macro_rules! modes {
+    ($($name:ident: $mode:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            Mode::$mode.run(&case());
+        }
+    )*};
+}
+
 /// A row is a body, with settings of the runtime and a look at its counters where it wants them. Each row becomes a module
 /// with a test a mode.
 macro_rules! suite {
@@ -30,59 +40,18 @@ macro_rules! suite {
                 Case::new(|| Box::pin($module::$body()))$(.with($settings))?$(.then($check))?
             }
 
-            #[test]
-            fn uring() {
-                Mode::Uring.run(&case());
-            }
-
-            #[test]
-            fn uring_without_newer_flags() {
-                Mode::UringWithoutNewerFlags.run(&case());
-            }
-
-            #[test]
-            fn epoll() {
-                Mode::Epoll.run(&case());
-            }
-
-            #[test]
-            fn simulated() {
-                Mode::Simulated.run(&case());
-            }
-
-            #[test]
-            fn simulated_old_kernel() {
-                Mode::SimulatedOldKernel.run(&case());
-            }
-
-            #[test]
-            fn uring_busy_polling() {
-                Mode::UringBusyPolling.run(&case());
-            }
-
-            #[test]
-            fn simulated_busy_polling() {
-                Mode::SimulatedBusyPolling.run(&case());
-            }
-
-            #[test]
-            fn uring_with_a_poller() {
-                Mode::UringWithAPoller.run(&case());
-            }
-
-            #[test]
-            fn simulated_with_a_poller() {
-                Mode::SimulatedWithAPoller.run(&case());
-            }
-
-            #[test]
-            fn uring_without_copies() {
-                Mode::UringWithoutCopies.run(&case());
-            }
-
-            #[test]
-            fn simulated_without_copies() {
-                Mode::SimulatedWithoutCopies.run(&case());
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
+                simulated: Simulated;
+                simulated_old_kernel: SimulatedOldKernel;
+                uring_busy_polling: UringBusyPolling;
+                simulated_busy_polling: SimulatedBusyPolling;
+                uring_with_a_poller: UringWithAPoller;
+                simulated_with_a_poller: SimulatedWithAPoller;
+                uring_without_copies: UringWithoutCopies;
+                simulated_without_copies: SimulatedWithoutCopies;
             }
 
             #[test]
@@ -108,19 +77,10 @@ macro_rules! linux_suite {
                 Case::new(|| Box::pin($module::$body()))
             }
 
-            #[test]
-            fn uring() {
-                Mode::Uring.run(&case());
-            }
-
-            #[test]
-            fn uring_without_newer_flags() {
-                Mode::UringWithoutNewerFlags.run(&case());
-            }
-
-            #[test]
-            fn epoll() {
-                Mode::Epoll.run(&case());
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
             }
         }
     )*};
@@ -136,39 +96,14 @@ macro_rules! message_suite {
                 Case::new(|| Box::pin($module::$body())).in_order()$(.with($settings))?$(.then($check))?
             }
 
-            #[test]
-            fn uring() {
-                Mode::Uring.run(&case());
-            }
-
-            #[test]
-            fn uring_without_newer_flags() {
-                Mode::UringWithoutNewerFlags.run(&case());
-            }
-
-            #[test]
-            fn epoll() {
-                Mode::Epoll.run(&case());
-            }
-
-            #[test]
-            fn simulated() {
-                Mode::Simulated.run(&case());
-            }
-
-            #[test]
-            fn simulated_old_kernel() {
-                Mode::SimulatedOldKernel.run(&case());
-            }
-
-            #[test]
-            fn uring_with_a_poller() {
-                Mode::UringWithAPoller.run(&case());
-            }
-
-            #[test]
-            fn simulated_with_a_poller() {
-                Mode::SimulatedWithAPoller.run(&case());
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
+                simulated: Simulated;
+                simulated_old_kernel: SimulatedOldKernel;
+                uring_with_a_poller: UringWithAPoller;
+                simulated_with_a_poller: SimulatedWithAPoller;
             }
         }
     )*};

@@ -6,6 +6,7 @@ mod file;
 mod moment;
 mod nop;
 mod peer;
+mod pins;
 mod servers;
 mod session;
 mod setup;

@@ -67,13 +67,8 @@ impl Desk {
         report: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<()> {
-        match self.json.clone() {
-            Some(Target::Stdout) => Target::Stdout.open()?.write_json(report),
-            json => {
-                output::print(&text())?;
-                json.map(|file| file.open()?.write_json(report)).transpose().map(drop)
-            }
-        }
+        let sheet = self.json.clone().map(Target::open).transpose()?;
+        output::deliver(sheet, report, Some(text()))
     }
 
     /// The exit status of a run without a failure.

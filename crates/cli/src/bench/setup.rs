@@ -1,6 +1,7 @@
 //! What was asked for, and what will be done.
 
 use super::cells;
+use super::pins::Pins;
 use super::servers::{Catalogue, Choice};
 use crate::output::Target;
 use crate::span;
@@ -10,8 +11,8 @@ use annulus_lab::record::Metric;
 use annulus_lab::rig::{Letters, Load, Visits, Work};
 use annulus_lab::schedule::Cell;
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
-use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Place, affinity, limits};
-use anyhow::{Context, Result};
+use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Place, limits};
+use anyhow::Result;
 use clap::Args;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -106,12 +107,8 @@ pub(crate) struct EchoArgs {
     /// Read every server's memory again after it was left alone for this long
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     idle: Option<Duration>,
-    /// The core of the servers [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    server_pin: Option<usize>,
-    /// The core of the load [default: one that shares nothing with the servers']
-    #[arg(long, value_name = "CPU")]
-    load_pin: Option<usize>,
+    #[command(flatten)]
+    pins: Pins,
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -169,9 +166,7 @@ impl Setup {
     /// Checks what was asked for.
     pub(crate) fn new(args: EchoArgs, transport: Transport, catalogue: Catalogue) -> Result<Setup> {
         let seed = args.seed;
-        let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
-        let cores =
-            cores(&allowed, [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)])?;
+        let (allowed, cores) = args.pins.choose()?;
         let servers = servers(&args, transport);
         let choices = choices(&catalogue, &servers)?;
         if let Some(kind) = transport.kind() {
@@ -221,17 +216,6 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),
     }
-}
-
-/// The cores of servers and load, each with the flag that could name it.
-pub(super) fn cores(allowed: &[usize], pins: [(&str, Option<usize>); 2]) -> Result<Cores> {
-    for (flag, pin) in pins {
-        let Some(core) = pin.filter(|core| !allowed.contains(core)) else { continue };
-        let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        return Err(Misuse(format!("{flag} {core}: this process may use {list}")).into());
-    }
-    let [(_, server), (_, load)] = pins;
-    Ok(Cores::choose(allowed, server, load))
 }
 
 fn choices(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Choice>> {

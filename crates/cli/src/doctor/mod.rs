@@ -34,12 +34,7 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode> {
     let sheet = args.json.map(Target::open).transpose()?;
     let findings = Findings::gather();
-    if !sheet.as_ref().is_some_and(|sheet| sheet.is_stdout()) {
-        output::print(&render::page(&findings))?;
-    }
-    if let Some(sheet) = sheet {
-        sheet.write_json(&findings)?;
-    }
+    output::deliver(sheet, &findings, Some(render::page(&findings)))?;
     if let Some(choice) = args.require {
         findings::build(choice)?;
     }

@@ -11,7 +11,7 @@ mod tasks;
 mod threads;
 
 use crate::endpoint::Endpoint;
-use crate::output::Target;
+use crate::output::{self, Target};
 use crate::span;
 use crate::usage::Misuse;
 use annulus::shards::{Pinning, Spread};
@@ -113,9 +113,7 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let mode = args.driver;
     let plan = plan(args)?;
     let stats = serve(&plan, mode)?;
-    if let Some(sheet) = sheet {
-        sheet.write_json(&stats)?;
-    }
+    output::deliver(sheet, &stats, None)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,8 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::output::{self, Target};
 use crate::page::Page;
 use crate::span;
-use crate::table::{errors, latency, thousands};
-use crate::usage::Misuse;
+use crate::table::{client, failings, latency, thousands};
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
 use annulus_load::{MAX_CLIENTS, Place};
@@ -75,13 +74,8 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
     let report = datagrams::run(&plan, &mut Bar::new()).map_err(classify)?;
-    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
-    if report.seconds > 0.0 && !occupied {
-        output::print(&page(&plan.address, &report))?;
-    }
-    if let Some(sheet) = sheet {
-        sheet.write_json(&report)?;
-    }
+    let page = (report.seconds > 0.0).then(|| page(&plan.address, &report));
+    output::deliver(sheet, &report, page)?;
     if report.errors.is_empty() && report.received == 0 {
         bail!("no echo came from {}: is a server running there?", report.address);
     }
@@ -89,7 +83,7 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
 }
 
 fn plan(args: UdpArgs) -> Result<DatagramPlan> {
-    let plan = DatagramPlan {
+    Ok(DatagramPlan {
         address: args.address.datagrams()?,
         clients: args.number as usize,
         length: args.length as usize,
@@ -100,9 +94,7 @@ fn plan(args: UdpArgs) -> Result<DatagramPlan> {
         pin: args.pin,
         seed: args.seed,
         driver: args.driver,
-    };
-    plan.validate().map_err(|error| Misuse(error.to_string()))?;
-    Ok(plan)
+    })
 }
 
 fn page(server: &Place, report: &DatagramReport) -> String {
@@ -129,9 +121,7 @@ fn page(server: &Place, report: &DatagramReport) -> String {
         page.row(name, &thousands(count));
     }
     latency(&mut page, &report.latency_us);
-    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
-    page.row("driver", &report.driver);
-    errors(&mut page, &report.errors);
-    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    client(&mut page, report.client_cpu_share, &report.driver);
+    failings(&mut page, &report.errors, &report.doubts);
     page.finish()
 }

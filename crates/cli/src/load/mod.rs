@@ -122,18 +122,13 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     let plan = plan(args)?;
     let mut bar = Bar::new();
     let report = annulus_load::run(&plan, &mut bar).map_err(classify)?;
-    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
-    if report.seconds > 0.0 && !occupied {
-        output::print(&table::of_report(&report))?;
-    }
-    if let Some(sheet) = sheet {
-        sheet.write_json(&report)?;
-    }
+    let page = (report.seconds > 0.0).then(|| table::of_report(&report));
+    output::deliver(sheet, &report, page)?;
     judge(&report.address, &report.errors, report.first_error.as_deref())
 }
 
 fn plan(args: LoadArgs) -> Result<Plan> {
-    let plan = Plan {
+    Ok(Plan {
         address: args.address.streams()?,
         clients: args.number as usize,
         length: args.length as usize,
@@ -146,9 +141,7 @@ fn plan(args: LoadArgs) -> Result<Plan> {
         connect_timeout: args.connect_timeout,
         seed: args.seed,
         mode: args.driver,
-    };
-    plan.validate().map_err(|error| Misuse(error.to_string()))?;
-    Ok(plan)
+    })
 }
 
 fn classify(error: LoadError) -> anyhow::Error {

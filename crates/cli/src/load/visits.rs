@@ -3,7 +3,7 @@
 use super::{Bar, LoadArgs, classify, judge};
 use crate::output::{self, Target};
 use crate::page::Page;
-use crate::table::{errors, thousands};
+use crate::table::{client, failings, thousands};
 use crate::usage::Misuse;
 use annulus_load::Mode;
 use annulus_load::visits::{self, Spread, VisitPlan, VisitReport};
@@ -14,13 +14,8 @@ pub(super) fn run(args: LoadArgs) -> Result<ExitCode> {
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
     let report = visits::run(&plan, &mut Bar::new()).map_err(classify)?;
-    let occupied = sheet.as_ref().is_some_and(|sheet| sheet.is_stdout());
-    if report.completed > 0 && !occupied {
-        output::print(&page(&report))?;
-    }
-    if let Some(sheet) = sheet {
-        sheet.write_json(&report)?;
-    }
+    let page = (report.completed > 0).then(|| page(&report));
+    output::deliver(sheet, &report, page)?;
     judge(&report.address, &report.errors, report.first_error.as_deref())
 }
 
@@ -29,7 +24,7 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
         let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
         return Err(Misuse(text.into()).into());
     };
-    let plan = VisitPlan {
+    Ok(VisitPlan {
         address: args.address.streams()?,
         connections: args.connections.unwrap_or(args.number) as usize,
         clients: args.number as usize,
@@ -40,9 +35,7 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
         connect_timeout: args.connect_timeout,
         seed: args.seed,
         driver,
-    };
-    plan.validate().map_err(|error| Misuse(error.to_string()))?;
-    Ok(plan)
+    })
 }
 
 fn page(report: &VisitReport) -> String {
@@ -62,10 +55,8 @@ fn page(report: &VisitReport) -> String {
     page.row("µs", &names.map(|name| format!("{name:<11}")).concat());
     page.row("echo", &figures(&report.echo_us));
     page.row("with connect", &figures(&report.visit_us));
-    page.row("client CPU", &format!("{:.1} % of a core", report.client_cpu_share * 100.0));
-    page.row("driver", &report.driver);
-    errors(&mut page, &report.errors);
-    report.doubts.iter().for_each(|doubt| page.row("doubt", doubt));
+    client(&mut page, report.client_cpu_share, &report.driver);
+    failings(&mut page, &report.errors, &report.doubts);
     page.line("");
     totals(report).iter().for_each(|line| page.line(line));
     page.finish()

@@ -4,15 +4,16 @@ use super::blocks::STRETCH;
 use super::contenders::{Conditions, Contender, Land};
 use super::room;
 use super::work::Style;
-use crate::bench::setup::{cores, distinct, some_time};
+use crate::bench::pins::Pin;
+use crate::bench::setup::{distinct, some_time};
 use crate::bench::size;
 use crate::output::Target;
 use crate::usage::Misuse;
 use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_lab::file::{Blocks, Cycles, Pattern};
-use annulus_load::{affinity, limits};
-use anyhow::{Context, Result};
+use annulus_load::limits;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -99,9 +100,8 @@ pub(crate) struct FileArgs {
     /// How often each is visited [default: 15; threads or tasks alone: 1]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
-    /// The core of all of them [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
+    #[command(flatten)]
+    pin: Pin,
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -177,8 +177,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: FileArgs) -> Result<Setup> {
-        let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
-        let core = cores(&allowed, [("--pin", args.pin), ("--load-pin", None)])?.server;
+        let (allowed, core) = args.pin.choose()?;
         let contenders = contenders(args.mode, &args.beside, args.pattern.is_some())?;
         let work = work(&args)?;
         let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);

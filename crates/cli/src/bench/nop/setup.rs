@@ -2,11 +2,11 @@
 
 use super::contenders::Contender;
 use super::work::Style;
-use crate::bench::setup::{cores, distinct, some_time};
+use crate::bench::pins::Pin;
+use crate::bench::setup::{distinct, some_time};
 use crate::output::Target;
 use annulus_lab::nop::Entries;
-use annulus_load::affinity;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
 
@@ -60,9 +60,8 @@ pub(crate) struct NopArgs {
     /// How long a visit is measured: seconds, or 50ms
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = some_time)]
     seconds: Duration,
-    /// The core of all of them [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
+    #[command(flatten)]
+    pin: Pin,
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -91,8 +90,7 @@ pub(super) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: NopArgs) -> Result<Setup> {
-        let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
-        let core = cores(&allowed, [("--pin", args.pin), ("--load-pin", None)])?.server;
+        let (allowed, core) = args.pin.choose()?;
         distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
         distinct(&args.entries, |entries| format!("a queue of {entries}"))?;
         Ok(Setup {

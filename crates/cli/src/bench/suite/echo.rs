@@ -3,7 +3,7 @@
 use super::Run;
 use super::plan::{cell, cells, servers};
 use super::report::{Answers, Report};
-use crate::bench::session::{Desk, Purpose, Rounds, Session};
+use crate::bench::session::{Desk, Purpose, Session};
 use annulus::DriverChoice;
 use annulus_lab::doubt::Doubt;
 use annulus_lab::proc::Memory;
@@ -63,8 +63,7 @@ fn by(work: Work, run: &Run<'_>, desk: &Desk) -> Result<Report> {
     limits::reserve(2 * cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
     let mut rig = Rig::start(&specs, &cells, work)?;
     let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-    let rounds = Rounds { least: run.plan.rounds(), most: run.plan.rounds() };
-    let mut session = Session::new(&names, &cells, rounds, run.plan.seed);
+    let mut session = run.session(&names, &cells);
     let settings = settings(run, &specs, work);
     let mut echo = Echo { run, answers, settings, memory: None };
     session.measure(desk, &mut rig, &echo);
@@ -115,12 +114,10 @@ impl Purpose<Cell, Sample> for Echo<'_> {
         let comparison = Comparison::new(record, &self.settings, &self.run.environment, &doubts);
         let mut answers = self.answers.clone();
         answers.fill(self.run.suite, |question, server| self.figure(record, question, server));
-        comparison.doubts.iter().for_each(|doubt| answers.note(doubt.clone()));
-        for row in comparison.failures() {
-            let why = row.error.as_deref().unwrap_or_default();
-            answers.note(format!("{} at {}: {why}", row.server, row.cell));
-        }
-        answers.comparison = serde_json::to_value(comparison).ok();
+        let failures = comparison.failures();
+        let failures =
+            failures.map(|row| (format!("{} at {}", row.server, row.cell), row.error.clone()));
+        answers.take(&comparison.doubts, failures, &comparison);
         self.run.report(answers)
     }
 }

@@ -3,9 +3,9 @@
 use super::Run;
 use super::plan::every;
 use super::report::{Answers, Report};
-use crate::bench::file::contenders::{Conditions, Contender, Field};
+use crate::bench::file::contenders::{Conditions, Field};
 use crate::bench::file::room;
-use crate::bench::session::{Desk, Purpose, Rounds, Session};
+use crate::bench::session::{Desk, Purpose, Session};
 use annulus::fs::Policy;
 use annulus::{DriverChoice, Runtime};
 use annulus_lab::contest::Rig;
@@ -15,7 +15,6 @@ use annulus_lab::report::ServerFacts;
 use annulus_lab::scratch::Scratch;
 use annulus_lab::suite::{Figure, Question};
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use std::env;
 use std::path::Path;
 use std::time::Duration;
@@ -30,31 +29,18 @@ pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
     let cells = every(run.suite, |question| cell(question).into_iter().collect());
     cells.iter().try_for_each(|cell| room::check_cycles(*cell, &dir))?;
     let scratch = Scratch::within(&dir).context("cannot make a folder: set TMPDIR elsewhere")?;
-    let field = Field::prepare(&contenders(run, &mut answers), conditions(run), scratch.path())?;
+    let field = Field::prepare(&run.contenders(&mut answers), conditions(run), scratch.path())?;
     field.missing.iter().for_each(|why| answers.note(why.clone()));
     let cells = run.plan.thin(cells, field.specs.len() + 1, cost, &mut answers);
     let settings = settings(run, &field, &dir)?;
     answers.note(format!("on {}; TMPDIR names another place", settings.file_system));
     let mut rig = Rig::start(&field.specs, &cells, Duration::ZERO)?;
-    let rounds = Rounds { least: run.plan.rounds(), most: run.plan.rounds() };
-    let mut session = Session::new(&field.names(), &cells, rounds, run.plan.seed);
+    let mut session = run.session(&field.names(), &cells);
     let files = Files { run, answers, settings };
     session.measure(desk, &mut rig, &files);
     drop(rig);
     scratch.remove().context("cannot remove the files")?;
     Ok(files.report(&session))
-}
-
-fn contenders(run: &Run<'_>, answers: &mut Answers) -> Vec<Contender> {
-    let names = every(run.suite, |question| question.servers.clone());
-    let known = names.into_iter().filter_map(|name| match Contender::from_str(&name, false) {
-        Ok(contender) => Some(contender),
-        Err(_) => {
-            answers.note(format!("no contender '{name}' in this version"));
-            None
-        }
-    });
-    known.collect()
 }
 
 fn conditions(run: &Run<'_>) -> Conditions {
@@ -89,12 +75,10 @@ impl Purpose<Cycles, Burst> for Files<'_> {
         let comparison = Comparison::new(record, settings, environment, session.interrupted());
         let mut answers = self.answers.clone();
         answers.fill(self.run.suite, |question, server| figure(record, question, server));
-        comparison.doubts.iter().for_each(|doubt| answers.note(doubt.clone()));
-        for row in comparison.failures() {
-            let why = row.error.as_deref().unwrap_or_default();
-            answers.note(format!("{} at {}: {why}", row.contender, row.cell));
-        }
-        answers.comparison = serde_json::to_value(comparison).ok();
+        let failures = comparison.failures();
+        let failures =
+            failures.map(|row| (format!("{} at {}", row.contender, row.cell), row.error.clone()));
+        answers.take(&comparison.doubts, failures, &comparison);
         self.run.report(answers)
     }
 }

@@ -7,15 +7,14 @@ mod nop;
 mod plan;
 mod report;
 
-use super::session::Desk;
-use super::setup::cores;
+use super::pins::Pins;
+use super::session::{Desk, Rounds, Session};
 use crate::output::{self, Target};
 use crate::usage::Misuse;
 use annulus_lab::environment::Environment;
 use annulus_lab::suite::{Kind, Suite, Suites};
-use annulus_load::affinity;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plan::Plan;
 use report::{Answers, Report};
 use std::env;
@@ -52,12 +51,8 @@ pub(crate) struct SuiteArgs {
     /// How often each server is visited in each cell [default: 15; quick: 3]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
-    /// The core of the servers [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    server_pin: Option<usize>,
-    /// The core of the load [default: one that shares nothing with the servers']
-    #[arg(long, value_name = "CPU")]
-    load_pin: Option<usize>,
+    #[command(flatten)]
+    pins: Pins,
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -104,9 +99,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
 }
 
 fn plan(args: &SuiteArgs) -> Result<Plan> {
-    let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
-    let pins = [("--server-pin", args.server_pin), ("--load-pin", args.load_pin)];
-    let cores = cores(&allowed, pins)?;
+    let (allowed, cores) = args.pins.choose()?;
     let rounds = args.rounds.map(|rounds| rounds as usize);
     Ok(Plan { allowed, cores, quick: args.quick, rounds, seed: args.seed })
 }
@@ -130,6 +123,21 @@ impl Run<'_> {
             }
             Kind::File => file::measure(self, desk),
         }
+    }
+
+    /// Those that the suite names and this version has; the others are told.
+    fn contenders<C: ValueEnum>(&self, answers: &mut Answers) -> Vec<C> {
+        let names = plan::every(self.suite, |question| question.servers.clone());
+        let known = names.into_iter().filter_map(|name| {
+            let known = C::from_str(&name, false);
+            known.map_err(|_| answers.note(format!("no contender '{name}' in this version"))).ok()
+        });
+        known.collect()
+    }
+
+    fn session<C: Clone, S>(&self, names: &[String], cells: &[C]) -> Session<C, S> {
+        let rounds = Rounds { least: self.plan.rounds(), most: self.plan.rounds() };
+        Session::new(names, cells, rounds, self.plan.seed)
     }
 
     fn report(&self, answers: Answers) -> Report {

@@ -3,42 +3,28 @@
 use super::Run;
 use super::plan::every;
 use super::report::{Answers, Report};
-use crate::bench::nop::contenders::{Contender, Field};
-use crate::bench::session::{Desk, Purpose, Rounds, Session};
+use crate::bench::nop::contenders::Field;
+use crate::bench::session::{Desk, Purpose, Session};
 use annulus_lab::nop::{Burst, Entries, Report as Comparison, Rig, Settings, Speed};
 use annulus_lab::record::Record;
 use annulus_lab::report::ServerFacts;
 use annulus_lab::suite::{Figure, Question};
 use anyhow::Result;
-use clap::ValueEnum;
 use std::time::Duration;
 
 pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
     let mut answers = Answers::default();
-    let field = Field::prepare(&contenders(run, &mut answers), run.plan.cores.server)?;
+    let field = Field::prepare(&run.contenders(&mut answers), run.plan.cores.server)?;
     field.missing.iter().for_each(|why| answers.note(why.clone()));
     let slice = Duration::from_millis(if run.plan.quick { 30 } else { 50 });
     let cells = every(run.suite, |question| question.entries.map(Entries).into_iter().collect());
     let cost = |_: &Entries| slice * 6 / 5;
     let cells = run.plan.thin(cells, field.specs.len() + 1, cost, &mut answers);
     let mut rig = Rig::start(&field.specs, &cells, slice)?;
-    let rounds = Rounds { least: run.plan.rounds(), most: run.plan.rounds() };
-    let mut session = Session::new(&field.names(), &cells, rounds, run.plan.seed);
+    let mut session = run.session(&field.names(), &cells);
     let nop = Nop { run, answers, settings: settings(run, &field, slice) };
     session.measure(desk, &mut rig, &nop);
     Ok(nop.report(&session))
-}
-
-fn contenders(run: &Run<'_>, answers: &mut Answers) -> Vec<Contender> {
-    let names = every(run.suite, |question| question.servers.clone());
-    let known = names.into_iter().filter_map(|name| match Contender::from_str(&name, false) {
-        Ok(contender) => Some(contender),
-        Err(_) => {
-            answers.note(format!("no contender '{name}' in this version"));
-            None
-        }
-    });
-    known.collect()
 }
 
 /// What a report needs beside the slices.
@@ -58,12 +44,10 @@ impl Purpose<Entries, Burst> for Nop<'_> {
         let comparison = Comparison::new(record, settings, environment, session.interrupted());
         let mut answers = self.answers.clone();
         answers.fill(self.run.suite, |question, server| figure(record, question, server));
-        comparison.doubts.iter().for_each(|doubt| answers.note(doubt.clone()));
-        for row in comparison.failures() {
-            let why = row.error.as_deref().unwrap_or_default();
-            answers.note(format!("{} at {}: {why}", row.contender, row.entries));
-        }
-        answers.comparison = serde_json::to_value(comparison).ok();
+        let failures = comparison.failures();
+        let failures = failures
+            .map(|row| (format!("{} at {}", row.contender, row.entries), row.error.clone()));
+        answers.take(&comparison.doubts, failures, &comparison);
         self.run.report(answers)
     }
 }

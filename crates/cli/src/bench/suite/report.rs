@@ -40,6 +40,20 @@ impl Answers {
         }
     }
 
+    /// Takes over what a comparison says beside its figures: its doubts, what failed, and itself.
+    pub(super) fn take(
+        &mut self,
+        doubts: &[String],
+        failures: impl Iterator<Item = (String, Option<String>)>,
+        comparison: &impl Serialize,
+    ) {
+        doubts.iter().for_each(|doubt| self.note(doubt.clone()));
+        for (who, why) in failures {
+            self.note(format!("{who}: {}", why.unwrap_or_default()));
+        }
+        self.comparison = serde_json::to_value(comparison).ok();
+    }
+
     fn get(&self, question: &Question, server: &str) -> Option<f64> {
         let found = self.figures.iter().find(|(q, s, _)| q == question && s == server);
         found.map(|&(_, _, value)| value)
