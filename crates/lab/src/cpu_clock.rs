@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 /// CPU time that all threads of a process have used, in ns, those that have ended included.
 ///
 /// `clock_getcpuclockid(3)`. The figures in `/proc/PID/task` are as fine, but a thread that ends takes its own with it.
+/// None of them is up to date while the process runs: see [`Usage::at_rest`](crate::proc::Usage::at_rest).
 pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut clock = 0;

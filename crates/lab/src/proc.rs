@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+use annulus_load::clock;
 use serde::Serialize;
 
 use crate::cpu_clock::cpu_ns;
@@ -18,12 +21,25 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What `/proc/PID/task/*/schedstat` and the process's own clock say.
+    /// What `/proc/PID/task/*/schedstat` and the process's own clock say now: of what runs, up to the last tick.
     ///
     /// Switches are those of the threads that live: one that ends takes them with it. Its time stays.
     pub fn of(pid: u32) -> io::Result<Usage> {
-        let switches = switches(Path::new(&format!("/proc/{pid}/task")))?;
-        Ok(Usage { cpu_ns: cpu_ns(pid)?, switches })
+        Ok(Usage { cpu_ns: cpu_ns(pid)?, switches: switches(&tasks(pid))? })
+    }
+
+    /// As [`of`](Self::of), once no thread of the process is on a core or wants to be, or after so long.
+    ///
+    /// A thread's time is written down when it leaves its core and at the system's ticks (1 to 10 ms apart), not when
+    /// somebody else reads it: of a process at work the latest is missing, whichever file or clock is asked. At rest
+    /// nothing is.
+    pub fn at_rest(pid: u32, patience: Duration) -> io::Result<Usage> {
+        let tasks = tasks(pid);
+        let began = clock::now();
+        while is_busy(&tasks)? && clock::now() - began < patience {
+            thread::sleep(GLANCE);
+        }
+        Usage::of(pid)
     }
 
     /// What was used between an earlier reading and this one.
@@ -35,16 +51,47 @@ impl Usage {
     }
 }
 
+/// How soon a process is looked at again.
+const GLANCE: Duration = Duration::from_micros(50);
+
+fn tasks(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/task"))
+}
+
 fn switches(tasks: &Path) -> io::Result<u64> {
     let mut sum = 0;
+    each_thread(tasks, "schedstat", |line| {
+        sum += switches_in(line)?;
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// Whether a thread is on a core or waits for one.
+fn is_busy(tasks: &Path) -> io::Result<bool> {
+    let mut busy = false;
+    // The state comes after the name, which stands in parentheses and may have some of its own.
+    each_thread(tasks, "stat", |line| {
+        busy |= line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
+        Ok(())
+    })?;
+    Ok(busy)
+}
+
+/// Reads a file of every thread that lives.
+fn each_thread(
+    tasks: &Path,
+    file: &str,
+    mut read: impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
     for task in fs::read_dir(tasks)? {
-        match fs::read_to_string(task?.path().join("schedstat")) {
-            Ok(line) => sum += switches_in(&line)?,
+        match fs::read_to_string(task?.path().join(file)) {
+            Ok(text) => read(&text)?,
             Err(error) if has_ended(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(sum)
+    Ok(())
 }
 
 /// The third of three numbers: ns on a core, ns waiting for one, times put on one.
@@ -91,7 +138,8 @@ fn has_ended(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -111,6 +159,35 @@ mod tests {
         // Nobody counts that far within 1 ms, nor does a shell take 10 s of CPU for it.
         assert!((1_000_000..10_000_000_000).contains(&used.cpu_ns), "{used:?}");
         assert!(used.switches > 0, "{used:?}");
+    }
+
+    /// Each line costs the same, a few ms; a reading that came too early would leave some of it to the next.
+    #[test]
+    fn at_rest_nothing_is_missing() {
+        let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
+        let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("a shell");
+        let mut lines = child.stdin.take().expect("its input");
+        let read = || Usage::at_rest(child.id(), Duration::from_secs(60)).expect("a reading");
+        let (first, mut last, mut least) = (read(), read(), u64::MAX);
+        for _ in 0..20 {
+            lines.write_all(b"go\n").expect("it reads");
+            let now = read();
+            (last, least) = (now, least.min(now.since(last).cpu_ns));
+        }
+        drop(lines);
+        child.wait().expect("it ends with its input");
+        let mean = last.since(first).cpu_ns / 20;
+        assert!(least > mean / 3, "{least} ns of {mean}");
+    }
+
+    #[test]
+    fn what_never_rests_is_read_all_the_same() {
+        let mut child = Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn();
+        let child = child.as_mut().expect("a shell");
+        let used = Usage::at_rest(child.id(), Duration::from_millis(50));
+        child.kill().and_then(|()| child.wait()).expect("clean up");
+        assert!(used.expect("a reading").cpu_ns > 0);
     }
 
     #[test]

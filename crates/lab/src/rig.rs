@@ -18,6 +18,9 @@ use crate::server::{Server, ServerError, Spec};
 /// How long a server that lost its clients may take to be found dead.
 const DYING: Duration = Duration::from_millis(200);
 
+/// How long a server may take to answer what is under way: several thousand requests.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 /// How a slice is loaded, the same for every server and cell.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
@@ -202,9 +205,11 @@ fn one_line(error: impl fmt::Display) -> String {
 
 /// Reads what the server has used when the measured window opens and when it closes.
 ///
-/// Clients that are tasks answer nobody while this reads, so a server runs out of work and its
-/// figures stand still. Threads go on: what falls between a reading and the window's edge is as much
-/// at either end.
+/// Clients that are tasks send nothing while this reads, so a server runs out of work. Its time is read
+/// when it has: at either edge of the window all that was sent is answered, and what it cost is
+/// counted. (Read at once, the time of a server at work lacked up to a tick at either edge, and slices
+/// with few requests were off by what was under way: by as much as all.) Threads go on until the window
+/// closes, and some servers never rest: those are read after a moment.
 struct Watch {
     pid: u32,
     opened: io::Result<Usage>,
@@ -244,11 +249,11 @@ impl Watch {
 
 impl Observer for Watch {
     fn window_opened(&mut self) {
-        self.opened = Usage::of(self.pid);
+        self.opened = Usage::at_rest(self.pid, PATIENCE);
     }
 
     fn window_closed(&mut self) {
-        self.closed = Usage::of(self.pid);
+        self.closed = Usage::at_rest(self.pid, PATIENCE);
     }
 }
 

@@ -159,7 +159,7 @@ impl Client {
         }
         self.last_beat = clock::nanos();
         let (now, pad) = (self.last_beat, &mut self.pad);
-        self.window.receive(came, || now, |latency| pad.note(latency));
+        self.window.receive(came, || now, |latency, now| pad.note(latency, now));
         Ok(())
     }
 

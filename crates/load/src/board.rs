@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,8 @@ pub(crate) enum Phase {
 pub(crate) struct Board {
     /// A [`Phase`] by number. Nothing else is read by it, so its order with other memory does not matter.
     phase: AtomicU8,
+    /// From when to when clients had to wait, before the window opened.
+    pause: [AtomicU64; 2],
     histogram: Mutex<Histogram<u64>>,
     failed: AtomicU64,
     faults: Mutex<Faults>,
@@ -51,10 +54,19 @@ impl Board {
             Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that are constants");
         Board {
             phase: AtomicU8::new(Phase::WarmUp as u8),
+            pause: Default::default(),
             histogram: Mutex::new(histogram),
             failed: AtomicU64::new(0),
             faults: Mutex::default(),
         }
+    }
+
+    /// Opens the window after a pause that is no client's fault: what was under way is as late as if there had been none.
+    pub(crate) fn open(&self, pause: Range<u64>) {
+        let [from, to] = &self.pause;
+        from.store(pause.start, Relaxed);
+        to.store(pause.end, Relaxed);
+        self.enter(Phase::Measuring);
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
@@ -69,6 +81,13 @@ impl Board {
     /// Whether what happens now counts.
     pub(crate) fn is_measuring(&self) -> bool {
         self.phase.load(Relaxed) == Phase::Measuring as u8
+    }
+
+    /// A latency that ends now, without what the pause has of it.
+    fn without_pause(&self, latency: u64, now: u64) -> u64 {
+        let began = now.saturating_sub(latency);
+        let [from, to] = self.pause.each_ref().map(|edge| edge.load(Relaxed));
+        latency - to.saturating_sub(began.max(from)).min(latency)
     }
 
     /// Responses within the window so far, but for those still on pads.
@@ -126,10 +145,10 @@ impl Pad {
         &self.board
     }
 
-    /// Notes the latency of a response, in ns, where it is within the window.
-    pub(crate) fn note(&mut self, latency: u64) {
+    /// Notes the latency of a response that came now, in ns, where that is within the window.
+    pub(crate) fn note(&mut self, latency: u64, now: u64) {
         if self.board.is_measuring() {
-            self.latencies.push(latency);
+            self.latencies.push(self.board.without_pause(latency, now));
             if self.latencies.len() == PAD {
                 self.hand_in();
             }
@@ -158,14 +177,14 @@ mod tests {
         let board = Arc::new(Board::new());
         let fault = Fault::new(Kind::Reset, "as expected");
         let mut pad = Pad::new(Arc::clone(&board));
-        pad.note(5);
+        pad.note(5, 5);
         board.fault(0, 1, &fault);
-        board.enter(Phase::Measuring);
+        board.open(10..10);
         assert!(board.is_open());
-        (1..=100).for_each(|latency| pad.note(latency));
+        (1..=100).for_each(|latency| pad.note(latency, 200));
         board.fault(3, 2, &fault);
         board.enter(Phase::Over);
-        pad.note(5);
+        pad.note(5, 300);
         assert!(!board.is_open() && !board.is_flawless());
         drop(pad);
         let Findings { histogram, failed, faults } = board.findings();
@@ -177,8 +196,18 @@ mod tests {
     #[test]
     fn a_latency_beyond_the_longest_counts_as_the_longest() {
         let board = Arc::new(Board::new());
-        board.enter(Phase::Measuring);
-        Pad::new(Arc::clone(&board)).note(u64::MAX);
+        board.open(0..0);
+        Pad::new(Arc::clone(&board)).note(u64::MAX, u64::MAX);
         assert_eq!(board.findings().histogram.len(), 1);
+    }
+
+    #[test]
+    fn the_pause_before_the_window_is_in_no_latency() {
+        let board = Board::new();
+        board.open(100..140);
+        // Begun before the pause, in it, at its end, after it.
+        for (began, latency) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
+            assert_eq!(board.without_pause(150 - began, 150), latency, "begun at {began}");
+        }
     }
 }

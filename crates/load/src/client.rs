@@ -189,7 +189,7 @@ async fn listen(
             let wrong = window.borrow().wrong(at);
             return Err(Box::pin(judge(receiver, owed - lease.len(), wrong)).await);
         }
-        let note = |latency| pad.note(latency);
+        let note = |latency, now| pad.note(latency, now);
         window.borrow_mut().receive(lease.len(), clock::nanos, note);
         pulse.beat(&window.borrow());
     }

@@ -4,7 +4,7 @@ use crate::board::{Board, Phase};
 use crate::clock;
 use crate::connect::connect_all;
 use crate::crew::Crew;
-use crate::measured::{Measured, Measuring};
+use crate::measured::{Clients, Measured, Measuring};
 use crate::plan::Plan;
 use crate::run::{LoadError, Observer};
 use annulus::{DriverChoice, Runtime};
@@ -34,7 +34,7 @@ async fn conduct(plan: &Plan, observer: &mut dyn Observer, board: &Arc<Board>) -
         let mut crew = Crew::start(plan, streams, board);
         attend(&mut crew, plan.warm_up, |_| ()).await;
         if !crew.is_gone() {
-            let mut window = Measuring::open(observer, board, plan.duration, clock::thread_cpu);
+            let mut window = Measuring::open(observer, board, plan.duration, Clients::Tasks);
             attend(&mut crew, plan.duration, |elapsed| window.progress(elapsed)).await;
             measured = window.close();
         }

@@ -5,6 +5,25 @@ use crate::clock;
 use crate::run::{Observer, Progress};
 use std::time::Duration;
 
+/// What the clients are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// Tasks of the thread that watches: they wait while it does something else.
+    Tasks,
+    /// Threads, which go on.
+    Threads,
+}
+
+impl Clients {
+    /// CPU time they have used.
+    fn cpu(self) -> Duration {
+        match self {
+            Clients::Tasks => clock::thread_cpu(),
+            Clients::Threads => clock::process_cpu(),
+        }
+    }
+}
+
 /// The measured time, and what it cost the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
@@ -17,23 +36,25 @@ pub(crate) struct Measuring<'a> {
     observer: &'a mut dyn Observer,
     board: &'a Board,
     total: Duration,
-    cpu_clock: fn() -> Duration,
+    clients: Clients,
     began: Duration,
     cpu: Duration,
 }
 
 impl<'a> Measuring<'a> {
-    /// Opens the window; `cpu_clock` counts what the load uses.
+    /// Opens the window when the observer is ready.
     pub(crate) fn open(
         observer: &'a mut dyn Observer,
         board: &'a Board,
         total: Duration,
-        cpu_clock: fn() -> Duration,
+        clients: Clients,
     ) -> Measuring<'a> {
+        let asked = clock::nanos();
         observer.window_opened();
-        board.enter(Phase::Measuring);
-        let (began, cpu) = (clock::now(), cpu_clock());
-        Measuring { observer, board, total, cpu_clock, began, cpu }
+        let opened = clock::nanos();
+        board.open(if clients == Clients::Tasks { asked..opened } else { opened..opened });
+        let (began, cpu) = (clock::now(), clients.cpu());
+        Measuring { observer, board, total, clients, began, cpu }
     }
 
     /// Tells the observer how far it has come.
@@ -45,7 +66,7 @@ impl<'a> Measuring<'a> {
     /// Closes the window; the clients send nothing more.
     pub(crate) fn close(self) -> Measured {
         let measured =
-            Measured { length: clock::now() - self.began, cpu: (self.cpu_clock)() - self.cpu };
+            Measured { length: clock::now() - self.began, cpu: self.clients.cpu() - self.cpu };
         self.board.enter(Phase::Over);
         self.observer.window_closed();
         measured

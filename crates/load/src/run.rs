@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Told what happens, on the thread that called [`run`]. Where the clients are tasks, they share it: what the observer
 /// does there keeps them waiting.
 pub trait Observer {
-    /// Measuring starts when this returns.
+    /// Measuring starts when this returns. The time it takes is in no latency.
     fn window_opened(&mut self) {}
     /// Measuring has just ended.
     fn window_closed(&mut self) {}

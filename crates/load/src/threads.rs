@@ -4,7 +4,7 @@ use crate::blocking::Client;
 use crate::board::{Board, Pad, Phase};
 use crate::clock;
 use crate::fault::Fault;
-use crate::measured::{Measured, Measuring};
+use crate::measured::{Clients, Measured, Measuring};
 use crate::pattern::Tape;
 use crate::place::Place;
 use crate::plan::Plan;
@@ -38,7 +38,7 @@ pub(crate) fn run(
         let clients = start(plan, streams, board)?;
         attend(&clients, plan.warm_up, |_| ());
         if !are_gone(&clients) {
-            let mut window = Measuring::open(observer, board, plan.duration, clock::process_cpu);
+            let mut window = Measuring::open(observer, board, plan.duration, Clients::Threads);
             attend(&clients, plan.duration, |elapsed| window.progress(elapsed));
             measured = window.close();
         }

@@ -87,8 +87,14 @@ impl Window {
         messages * self.length
     }
 
-    /// Counts bytes that came, at most those owed; passes on the latency of each message they complete.
-    pub(crate) fn receive(&mut self, bytes: usize, now: impl Fn() -> u64, note: impl FnMut(u64)) {
+    /// Counts bytes that came, at most those owed; passes on the latency of each message they complete, and
+    /// when that was.
+    pub(crate) fn receive(
+        &mut self,
+        bytes: usize,
+        now: impl Fn() -> u64,
+        note: impl FnMut(u64, u64),
+    ) {
         debug_assert!(bytes <= self.owed(), "more than was owed");
         self.partial += bytes;
         if self.partial >= self.length {
@@ -108,7 +114,7 @@ impl Window {
         Fault::wrong((self.partial + at) % self.length, self.length)
     }
 
-    fn answer(&mut self, messages: u64, now: u64, mut note: impl FnMut(u64)) {
+    fn answer(&mut self, messages: u64, now: u64, mut note: impl FnMut(u64, u64)) {
         for message in self.answered..self.answered + messages {
             let started = match &mut self.pace {
                 Pace::Closed(places) => {
@@ -117,7 +123,7 @@ impl Window {
                 }
                 Pace::Open { origin, interval } => (*origin + message as f64 * *interval) as u64,
             };
-            note(now.saturating_sub(started));
+            note(now.saturating_sub(started), now);
         }
         self.answered += messages;
     }
@@ -130,7 +136,7 @@ mod tests {
 
     fn receive(window: &mut Window, bytes: usize, now: u64) -> Vec<u64> {
         let mut latencies = Vec::new();
-        window.receive(bytes, || now, |latency| latencies.push(latency));
+        window.receive(bytes, || now, |latency, _| latencies.push(latency));
         latencies
     }
 

@@ -124,7 +124,9 @@ fn changed_bytes_lengths_and_numbers_are_corrupt() {
             (1, Some(&1)),
             "{case}: {report:?}"
         );
-        assert!(report.received > 3 && report.lost == 1, "{case}: {report:?}");
+        // The one that was spoiled, and on a slow machine some whose echo came too late.
+        assert!(report.received > 3 && report.lost >= 1, "{case}: {report:?}");
+        assert_eq!(report.received + report.lost, report.sent, "{case}: {report:?}");
     }
 }
 

@@ -137,7 +137,7 @@ impl Client {
             }
         };
         match echo {
-            Echo::Answer(latency) => pad.note(latency),
+            Echo::Answer(latency) => pad.note(latency, now),
             Echo::Unknown => self.note_corrupt("an echo of a datagram that was never sent"),
             Echo::Late | Echo::Duplicate => {}
         }

@@ -6,7 +6,7 @@ use super::report::{DatagramReport, Fate};
 use crate::board::{Board, Phase};
 use crate::conductor::{Company, attend};
 use crate::fault::Fault;
-use crate::measured::{Measured, Measuring};
+use crate::measured::{Clients, Measured, Measuring};
 use crate::quiet::sweep_interval;
 use crate::run::{LoadError, Observer};
 use crate::{affinity, clock, limits};
@@ -47,7 +47,7 @@ async fn conduct(
     if board.is_flawless() {
         attend(&mut crew, plan.warm_up, |_| ()).await;
         if !crew.is_gone() {
-            let mut window = Measuring::open(observer, board, plan.duration, clock::thread_cpu);
+            let mut window = Measuring::open(observer, board, plan.duration, Clients::Tasks);
             attend(&mut crew, plan.duration, |elapsed| window.progress(elapsed)).await;
             measured = window.close();
         }
