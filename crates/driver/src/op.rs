@@ -153,6 +153,8 @@ pub enum Op {
     File {
         /// The call.
         call: *const FileCall,
+        /// It waits for a device, which should begin now, not with the turn: it has something to do while tasks run.
+        soon: bool,
     },
     /// Cancels. The target still has its own terminal event; this has none.
     Cancel {

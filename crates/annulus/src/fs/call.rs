@@ -42,12 +42,12 @@ impl CallSlot {
 impl Inner {
     /// # Safety
     /// What the call names must stay valid, unmoved and untouched until its event.
-    unsafe fn start_call(&mut self, call: FileCall) -> u32 {
+    unsafe fn start_call(&mut self, call: FileCall, soon: bool) -> u32 {
         let slot = self.calls.insert(CallSlot { call, outcome: None, waker: None, kept: None });
         let call = &raw const self.calls.get(slot).call;
         let token = self.call_token(slot);
         // SAFETY: slots do not move, and this one is freed at the event; for the rest the caller vouches.
-        unsafe { self.start(token, Op::File { call }) };
+        unsafe { self.start(token, Op::File { call, soon }) };
         slot
     }
 
@@ -116,7 +116,7 @@ pub(crate) struct Pending<K: 'static> {
 }
 
 impl<K: 'static> Pending<K> {
-    /// Starts a call that names memory of `kept` only.
+    /// Starts a call that names memory of `kept` only; `soon` where it waits for a device.
     ///
     /// # Safety
     /// The memory that the call names must belong to `kept`, stay where it is when `kept` itself is moved, and be
@@ -124,12 +124,13 @@ impl<K: 'static> Pending<K> {
     pub(crate) unsafe fn start(
         core: &Rc<Core>,
         call: FileCall,
+        soon: bool,
         kept: K,
     ) -> Result<Self, (io::Error, K)> {
         match core.enter_running() {
             Ok(mut inner) => {
                 // SAFETY: `kept` is held until the event: here, and in the slot once this is dropped.
-                let slot = unsafe { inner.start_call(call) };
+                let slot = unsafe { inner.start_call(call, soon) };
                 Ok(Self { core: core.clone(), slot, kept: Some(kept) })
             }
             Err(error) => Err((error, kept)),

@@ -23,6 +23,13 @@ pub(crate) struct Job {
     pub(crate) habit: Option<Habitual>,
 }
 
+impl Job {
+    /// Off the loop it waits for a device: it goes past the cache, or reads what that does not have.
+    fn waits(&self) -> bool {
+        self.habit.as_ref().is_none_or(|habit| habit.class == Class::Read)
+    }
+}
+
 /// Makes a call, and gives back what it named.
 ///
 /// Dropped early, it does not begin a call that has not begun; one that has begun goes on.
@@ -96,7 +103,7 @@ pub(crate) async unsafe fn offload<K: Unpin + 'static>(
 ) -> (io::Result<u32>, K) {
     let began = core.kernel.now();
     // SAFETY: the caller's promise, passed on.
-    let (answer, kept) = match unsafe { Pending::start(core, job.call, kept) } {
+    let (answer, kept) = match unsafe { Pending::start(core, job.call, job.waits(), kept) } {
         Ok(pending) => pending.await,
         Err((error, kept)) => return (Err(error), kept),
     };

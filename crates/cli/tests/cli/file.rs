@@ -165,6 +165,21 @@ fn past_the_cache_every_block_goes_off_the_loop() {
     place.is_clean();
 }
 
+#[test]
+fn what_fio_writes_is_not_read_by_ours() {
+    let place = Place::new();
+    let args = "--pattern mixed --depth 4 --file-size 1M --seconds 50ms --rounds 2 --json -";
+    let said = finish(place.bench(args).args(["--mode", "tasks", "--beside", "fio"]));
+    if said.stderr.contains("fio is left out") {
+        return println!("skipped: there is no fio");
+    }
+    let cells = said.json()["cells"].clone();
+    let failed: Vec<_> =
+        cells.as_array().unwrap().iter().map(|row| row["failed"].clone()).collect();
+    assert_eq!(failed, [0, 0], "{said:?}");
+    place.is_clean();
+}
+
 /// Interrupts a run that would take hours, once or twice, when its files are there.
 fn interrupt(place: &Place, times: usize) -> Option<i32> {
     let mut command = place.bench("-n 4 -c 1000000 -s 4K --rounds 1000");

@@ -165,7 +165,7 @@ impl Epoll {
             }
             Op::Nop => self.end(token, Ok(0)),
             // SAFETY: as above.
-            Op::File { call } => unsafe { self.submit_file(token, call) },
+            Op::File { call, .. } => unsafe { self.submit_file(token, call) },
             Op::Cancel { target } if target.kind() == Kind::File => self.cancel_file(target),
             Op::Cancel { target } => self.cancel(target),
             Op::Close { fd } => {

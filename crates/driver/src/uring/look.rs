@@ -110,6 +110,7 @@ impl Uring {
     #[inline]
     pub(super) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let entered = self.ring.enter(wait);
+        self.soon = 0;
         self.all_taken = self.is_clear();
         if matches!(entered, Ok(Entered::Unneeded)) {
             // The kernel's thread is at work meanwhile.

@@ -34,6 +34,10 @@ use std::time::Duration;
 /// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
 const WRITES_NOW: &str = "minimum wait";
 
+/// Calls for a device that are queued before they are started without waiting for the turn. Of more than two the kernel would
+/// hold each back until it has seen them all.
+const SOON: u32 = 2;
+
 /// How to set the driver up.
 #[derive(Clone)]
 pub struct UringConfig {
@@ -97,6 +101,8 @@ pub struct Uring {
     limits_receives: bool,
     offered: Offered,
     files: Files,
+    /// Calls that a device should begin soon, queued since the last enter.
+    soon: u32,
     counters: Counters,
 }
 
@@ -152,6 +158,7 @@ impl Uring {
             limits_receives,
             offered,
             files: Files::new(probe, config.restricted),
+            soon: 0,
             counters: Counters::default(),
         })
     }
@@ -173,7 +180,7 @@ impl Uring {
         match op {
             Op::Close { fd } if !self.offered.close => return self.kernel().close(fd),
             // SAFETY: the caller's promise, passed on.
-            Op::File { call } => return unsafe { self.submit_file(token, call) },
+            Op::File { call, soon } => return unsafe { self.submit_file(token, call, soon) },
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
@@ -188,7 +195,7 @@ impl Uring {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     #[cold]
-    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
+    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
         let kernel = self.kernel().clone();
         // SAFETY: the caller's promise, passed on.
         let way = unsafe { self.files.submit(token, call, &*kernel) };
@@ -200,6 +207,12 @@ impl Uring {
         if let Way::Ring(entry) | Way::Worker(Some(entry)) = way {
             // SAFETY: the caller's promise; the workers' bell names no memory.
             unsafe { self.push(entry) };
+        }
+        if soon && matches!(way, Way::Ring(_)) {
+            self.soon += 1;
+            if self.soon == SOON {
+                self.start_queued();
+            }
         }
     }
 
@@ -247,10 +260,16 @@ impl Uring {
     fn make_room(&mut self, entry: Entry) {
         self.counters.queue_full += 1;
         self.backlog.push_back(entry);
+        self.start_queued();
+        self.push_backlog();
+    }
+
+    /// Submits what is queued, and takes nothing.
+    fn start_queued(&mut self) {
+        self.soon = 0;
         self.counters.enters += 1;
         // An error shows again at the next turn, which reports it.
         _ = self.ring.enter(annulus_ring::Wait::No);
-        self.push_backlog();
     }
 
     fn push_backlog(&mut self) {

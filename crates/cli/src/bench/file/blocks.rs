@@ -3,7 +3,7 @@
 use super::work::Hands;
 use crate::bench::moment::Moment;
 use annulus::fs::{AlignedBuf, OpenOptions};
-use annulus_lab::file::{Blocks, Burst, Latency};
+use annulus_lab::file::{Blocks, Burst, Latency, Pattern};
 use annulus_load::clock::now;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -35,6 +35,12 @@ pub(super) struct Ground {
 impl Ground {
     pub(super) fn new(folder: &Path, bytes: u64, direct: bool) -> Ground {
         Ground { path: folder.join("blocks"), bytes, direct }
+    }
+
+    /// The file that fio has: its own where we read and it writes, since it writes nothing that could be checked.
+    pub(super) fn of_fio(&self, pattern: Pattern) -> Ground {
+        let name = if pattern == Pattern::Mixed { "blocks-fio" } else { "blocks" };
+        Ground { path: self.path.with_file_name(name), ..self.clone() }
     }
 
     /// Writes the whole file to the device; what is to be read past the cache is not left there.

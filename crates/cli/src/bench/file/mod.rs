@@ -94,7 +94,10 @@ fn measure<C: Cell>(
 ) -> Result<Report<C>> {
     if let Some(land) = setup.conditions.land {
         let ground = Ground::new(scratch.path(), land.bytes, land.direct);
-        ground.lay_out().context("cannot lay the file out")?;
+        let mut grounds = vec![ground.of_fio(land.pattern), ground];
+        grounds.dedup_by(|one, other| one.path == other.path);
+        let laid: Result<()> = grounds.iter().try_for_each(Ground::lay_out);
+        laid.context("cannot lay the file out")?;
     }
     let field = Field::prepare(&setup.contenders, setup.conditions, scratch.path())?;
     let environment = Environment::read(&setup.allowed);

@@ -39,7 +39,8 @@ bootstrap 95 % interval.
 With --pattern blocks of one file are read or written instead, as many at once as
 --depth says, for a while in each round: the table has operations a second and
 how long they took. --direct goes past the page cache; --beside fio measures fio
-on the same file, with io_uring and the same depth, and compares with it.
+on the same file (on one of its own where blocks are mixed), with io_uring and
+the same depth, and compares with it.
 
 All files lie in a folder of its own inside --dir, which is gone afterwards.
 
@@ -204,7 +205,11 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
         Work::Blocks(cell, _) => {
             let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size));
             let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
-            room::check(&asked, cell.depth.checked_mul(cell.bytes), Some(args.file_size), dir)
+            let memory = cell.depth.checked_mul(cell.bytes);
+            // Then fio has one of its own.
+            let mixed = cell.pattern == Pattern::Mixed && args.beside.contains(&Peer::Fio);
+            let files = args.file_size.checked_mul(1 + u64::from(mixed));
+            room::check(&asked, memory, files, dir)
         }
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn answer_blocks(
         let (cell, slice) = Blocks::parse(question)
             .ok_or_else(|| no_question(question, "PATTERN DEPTH BYTES SECONDS"))?;
         match style {
-            Style::Fio => fio::answer(ground, cell, slice),
+            Style::Fio => fio::answer(&ground.of_fio(cell.pattern), cell, slice),
             Style::Threads | Style::Tasks => blocks::answer(&mut hands, ground, cell, slice),
         }
     })
