@@ -78,6 +78,7 @@ impl Chunk {
     }
 
     /// The buffer of copied bytes, to append to.
+    #[inline]
     pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.0 {
             Repr::Copied(buffer) => Some(buffer),
@@ -85,12 +86,10 @@ impl Chunk {
         }
     }
 
-    /// The runtime's own buffer, to use again.
-    pub(crate) fn into_copied(self) -> Option<Vec<u8>> {
-        match self.0 {
-            Repr::Copied(buffer) => Some(buffer),
-            _ => None,
-        }
+    /// Takes the runtime's own buffer out, to use again.
+    #[inline]
+    pub(crate) fn take_copied(&mut self) -> Option<Vec<u8>> {
+        self.copied_mut().map(std::mem::take)
     }
 
     /// Takes the first `n` bytes off, without copying.

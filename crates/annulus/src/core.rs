@@ -153,6 +153,7 @@ impl Core {
     /// What was counted so far; nothing in a forked child, and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
+        inner.count_all_drops();
         let mut counters = self.files.add_to(*inner.driver.counters());
         (counters.remote_wakes, counters.alarms) = self.remote.counts();
         Some(counters)

@@ -4,7 +4,7 @@
 use crate::shared::SharedBytes;
 use annulus_driver::Pool;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -138,8 +138,16 @@ impl Lease {
         n
     }
 
-    /// A second lease on the same bytes. The callers part the ranges before anybody sees the two.
-    fn share(&mut self) -> Self {
+    /// The bytes of a range, without a look at those around it: they may be another lease's.
+    #[inline]
+    pub(crate) fn part(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        // SAFETY: as for `deref`, of fewer bytes.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
+    }
+
+    /// A second lease on the same bytes. The callers part the ranges that are written before anybody sees the two.
+    pub(crate) fn share(&mut self) -> Self {
         let whole = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Part(whole) => whole,
             whole => Rc::new(whole),

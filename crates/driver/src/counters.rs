@@ -37,7 +37,7 @@ pub struct Counters {
     pub file_ring: u64,
     /// Calls on files made by worker threads.
     pub file_worker: u64,
-    /// Datagrams that the kernel dropped because a socket's reader was slow, as far as it has told.
+    /// Datagrams that the kernel dropped because a socket's reader was slow.
     pub dropped_datagrams: u64,
     /// Times that other threads woke or spawned something on the runtime. Counted above the driver.
     pub remote_wakes: u64,

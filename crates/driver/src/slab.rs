@@ -75,6 +75,21 @@ impl<T> Slab<T> {
         value
     }
 
+    /// Drops a value where it lies; tokens of the slot are late from here on.
+    ///
+    /// # Panics
+    /// Where the slot is free.
+    #[inline]
+    pub fn free(&mut self, index: u32) {
+        let next = self.free;
+        let slot = self.slot_mut(index);
+        assert!(matches!(slot.entry, Entry::Used(_)), "slot {index} was freed twice");
+        slot.entry = Entry::Free { next };
+        slot.generation = (slot.generation + 1) % Token::GENERATIONS;
+        self.free = index;
+        self.len -= 1;
+    }
+
     /// The generation that a slot's tokens carry now.
     #[inline]
     pub fn generation(&self, index: u32) -> u32 {

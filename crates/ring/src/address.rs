@@ -7,6 +7,8 @@ const UNIX: u16 = 1;
 const INET: u16 = 2;
 const INET6: u16 = 10;
 const CAPACITY: usize = 128;
+/// Bytes of `struct sockaddr_in`.
+const SHORT: usize = 16;
 /// Bytes of a Unix address' name, a path's closing zero or an abstract name's leading one included.
 const UNIX_NAME: usize = 108;
 
@@ -93,16 +95,53 @@ impl Address {
     /// # Errors
     /// `InvalidData` for any other family, named by number.
     pub fn to_inet(&self) -> io::Result<SocketAddr> {
-        let b = &self.bytes;
-        let port = u16::from_be_bytes([b[2], b[3]]);
-        match self.family() {
-            INET => Ok(SocketAddrV4::new(Ipv4Addr::from(field::<4>(b, 4)), port).into()),
-            INET6 => {
+        Self::read_inet(self.as_bytes())
+    }
+
+    /// Bytes of the longest internet address: `struct sockaddr_in6`.
+    pub const INET: usize = 28;
+
+    /// The kernel's bytes of an internet address, and how many they are: an address a datagram is told this way, and none
+    /// of `sockaddr_storage`'s 128 bytes.
+    #[inline]
+    pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET], usize) {
+        let mut bytes = [0; Self::INET];
+        bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+        let (family, len) = match address {
+            SocketAddr::V4(v4) => {
+                bytes[4..8].copy_from_slice(&v4.ip().octets());
+                (INET, SHORT)
+            }
+            SocketAddr::V6(v6) => {
+                bytes[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
+                bytes[8..24].copy_from_slice(&v6.ip().octets());
+                bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+                (INET6, Self::INET)
+            }
+        };
+        bytes[..2].copy_from_slice(&family.to_ne_bytes());
+        (bytes, len)
+    }
+
+    /// The internet address that the kernel's bytes are.
+    ///
+    /// # Errors
+    /// `InvalidData` for any other family, named by number, and for bytes that end too early.
+    #[inline]
+    pub fn read_inet(raw: &[u8]) -> io::Result<SocketAddr> {
+        let family = raw.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
+        match (family, raw.first_chunk::<SHORT>(), raw.first_chunk::<{ Self::INET }>()) {
+            (INET, Some(b), _) => {
+                let port = u16::from_be_bytes([b[2], b[3]]);
+                Ok(SocketAddrV4::new(Ipv4Addr::from(field::<4>(b, 4)), port).into())
+            }
+            (INET6, _, Some(b)) => {
+                let port = u16::from_be_bytes([b[2], b[3]]);
                 let flow = u32::from_be_bytes(field(b, 4));
                 let scope = u32::from_ne_bytes(field(b, 24));
                 Ok(SocketAddrV6::new(Ipv6Addr::from(field::<16>(b, 8)), port, flow, scope).into())
             }
-            other => Err(other_family(other, "an internet one")),
+            _ => Err(other_family(family, "an internet one")),
         }
     }
 }
@@ -132,22 +171,8 @@ fn too_long(name: &[u8]) -> io::Error {
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
-        let mut bytes = [0; CAPACITY];
-        bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-        let (family, len) = match address {
-            SocketAddr::V4(v4) => {
-                bytes[4..8].copy_from_slice(&v4.ip().octets());
-                (INET, 16)
-            }
-            SocketAddr::V6(v6) => {
-                bytes[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
-                bytes[8..24].copy_from_slice(&v6.ip().octets());
-                bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-                (INET6, 28)
-            }
-        };
-        bytes[..2].copy_from_slice(&family.to_ne_bytes());
-        Self { bytes, len }
+        let (bytes, len) = Self::inet_bytes(address);
+        Self::from_bytes(&bytes[..len])
     }
 }
 
@@ -163,7 +188,8 @@ impl std::fmt::Debug for Address {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8; CAPACITY], at: usize) -> [u8; N] {
+#[inline]
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 

@@ -113,6 +113,8 @@ pub enum SocketQuery {
     Tos(Ip),
     /// `SO_BROADCAST`, 0 or 1.
     Broadcast,
+    /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far for want of room, modulo 2^32.
+    Drops,
 }
 
 /// Who is at the other end of a Unix socket.

@@ -301,6 +301,7 @@ fn a_full_socket_drops_and_counts() {
             kept += 1;
         }
         assert!((5..60).contains(&kept), "{kept} of 200 kept");
+        assert_eq!(host.kernel.option(b, SocketQuery::Drops).unwrap(), 200 - kept);
         assert_eq!(host.send_to(a, &to, b"last"), 4);
         let got = host.recv_msg(b, 100, 64, 0).unwrap();
         assert_eq!(got.controls(), [Control::Drops(200 - kept)]);

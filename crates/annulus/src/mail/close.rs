@@ -61,6 +61,7 @@ impl Inner {
             return;
         }
         self.discard_mail(slot);
+        _ = self.count_drops(slot);
         let mut mailbox = self.post.boxes.remove(slot);
         if let Some(key) = mailbox.tx.linger {
             self.timers.remove(key);

@@ -16,8 +16,8 @@ pub(crate) struct Format {
     header: MsgHeader,
 }
 
-/// Packet information and service class, of both protocols; time; drops; segment size.
-const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + 2 * space(4);
+/// Packet information and service class, of both protocols; time; segment size.
+const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
 /// Credentials.
 const UNIX_CONTROL: usize = space(12);
 

@@ -2,10 +2,10 @@
 
 use annulus_ring::Address;
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Bytes of `struct sockaddr_in6`.
-const SHORT: usize = 28;
+const SHORT: usize = Address::INET;
 
 /// An address in the kernel's own layout; empty, it is nobody's: a connected socket's peer, a sender without a name.
 #[derive(Clone, PartialEq)]
@@ -51,6 +51,14 @@ impl Name {
 impl Default for Name {
     fn default() -> Self {
         Self(Repr::Short([0; SHORT], 0))
+    }
+}
+
+impl From<SocketAddr> for Name {
+    #[inline]
+    fn from(address: SocketAddr) -> Self {
+        let (bytes, len) = Address::inet_bytes(address);
+        Self(Repr::Short(bytes, len as u8))
     }
 }
 

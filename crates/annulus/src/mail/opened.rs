@@ -1,113 +1,163 @@
-//! A received datagram, read: who sent it, what came beside it, its bytes.
+//! A received datagram, read as far as one asks: who sent it, what came beside it, its bytes.
 #![allow(unsafe_code)]
 
-use super::Name;
+use super::Format;
 use crate::lease::Lease;
-use annulus_ring::{Control, Controls, Credentials, Layout, Message, descriptors};
-use std::net::IpAddr;
+use annulus_ring::{Address, Control, Controls, Layout, Message, descriptors};
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::time::Duration;
 
 /// A datagram, or several of one flow that the kernel put together.
+///
+/// It is a few words around its buffer, since every datagram moves through the hands that lead to who receives it.
 #[derive(Debug)]
 pub(crate) struct Mail {
-    pub(crate) bytes: Lease,
-    pub(crate) source: Name,
+    /// The buffer, up to the payload's end: head, sender, controls, payload.
+    letter: Lease,
+    format: &'static Format,
+    /// Where the payload starts.
+    start: u32,
     /// Bytes as sent: more than there are where it was cut.
-    pub(crate) whole_len: usize,
-    pub(crate) local: Option<(IpAddr, u32)>,
-    pub(crate) tos: Option<u8>,
-    pub(crate) segment_size: Option<usize>,
-    pub(crate) timestamp: Option<Duration>,
-    pub(crate) credentials: Option<Credentials>,
-    /// How many the socket has dropped so far, where the kernel tells.
-    pub(crate) drops: Option<u32>,
-    pub(crate) descriptors: Vec<OwnedFd>,
+    whole_len: u32,
+    /// Several datagrams came together, each of so many bytes, but for the last one.
+    segment_size: Option<u16>,
+    descriptors: Vec<OwnedFd>,
 }
 
 impl Mail {
-    /// Opens a letter: the whole of a buffer, filled as `layout` tells. Descriptors in it are this mail's from here on,
+    /// Opens a letter: the whole of a buffer, filled as `format` tells. Descriptors in it are this mail's from here on,
     /// so a letter is opened once.
-    pub(crate) fn open(letter: Lease, layout: Layout) -> Self {
-        let head = Message::read(&letter).unwrap_or_default();
-        let name = (head.name_len as usize).min(layout.name);
-        let mut mail = Self {
-            source: Name::from_bytes(&letter[Layout::HEAD..Layout::HEAD + name]),
-            whole_len: head.payload_len as usize,
-            bytes: letter,
-            local: None,
-            tos: None,
-            segment_size: None,
-            timestamp: None,
-            credentials: None,
-            drops: None,
-            descriptors: Vec::new(),
-        };
+    #[inline]
+    pub(crate) fn open(letter: Lease, format: &'static Format) -> Self {
+        let start = format.layout.payload_at() as u32;
+        let (segment_size, descriptors) = (None, Vec::new());
+        let mut mail = Self { letter, format, start, whole_len: 0, segment_size, descriptors };
+        let head = mail.head();
+        mail.whole_len = head.payload_len;
         if head.control_len > 0 {
-            mail.read_controls(layout, head.control_len as usize);
+            mail.read_controls();
         }
-        mail.bytes.advance(layout.payload_at());
         mail
     }
 
-    fn read_controls(&mut self, layout: Layout, len: usize) {
-        let start = layout.control_at();
-        for control in Controls::new(&self.bytes[start..start + len.min(layout.control)]) {
+    /// What changes hands, or what the letter is.
+    fn read_controls(&mut self) {
+        let (mut size, mut owned) = (None, Vec::new());
+        for control in self.controls() {
             match control {
-                Control::PacketInfo { local, interface } => self.local = Some((local, interface)),
-                Control::Tos(tos) | Control::TrafficClass(tos) => self.tos = Some(tos),
-                Control::SegmentSize(size) => self.segment_size = Some(size.into()),
-                Control::Timestamp(at) => self.timestamp = Some(at),
-                Control::Drops(count) => self.drops = Some(count),
-                Control::Credentials(who) => self.credentials = Some(who),
+                Control::SegmentSize(bytes) => size = Some(bytes),
                 Control::Descriptors(bytes) => {
                     // SAFETY: the kernel opened them for whoever reads this message, which happens once.
-                    let owned = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-                    self.descriptors.extend(descriptors(bytes).map(owned));
+                    let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+                    owned.extend(descriptors(bytes).map(own));
                 }
-                Control::Unknown { .. } => {}
+                _ => {}
             }
         }
+        (self.segment_size, self.descriptors) = (size, owned);
+    }
+
+    /// What came beside the bytes. Descriptors among it are numbers only.
+    pub(crate) fn controls(&self) -> Controls<'_> {
+        let layout = self.format.layout;
+        let len = (self.head().control_len as usize).min(layout.control);
+        let start = layout.control_at();
+        Controls::new(self.letter.part(start..start + len))
+    }
+
+    #[inline]
+    fn head(&self) -> Message {
+        Message::read(self.letter.part(0..Layout::HEAD)).unwrap_or_default()
+    }
+
+    /// The sender's address, in the kernel's bytes.
+    #[inline]
+    fn name(&self) -> &[u8] {
+        let len = (self.head().name_len as usize).min(self.format.layout.name);
+        self.letter.part(Layout::HEAD..Layout::HEAD + len)
+    }
+
+    /// Who sent it.
+    #[inline]
+    pub(crate) fn source(&self) -> Address {
+        Address::from_bytes(self.name())
+    }
+
+    /// Who sent it, over the internet protocols.
+    ///
+    /// # Errors
+    /// `InvalidData` where that is no internet address.
+    #[inline]
+    pub(crate) fn inet_source(&self) -> io::Result<SocketAddr> {
+        Address::read_inet(self.name())
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.letter.len() - self.start as usize
+    }
+
+    pub(crate) fn whole_len(&self) -> usize {
+        self.whole_len as usize
+    }
+
+    pub(crate) fn segment_size(&self) -> Option<usize> {
+        self.segment_size.map(usize::from)
     }
 
     /// Whether some of the bytes are missing.
+    #[inline]
     pub(crate) fn is_cut(&self) -> bool {
-        self.whole_len > self.bytes.len()
+        self.whole_len() > self.len()
+    }
+
+    /// Its bytes alone. What came along and was not taken goes.
+    #[inline]
+    pub(crate) fn into_bytes(mut self) -> Lease {
+        self.letter.advance(self.start as usize);
+        self.letter
+    }
+
+    /// Descriptors that came along.
+    pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
     }
 
     /// Takes the first datagram off, where several were put together. What is left stays; nothing, where this was the
     /// last one.
     pub(crate) fn split_first(&mut self) -> Option<Self> {
-        let size = self.segment_size.filter(|size| (1..self.bytes.len()).contains(size))?;
-        let bytes = self.bytes.split_to(size);
-        self.whole_len -= size;
-        Some(Self {
-            whole_len: size,
-            bytes,
-            source: self.source.clone(),
-            local: self.local,
-            tos: self.tos,
+        let size =
+            self.segment_size.filter(|size| (1..self.len()).contains(&usize::from(*size)))?;
+        let end = self.start + u32::from(size);
+        // Both show what stands before the payload, and their own part of that: no byte is handed out twice.
+        let mut letter = self.letter.share();
+        letter.truncate(end as usize);
+        let first = Self {
+            letter,
+            format: self.format,
+            start: self.start,
+            whole_len: u32::from(size),
             segment_size: None,
-            timestamp: self.timestamp,
-            credentials: self.credentials,
-            drops: self.drops,
             descriptors: Vec::new(),
-        })
+        };
+        self.start = end;
+        self.whole_len -= u32::from(size);
+        Some(first)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annulus_ring::{Address, ControlWriter, Direction};
+    use annulus_ring::{ControlWriter, Direction};
 
-    const LAYOUT: Layout = Layout { name: 32, control: 80 };
-
-    fn letter(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> Lease {
-        let mut bytes = vec![0; LAYOUT.payload_at()];
-        let source = Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 9)));
+    fn letter(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> Mail {
+        let layout = Format::INET.layout;
+        let mut bytes = vec![0; layout.payload_at()];
+        let source = Address::from(SocketAddr::from(([127, 0, 0, 1], 9)));
         bytes[Layout::HEAD..][..source.as_bytes().len()].copy_from_slice(source.as_bytes());
-        let room = &mut bytes[LAYOUT.control_at()..LAYOUT.payload_at()];
+        let room = &mut bytes[layout.control_at()..];
         let mut writer = ControlWriter::new(room, Direction::Received);
         assert!(controls.iter().all(|control| writer.push(*control)));
         let head = Message {
@@ -119,24 +169,31 @@ mod tests {
         bytes[..Layout::HEAD].copy_from_slice(&head.bytes());
         bytes.extend_from_slice(payload);
         let len = bytes.len();
-        Lease::heap(bytes.into_boxed_slice(), len)
+        Mail::open(Lease::heap(bytes.into_boxed_slice(), len), Format::INET)
     }
 
     #[test]
     fn what_came_beside_the_bytes_is_read() {
-        let mail = Mail::open(letter(b"abc", 3, &[Control::Tos(2), Control::Drops(7)]), LAYOUT);
-        assert_eq!(mail.source.address().to_inet().unwrap().to_string(), "127.0.0.1:9");
-        assert_eq!((&*mail.bytes, mail.tos, mail.drops), (&b"abc"[..], Some(2), Some(7)));
-        assert!(!mail.is_cut() && mail.local.is_none());
-        assert!(Mail::open(letter(b"abc", 4, &[]), LAYOUT).is_cut());
+        let mail = letter(b"abc", 3, &[Control::Tos(2), Control::TrafficClass(7)]);
+        assert_eq!(mail.inet_source().unwrap().to_string(), "127.0.0.1:9");
+        let controls: Vec<_> = mail.controls().collect();
+        assert!(
+            matches!(controls[..], [Control::Tos(2), Control::TrafficClass(7)]),
+            "{controls:?}"
+        );
+        assert!(!mail.is_cut());
+        assert_eq!(&*mail.into_bytes(), b"abc");
+        assert!(letter(b"abc", 4, &[]).is_cut());
     }
 
     #[test]
     fn datagrams_that_came_together_are_parted() {
-        let mut rest = Mail::open(letter(b"onetwoth", 8, &[Control::SegmentSize(3)]), LAYOUT);
-        let parts: Vec<Vec<u8>> =
-            std::iter::from_fn(|| rest.split_first()).map(|mail| mail.bytes.to_vec()).collect();
+        let mut rest = letter(b"onetwoth", 8, &[Control::SegmentSize(3)]);
+        let parts: Vec<_> = std::iter::from_fn(|| rest.split_first()).collect();
+        assert!(parts.iter().all(|part| !part.is_cut() && part.inet_source().is_ok()));
+        let parts: Vec<_> = parts.into_iter().map(|part| part.into_bytes().to_vec()).collect();
         assert_eq!(parts, [b"one", b"two"]);
-        assert_eq!((&*rest.bytes, rest.is_cut()), (&b"th"[..], false));
+        assert!(!rest.is_cut());
+        assert_eq!(&*rest.into_bytes(), b"th");
     }
 }

@@ -130,7 +130,7 @@ impl Envelope {
             IpAddr::V4(_) => true,
             IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
         };
-        Self { to: Address::from(to).into(), v4, ..Self::default() }
+        Self { to: to.into(), v4, ..Self::default() }
     }
 
     pub(crate) fn to(to: Address) -> Self {

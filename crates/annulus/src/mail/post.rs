@@ -42,6 +42,9 @@ pub(crate) struct Outbox {
     unheard: usize,
     /// What all of these weigh.
     weight: usize,
+    /// Most datagrams of the next batch: as many as found room in the last one that did not go out whole, and twice as many
+    /// after each that did. What is refused has cost its submission.
+    window: usize,
     unordered: bool,
     /// It has a peer, whose room the kernel tells of.
     pub(crate) connected: bool,
@@ -87,6 +90,7 @@ impl Outbox {
             fresh: false,
             blocked: false,
             weight: 0,
+            window: usize::MAX,
             unordered,
             connected: false,
             cuts_here: false,
@@ -166,42 +170,44 @@ impl Inner {
         &mut self,
         slot: u32,
         chunk: Chunk,
-        envelope: &Envelope,
+        envelope: Envelope,
     ) -> io::Result<()> {
         let bound = self.bounds.send;
         let mailbox = self.post.boxes.get(slot);
-        if let Some(error) = mailbox.tx.failure_on(envelope) {
+        if let Some(error) = mailbox.tx.failure_on(&envelope) {
             return Err(error);
         }
         if mailbox.tx.weight > bound {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        if mailbox.format.domain == Domain::Unix {
-            self.queue_parcel(slot, chunk, envelope.clone());
-            return Ok(());
+        if mailbox.format.domain != Domain::Unix {
+            let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
+            check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
+            if let Some(size) = envelope.segment_size {
+                self.queue_cut(slot, chunk, envelope, size.into(), most);
+                return Ok(());
+            }
         }
-        let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
-        match envelope.segment_size {
-            None => check_size(chunk.len(), most)?,
-            Some(size) => check_size(size.into(), most)?,
-        }
-        self.queue_cut(slot, chunk, envelope, most);
+        self.queue_parcel(slot, chunk, envelope);
         Ok(())
     }
 
-    /// Queues a payload in pieces that the kernel takes at once.
-    fn queue_cut(&mut self, slot: u32, mut chunk: Chunk, envelope: &Envelope, most: usize) {
+    /// Queues datagrams of `size` in pieces that the kernel takes at once.
+    fn queue_cut(
+        &mut self,
+        slot: u32,
+        mut chunk: Chunk,
+        envelope: Envelope,
+        size: usize,
+        most: usize,
+    ) {
         let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
-        let Some(size) = envelope.segment_size.map(usize::from).filter(|size| *size < chunk.len())
-        else {
-            let whole = Envelope { segment_size: None, ..envelope.clone() };
-            return self.queue_parcel(slot, chunk, whole);
-        };
-        let (piece, envelope) = if cuts_here {
-            (size, Envelope { segment_size: None, ..envelope.clone() })
+        let (piece, segment_size) = if cuts_here {
+            (size, None)
         } else {
-            (size * MOST_SEGMENTS.min(most / size), envelope.clone())
+            (size * MOST_SEGMENTS.min(most / size), envelope.segment_size)
         };
+        let envelope = Envelope { segment_size, ..envelope };
         while chunk.len() > piece {
             let first = chunk.split_to(piece);
             self.queue_parcel(slot, first, envelope.clone());
@@ -210,6 +216,7 @@ impl Inner {
         self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
     }
 
+    #[inline]
     fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
         let parcel = Parcel::new(slot, chunk, envelope);
         let weight = parcel.weight();
@@ -251,7 +258,7 @@ impl Inner {
     fn send_batch(&mut self, slot: u32) {
         let mailbox = self.post.boxes.get(slot);
         let one = mailbox.format.domain == Domain::Unix && !mailbox.tx.unordered;
-        let batch = if one { 1 } else { mailbox.tx.queue.len() };
+        let batch = if one { 1 } else { mailbox.tx.window };
         for _ in 0..batch {
             let tx = &mut self.post.boxes.get(slot).tx;
             let Some(id) = tx.queue.pop_front() else { break };
@@ -296,17 +303,22 @@ impl Inner {
     }
 
     fn settle_batch(&mut self, slot: u32) {
-        let mut refused = false;
+        let (mut refused, mut gone) = (false, 0);
         // From the last one on, so that those to be sent again keep their order.
         while let Some(id) = self.post.boxes.get(slot).tx.flying.pop_back() {
             match self.post.parcels.get(id).state {
-                State::Now | State::Failed => self.end_parcel(slot, id),
+                State::Now | State::Failed => {
+                    gone += 1;
+                    self.end_parcel(slot, id);
+                }
                 state => {
                     refused |= state == State::Refused;
                     self.requeue(slot, id);
                 }
             }
         }
+        let tx = &mut self.post.boxes.get(slot).tx;
+        tx.window = if refused { gone.max(1) } else { tx.window.saturating_mul(2) };
         if refused {
             self.wait_for_room(slot);
         }
@@ -321,8 +333,11 @@ impl Inner {
         let Some(size) = parcel.envelope.segment_size.filter(|_| cuts_here) else {
             return self.post.boxes.get(slot).tx.queue.push_front(id);
         };
-        let Parcel { mut chunk, envelope, .. } = self.take_parcel(slot, id);
-        let queue = std::mem::take(&mut self.post.boxes.get(slot).tx.queue);
+        let weight = parcel.weight();
+        let Parcel { mut chunk, envelope, .. } = self.post.parcels.remove(id);
+        let tx = &mut self.post.boxes.get(slot).tx;
+        tx.weight -= weight;
+        let queue = std::mem::take(&mut tx.queue);
         let single = Envelope { segment_size: None, ..envelope };
         while chunk.len() > usize::from(size) {
             let first = chunk.split_to(size.into());
@@ -446,15 +461,15 @@ impl Inner {
         State::Failed
     }
 
-    fn take_parcel(&mut self, slot: u32, id: u32) -> Parcel {
-        let parcel = self.post.parcels.remove(id);
-        self.post.boxes.get(slot).tx.weight -= parcel.weight();
-        parcel
-    }
-
+    /// A parcel is done with.
+    #[inline]
     fn end_parcel(&mut self, slot: u32, id: u32) {
-        let parcel = self.take_parcel(slot, id);
-        parcel.chunk.into_copied().into_iter().for_each(|buffer| self.spares.keep(buffer));
+        let parcel = self.post.parcels.get(id);
+        self.post.boxes.get(slot).tx.weight -= parcel.weight();
+        if let Some(buffer) = parcel.chunk.take_copied() {
+            self.spares.keep(buffer);
+        }
+        self.post.parcels.free(id);
     }
 
     /// Ready once the kernel has taken everything.

@@ -12,7 +12,7 @@ use crate::lease::Lease;
 use crate::waiters::Waiters;
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_ring::op::{IoVec, MsgHeader};
-use annulus_ring::{Layout, Message};
+use annulus_ring::{Domain, Layout, Message, SocketQuery};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -56,7 +56,7 @@ pub(crate) struct Inbox {
     /// In flight, while single.
     desk: Option<Box<Desk>>,
     max_datagram: Option<usize>,
-    /// As the kernel counted them last.
+    /// Datagrams for which there was no room, as the kernel counted them last, modulo 2^32.
     drops: u32,
     /// All of them.
     dropped: u64,
@@ -81,11 +81,6 @@ impl Inbox {
     /// Nothing in flight.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle | State::Wanted)
-    }
-
-    /// Datagrams that the kernel has dropped for want of room, as far as it has told.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     /// An error that the kernel told of elsewhere is whose turn it is to receive; false where nobody waits for that.
@@ -176,13 +171,7 @@ impl Inner {
         let letter = mailbox.rx.letters.pop_front().expect("a letter is there");
         let format = mailbox.format;
         let wants_more = mailbox.rx.wants_more();
-        let mut mail = Mail::open(self.lease(letter), format.layout);
-        let rx = &mut self.post.boxes.get(slot).rx;
-        if let Some(drops) = mail.drops {
-            let new = drops.wrapping_sub(std::mem::replace(&mut rx.drops, drops));
-            rx.dropped += u64::from(new);
-            self.driver.counters().dropped_datagrams += u64::from(new);
-        }
+        let mut mail = Mail::open(self.lease(letter), format);
         if wants_more {
             self.want_mail(slot);
         }
@@ -193,6 +182,30 @@ impl Inner {
                 first
             }
             None => mail,
+        }
+    }
+
+    /// Asks the kernel how many datagrams found no room, of all time. Unix sockets drop none: their senders wait.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn count_drops(&mut self, slot: u32) -> io::Result<u64> {
+        let mailbox = self.post.boxes.get(slot);
+        if mailbox.format.domain == Domain::Unix {
+            return Ok(0);
+        }
+        let drops = self.driver.kernel().option(mailbox.fd, SocketQuery::Drops)?;
+        let rx = &mut mailbox.rx;
+        let new = u64::from(drops.wrapping_sub(std::mem::replace(&mut rx.drops, drops)));
+        rx.dropped += new;
+        self.driver.counters().dropped_datagrams += new;
+        Ok(rx.dropped)
+    }
+
+    /// Brings the count of all drops up to date, as far as the kernel tells them.
+    pub(crate) fn count_all_drops(&mut self) {
+        for slot in self.post.boxes.indices() {
+            _ = self.count_drops(slot);
         }
     }
 
@@ -330,7 +343,7 @@ impl Inner {
         for letter in letters {
             let letter = self.lease(letter);
             if descriptors {
-                drop(Mail::open(letter, format.layout));
+                drop(Mail::open(letter, format));
             }
         }
     }

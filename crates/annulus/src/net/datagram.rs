@@ -2,9 +2,10 @@
 
 use crate::lease::Lease;
 use crate::mail::{Envelope, Mail};
+use annulus_ring::Control;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A received datagram, or several of one flow that came together, with what the kernel tells of them.
 ///
@@ -32,15 +33,24 @@ pub struct Datagram {
 
 impl Datagram {
     pub(super) fn new(mail: Mail) -> io::Result<Self> {
+        let (mut at, mut service, mut time) = (None, None, None);
+        for control in mail.controls() {
+            match control {
+                Control::PacketInfo { local, interface } => at = Some((local, interface)),
+                Control::Tos(tos) | Control::TrafficClass(tos) => service = Some(tos),
+                Control::Timestamp(since) => time = Some(SystemTime::UNIX_EPOCH + since),
+                _ => {}
+            }
+        }
         Ok(Self {
-            source: mail.source.address().to_inet()?,
-            local: mail.local.map(|(local, _)| local),
-            interface: mail.local.map(|(_, interface)| interface),
-            tos: mail.tos,
-            segment_size: mail.segment_size,
-            timestamp: mail.timestamp.map(|at: Duration| SystemTime::UNIX_EPOCH + at),
-            whole_len: mail.whole_len,
-            bytes: mail.bytes,
+            source: mail.inet_source()?,
+            local: at.map(|(local, _)| local),
+            interface: at.map(|(_, interface)| interface),
+            tos: service,
+            segment_size: mail.segment_size(),
+            timestamp: time,
+            whole_len: mail.whole_len(),
+            bytes: mail.into_bytes(),
         })
     }
 

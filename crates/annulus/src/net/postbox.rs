@@ -51,11 +51,11 @@ impl Postbox {
 
     #[inline]
     pub(super) fn send(&self, chunk: Chunk, envelope: Envelope) -> SendMail<'_> {
-        SendMail { postbox: self, chunk: Some(chunk), envelope, place: None }
+        SendMail { postbox: self, letter: Some((chunk, envelope)), place: None }
     }
 
     /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
-    pub(super) fn try_send(&self, bytes: &[u8], envelope: &Envelope) -> io::Result<()> {
+    pub(super) fn try_send(&self, bytes: &[u8], envelope: Envelope) -> io::Result<()> {
         let mut inner = self.core.enter_running()?;
         let mut buffer = inner.spares.take();
         buffer.extend_from_slice(bytes);
@@ -81,7 +81,7 @@ impl Postbox {
     }
 
     pub(super) fn dropped(&self) -> io::Result<u64> {
-        Ok(self.core.enter()?.post.boxes.get(self.slot).rx.dropped())
+        self.core.enter()?.count_drops(self.slot)
     }
 
     pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
@@ -147,8 +147,7 @@ impl Drop for RecvMail<'_> {
 pub struct SendMail<'a> {
     postbox: &'a Postbox,
     /// Not accepted yet.
-    chunk: Option<Chunk>,
-    envelope: Envelope,
+    letter: Option<(Chunk, Envelope)>,
     place: Option<u32>,
 }
 
@@ -157,10 +156,10 @@ impl Future for SendMail<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { postbox, chunk, envelope, place } = &mut *self;
+        let Self { postbox, letter, place } = &mut *self;
         let mut inner = postbox.core.enter_running()?;
         ready!(inner.poll_post_room(postbox.slot, place, cx));
-        let chunk = chunk.take().expect("polled after it was ready");
+        let (chunk, envelope) = letter.take().expect("polled after it was ready");
         Poll::Ready(inner.accept_post(postbox.slot, chunk, envelope))
     }
 }
@@ -178,6 +177,6 @@ impl Drop for SendMail<'_> {
 
 impl fmt::Debug for SendMail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SendMail(accepted: {})", self.chunk.is_none())
+        write!(f, "SendMail(accepted: {})", self.letter.is_none())
     }
 }

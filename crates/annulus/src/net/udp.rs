@@ -101,7 +101,6 @@ impl UdpOptions {
     }
 
     fn set_up(&self, socket: &NewFd) -> io::Result<()> {
-        socket.set(SocketOption::DropCount(true))?;
         let wanted = [
             self.reuse_address.then_some(SocketOption::ReuseAddress(true)),
             self.reuse_port.then_some(SocketOption::ReusePort(true)),
@@ -251,7 +250,7 @@ impl UdpSocket {
     /// `WouldBlock` where too much is queued: see [`poll_send_ready`](Self::poll_send_ready); else as
     /// [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
-        self.postbox.try_send(bytes, &how.envelope(self.peer_is_v4.get()))
+        self.postbox.try_send(bytes, how.envelope(self.peer_is_v4.get()))
     }
 
     /// Ready once a datagram would be accepted. The last task that polled is woken.
@@ -278,11 +277,11 @@ impl UdpSocket {
         self.postbox.poll_flush(cx)
     }
 
-    /// Datagrams that the kernel dropped because this socket's reader was slow (`SO_RXQ_OVFL`). It tells with the next
-    /// datagram that is received.
+    /// Datagrams that the kernel has dropped by now because this socket's reader was slow: what `SO_RXQ_OVFL` tells with
+    /// every datagram, asked of the socket instead (`SO_MEMINFO`), so that datagrams pay nothing for it.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end; before Linux 4.12.
     pub fn dropped(&self) -> io::Result<u64> {
         self.postbox.dropped()
     }
@@ -485,15 +484,16 @@ fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
     if mail.is_cut() {
         return Err(cut(&mail));
     }
-    Ok((mail.bytes, mail.source.address().to_inet()?))
+    let source = mail.inet_source()?;
+    Ok((mail.into_bytes(), source))
 }
 
 /// Says what was cut off.
 pub(super) fn cut(mail: &Mail) -> io::Error {
     let text = format!(
         "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",
-        mail.whole_len,
-        mail.bytes.len()
+        mail.whole_len(),
+        mail.len()
     );
     io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -57,10 +57,10 @@ impl Inner {
         let passing = self.streams.get(slot).passing.as_mut()?;
         let desk = passing.desk.take()?;
         let format = Format::UNIX_DESCRIPTORS;
-        let mail = Mail::open(desk.into_lease(format, len as usize), format.layout);
+        let mut mail = Mail::open(desk.into_lease(format, len as usize), format);
         // What came with bytes that were taken without it goes.
-        passing.received = mail.descriptors;
-        (len > 0).then_some(mail.bytes)
+        passing.received = mail.take_descriptors();
+        (len > 0).then(|| mail.into_bytes())
     }
 
     /// The operation that sends the first chunk in the queue, with its descriptors unless they went already.

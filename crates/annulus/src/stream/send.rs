@@ -384,11 +384,9 @@ impl Inner {
             && first.len() <= gone
         {
             gone -= first.len();
-            tx.queue
-                .pop()
-                .and_then(Chunk::into_copied)
-                .into_iter()
-                .for_each(|b| self.spares.keep(b));
+            if let Some(buffer) = tx.queue.pop().and_then(|mut chunk| chunk.take_copied()) {
+                self.spares.keep(buffer);
+            }
         }
         tx.sent = gone;
         tx.state = State::Idle;

@@ -38,8 +38,18 @@ pub(super) fn set(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
     }
 }
 
+/// Where the dropped datagrams stand in what `SO_MEMINFO` answers (`SK_MEMINFO_DROPS`), and how many numbers that has.
+const DROPS: usize = 8;
+const MEMORY: usize = 9;
+
 pub(super) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
     let (level, name) = match query {
+        SocketQuery::Drops => {
+            let mut memory = [0u32; MEMORY];
+            // SAFETY: every bit pattern is a number.
+            unsafe { fill(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)? };
+            return Ok(memory[DROPS]);
+        }
         SocketQuery::RecvBuffer => (libc::SOL_SOCKET, libc::SO_RCVBUF),
         SocketQuery::SendBuffer => (libc::SOL_SOCKET, libc::SO_SNDBUF),
         SocketQuery::Error => (libc::SOL_SOCKET, libc::SO_ERROR),

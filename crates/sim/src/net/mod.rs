@@ -173,6 +173,7 @@ impl Net {
             SocketQuery::Error => {
                 Ok(socket.error.take().map_or(0, |error| error.raw_os_error() as u32))
             }
+            SocketQuery::Drops => Ok(socket.mail.as_ref().map_or(0, |mail| mail.drops)),
             _ => socket.options.query(socket.domain, query),
         }
     }

@@ -108,7 +108,7 @@ impl Options {
         Ok(())
     }
 
-    /// The number that a query asks for; an error is not an option's.
+    /// The number that a query asks for; an error is not an option's, nor are drops.
     pub(crate) fn query(&self, domain: Domain, query: SocketQuery) -> Result<u32, Errno> {
         Ok(match query {
             SocketQuery::RecvBuffer => self.receive_buffer as u32,
@@ -116,7 +116,7 @@ impl Options {
             SocketQuery::Broadcast => self.broadcast.into(),
             SocketQuery::Ttl(ip) => known(domain, ip).map(|()| self.ip(ip).ttl.into())?,
             SocketQuery::Tos(ip) => known(domain, ip).map(|()| self.ip(ip).tos.into())?,
-            SocketQuery::Error => 0,
+            SocketQuery::Error | SocketQuery::Drops => 0,
         })
     }
 

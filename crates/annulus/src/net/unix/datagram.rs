@@ -9,7 +9,7 @@ use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::mail::{Envelope, Mail};
-use annulus_ring::{Address, Credentials};
+use annulus_ring::{Address, Control, Credentials};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -35,13 +35,17 @@ pub struct UnixMessage {
 }
 
 impl UnixMessage {
-    fn new(mail: Mail) -> io::Result<Self> {
+    fn new(mut mail: Mail) -> io::Result<Self> {
+        let credentials = mail.controls().find_map(|control| match control {
+            Control::Credentials(who) => Some(who),
+            _ => None,
+        });
         Ok(Self {
-            source: to_std(&mail.source.address())?,
-            credentials: mail.credentials,
-            descriptors: mail.descriptors,
-            whole_len: mail.whole_len,
-            bytes: mail.bytes,
+            source: to_std(&mail.source())?,
+            credentials,
+            descriptors: mail.take_descriptors(),
+            whole_len: mail.whole_len(),
+            bytes: mail.into_bytes(),
         })
     }
 
@@ -231,6 +235,6 @@ fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
     if mail.is_cut() {
         return Err(cut(&mail));
     }
-    let source = to_std(&mail.source.address())?;
-    Ok((mail.bytes, source))
+    let source = to_std(&mail.source())?;
+    Ok((mail.into_bytes(), source))
 }
