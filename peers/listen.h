@@ -61,7 +61,7 @@ static uint16_t parse_port(const char *text)
     return (uint16_t)port;
 }
 
-static struct target parse_target(int argc, char **argv)
+static inline struct target parse_target(int argc, char **argv)
 {
     if (argc != 2)
         die(EXIT_USAGE, "usage: %s ADDRESS, such as 0 for a free port", argv[0]);
@@ -102,7 +102,7 @@ static int bind_to(const struct target *target, int type)
 }
 
 /* TCP_NODELAY on the listener is inherited by what it accepts: one system call a connection saved. */
-static int listen_on(const struct target *target, int socket_flags)
+static inline int listen_on(const struct target *target, int socket_flags)
 {
     if (target->family == UDP)
         die(EXIT_USAGE, "cannot serve UDP: this peer serves streams alone; give PORT or unix:/path");
@@ -113,7 +113,7 @@ static int listen_on(const struct target *target, int socket_flags)
 }
 
 /* The line a starter waits for: everything is set up when it is printed. */
-static void announce(const struct target *target, int fd)
+static inline void announce(const struct target *target, int fd)
 {
     struct endpoint endpoint = {.length = sizeof endpoint.un};
     if (getsockname(fd, &endpoint.any, &endpoint.length))
@@ -125,7 +125,7 @@ static void announce(const struct target *target, int fd)
 }
 
 /* Raises the soft limit of open files to the hard one and returns it: no descriptor is ever this large. */
-static size_t descriptor_limit(void)
+static inline size_t descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
@@ -145,7 +145,7 @@ static void *map_zeroed(size_t bytes)
 }
 
 /* Out of descriptors or memory for a new connection: accepting resumes when a connection closes. */
-static int is_shortage(int error)
+static inline int is_shortage(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }

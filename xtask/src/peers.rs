@@ -8,11 +8,12 @@ use crate::step::{Failure, Outcome, Step, root, target};
 /// The exit code by which a peer says that this machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
 
+/// Words in a peer's file `serves` that say it is no echo server, each with a check of its own.
+const CONTESTS: [&str; 3] = ["bulk", "file", "nop"];
 /// What CI checks: those in C, which take a second to build, and of those with dependencies the two with the fewest. All of
 /// them take minutes and more than a hundred downloads.
-/// Words in a peer's file `serves` that say it is no echo server, each with a check of its own.
-const CONTESTS: [&str; 2] = ["file", "nop"];
-const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
+const QUICK: [&str; 6] =
+    ["bulk-c", "epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
 /// Checks those that CI does.
 pub(crate) fn quick() -> Outcome {
@@ -63,7 +64,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What checks it, with its arguments: the contenders of `bench nop` and `bench file` say so in their file `serves`.
+/// What checks it, with its arguments: the contenders of `bench nop`, `bench file` and `bench bulk` say so in their file `serves`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
     let contest =

@@ -10,6 +10,7 @@
 //! The first figure is *server CPU time a request* ([`proc`]): it holds even where the load, not the
 //! server, sets the pace.
 
+pub mod bulk;
 pub mod contest;
 pub mod cores;
 pub mod doubt;

@@ -34,6 +34,7 @@ mod run;
 mod threads;
 mod window;
 
+pub mod bulk;
 pub mod clock;
 pub mod datagrams;
 pub mod limits;

@@ -145,12 +145,14 @@ pub enum PlanError {
     },
     /// No messages a second, or more than [`MAX_RATE`].
     Rate(f64),
-    /// A number outside its range, which begins at 1.
+    /// A number outside its range.
     Count {
         /// Of what.
         what: &'static str,
         /// The number.
         value: usize,
+        /// The least there may be.
+        least: usize,
         /// The most there may be.
         most: usize,
     },
@@ -197,8 +199,8 @@ impl fmt::Display for PlanError {
             PlanError::Rate(rate) => {
                 write!(f, "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}")
             }
-            PlanError::Count { what, value, most } => {
-                write!(f, "{value} {what}: ask for 1 to {most}")
+            PlanError::Count { what, value, least, most } => {
+                write!(f, "{value} {what}: ask for {least} to {most}")
             }
             PlanError::Zero(name) => write!(f, "a {name} of zero: ask for more, such as 1s"),
         }

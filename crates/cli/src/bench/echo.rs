@@ -60,7 +60,7 @@ impl Field {
         let scratch = (setup.transport == Transport::Unix).then(paths).transpose()?;
         servers.push(servers[0].named(control_name(&servers[0].name)));
         let place = |(number, spec): (usize, Spec)| match (setup.transport, &scratch) {
-            (Transport::Udp, _) => servers::elsewhere(spec, "udp://127.0.0.1:0", "udp:0"),
+            (Transport::Udp, _) => servers::over_udp(spec),
             (_, Some(scratch)) => {
                 let address = Place::Unix(scratch.path().join(number.to_string())).to_string();
                 servers::elsewhere(spec, &address, &address)

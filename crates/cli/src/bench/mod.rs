@@ -1,5 +1,6 @@
 //! `annulus bench`: servers side by side, in one run.
 
+mod bulk;
 mod cells;
 mod echo;
 mod file;
@@ -34,6 +35,7 @@ enum Bench {
     /// Compare echo servers over Unix sockets: as bench echo, with streams at
     /// paths
     Unix(setup::EchoArgs),
+    Bulk(bulk::BulkArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
     Suite(suite::SuiteArgs),
@@ -44,6 +46,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Bench::Echo(args) => echo::run(args, setup::Transport::Tcp),
         Bench::Udp(args) => echo::run(args, setup::Transport::Udp),
         Bench::Unix(args) => echo::run(args, setup::Transport::Unix),
+        Bench::Bulk(args) => bulk::run(args),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
         Bench::Suite(args) => suite::run(args),

@@ -17,6 +17,18 @@ pub(super) struct Pins {
     load_pin: Option<usize>,
 }
 
+/// A core for those who send and one for those who receive.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct EndPins {
+    /// The core of the senders [default: one that shares nothing with the
+    /// receivers']
+    #[arg(long, value_name = "CPU")]
+    pub(super) sender_pin: Option<usize>,
+    /// The core of the receivers [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    pub(super) receiver_pin: Option<usize>,
+}
+
 /// One core for everybody.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Pin {
@@ -32,6 +44,17 @@ impl Pins {
         check("--server-pin", self.server_pin, &allowed)?;
         check("--load-pin", self.load_pin, &allowed)?;
         let cores = Cores::choose(&allowed, self.server_pin, self.load_pin);
+        Ok((allowed, cores))
+    }
+}
+
+impl EndPins {
+    /// The cores that may be used, and those that will be: the receivers' as the server's.
+    pub(super) fn choose(self) -> Result<(Vec<usize>, Cores)> {
+        let allowed = allowed()?;
+        check("--sender-pin", self.sender_pin, &allowed)?;
+        check("--receiver-pin", self.receiver_pin, &allowed)?;
+        let cores = Cores::choose(&allowed, self.receiver_pin, self.sender_pin);
         Ok((allowed, cores))
     }
 }

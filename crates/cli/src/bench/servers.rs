@@ -161,6 +161,11 @@ pub(crate) fn elsewhere(mut spec: Spec, own: &str, peer: &str) -> Spec {
     spec
 }
 
+/// The same server over UDP.
+pub(crate) fn over_udp(spec: Spec) -> Spec {
+    elsewhere(spec, "udp://127.0.0.1:0", "udp:0")
+}
+
 fn peer(name: &str, program: PathBuf, mode: Option<&str>, pin: Option<usize>) -> Spec {
     let arguments = [PEER_ADDRESS].into_iter().chain(mode).map(Into::into).collect();
     Spec { name: name.into(), program, arguments, pin }

@@ -3,16 +3,32 @@
 use super::stats::Tally;
 use super::{Listen, Plan};
 use annulus::Lease;
-use annulus::net::{UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use anyhow::{Context, Result};
+use clap::Args;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 
-/// What the kernel may hold for a socket until it is read: as much as it allows.
-const BUFFER: usize = 8 << 20;
+/// How datagrams are echoed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct LetterArgs {
+    /// Receives outstanding at each socket of datagrams: so many tasks wait there
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) outstanding: u16,
+    /// Have the kernel put UDP datagrams of one sender together, and cut the
+    /// answers (GRO and GSO): for senders that use segmentation, too
+    #[arg(long)]
+    pub(super) segments: bool,
+    /// Bytes that the kernel may hold for a socket of datagrams; it cuts them
+    /// to net.core.rmem_max and wmem_max
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub(super) socket_buffer: u32,
+}
 
 /// What was echoed.
 #[derive(Debug, Default)]
@@ -23,17 +39,19 @@ pub(super) struct Letters {
 
 /// Opens the socket of a listen, and tells its address.
 pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(UdpSocket, String)> {
-    let options = UdpOptions::new().recv_buffer(BUFFER);
+    let options = UdpOptions::new().recv_buffer(plan.letters.socket_buffer as usize);
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot tell the address listened on")?;
+    socket.set_coalescing(plan.letters.segments).context("cannot have datagrams put together")?;
     Ok((socket, listen.endpoint.written(address)))
 }
 
 /// Opens the socket of a listen at a path.
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
     // What waits for a slow reader is overtaken by what is for others, until it fills the runtime's send bound.
-    let options = UnixOptions::new().unordered(true).send_buffer(BUFFER);
+    let options = UnixOptions::new().unordered(true);
+    let options = options.send_buffer(plan.letters.socket_buffer as usize);
     options.bind(path).map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
@@ -57,6 +75,25 @@ impl Post for UdpSocket {
     }
 }
 
+/// A socket whose datagrams may have come together, and then go back together.
+#[derive(Debug)]
+pub(super) struct Together(pub(super) UdpSocket);
+
+impl Post for Together {
+    type Name = Transmit;
+
+    async fn recv(&self) -> io::Result<(Lease, Transmit)> {
+        let datagram = self.0.recv_datagram().await?;
+        let plain = Transmit::to(datagram.source);
+        let size = datagram.segment_size.and_then(|size| u16::try_from(size).ok());
+        Ok((datagram.bytes, size.map_or(plain, |size| plain.segment_size(size))))
+    }
+
+    async fn send(&self, letter: Lease, how: Transmit) -> io::Result<()> {
+        self.0.send_with(letter, &how).await
+    }
+}
+
 impl Post for UnixDatagram {
     type Name = UnixAddr;
 
@@ -75,7 +112,7 @@ impl Letters {
     }
 
     /// Echoes until something ends the socket. What cannot be sent is dropped: the next datagram has another sender.
-    pub(super) async fn echo(&self, socket: impl Post) -> io::Result<()> {
+    pub(super) async fn echo(&self, socket: &impl Post) -> io::Result<()> {
         loop {
             let (letter, from) = match socket.recv().await {
                 Ok(received) => received,

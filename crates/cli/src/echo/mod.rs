@@ -18,6 +18,7 @@ use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use letters::LetterArgs;
 use ring::RingArgs;
 use stats::Stats;
 use std::collections::BTreeSet;
@@ -77,6 +78,8 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
     grace: Duration,
     #[command(flatten)]
+    letters: LetterArgs,
+    #[command(flatten)]
     ring: RingArgs,
     /// Write figures as JSON at the end, to a file or to standard output as -
     #[arg(long, value_name = "FILE|-")]
@@ -102,6 +105,7 @@ struct Plan {
     room: usize,
     idle_timeout: Option<Duration>,
     grace: Duration,
+    letters: LetterArgs,
     ring: RingArgs,
     workers: usize,
     spread: Spread,
@@ -147,6 +151,12 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         .into());
     }
     let workers = usize::from(args.workers);
+    if workers > 1 && !args.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp(_))) {
+        let text = format!(
+            "--workers {workers}: only TCP connections are spread over workers; listen at a TCP address, too, or leave it out"
+        );
+        return Err(Misuse(text).into());
+    }
     let files = (workers - 1) * FILES;
     let room = match args.max_connections {
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
@@ -160,6 +170,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         room,
         idle_timeout: args.idle_timeout,
         grace: args.grace,
+        letters: args.letters,
         ring: args.ring,
         workers,
         spread: args.spread,

@@ -1,7 +1,7 @@
 //! Echo on the runtime: a thread a worker, a task a connection.
 
 use super::guests::{Guest, Guests, Sweep};
-use super::letters::{self, Letters};
+use super::letters::{self, Letters, Post, Together};
 use super::ring::RingArgs;
 use super::room::{Room, Seat};
 use super::signals::Stop;
@@ -99,32 +99,44 @@ fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening,
     let mut doors = doors.iter();
     for listen in &house.plan.listens {
         let house = Rc::clone(house);
-        let (task, address) = match &listen.endpoint {
+        let (tasks, address) = match &listen.endpoint {
             Endpoint::Tcp(_) => {
                 let door = doors.next().expect("there are doors for every TCP listen");
                 let entrance = Entrance::Doors(door.open(shard).context("cannot open the doors")?);
                 let address = listen.endpoint.written(door.local_addr());
-                (annulus::spawn(admit_all(entrance, house)), address)
+                (vec![annulus::spawn(admit_all(entrance, house))], address)
             }
             _ if shard.index() > 0 => continue,
             Endpoint::Unix(path) => {
                 let entrance = Entrance::Path(listen_at(&house.plan, listen, path)?);
-                (annulus::spawn(admit_all(entrance, house)), listen.endpoint.to_string())
+                (vec![annulus::spawn(admit_all(entrance, house))], listen.endpoint.to_string())
             }
             Endpoint::Udp(_) => {
                 let (socket, address) = letters::open(&house.plan, listen)?;
-                (annulus::spawn(async move { house.letters.echo(socket).await }), address)
+                match house.plan.letters.segments {
+                    true => (echo_all(&house, Together(socket)), address),
+                    false => (echo_all(&house, socket), address),
+                }
             }
             Endpoint::UnixDatagram(path) => {
                 let socket = letters::open_path(&house.plan, listen, path)?;
-                let echo = async move { house.letters.echo(socket).await };
-                (annulus::spawn(echo), listen.endpoint.to_string())
+                (echo_all(&house, socket), listen.endpoint.to_string())
             }
         };
-        listening.push(task);
+        listening.extend(tasks);
         addresses.push(address);
     }
     Ok((listening, addresses))
+}
+
+/// As many tasks as receives are to be outstanding.
+fn echo_all(house: &Rc<House>, socket: impl Post + 'static) -> Listening {
+    let socket = Rc::new(socket);
+    let echo = |_| {
+        let (house, socket) = (Rc::clone(house), Rc::clone(&socket));
+        annulus::spawn(async move { house.letters.echo(&*socket).await })
+    };
+    (0..house.plan.letters.outstanding).map(echo).collect()
 }
 
 fn listen_at(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixListener> {

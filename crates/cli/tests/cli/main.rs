@@ -1,5 +1,6 @@
 //! The annulus command from outside: a child process, its sockets, signals, output and exit status.
 
+mod bulk;
 mod common;
 mod doctor;
 mod echo;

@@ -2,7 +2,7 @@
 
 use crate::common::{ANNULUS, OwnLock, Said, annulus, drivers, finish};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const HEAD: &str = r#"
@@ -139,13 +139,36 @@ fn a_file_suite_has_seconds() {
 }
 
 #[test]
-fn what_cannot_be_measured_yet_still_shows_what_was_published() {
-    let repository: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", ".."].iter().collect();
-    let mut command = Command::new(ANNULUS);
-    command.args(["bench", "suite", "udp"]).current_dir(repository).own_lock();
-    let said = finish(&mut command);
-    said.complains(1, &["suite udp", "nothing of it could be measured"]);
-    for part in ["88,495", "! this version cannot measure datagrams yet"] {
-        assert!(said.stdout.contains(part), "{part} is not in:\n{}", said.stdout);
+fn a_udp_suite_has_rates_and_megabytes() {
+    let text = r#"kind = "udp"
+        [[table]]
+        title = "a table"
+        unit = ""
+        corner = "bytes"
+        each = { clients = 2 }
+        columns = [
+            { name = "datagrams/s", figure = "rate" },
+            { name = "MB/s", figure = "megabytes_per_second" },
+            { name = "MB", figure = "megabytes" },
+        ]
+        rows = [
+            { name = "1000", bytes = 1000, servers = ["auto"] },
+            { name = "1024", bytes = 1024, servers = ["epoll", "epoll+outstanding=16"] },
+            { name = "a thread each", bytes = 1024, servers = ["threads"] },
+        ]"#;
+    let said = suite("udp", text, &["--rounds", "1", "--json", "-"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let report = said.json();
+    let notes = report["notes"].to_string();
+    for part in ["no server 'auto' in this version", "server 'threads' serves TCP only"] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+    let measured = report["tables"][0]["rows"][1]["measured"].as_array().unwrap();
+    assert_eq!(measured.len(), 2, "{measured:?}");
+    for line in measured {
+        let figure = |place: usize| line["figures"][place].as_f64().unwrap();
+        assert!(figure(0) > 0.0, "{line}");
+        assert!((figure(1) - figure(0) / 1024.0).abs() < 1e-6 * figure(1), "{line}");
+        assert!((figure(2) - figure(1) * 30.0).abs() < 1e-6 * figure(2), "{line}");
     }
 }

@@ -6,9 +6,14 @@ use std::process::Command;
 
 /// A server of both, on one driver; and where its datagrams go.
 fn start(driver: &str) -> (Server, SocketAddr) {
+    start_with(driver, &[])
+}
+
+fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
     let listens = ["--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"];
+    let mut command = Command::new(ANNULUS);
     let server =
-        Server::spawn(Command::new(ANNULUS).arg("echo").args(listens).args(["--driver", driver]));
+        Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]).args(more));
     let (_, udp) = server.ready.split_once(", udp://").expect("both addresses are told");
     let udp = udp.split(' ').next().and_then(|text| text.parse().ok()).expect("an address");
     (server, udp)
@@ -31,6 +36,30 @@ fn both_are_served_at_once_and_counted() {
         }
         let said = server.stop();
         assert_eq!(said.code, Some(0), "{said:?}");
+    }
+}
+
+/// What a sender hands over as one comes back cut as it was, in order, whoever of the tasks echoes it.
+#[test]
+fn segments_come_back_as_they_were_sent() {
+    for driver in ["auto", "epoll"] {
+        let (server, udp) = start_with(driver, &["--segments", "--outstanding", "3"]);
+        annulus::run(async {
+            let socket = annulus::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let letter = noise(10 * 1200 + 7);
+            socket.send_segments(letter.clone(), 1200, udp).await.unwrap();
+            let mut back = Vec::new();
+            for _ in 0..11 {
+                let came = annulus::time::timeout(PATIENCE, socket.recv()).await;
+                let lease = came.expect("an echo").unwrap();
+                assert!(lease.len() == 1200 || back.len() == 12_000, "{} bytes", lease.len());
+                back.extend_from_slice(&lease);
+            }
+            assert!(back == letter, "{driver}");
+            std::io::Result::Ok(())
+        })
+        .unwrap();
+        assert_eq!(server.stop().code, Some(0));
     }
 }
 
@@ -61,6 +90,10 @@ fn what_cannot_be_is_told_with_its_limit() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = format!("udp://{}", socket.local_addr().unwrap());
     annulus(["echo", "--listen", &taken]).complains(1, &[&taken, "another program listens"]);
+    for listen in ["udp://127.0.0.1:0", "unix:/nowhere", "unix-datagram:/nowhere"] {
+        let alone = annulus(["echo", "--workers", "2", "--listen", listen]);
+        alone.complains(2, &["--workers 2", "only TCP", "leave it out"]);
+    }
     let threads = ["echo", "--driver", "threads", "--listen", "udp://127.0.0.1:0"];
     annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
 }

@@ -64,7 +64,7 @@ impl DatagramPlan {
             ("datagrams under way", self.window, MAX_WINDOW),
         ] {
             if !(1..=most).contains(&value) {
-                return Err(PlanError::Count { what, value, most });
+                return Err(PlanError::Count { what, value, least: 1, most });
             }
         }
         let times = [("duration", self.duration), ("time-out", self.timeout)];

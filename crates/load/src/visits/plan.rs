@@ -65,7 +65,7 @@ impl VisitPlan {
             ("threads", self.threads, MAX_LOOPS),
         ] {
             if !(1..=most).contains(&value) {
-                return Err(PlanError::Count { what, value, most });
+                return Err(PlanError::Count { what, value, least: 1, most });
             }
         }
         let times = [("reply", self.reply_timeout), ("connect", self.connect_timeout)];

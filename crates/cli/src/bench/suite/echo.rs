@@ -1,4 +1,4 @@
-//! Suites of echo servers: under connections that stay, or under a connection a message.
+//! Suites of echo servers: under connections that stay, under a connection a message, or under datagrams.
 
 use super::Run;
 use super::plan::{cell, cells, servers};
@@ -8,8 +8,8 @@ use annulus::DriverChoice;
 use annulus_lab::doubt::Doubt;
 use annulus_lab::proc::Memory;
 use annulus_lab::record::{Metric, Record, Sample};
-use annulus_lab::report::{Report as Comparison, ServerFacts, Settings};
-use annulus_lab::rig::{Load, Rig, Visits, Work};
+use annulus_lab::report::{Report as Comparison, Row, ServerFacts, Settings};
+use annulus_lab::rig::{Letters, Load, Rig, Visits, Work};
 use annulus_lab::schedule::Cell;
 use annulus_lab::server::Spec;
 use annulus_lab::stats::median;
@@ -22,16 +22,28 @@ use std::time::Duration;
 const CONNECTION: Duration = Duration::from_micros(100);
 const BYTES_A_MICROSECOND: usize = 500;
 
+/// What the documents call a MB.
+const MEGABYTE: f64 = (1 << 20) as f64;
+/// The seconds of a run in the document that tells how much it moved.
+const RUN: f64 = 30.0;
+
 /// How long the servers idle before their memory is read again: longer than ours keeps what it does not use.
 const QUICK_IDLE: Duration = Duration::from_secs(12);
 const IDLE: Duration = Duration::from_secs(60);
 
+/// How long a visit runs before it is measured.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// How long a visit is measured.
+fn slice(run: &Run<'_>) -> Duration {
+    Duration::from_millis(if run.plan.quick { 100 } else { 200 })
+}
+
 /// By connections that stay, as most documents measure.
 pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
-    let millis = if run.plan.quick { 100 } else { 200 };
     let load = Load {
-        warm_up: Duration::from_millis(50),
-        duration: Duration::from_millis(millis),
+        warm_up: WARM_UP,
+        duration: slice(run),
         pin: Some(run.plan.cores.load),
         seed: run.plan.seed,
         client: Mode::default(),
@@ -50,6 +62,19 @@ pub(super) fn measure_visits(run: &Run<'_>, desk: &Desk) -> Result<Report> {
         driver: DriverChoice::Auto,
     };
     by(Work::Visits(visits), run, desk)
+}
+
+/// By datagrams, one under way at each client.
+pub(super) fn measure_letters(run: &Run<'_>, desk: &Desk) -> Result<Report> {
+    let letters = Letters {
+        warm_up: WARM_UP,
+        duration: slice(run),
+        window: 1,
+        pin: Some(run.plan.cores.load),
+        seed: run.plan.seed,
+        driver: DriverChoice::Auto,
+    };
+    by(Work::Letters(letters), run, desk)
 }
 
 fn by(work: Work, run: &Run<'_>, desk: &Desk) -> Result<Report> {
@@ -118,6 +143,10 @@ impl Purpose<Cell, Sample> for Echo<'_> {
         let failures =
             failures.map(|row| (format!("{} at {}", row.server, row.cell), row.error.clone()));
         answers.take(&comparison.doubts, failures, &comparison);
+        for row in comparison.cells.iter().filter(|row| row.lost > 0) {
+            let Row { server, cell, lost, .. } = row;
+            answers.note(format!("{server} at {cell}: {lost} datagrams were lost"));
+        }
         self.run.report(answers)
     }
 }
@@ -143,6 +172,8 @@ impl Echo<'_> {
             Figure::P99 => all(Metric::P99),
             Figure::AverageMs => all(Metric::Mean).map(|us| us / 1e3),
             Figure::P99Ms => all(Metric::P99).map(|us| us / 1e3),
+            Figure::MegabytesPerSecond => Some(all(Metric::Rate)? * asked.bytes as f64 / MEGABYTE),
+            Figure::Megabytes => Some(all(Metric::Rate)? * asked.bytes as f64 * RUN / MEGABYTE),
             _ => None,
         }
     }
@@ -155,7 +186,7 @@ impl Echo<'_> {
             Figure::ResidentMb => now[server]?.resident_bytes,
             _ => idle[server]?.resident_bytes,
         };
-        Some(bytes as f64 / f64::from(1 << 20))
+        Some(bytes as f64 / MEGABYTE)
     }
 }
 

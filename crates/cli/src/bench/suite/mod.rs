@@ -118,9 +118,7 @@ impl Run<'_> {
             Kind::Echo => echo::measure(self, desk),
             Kind::Connect => echo::measure_visits(self, desk),
             Kind::Nop => nop::measure(self, desk),
-            Kind::Udp => {
-                Ok(self.report(Answers::none("this version cannot measure datagrams yet")))
-            }
+            Kind::Udp => echo::measure_letters(self, desk),
             Kind::File => file::measure(self, desk),
         }
     }

@@ -1,11 +1,11 @@
 //! How long and how often, and whom of those that a suite asks for there is.
 
 use super::report::Answers;
-use crate::bench::servers::Catalogue;
+use crate::bench::servers::{Catalogue, over_udp};
 use annulus_lab::cores::Cores;
 use annulus_lab::schedule::Cell;
 use annulus_lab::server::{Server, Spec};
-use annulus_lab::suite::{Question, Suite};
+use annulus_lab::suite::{Kind, Question, Suite};
 use annulus_load::limits;
 use anyhow::Result;
 use std::time::Duration;
@@ -90,7 +90,7 @@ pub(super) fn servers(suite: &Suite, plan: &Plan, answers: &mut Answers) -> Resu
     let catalogue = Catalogue::here();
     let mut specs = Vec::new();
     for name in every(suite, |question| question.servers.clone()) {
-        match ready(&catalogue, &name, plan) {
+        match ready(&catalogue, &name, suite.kind, plan) {
             Ok(spec) => specs.push(spec),
             Err(why) => answers.note(why),
         }
@@ -99,10 +99,14 @@ pub(super) fn servers(suite: &Suite, plan: &Plan, answers: &mut Answers) -> Resu
 }
 
 /// A server that has been seen to start.
-fn ready(catalogue: &Catalogue, name: &str, plan: &Plan) -> Result<Spec, String> {
+fn ready(catalogue: &Catalogue, name: &str, kind: Kind, plan: &Plan) -> Result<Spec, String> {
     let choice = catalogue.choose(name).map_err(|why| first_part(&why))?;
+    if kind == Kind::Udp {
+        catalogue.check(&choice, "udp")?;
+    }
     let prepared = catalogue.prepare(&choice, plan.cores.server).map_err(|why| why.to_string())?;
     let spec = prepared.map_err(|missing| missing.to_string())?;
+    let spec = if kind == Kind::Udp { over_udp(spec) } else { spec };
     Server::start(&spec).map_err(|why| why.to_string())?;
     Ok(spec)
 }

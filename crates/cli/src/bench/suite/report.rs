@@ -17,11 +17,6 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Nothing, and why.
-    pub(super) fn none(why: &str) -> Answers {
-        Answers { notes: vec![why.to_owned()], ..Answers::default() }
-    }
-
     /// Tells once what could not be had.
     pub(super) fn note(&mut self, why: String) {
         if !self.notes.contains(&why) {

@@ -1,0 +1,158 @@
+//! What was asked for, and what will be done.
+
+use super::contenders::Contender;
+use crate::bench::pins::EndPins;
+use crate::bench::setup::{distinct, some_time};
+use crate::output::Target;
+use annulus_lab::bulk::Flow;
+use annulus_lab::cores::Cores;
+use annulus_load::bulk::{LENGTHS, MAX_WINDOW};
+use anyhow::Result;
+use clap::Args;
+use std::time::Duration;
+
+const EXPLAIN: &str = "\
+One sends numbered datagrams over UDP as fast as they are acknowledged, another
+receives them, each a thread on a core of its own; what is lost is counted, and
+stalls nobody. All contenders are visited in turn in short slices, round after
+round, at each length; the first runs a second time as a control.
+
+A ratio is datagrams received a second of CPU time, of both ends together, over
+those of C with sendmmsg and recvmmsg (or of the first contender, where that is
+not there), taken within each round: the median, with its bootstrap 95 %
+interval.
+
+Contenders:
+  uring         ours on io_uring, with segmentation and coalescing (GSO, GRO)
+  epoll         ours on epoll, with both
+  uring-single  ours on io_uring, a datagram a send
+  epoll-single  ours on epoll, a datagram a send
+  c             C: sendmmsg and recvmmsg
+  c-segments    C with segmentation and coalescing
+  tokio         tokio, a datagram a send
+
+Examples:
+  annulus bench bulk                                    about half a minute
+  annulus bench bulk --bytes 1200,9000 --contenders uring,c --rounds 40";
+
+/// Compare bulk transfers of datagrams: how many a second of CPU time
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct BulkArgs {
+    /// Bytes a datagram: one number or several
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "1200",
+          value_parser = clap::value_parser!(u64).range(*LENGTHS.start() as u64..=*LENGTHS.end() as u64))]
+    bytes: Vec<u64>,
+    /// Datagrams that may be unacknowledged [default: 1 MiB of them, from 8 to
+    /// 512]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW as u64))]
+    window: Option<u64>,
+    /// Who is measured
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        default_value = "uring,epoll,uring-single,c,c-segments,tokio"
+    )]
+    contenders: Vec<Contender>,
+    /// How often each contender is visited at each length
+    #[arg(long, value_name = "COUNT", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: u64,
+    /// How long a visit is measured: seconds, or 200ms
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
+    seconds: Duration,
+    #[command(flatten)]
+    pub(super) pins: EndPins,
+    /// Write everything as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Decides the order of visits and the intervals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Measure nothing, but be one of ours: answer lines of BYTES WINDOW SECONDS on standard input
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub(super) contender: Option<Contender>,
+}
+
+/// A comparison that can be carried out.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) contenders: Vec<Contender>,
+    pub(super) cells: Vec<Flow>,
+    pub(super) rounds: usize,
+    pub(super) slice: Duration,
+    /// The cores that may be used, and those that will be: the receivers' is the server's.
+    pub(super) allowed: Vec<usize>,
+    pub(super) cores: Cores,
+    pub(super) json: Option<Target>,
+    pub(super) seed: u64,
+}
+
+impl Setup {
+    /// Checks what was asked for.
+    pub(super) fn new(args: BulkArgs) -> Result<Setup> {
+        let (allowed, cores) = args.pins.choose()?;
+        distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
+        distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
+        Ok(Setup {
+            contenders: args.contenders,
+            cells: args.bytes.iter().map(|&bytes| flow(bytes as usize, args.window)).collect(),
+            rounds: args.rounds as usize,
+            slice: args.seconds,
+            allowed,
+            cores,
+            json: args.json,
+            seed: args.seed,
+        })
+    }
+}
+
+fn flow(bytes: usize, window: Option<u64>) -> Flow {
+    let usual = Flow::of(bytes);
+    Flow { window: window.map_or(usual.window, |window| window as usize), ..usual }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Misuse;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: BulkArgs,
+    }
+
+    fn parsed(line: &str) -> Result<BulkArgs, clap::Error> {
+        Alone::try_parse_from(["bulk"].into_iter().chain(line.split_whitespace()))
+            .map(|alone| alone.args)
+    }
+
+    #[test]
+    fn without_arguments_it_ends_within_a_minute() {
+        let setup = Setup::new(parsed("").unwrap()).unwrap();
+        let slices = (setup.contenders.len() + 1) * setup.cells.len() * setup.rounds;
+        // A fifth to warm up, and 20 ms to part.
+        let slice = setup.slice * 6 / 5 + Duration::from_millis(20);
+        assert!(slice * slices as u32 <= Duration::from_secs(60), "{slices} slices");
+        assert!(setup.rounds >= 15);
+    }
+
+    #[test]
+    fn what_cannot_be_names_the_value_and_the_limit() {
+        let error = parsed("--bytes 7").unwrap_err().to_string();
+        assert!(error.contains('7') && error.contains("8..=65507"), "{error}");
+        for (line, part) in [
+            ("--bytes 1200,1200", "a length of 1200 bytes is asked for twice"),
+            ("--contenders c,c", "contender 'c' is asked for twice"),
+            ("--sender-pin 9999", "--sender-pin 9999: this process may use "),
+        ] {
+            let error = Setup::new(parsed(line).unwrap()).unwrap_err();
+            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Bulk transfers: from the command line to the table.
+
+use crate::common::{ANNULUS, OwnLock, annulus, drivers, finish};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+#[test]
+fn our_contenders_are_measured_side_by_side() {
+    let contenders: Vec<&str> = match drivers().contains(&"uring") {
+        true => vec!["uring", "epoll", "uring-single", "epoll-single"],
+        false => vec!["epoll", "epoll-single"],
+    };
+    let names = contenders.join(",");
+    let args = ["bench", "bulk", "--contenders", &names, "--rounds", "1", "--seconds", "20ms"];
+    let said = finish(Command::new(ANNULUS).args(args).args(["--json", "-"]).own_lock());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let report = said.json();
+    assert_eq!(report["settings"]["against"], contenders[0]);
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), contenders.len());
+    for row in cells.iter().chain(report["controls"].as_array().unwrap()) {
+        assert_eq!((&row["bytes"], &row["window"]), (&1200.into(), &512.into()), "{row}");
+        for figure in ["datagrams_per_second", "sender_cpu_us", "receiver_cpu_us"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_contender_answers_each_question_and_ends_with_its_input() {
+    let (code, answers, _) = ask("epoll", "1200 512 0.02\n65507 8 0.02\n");
+    assert_eq!((code, answers.lines().count()), (Some(0), 2), "{answers}");
+    for answer in answers.lines() {
+        let numbers: Vec<u64> = answer.split(' ').map(|n| n.parse().unwrap()).collect();
+        assert!(numbers.len() == 5 && numbers[0] > 0 && numbers[2] >= 10_000_000, "{answer}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_limits() {
+    for question in ["many\n", "7 1 1\n", "65508 1 1\n", "8 0 1\n", "8 4097 1\n", "8 1 0\n"] {
+        let (code, answers, error) = ask("epoll", question);
+        assert_eq!((code, answers.as_str()), (Some(2), ""), "{question}");
+        assert!(error.contains("BYTES WINDOW SECONDS") && error.contains("65507"), "{error}");
+    }
+    assert_eq!(ask("tokio", "").0, Some(2), "it is none of ours");
+    annulus(["bench", "bulk", "--window", "0"]).complains(2, &["0", "1..=4096"]);
+}
+
+/// One of our contenders, asked; its status, its answers, and what it complained of.
+fn ask(contender: &str, questions: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(ANNULUS);
+    command.args(["bench", "bulk", "--contender", contender]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that ends at once reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(questions.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
