@@ -2,9 +2,64 @@
 #![allow(unsafe_code)]
 
 use crate::chunk::Chunk;
+use crate::current;
 use crate::fs::{IoBuf, IoBufMut};
 use crate::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
+use std::cell::RefCell;
+use std::mem;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bytes on their way out. Dropping the last of some runs their owner's drop, which is anybody's code: on a runtime's
+/// thread that is put off until the runtime is not borrowed.
+pub(crate) struct Foreign(Bytes);
+
+impl Foreign {
+    /// Takes the first `n` bytes off.
+    pub(crate) fn split_to(&mut self, n: usize) -> Self {
+        Self(self.0.split_to(n))
+    }
+}
+
+impl Deref for Foreign {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let mut bytes = Some(mem::take(&mut self.0));
+        current::with(|core| core.done.put(bytes.take()));
+        // Where no runtime is running, none is borrowed.
+        drop(bytes);
+    }
+}
+
+/// Bytes that are done with, and not dropped yet.
+#[derive(Default)]
+pub(crate) struct Done(RefCell<Vec<Bytes>>);
+
+impl Done {
+    fn put(&self, bytes: Option<Bytes>) {
+        self.0.borrow_mut().extend(bytes);
+    }
+
+    /// Drops them. The runtime must not be borrowed.
+    pub(crate) fn clear(&self) {
+        // One at a time: a drop may put others here. One that panics goes no further.
+        while let Some(bytes) = self.take() {
+            _ = catch_unwind(AssertUnwindSafe(|| drop(bytes)));
+        }
+    }
+
+    fn take(&self) -> Option<Bytes> {
+        self.0.borrow_mut().pop()
+    }
+}
 
 impl From<SharedBytes> for Bytes {
     /// The memory stays where it is, and goes back to its pool with the last clone.
@@ -15,7 +70,7 @@ impl From<SharedBytes> for Bytes {
 
 impl From<Bytes> for Chunk {
     fn from(bytes: Bytes) -> Self {
-        Self::foreign(bytes)
+        Self::foreign(Foreign(bytes))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can be sent: owned bytes.
 
+#[cfg(feature = "bytes")]
+use crate::bytes::Foreign;
 use crate::lease::Lease;
 use crate::shared::SharedBytes;
 use annulus_ring::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
@@ -17,7 +19,7 @@ enum Repr {
     Static(&'static [u8]),
     Shared(SharedBytes),
     #[cfg(feature = "bytes")]
-    Foreign(bytes::Bytes),
+    Foreign(Foreign),
     /// Copied into a buffer of the runtime's own by `poll_write`.
     Copied(Vec<u8>),
     /// Descriptors go along.
@@ -73,7 +75,7 @@ impl Chunk {
 
     /// Bytes of the crate of that name.
     #[cfg(feature = "bytes")]
-    pub(crate) fn foreign(bytes: bytes::Bytes) -> Self {
+    pub(crate) fn foreign(bytes: Foreign) -> Self {
         Self(Repr::Foreign(bytes))
     }
 

@@ -33,6 +33,9 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) files: Files,
+    /// Bytes of others that went, to be dropped when nothing is borrowed.
+    #[cfg(feature = "bytes")]
+    pub(crate) done: crate::bytes::Done,
     guard: ForkGuard,
     /// Its loop is turning on this thread.
     running: Cell<bool>,
@@ -104,6 +107,16 @@ impl After {
     fn is_empty(&self) -> bool {
         self.wakes.is_empty() && self.drops.is_empty() && self.kept.is_empty()
     }
+
+    /// Drops what is to be dropped. That may panic as well, and goes no further either.
+    #[inline]
+    fn drop_all(&mut self) {
+        if self.drops.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        _ = catch_unwind(AssertUnwindSafe(|| self.drops.clear()));
+        _ = catch_unwind(AssertUnwindSafe(|| self.kept.clear()));
+    }
 }
 
 impl Core {
@@ -114,6 +127,8 @@ impl Core {
             ready: Rc::new(Ready::new()),
             remote,
             files,
+            #[cfg(feature = "bytes")]
+            done: Default::default(),
             guard: ForkGuard::new()?,
             running: Cell::new(false),
         })
@@ -167,7 +182,15 @@ impl Core {
 
     /// Takes the inside out: the runtime ends.
     pub(crate) fn end(&self) -> Option<Inner> {
+        self.drop_done();
         self.inner.borrow_mut().take()
+    }
+
+    /// Drops other people's bytes that went.
+    #[inline]
+    fn drop_done(&self) {
+        #[cfg(feature = "bytes")]
+        self.done.clear();
     }
 
     /// Tells other threads how many streams are open here.
@@ -179,6 +202,7 @@ impl Core {
     /// Wakes and drops what the last borrows left to be woken and dropped.
     #[inline]
     pub(crate) fn settle(&self) -> io::Result<()> {
+        self.drop_done();
         loop {
             let mut inner = self.enter()?;
             if inner.after.is_empty() {
@@ -190,8 +214,7 @@ impl Core {
                 // A foreign waker may panic; the others must be woken all the same.
                 _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
-            after.drops.clear();
-            after.kept.clear();
+            after.drop_all();
             let mut inner = self.enter()?;
             if inner.after.is_empty() {
                 // Keeps the lists' memory.
