@@ -14,6 +14,7 @@ mod opened;
 mod parcel;
 mod post;
 mod receive;
+mod stuck;
 
 pub(crate) use format::Format;
 pub(crate) use name::Name;

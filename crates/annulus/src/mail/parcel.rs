@@ -33,6 +33,8 @@ pub(super) enum State {
     Refused,
     /// It is to be tried again at once.
     Again,
+    /// It is to be cut into datagrams here, and tried again at once.
+    Cut,
     /// It failed, which has been told.
     Failed,
 }

@@ -35,23 +35,23 @@ const MOST_V6: usize = 65_527;
 /// The sending half of a mailbox.
 pub(crate) struct Outbox {
     /// Accepted, not started.
-    queue: VecDeque<u32>,
+    pub(super) queue: VecDeque<u32>,
     /// Out, and not settled.
     flying: VecDeque<u32>,
     /// Of these, the ones whose events are still to come.
     unheard: usize,
     /// What all of these weigh.
-    weight: usize,
+    pub(super) weight: usize,
     /// Most datagrams of the next batch: as many as found room in the last one that did not go out whole, and twice as many
     /// after each that did. What is refused has cost its submission.
     window: usize,
-    unordered: bool,
+    pub(super) unordered: bool,
     /// It has a peer, whose room the kernel tells of.
     pub(crate) connected: bool,
     /// The device refused to cut datagrams: done here from now on.
     cuts_here: bool,
-    /// Something was accepted since the last batch.
-    fresh: bool,
+    /// Of a mailbox whose datagrams may overtake one another: those that found no room. See `stuck`.
+    pub(super) stuck: VecDeque<u32>,
     /// The system is short of memory.
     short: bool,
     /// Waits for room: an operation is in flight.
@@ -60,14 +60,14 @@ pub(crate) struct Outbox {
     pausing: bool,
     /// On the list of those to send.
     listed: bool,
-    failure: Option<Box<Failure>>,
+    pub(super) failure: Option<Box<Failure>>,
     pub(super) waiters: Waiters,
     /// When to give up, once the mailbox was dropped.
     pub(super) linger: Option<TimerKey>,
 }
 
 /// What became of a datagram whose sender had gone on.
-struct Failure {
+pub(super) struct Failure {
     errno: Errno,
     to: Name,
     text: String,
@@ -87,7 +87,7 @@ impl Outbox {
             flying: VecDeque::new(),
             unheard: 0,
             short: false,
-            fresh: false,
+            stuck: VecDeque::new(),
             blocked: false,
             weight: 0,
             window: usize::MAX,
@@ -104,7 +104,7 @@ impl Outbox {
 
     /// Nothing queued and nothing in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flying.is_empty()
+        self.queue.is_empty() && self.flying.is_empty() && self.stuck.is_empty()
     }
 
     pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
@@ -119,8 +119,7 @@ impl Outbox {
     /// Whether a batch may start now: the last one is settled, and nothing waits that must not be overtaken.
     fn may_start(&self) -> bool {
         let waits = self.blocked || self.pausing;
-        let may = !waits || self.unordered && self.fresh;
-        may && self.flying.is_empty() && !self.queue.is_empty()
+        (!waits || self.unordered) && self.flying.is_empty() && !self.queue.is_empty()
     }
 
     fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
@@ -151,9 +150,9 @@ impl Inner {
         place: &mut Option<u32>,
         cx: &Context<'_>,
     ) -> Poll<()> {
-        let bound = self.bounds.send;
+        let has_room = self.has_post_room(slot);
         let tx = &mut self.post.boxes.get(slot).tx;
-        if tx.weight > bound {
+        if !has_room {
             tx.waiters.wait(place, &mut self.after.drops, cx);
             return Poll::Pending;
         }
@@ -172,14 +171,13 @@ impl Inner {
         chunk: Chunk,
         envelope: Envelope,
     ) -> io::Result<()> {
-        let bound = self.bounds.send;
-        let mailbox = self.post.boxes.get(slot);
-        if let Some(error) = mailbox.tx.failure_on(&envelope) {
+        if let Some(error) = self.post.boxes.get(slot).tx.failure_on(&envelope) {
             return Err(error);
         }
-        if mailbox.tx.weight > bound {
+        if !self.has_post_room(slot) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        let mailbox = self.post.boxes.get(slot);
         if mailbox.format.domain != Domain::Unix {
             let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
             check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
@@ -224,7 +222,6 @@ impl Inner {
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);
         tx.weight += weight;
-        tx.fresh = true;
         self.list_post(slot);
     }
 
@@ -265,7 +262,6 @@ impl Inner {
             tx.flying.push_back(id);
             self.submit_parcel(id);
         }
-        self.post.boxes.get(slot).tx.fresh = false;
         if !self.driver.sends_quietly() {
             return;
         }
@@ -311,10 +307,11 @@ impl Inner {
                     gone += 1;
                     self.end_parcel(slot, id);
                 }
-                state => {
-                    refused |= state == State::Refused;
-                    self.requeue(slot, id);
+                State::Refused => {
+                    refused = true;
+                    self.set_aside(slot, id);
                 }
+                State::Queued | State::Again | State::Cut => self.requeue(slot, id),
             }
         }
         let tx = &mut self.post.boxes.get(slot).tx;
@@ -325,12 +322,12 @@ impl Inner {
         self.go_on_posting(slot);
     }
 
-    /// Puts a refused parcel back to the front; cut, where the device would not do that.
+    /// Puts a parcel back to the front; cut, where nobody below would do that.
     fn requeue(&mut self, slot: u32, id: u32) {
         let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
         let parcel = self.post.parcels.get(id);
-        parcel.state = State::Queued;
-        let Some(size) = parcel.envelope.segment_size.filter(|_| cuts_here) else {
+        let cut = std::mem::replace(&mut parcel.state, State::Queued) == State::Cut || cuts_here;
+        let Some(size) = parcel.envelope.segment_size.filter(|_| cut) else {
             return self.post.boxes.get(slot).tx.queue.push_front(id);
         };
         let weight = parcel.weight();
@@ -351,7 +348,7 @@ impl Inner {
     fn wait_for_room(&mut self, slot: u32) {
         let token = self.room_token(slot);
         let mailbox = self.post.boxes.get(slot);
-        let blind = mailbox.format.domain == Domain::Unix && !mailbox.tx.connected;
+        let blind = mailbox.is_blind();
         let tx = &mut mailbox.tx;
         if std::mem::take(&mut tx.short) || blind {
             self.pause_posts(slot);
@@ -367,6 +364,7 @@ impl Inner {
         let (slot, generation) = (event.token.slot(), event.token.generation());
         let Some(mailbox) = self.post.boxes.find(slot, generation) else { return self.late(event) };
         mailbox.tx.blocked = false;
+        mailbox.tx.try_again();
         self.in_flight -= 1;
         self.go_on_posting(slot);
     }
@@ -388,6 +386,7 @@ impl Inner {
         if let Some(mailbox) = self.post.boxes.find(slot, generation)
             && std::mem::take(&mut mailbox.tx.pausing)
         {
+            mailbox.tx.try_again();
             self.go_on_posting(slot);
         }
     }
@@ -396,7 +395,7 @@ impl Inner {
     fn go_on_posting(&mut self, slot: u32) {
         let bound = self.bounds.send;
         let mailbox = self.post.boxes.get(slot);
-        if mailbox.tx.weight <= bound {
+        if mailbox.tx.weight <= bound || mailbox.can_give_up() {
             mailbox.tx.waiters.wake_all(&mut self.after.wakes);
         }
         let stuck = mailbox.dropped && !mailbox.tx.is_idle();
@@ -445,6 +444,8 @@ impl Inner {
                 mailbox.tx.cuts_here = true;
                 return State::Again;
             }
+            // Its segments are wider than the way there takes at once: datagrams alone may pass in fragments.
+            Errno::MSGSIZE if parcel.envelope.segment_size.is_some() => return State::Cut,
             _ => {}
         }
         let inet = mailbox.format.domain != Domain::Unix;
@@ -463,7 +464,7 @@ impl Inner {
 
     /// A parcel is done with.
     #[inline]
-    fn end_parcel(&mut self, slot: u32, id: u32) {
+    pub(super) fn end_parcel(&mut self, slot: u32, id: u32) {
         let parcel = self.post.parcels.get(id);
         self.post.boxes.get(slot).tx.weight -= parcel.weight();
         if let Some(buffer) = parcel.chunk.take_copied() {
@@ -498,7 +499,9 @@ impl Inner {
 
     /// Gives up on everything that was accepted and is not out.
     pub(super) fn stop_posts(&mut self, slot: u32) {
-        let queue = std::mem::take(&mut self.post.boxes.get(slot).tx.queue);
+        let tx = &mut self.post.boxes.get(slot).tx;
+        tx.try_again();
+        let queue = std::mem::take(&mut tx.queue);
         queue.into_iter().for_each(|id| self.end_parcel(slot, id));
         if self.post.boxes.get(slot).tx.blocked {
             self.cancel(self.room_token(slot));
@@ -507,11 +510,14 @@ impl Inner {
 }
 
 impl Failure {
-    fn of(parcel: &Parcel, errno: Errno) -> Self {
+    pub(super) fn of(parcel: &Parcel, errno: Errno) -> Self {
         let len = parcel.chunk.len();
         let way = parcel.addressee().map_or(String::new(), |to| format!(" to {to}"));
-        let hint =
-            if errno == Errno::MSGSIZE { ", more than the way there takes at once" } else { "" };
+        let hint = match errno {
+            Errno::MSGSIZE => ", more than the way there takes at once",
+            Errno::AGAIN => ", which takes none",
+            _ => "",
+        };
         let text = format!("sending a datagram of {len} bytes{way}{hint}");
         Self { errno, to: parcel.envelope.to.clone(), text }
     }

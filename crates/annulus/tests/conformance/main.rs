@@ -174,6 +174,8 @@ message_suite! {
     unix::datagrams_at_paths_come_back;
     unix::a_slow_receiver_loses_no_datagram;
     unix::a_refused_datagram_is_told_to_its_own;
+    unix::readers_that_do_not_read_hold_up_nobody, with small_bounds;
+    unix::a_sender_is_held_up_by_a_slow_reader, with small_bounds;
 }
 
 linux_suite! {

@@ -210,6 +210,58 @@ pub(crate) async fn a_refused_datagram_is_told_to_its_own() -> io::Result<()> {
     Ok(())
 }
 
+/// What these have not read stays below any send buffer, which the kernel counts it against.
+pub(crate) async fn readers_that_do_not_read_hold_up_nobody() -> io::Result<()> {
+    const ROUNDS: u32 = 40;
+    let paths: Vec<TestPath> = (0..5).map(|_| TestPath::new()).collect();
+    let deaf = paths.iter().map(UnixDatagram::bind).collect::<io::Result<Vec<_>>>()?;
+    let path = TestPath::new();
+    let reader = UnixDatagram::bind(&path)?;
+    let unnamed = SocketAddr::from_pathname("")?;
+    let sender = UnixOptions::new().unordered(true).bind_addr(&unnamed)?;
+    let mut given_up = 0;
+    for n in 0..ROUNDS {
+        for path in &paths {
+            // What was given up is told here, to the next one on the same way.
+            match sender.send_to("x", path).await {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => given_up += 1,
+                other => other?,
+            }
+        }
+        sender.send_to(n.to_ne_bytes().to_vec(), &path).await?;
+        assert_eq!(*reader.recv().await?, n.to_ne_bytes());
+    }
+    let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
+    let is_deep = queue.trim().parse().is_ok_and(|length: u32| length >= ROUNDS);
+    assert!(given_up > 0 || is_deep, "the bound was never reached");
+    // They will never read: their datagrams are refused, and nothing waits any more.
+    drop(deaf);
+    annulus::yield_now().await;
+    while sender.flush().await.is_err() {}
+    Ok(())
+}
+
+/// What is accepted and not sent is bounded, and goes on when the reader does.
+pub(crate) async fn a_sender_is_held_up_by_a_slow_reader() -> io::Result<()> {
+    let (sender, reader) = UnixDatagram::pair()?;
+    let mut accepted = 0u32;
+    for turn in 0..10_000 {
+        if let Some(sent) = crate::common::touch(sender.send(accepted.to_ne_bytes().to_vec())) {
+            sent?;
+            accepted += 1;
+        } else if turn > 1000 {
+            break;
+        }
+        annulus::yield_now().await;
+    }
+    // The kernel's queue for the reader holds some hundreds at most, and the bound a few.
+    assert!((1..2000).contains(&accepted), "{accepted} were accepted");
+    for n in 0..accepted {
+        assert_eq!(*reader.recv().await?, n.to_ne_bytes());
+    }
+    sender.flush().await
+}
+
 /// Only Linux has a process to be told of.
 pub(crate) async fn each_end_knows_the_other_process() -> io::Result<()> {
     let (one, other) = UnixStream::pair()?;

@@ -6,6 +6,7 @@
 mod cancel;
 #[path = "../common/mod.rs"]
 mod common;
+mod datagrams;
 mod end;
 mod kernel;
 mod memory;

@@ -49,7 +49,7 @@ pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(UdpSocket, String)> 
 
 /// Opens the socket of a listen at a path.
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
-    // What waits for a slow reader is overtaken by what is for others, until it fills the runtime's send bound.
+    // What waits for a slow reader is overtaken by what is for others, and is given up where there is too much of it.
     let options = UnixOptions::new().unordered(true);
     let options = options.send_buffer(plan.letters.socket_buffer as usize);
     options.bind(path).map_err(|error| plan.cannot_listen(&listen.endpoint, error))

@@ -1,0 +1,70 @@
+//! Segmentation that is refused: by a device that cannot, and by a way that is too narrow.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::net::UdpSocket;
+use annulus::sim::{Fault, Faults, Sim};
+use annulus::{DriverChoice, Runtime};
+use common::{pattern, run_on};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Sends segments that all have to arrive, in order, as if nobody had refused anything.
+async fn transfer(size: usize) -> io::Result<()> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    for round in 0..5 {
+        let text = pattern(10 * size + 1 + round);
+        sender.send_segments(text.clone(), size as u16, receiver.local_addr()?).await?;
+        for piece in text.chunks(size) {
+            assert!(*receiver.recv().await? == *piece, "round {round}");
+        }
+    }
+    sender.flush().await
+}
+
+#[test]
+fn a_device_that_cannot_cut_costs_no_datagram() {
+    let faults = Faults::none().with(Fault::SegmentsRefused, 1000);
+    let sim = Sim::builder(1).faults(faults).build();
+    annulus::sim::run_on(&sim, Runtime::builder(), transfer(1200)).unwrap();
+}
+
+/// Linux refuses segments that do not fit the MTU, where it would send the same datagrams one by one, in fragments.
+#[test]
+fn segments_wider_than_the_way_arrive_in_fragments() {
+    const MTU: i32 = 1500;
+    let narrow = std::thread::spawn(|| {
+        if let Err(error) = own_network(MTU) {
+            return eprintln!("skipped: no network of its own ({error})");
+        }
+        for size in [2000, 1200] {
+            run_on(Runtime::builder().driver(DriverChoice::Epoll), transfer(size));
+            if annulus::ring::Features::detect().is_ok() {
+                run_on(Runtime::builder().driver(DriverChoice::Uring), transfer(size));
+            }
+        }
+    });
+    narrow.join().unwrap();
+}
+
+/// Gives the calling thread a network in which there is only a loopback of this MTU.
+fn own_network(mtu: i32) -> io::Result<()> {
+    // SAFETY: it concerns the network of this thread alone.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: an all-zero request is one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_mtu = mtu;
+    // SAFETY: the descriptor is open, and the request lives through the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU as _, &raw const request) })?;
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
