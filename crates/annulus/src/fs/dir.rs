@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::file::{File, OpenFile};
+use super::folders::Folder;
 use super::habits::{Class, Habitual};
 use super::metadata::Metadata;
 use super::open::OpenOptions;
-use super::path::{CPath, CWD, Folder, about, with_c_path};
+use super::path::{CPath, CWD, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload, perform};
 use super::policy::Policy;
 use super::read_dir::ReadDir;

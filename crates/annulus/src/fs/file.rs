@@ -7,6 +7,7 @@ use super::metadata::Metadata;
 use super::open::OpenOptions;
 use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
 use super::policy::Policy;
+use super::trust::Trust;
 use crate::core::Core;
 use annulus_ring::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;
@@ -28,12 +29,14 @@ pub(super) const CURSOR: u64 = u64::MAX;
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
     fd: RawFd,
-    known: OnceCell<Option<Metadata>>,
+    /// In a box: seldom asked for, and large.
+    known: OnceCell<Option<Box<Metadata>>>,
+    pub(super) trust: Trust,
 }
 
 impl OpenFile {
     pub(crate) fn new(core: Rc<Core>, fd: RawFd) -> Rc<Self> {
-        Rc::new(Self { core, fd, known: OnceCell::new() })
+        Rc::new(Self { core, fd, known: OnceCell::new(), trust: Trust::new() })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -58,9 +61,9 @@ impl OpenFile {
             let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
             // SAFETY: path and answer outlive the call.
             let looked = unsafe { self.core.kernel.file(&call) };
-            looked.ok().map(|_| Metadata::new(stat))
+            looked.ok().map(|_| Box::new(Metadata::new(stat)))
         };
-        self.known.get_or_init(look).as_ref()
+        self.known.get_or_init(look).as_deref()
     }
 }
 
@@ -98,8 +101,7 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         if self.core.at_home() {
             self.core.kernel.close(self.fd);
-            // A listener may have waited for a descriptor.
-            _ = self.core.enter().map(|mut inner| inner.resume_accepts());
+            self.core.files.note_close();
         }
     }
 }
@@ -266,6 +268,12 @@ impl File {
         let device = self.device;
         let waits = self.direct || at_cursor && self.moves(class) && !self.open.is_ordinary();
         (!waits).then_some(Habitual { device, class, bytes })
+    }
+
+    /// Whether what was found in memory is likely to be found there again.
+    pub(super) fn lasts_in_memory(&self) -> bool {
+        let device = self.device;
+        self.open.is_ordinary() && self.open.core.files.habits.borrow().can_stay_cached(device)
     }
 
     /// Whether a call of this class moves bytes, and cannot be told not to wait.

@@ -1,6 +1,7 @@
 //! What a runtime knows of its files: where their calls are made, and how that went.
 
-use super::habits::{Habits, Timing};
+use super::folders::Folders;
+use super::habits::Habits;
 use super::policy::Policy;
 use annulus_driver::Counters;
 use annulus_ring::Kernel;
@@ -12,6 +13,8 @@ const BREATH: u64 = 100_000;
 /// What a call takes, at least, and how many bytes it moves in a nanosecond.
 const CALL: u64 = 400;
 const SPEED: u64 = 8;
+/// Of so many calls, one is followed by a look at the clock.
+const GLANCE: u32 = 4;
 /// A stall that even the coarse clock shows: its own step is a few milliseconds.
 const STALL: Duration = Duration::from_millis(8);
 
@@ -20,10 +23,17 @@ pub(crate) struct Files {
     /// Where calls are made, unless their file says otherwise.
     pub(crate) policy: Policy,
     pub(crate) habits: RefCell<Habits>,
+    pub(crate) folders: RefCell<Folders>,
     inline: Cell<u64>,
     misses: Cell<u64>,
     /// What this turn has spent on calls.
     spent: Cell<u64>,
+    turn: Cell<u32>,
+    /// When the clock was looked at last, and how many calls have not been seen since.
+    looked: Cell<Duration>,
+    unseen: Cell<u32>,
+    /// A descriptor was closed in this turn.
+    closed: Cell<bool>,
 }
 
 impl Files {
@@ -31,16 +41,35 @@ impl Files {
         Self {
             policy,
             habits: RefCell::new(Habits::new()),
+            folders: RefCell::default(),
             inline: Cell::new(0),
             misses: Cell::new(0),
             spent: Cell::new(0),
+            turn: Cell::new(0),
+            looked: Cell::default(),
+            unseen: Cell::default(),
+            closed: Cell::default(),
         }
     }
 
-    /// A new turn.
+    /// A new turn; true where a descriptor was closed since the last one began.
     #[inline]
-    pub(crate) fn renew(&self) {
+    pub(crate) fn renew(&self) -> bool {
         self.spent.set(0);
+        self.turn.set(self.turn.get().wrapping_add(1));
+        self.closed.replace(false)
+    }
+
+    /// Notes that a descriptor was closed.
+    #[inline]
+    pub(crate) fn note_close(&self) {
+        self.closed.set(true);
+    }
+
+    /// The number of this turn; they come round again.
+    #[inline]
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.get()
     }
 
     /// True where this turn has made enough calls.
@@ -75,25 +104,38 @@ impl Files {
             ..counters
         }
     }
-}
 
-/// Runs `call`, and tells how long it took where that is known.
-#[inline]
-pub(crate) fn timed<T>(
-    kernel: &dyn Kernel,
-    timing: Timing,
-    call: impl FnOnce() -> T,
-) -> (T, Option<Duration>) {
-    match timing {
-        Timing::Fine => {
-            let began = kernel.now();
-            let answer = call();
-            (answer, Some(kernel.now() - began))
-        }
-        Timing::Coarse => {
-            let began = kernel.tick();
-            let answer = call();
-            (answer, Some(kernel.tick() - began).filter(|took| *took >= STALL))
-        }
+    /// Makes a call, and tells how long it took.
+    #[inline]
+    pub(crate) fn timed<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, Duration) {
+        let began = kernel.now();
+        let answer = call();
+        let ended = kernel.now();
+        self.looked.set(ended);
+        (answer, ended - began)
+    }
+
+    /// Makes a call; true where something may have stalled. That is looked for after every few calls, by the time since
+    /// the last look: it may have been this call, one before it, or nobody's but the caller's own doing.
+    #[inline]
+    pub(crate) fn glanced<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, bool) {
+        let answer = call();
+        let unseen = self.unseen.get() + 1;
+        self.unseen.set(unseen);
+        (answer, unseen >= GLANCE && self.look(kernel))
+    }
+
+    /// The next call is looked at.
+    #[inline]
+    pub(crate) fn look_at_next(&self) {
+        self.unseen.set(GLANCE);
+    }
+
+    /// Whether it is longer since the last look than calls take that do not stall.
+    #[inline]
+    fn look(&self, kernel: &dyn Kernel) -> bool {
+        self.unseen.set(0);
+        let now = kernel.tick();
+        now.saturating_sub(self.looked.replace(now)) >= STALL
     }
 }

@@ -5,8 +5,6 @@
 //! in a row have come back soon. Each relapse doubles how many are enough, so
 //! that a device which is quick most of the time, and terrible now and then, is not tried again and again.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 /// What a call may take on the loop, on average.
@@ -23,14 +21,14 @@ const TERM: u32 = 8;
 const LONGEST_TERM: u32 = 1 << 16;
 /// Quick calls that make a relapse forgotten.
 const FORGIVEN: u32 = 1 << 15;
-/// Of so many calls one is timed to the nanosecond: asking for the time costs a good part of a cached read.
-const SAMPLE: u32 = 16;
+/// Calls that are all timed, after what may have been a stall, and at first.
+const WATCHED: u32 = FORGOTTEN / 4;
+/// Of so many calls one is timed: asking for the time costs a good part of a cached read.
+const SAMPLE: u32 = 64;
 /// Weight of the newest call in the average: one part in so many.
 const WEIGHT: u64 = 8;
 /// Devices that are known apart; others share the last place.
 const MOST_DEVICES: usize = 64;
-/// Folders whose device is remembered.
-const MOST_FOLDERS: usize = 1024;
 
 /// Kinds of calls that differ in what they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +68,14 @@ impl Default for Habit {
 }
 
 impl Habit {
-    /// Counts a call about to be made on the loop; true where it is to be timed well.
+    /// Counts a call about to be made on the loop; true where it is to be timed.
     #[inline]
-    fn begin(&mut self) -> bool {
+    fn begin(&mut self, watched: bool) -> bool {
         self.left += 1;
-        if self.left.is_multiple_of(FORGOTTEN) {
+        if self.left % FORGOTTEN == 0 {
             self.strikes = self.strikes.saturating_sub(1);
         }
-        self.left % SAMPLE == 1
+        watched || self.left % SAMPLE == 1
     }
 
     fn made_inline(&mut self, took: Duration) {
@@ -124,8 +122,8 @@ pub(crate) struct DeviceId(u16);
 pub(crate) enum Timing {
     /// To the nanosecond.
     Fine,
-    /// To some milliseconds: enough to notice a stall.
-    Coarse,
+    /// With others, now and then.
+    Glance,
 }
 
 /// Which habit a call belongs to.
@@ -137,33 +135,16 @@ pub(crate) struct Habitual {
     pub(crate) bytes: usize,
 }
 
-/// For keys that are hashes already.
-#[derive(Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("keys are numbers");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 /// All devices' habits. The first place is for what has not been seen yet.
 pub(crate) struct Habits {
     devices: Vec<Device>,
-    folders: HashMap<u64, DeviceId, BuildHasherDefault<Hashed>>,
+    /// Calls on the loop that are still to be timed, all of them.
+    watched: u32,
 }
 
 impl Habits {
     pub(crate) fn new() -> Self {
-        Self { devices: vec![Device::default()], folders: HashMap::default() }
+        Self { devices: vec![Device::default()], watched: WATCHED }
     }
 
     /// The place of a device, by its number.
@@ -178,30 +159,32 @@ impl Habits {
         DeviceId(place as u16)
     }
 
-    /// The device that a folder, known by its path's hash, was last seen on.
-    pub(crate) fn of_folder(&self, folder: u64) -> Option<DeviceId> {
-        self.folders.get(&folder).copied()
-    }
-
-    pub(crate) fn note_folder(&mut self, folder: u64, device: DeviceId) {
-        if self.folders.len() >= MOST_FOLDERS {
-            self.folders.clear();
-        }
-        self.folders.insert(folder, device);
-    }
-
     /// How a call about to be made on the loop is to be timed; `None` where it must not be made there.
     #[inline]
     pub(crate) fn begin(&mut self, call: &Habitual) -> Option<Timing> {
+        let watched = self.watched > 0;
         let habit = self.habit(call);
         if habit.slow {
             return None;
         }
-        Some(if habit.begin() { Timing::Fine } else { Timing::Coarse })
+        if !habit.begin(watched) {
+            return Some(Timing::Glance);
+        }
+        self.watched = self.watched.saturating_sub(1);
+        Some(Timing::Fine)
     }
 
-    /// A call was made on the loop.
+    /// Something may have stalled: calls are watched for a while.
+    #[cold]
+    pub(crate) fn beware(&mut self) {
+        self.watched = WATCHED;
+    }
+
+    /// A call was made on the loop, and timed.
     pub(crate) fn made_inline(&mut self, call: &Habitual, took: Duration) {
+        if took > STALL {
+            self.beware();
+        }
         self.habit(call).made_inline(took);
     }
 
@@ -332,22 +315,24 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_are_timed_well_and_the_first_is() {
+    fn few_calls_are_timed_but_all_after_a_stall_and_at_first() {
         let mut habits = Habits::new();
         let call = write(&mut habits, 7);
-        let timings: Vec<_> = (0..4 * SAMPLE).map(|_| habits.begin(&call).unwrap()).collect();
-        assert_eq!(timings[0], Timing::Fine);
-        assert_eq!(timings.iter().filter(|timing| **timing == Timing::Fine).count(), 4);
+        let timed = |habits: &mut Habits| {
+            let timings = (0..WATCHED).map(|_| habits.begin(&call).unwrap());
+            timings.filter(|timing| *timing == Timing::Fine).count() as u32
+        };
+        assert_eq!([timed(&mut habits), timed(&mut habits)], [WATCHED, WATCHED / SAMPLE]);
+        habits.made_inline(&call, MILLI);
+        assert_eq!([timed(&mut habits), timed(&mut habits)], [WATCHED, WATCHED / SAMPLE]);
     }
 
     #[test]
-    fn countless_devices_and_folders_take_no_more_room() {
+    fn countless_devices_take_no_more_room() {
         let mut habits = Habits::new();
         for number in 0..100_000 {
-            let device = habits.device(number);
-            habits.note_folder(number, device);
+            habits.device(number);
         }
         assert_eq!(habits.devices.len(), MOST_DEVICES);
-        assert!(habits.folders.len() <= MOST_FOLDERS);
     }
 }

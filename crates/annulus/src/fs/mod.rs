@@ -15,6 +15,7 @@ mod dir;
 mod exact;
 mod file;
 mod files;
+mod folders;
 mod habits;
 mod lock;
 mod metadata;
@@ -24,6 +25,7 @@ mod perform;
 mod policy;
 mod read_dir;
 mod transfer;
+mod trust;
 mod whole;
 
 pub use aligned::AlignedBuf;

@@ -3,8 +3,9 @@
 
 use super::dir::Dir;
 use super::file::{File, OpenFile};
+use super::folders::Folder;
 use super::habits::{Class, Habitual};
-use super::path::{CPath, Folder, about, with_c_path};
+use super::path::{CPath, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload};
 use super::policy::Policy;
 use annulus_ring::file::{FileCall, OpenHow, PathAt};
@@ -142,7 +143,9 @@ impl OpenOptions {
         let class = self.class();
         let habit = Some(Habitual { device: device.unwrap_or_default(), class, bytes: 0 });
         let job = |call| Job { call, policy, habit };
-        breathe(core, policy).await;
+        if core.files.is_out_of_breath() {
+            breathe(core, policy).await;
+        }
         let tried = with_c_path(path, |path| {
             // SAFETY: path and options outlive the call.
             unsafe { attempt(core, &job(FileCall::Open { at: PathAt { dir, path }, how: &how })) }

@@ -1,8 +1,5 @@
 //! Paths as the kernel takes them.
 
-use super::file::OpenFile;
-use super::habits::DeviceId;
-use crate::core::Core;
 use std::ffi::{CString, c_char};
 use std::fmt;
 use std::io;
@@ -14,8 +11,6 @@ pub(crate) const CWD: i32 = -100;
 
 /// Paths up to this are not worth an allocation.
 const SHORT: usize = 256;
-/// 2^64 divided by the golden ratio, odd: it spreads each bit over those above it.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A path with its zero, where it stays.
 pub(crate) struct CPath(CString);
@@ -39,42 +34,14 @@ impl CPath {
 #[inline]
 pub(crate) fn with_c_path<T>(path: &Path, call: impl FnOnce(*const c_char) -> T) -> io::Result<T> {
     let bytes = path.as_os_str().as_bytes();
-    let mut room = [0u8; SHORT];
-    if bytes.len() >= SHORT || bytes.contains(&0) {
+    // Looks at many bytes at once, which a search for the first zero does not.
+    let least = bytes.iter().fold(u8::MAX, |least, byte| least.min(*byte));
+    if bytes.len() >= SHORT || least == 0 {
         return CPath::new(path).map(|path| call(path.as_ptr()));
     }
+    let mut room = [0u8; SHORT];
     room[..bytes.len()].copy_from_slice(bytes);
     Ok(call(room.as_ptr().cast()))
-}
-
-/// The folder a path is in, by hash: what is known of its device is a guess, and only speed depends on it.
-#[derive(Clone, Copy)]
-pub(crate) struct Folder(u64);
-
-impl Folder {
-    pub(crate) fn of(dir: i32, path: &Path) -> Self {
-        let bytes = path.as_os_str().as_bytes();
-        let parent = &bytes[..bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
-        let (words, rest) = parent.as_chunks::<8>();
-        let mut hash = dir as u64;
-        let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(MIX);
-        words.iter().for_each(|word| add(u64::from_ne_bytes(*word)));
-        rest.iter().for_each(|byte| add(u64::from(*byte)));
-        Self(hash)
-    }
-
-    /// The device it was last seen on.
-    pub(crate) fn device(self, core: &Core) -> Option<DeviceId> {
-        core.files.habits.borrow().of_folder(self.0)
-    }
-
-    /// Notes the device of a file in it.
-    pub(crate) fn learn(self, core: &Core, file: &OpenFile) -> DeviceId {
-        let mut habits = core.files.habits.borrow_mut();
-        let device = habits.device(file.device_number());
-        habits.note_folder(self.0, device);
-        device
-    }
 }
 
 /// An error that says what was being done, and to what.

@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::call::Pending;
-use super::files::timed;
-use super::habits::{Class, Habitual};
+use super::habits::{Class, Habitual, Timing};
 use super::policy::Policy;
 use crate::core::Core;
 use crate::task::yield_now;
@@ -85,6 +84,7 @@ pub(crate) async unsafe fn perform_later<K: Unpin + 'static>(
 }
 
 /// Lets the others have their turn, where this one has made enough calls on the loop.
+#[inline]
 pub(crate) async fn breathe(core: &Core, policy: Policy) {
     // Where the loop does not turn, nobody gives new breath; the call itself says what is wrong.
     while policy != Policy::Offload && core.files.is_out_of_breath() && core.is_running() {
@@ -150,11 +150,25 @@ unsafe fn attempt_quickly(
     let timing = core.files.habits.borrow_mut().begin(habit)?;
     core.files.count_inline(habit.bytes);
     // SAFETY: the caller's promise, passed on.
-    let (answer, took) = timed(&*core.kernel, timing, || unsafe { core.kernel.file(call) });
-    if let Some(took) = took {
-        core.files.habits.borrow_mut().made_inline(habit, took);
+    let call = || unsafe { core.kernel.file(call) };
+    match timing {
+        Timing::Fine => {
+            let (answer, took) = core.files.timed(&*core.kernel, call);
+            core.files.habits.borrow_mut().made_inline(habit, took);
+            Some(answer)
+        }
+        Timing::Glance => Some(glanced(core, call).0),
     }
-    Some(answer)
+}
+
+/// Makes a call that is likely to be quick; true where something may have stalled, whatever it was.
+#[inline]
+pub(super) fn glanced<T>(core: &Core, call: impl FnOnce() -> T) -> (T, bool) {
+    let (answer, stalled) = core.files.glanced(&*core.kernel, call);
+    if stalled {
+        core.files.habits.borrow_mut().beware();
+    }
+    (answer, stalled)
 }
 
 /// Makes a read or an open as long as memory has all it needs: the answer, or none where it has not; `None` for calls that

@@ -32,7 +32,7 @@ impl File {
     ) -> Option<io::Result<usize>> {
         let job = self.read_job(buf, done, offset);
         // SAFETY: the memory is the buffer's own.
-        let answer = unsafe { attempt_at_once(&self.open.core, &job) }?;
+        let answer = unsafe { self.attempt_read(&job) }?;
         Some(answer.map(|count| {
             // SAFETY: the kernel has written so many.
             unsafe { buf.set_init(done + count as usize) };
@@ -102,7 +102,10 @@ impl File {
         let job = self.write_job(buf, done, offset);
         // SAFETY: the memory is the buffer's own.
         let answer = unsafe { attempt_at_once(&self.open.core, &job) }?;
-        Some(answer.map(|count| count as usize))
+        Some(answer.map(|count| {
+            self.open.trust.wrote(offset, count, self.open.core.files.turn());
+            count as usize
+        }))
     }
 
     /// A write that was tried and failed, or could not be made at once.

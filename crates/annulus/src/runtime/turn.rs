@@ -43,8 +43,12 @@ impl Core {
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
         self.settle()?;
-        self.files.renew();
+        let closed = self.files.renew();
         let mut inner = self.enter()?;
+        if closed {
+            // A listener may have waited for a descriptor.
+            inner.resume_accepts();
+        }
         self.remote.publish_streams(inner.streams.len());
         let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
         busy |= !inner.post.posted.is_empty();

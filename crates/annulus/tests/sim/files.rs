@@ -129,6 +129,37 @@ fn a_slow_device_stalls_nobody_unless_calls_are_made_on_the_loop() {
     assert!(slowest_echo(Policy::Inline) >= Duration::from_millis(100));
 }
 
+/// Reads of one page each, from the first on.
+async fn read_pages(file: &File, count: u64) -> io::Result<()> {
+    for page in 0..count {
+        let (read, _) = file.read_exact_at(vec![0; 4096], page % 64 * 4096).await;
+        read?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_once() {
+    let device = Device { read: Duration::from_millis(10), ..Device::default() };
+    let sim = Sim::builder(1).disk(Disk::new(device)).build();
+    let ran = on(&sim, Policy::Adaptive, async {
+        fs::write("/file", vec![1; 64 * 4096]).await?;
+        let file = File::open("/file").await?;
+        for relapse in 0..3 {
+            read_pages(&file, 10_000).await?;
+            file.sync_all().await?;
+            sim.drop_page_cache();
+            let before = annulus::counters().expect("in a runtime");
+            read_pages(&file, 64).await?;
+            let after = annulus::counters().expect("in a runtime");
+            let missed = after.file_misses - before.file_misses;
+            assert!(missed >= 63, "{missed} of 64 reads were kept off the loop at {relapse}");
+        }
+        Ok(())
+    });
+    ran.unwrap();
+}
+
 #[test]
 fn a_full_disk_says_so_and_serves_again_when_something_goes() {
     let device = Device { capacity: 1 << 16, ..Device::default() };

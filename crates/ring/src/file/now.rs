@@ -27,13 +27,27 @@ impl FileCall {
     /// What the call points to must be valid for it, and no one else may touch what it writes.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
+        // SAFETY: the caller's promise, passed on.
+        match unsafe { self.once() } {
+            // No call here moves more than `u32` can hold: lengths are `u32`.
+            Ok(answer) => Ok(answer as u32),
+            // SAFETY: as above.
+            Err(Errno::INTR) => unsafe { self.again() },
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Apart, so that the first time is no round of a loop.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[cold]
+    unsafe fn again(&self) -> io::Result<u32> {
         loop {
             // SAFETY: the caller's promise, passed on.
             match unsafe { self.once() } {
-                // No call here moves more than `u32` can hold: lengths are `u32`.
-                Ok(answer) => return Ok(answer as u32),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                answer => return Ok(answer? as u32),
             }
         }
     }
@@ -74,16 +88,31 @@ impl FileCall {
                     }
                 }
                 Self::Open { at, how } => open(at, &*how),
-                Self::Send { from, offset, to, len } => send(from, offset, to, len as usize),
-                Self::Seek { fd, offset, whence, position } => {
+                _ => self.seldom(),
+            }
+        }
+    }
+
+    /// Those that are not made for every few bytes; apart, so that they cost the others no room on the stack.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[inline(never)]
+    unsafe fn seldom(&self) -> Result<usize, Errno> {
+        match *self {
+            Self::Send { from, offset, to, len } => send(from, offset, to, len as usize),
+            Self::Seek { fd, offset, whence, position } => {
+                // SAFETY: a seek names no memory; where it puts the answer, the caller vouches for.
+                unsafe {
                     let reached = syscall(libc::SYS_lseek, fd, offset, whence);
                     *position = u64::try_from(reached).map_err(|_| last_error())?;
-                    Ok(0)
                 }
-                _ => {
-                    let answer = self.system_call();
-                    usize::try_from(answer).map_err(|_| last_error())
-                }
+                Ok(0)
+            }
+            _ => {
+                // SAFETY: the caller's promise, passed on.
+                let answer = unsafe { self.system_call() };
+                usize::try_from(answer).map_err(|_| last_error())
             }
         }
     }
