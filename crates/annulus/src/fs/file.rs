@@ -394,33 +394,14 @@ impl File {
         self.seek(SeekFrom::Current(0)).await
     }
 
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
-    }
-
     /// Lets the others have their turn, before a call that is made on the loop.
     pub(crate) async fn breathe(&self) {
         breathe(&self.open.core, self.policy).await;
-        self.open.core.files.spend(0);
     }
 
-    /// Whether the first and the last byte of a range can be read without waiting: what lies between has mostly come with
-    /// them. A range that ends behind the file's end counts as far as it goes.
-    pub(crate) fn has_in_memory(&self, offset: u64, len: u32) -> bool {
-        [offset, offset + u64::from(len) - 1].into_iter().all(|offset| {
-            let mut byte = 0u8;
-            let call = FileCall::Read {
-                fd: self.open.fd,
-                buffer: &mut byte,
-                len: 1,
-                offset,
-                nowait: true,
-            };
-            // SAFETY: the byte outlives the call.
-            let read = unsafe { self.open.core.kernel.file(&call) };
-            // A file system that knows no such reads has everything in memory, mostly.
-            !read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-        })
+    /// Whether reads go past the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// The descriptor, which stays the file's.

@@ -87,7 +87,7 @@ impl Files {
 
     /// Counts what a call takes of this turn's time.
     #[inline]
-    pub(crate) fn spend(&self, bytes: usize) {
+    fn spend(&self, bytes: usize) {
         self.spent.set(self.spent.get() + CALL + bytes as u64 / SPEED);
     }
 

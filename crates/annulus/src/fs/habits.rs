@@ -4,6 +4,9 @@
 //! short order stall: a single stall may be the scheduler's. Then it is *slow*: calls go off the loop until enough of them
 //! in a row have come back soon. Each relapse doubles how many are enough, so
 //! that a device which is quick most of the time, and terrible now and then, is not tried again and again.
+//!
+//! Most calls are not timed: the clock is looked at after every few of them, whichever they were, and where it has leapt, all
+//! are timed for a while.
 
 use std::time::Duration;
 
@@ -72,7 +75,7 @@ impl Habit {
     #[inline]
     fn begin(&mut self, watched: bool) -> bool {
         self.left += 1;
-        if self.left % FORGOTTEN == 0 {
+        if self.left.is_multiple_of(FORGOTTEN) {
             self.strikes = self.strikes.saturating_sub(1);
         }
         watched || self.left % SAMPLE == 1

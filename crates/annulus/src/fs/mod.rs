@@ -24,6 +24,7 @@ mod path;
 mod perform;
 mod policy;
 mod read_dir;
+mod send;
 mod transfer;
 mod trust;
 mod whole;
@@ -46,3 +47,4 @@ pub use whole::{
 
 pub(crate) use call::CallSlot;
 pub(crate) use files::Files;
+pub(crate) use send::PIECE;

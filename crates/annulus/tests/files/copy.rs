@@ -60,6 +60,20 @@ fn a_file_to_a_stream_behind_what_was_sent_before() {
 }
 
 #[test]
+fn a_file_past_the_cache_to_a_stream_from_any_place_and_to_any_end() {
+    everywhere(|place| async move {
+        let (_, mut ours, theirs) = set_up(&place).await?;
+        let mut file = OpenOptions::new().read(true).direct(true).open(place.join("from")).await?;
+        let received = receive_all(theirs);
+        file.seek(SeekFrom::Start(LEN as u64 - 200_001)).await?;
+        assert_eq!(copy(&mut file, &mut ours).await?, 200_001);
+        drop(ours);
+        assert!(received.await.unwrap()? == pattern()[LEN - 200_001..]);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_stream_to_a_file_and_a_stream_to_a_stream() {
     everywhere(|place| async move {
         let (mut file, mut ours, mut theirs) = set_up(&place).await?;

@@ -1,0 +1,122 @@
+//! Sending a file's pages to a socket on the loop, where that waits for no device.
+//!
+//! `sendfile` cannot be told not to wait, and what it names cannot be kept for it off the loop: so it is made where the
+//! pages are in memory, or, on file systems that do not tell, where reads have lately been quick.
+#![allow(unsafe_code)]
+
+use super::file::File;
+use super::habits::{Class, Habitual};
+use super::policy::Policy;
+use annulus_ring::file::FileCall;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// Bytes of a piece that is read and sent where pages cannot be sent.
+pub(crate) const PIECE: usize = 64 * 1024;
+/// What a stride takes at most, the peer's side of it included, where no device stalls it.
+const STALL: Duration = Duration::from_millis(8);
+
+impl File {
+    /// Sends pages as they are, `len` bytes at most; `None` where that might wait for the device.
+    pub(crate) fn send_pages(&self, offset: u64, len: u32, to: RawFd) -> Option<io::Result<u32>> {
+        let call = FileCall::Send { from: self.as_raw_fd(), offset, to, len };
+        let core = &self.open.core;
+        let send = || {
+            // SAFETY: the call names no memory; whoever asks holds the socket open, and this file itself.
+            let sent = unsafe { core.kernel.file(&call) };
+            core.files.count_inline(*sent.as_ref().unwrap_or(&0) as usize);
+            sent
+        };
+        match self.policy {
+            Policy::Offload => None,
+            Policy::Inline => Some(send()),
+            Policy::Adaptive if self.direct => None,
+            Policy::Adaptive => match self.has_in_memory(offset, len) {
+                Some(found) => found.then(send),
+                None => self.send_quickly(send),
+            },
+        }
+    }
+
+    /// Whether the first and the last byte of a range can be read without waiting: what lies between has mostly come with
+    /// them. A range that ends behind the file's end counts as far as it goes. `None` where the file system does not tell.
+    fn has_in_memory(&self, offset: u64, len: u32) -> Option<bool> {
+        let core = &self.open.core;
+        if !core.files.habits.borrow().can_stay_cached(self.device) {
+            return None;
+        }
+        for offset in [offset, offset + u64::from(len) - 1] {
+            let (fd, mut byte) = (self.as_raw_fd(), 0u8);
+            let call = FileCall::Read { fd, buffer: &mut byte, len: 1, offset, nowait: true };
+            // SAFETY: the byte outlives the call.
+            match unsafe { core.kernel.file(&call) } {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(false),
+                Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                    core.files.habits.borrow_mut().cannot_stay_cached(self.device);
+                    return None;
+                }
+                // What else is wrong, the call itself tells.
+                _ => {}
+            }
+        }
+        Some(true)
+    }
+
+    /// Sends where pieces have been read quickly, and notes where that has stalled.
+    fn send_quickly(&self, send: impl FnOnce() -> io::Result<u32>) -> Option<io::Result<u32>> {
+        let habit = Habitual { device: self.device, class: Class::Read, bytes: PIECE };
+        let core = &self.open.core;
+        core.files.habits.borrow_mut().begin(&habit)?;
+        let (sent, took) = core.files.timed(&*core.kernel, send);
+        if took >= STALL {
+            core.files.habits.borrow_mut().made_inline(&habit, took);
+        }
+        Some(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn where_nobody_tells_pages_are_sent_until_that_has_stalled() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let ran = Runtime::new().unwrap().block_on(async {
+            let file = File::open("/proc/self/exe").await.unwrap();
+            let core = &file.open.core;
+            let send = || file.send_pages(0, 4, theirs.as_raw_fd());
+            core.files.habits.borrow_mut().cannot_stay_cached(file.device);
+            assert_eq!(send().expect("it is tried").unwrap(), 4);
+            for _ in 0..3 {
+                let sent = file.send_quickly(|| {
+                    std::thread::sleep(STALL);
+                    Ok(0)
+                });
+                assert!(sent.is_some(), "a stall or two may be the scheduler's");
+            }
+            assert!(send().is_none(), "now it goes another way");
+        });
+        ran.unwrap();
+        let mut magic = [0; 4];
+        ours.read_exact(&mut magic).unwrap();
+        assert_eq!(&magic, b"\x7fELF");
+    }
+
+    #[test]
+    fn what_goes_past_the_cache_is_not_sent_from_it() {
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let sent = Runtime::new().unwrap().block_on(async {
+            let mut file = File::open("/proc/self/exe").await.unwrap();
+            file.direct = true;
+            file.send_pages(0, 4, theirs.as_raw_fd()).is_some()
+        });
+        assert!(!sent.unwrap());
+    }
+}
