@@ -35,6 +35,8 @@ pub struct Counters {
     pub file_misses: u64,
     /// Calls on files made by the ring.
     pub file_ring: u64,
+    /// Of these, the ones whose memory was registered.
+    pub file_registered: u64,
     /// Calls on files made by worker threads.
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's reader was slow.

@@ -10,6 +10,7 @@ use crate::pool::{Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
 use annulus_ring::Kernel;
+use annulus_ring::op::IoVec;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -184,6 +185,33 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.packets(),
             Self::Epoll(epoll) => epoll.packets(),
+        }
+    }
+
+    /// Has the kernel hold on to memory, so that reads and writes of files within it have no pages to look up. The answer
+    /// names it.
+    ///
+    /// # Errors
+    /// `Unsupported`, where the driver has no such thing; or whatever the kernel says. The memory is as good as any other.
+    ///
+    /// # Safety
+    /// The memory must stay where it is until it was [forgotten](Self::forget_memory), or the driver has gone.
+    pub unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
+        match self {
+            // SAFETY: the caller's promise, passed on.
+            Self::Uring(uring) => unsafe { uring.register_memory(memory) },
+            Self::Epoll(_) => {
+                let text = "the epoll driver registers no memory";
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
+        }
+    }
+
+    /// Gives registered memory up: it may go once no operation names it any more.
+    pub fn forget_memory(&mut self, name: u32) {
+        match self {
+            Self::Uring(uring) => uring.forget_memory(name),
+            Self::Epoll(_) => unreachable!("it has named none"),
         }
     }
 

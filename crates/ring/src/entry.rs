@@ -1,5 +1,6 @@
 //! A submission queue entry (SQE), as the kernel reads it.
 
+use crate::opcode;
 use bitflags::bitflags;
 use std::os::fd::RawFd;
 
@@ -75,6 +76,18 @@ impl Entry {
             Target::Fixed(index) => (index as i32, EntryFlags::FIXED_FILE),
         };
         Self { opcode, fd, flags: flags.bits(), ..Self::default() }
+    }
+
+    /// The same read or write, whose memory lies within what is registered in this place of the ring's
+    /// [table](crate::BufferTable). Any other entry stays as it is.
+    #[inline]
+    pub fn of_place(self, place: u16) -> Self {
+        let opcode = match self.opcode {
+            opcode::READ => opcode::READ_FIXED,
+            opcode::WRITE => opcode::WRITE_FIXED,
+            _ => return self,
+        };
+        Self { opcode, buf_group: place, ..self }
     }
 
     /// The same entry with `user_data` set: what its completions will carry.

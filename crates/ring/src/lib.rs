@@ -21,6 +21,7 @@
 
 mod address;
 mod buffer_ring;
+mod buffer_table;
 mod builder;
 mod completion;
 mod control;
@@ -45,6 +46,7 @@ mod ring;
 
 pub use address::{Address, UnixName};
 pub use buffer_ring::BufferRing;
+pub use buffer_table::BufferTable;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
 pub use control::{
@@ -60,8 +62,8 @@ pub use mapping::Mapping;
 pub use message::{Layout, Message};
 pub use option::{Credentials, Ip, SocketOption, SocketQuery};
 pub use params::{
-    BufferRingSetup, CompletionOffsets, KernelFeatures, Params, RingUpdate, SetupFlags, SqPoll,
-    SubmissionOffsets,
+    BufferRingSetup, BufferTableSetup, BufferTableUpdate, CompletionOffsets, KernelFeatures,
+    Params, RingUpdate, SetupFlags, SqPoll, SubmissionOffsets,
 };
 pub use prefetch::prefetch;
 pub use probe::Probe;

@@ -37,6 +37,8 @@ fn register_op(what: Register) -> IoringRegisterOp {
         Register::Probe => IoringRegisterOp::RegisterProbe,
         Register::Restrictions => IoringRegisterOp::RegisterRestrictions,
         Register::EnableRings => IoringRegisterOp::RegisterEnableRings,
+        Register::Buffers => IoringRegisterOp::RegisterBuffers2,
+        Register::BuffersUpdate => IoringRegisterOp::RegisterBuffersUpdate,
         Register::IowqMaxWorkers => IoringRegisterOp::RegisterIowqMaxWorkers,
         Register::RingFds => IoringRegisterOp::RegisterRingFds,
         Register::UnregisterRingFds => IoringRegisterOp::UnregisterRingFds,

@@ -152,6 +152,38 @@ pub struct RingUpdate {
     pub data: u64,
 }
 
+/// `struct io_uring_rsrc_register`: a table of registered memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BufferTableSetup {
+    pub places: u32,
+    pub flags: u32,
+    pub reserved: u64,
+    pub vectors: u64,
+    pub tags: u64,
+}
+
+impl BufferTableSetup {
+    /// `IORING_RSRC_REGISTER_SPARSE`: all places are empty (5.19).
+    pub const SPARSE: u32 = 1;
+}
+
+/// `struct io_uring_rsrc_update2`: what is to lie in some places of a table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct BufferTableUpdate {
+    pub place: u32,
+    pub reserved: u32,
+    pub vectors: u64,
+    pub tags: u64,
+    pub count: u32,
+    pub reserved2: u32,
+}
+
 const _: () = assert!(size_of::<Params>() == 120);
+const _: () = assert!(size_of::<BufferTableSetup>() == 32);
+const _: () = assert!(size_of::<BufferTableUpdate>() == 32);
 const _: () = assert!(size_of::<BufferRingSetup>() == 40);
 const _: () = assert!(size_of::<RingUpdate>() == 16);

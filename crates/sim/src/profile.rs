@@ -4,10 +4,12 @@ use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
 /// The operations this kernel can play.
-const PLAYED: [u8; 29] = [
+const PLAYED: [u8; 31] = [
     opcode::NOP,
     opcode::READV,
     opcode::WRITEV,
+    opcode::READ_FIXED,
+    opcode::WRITE_FIXED,
     opcode::POLL_ADD,
     opcode::SENDMSG,
     opcode::RECVMSG,
@@ -57,6 +59,8 @@ pub struct Profile {
     pub receive_limit: bool,
     /// Whether a zero-copy send can be asked to report (6.2); else that is EINVAL.
     pub zero_copy_report: bool,
+    /// Bytes that a process may have registered (`RLIMIT_MEMLOCK`); more is ENOMEM.
+    pub lockable: u64,
     /// Operations to do without: EINVAL, and absent from the probe.
     pub missing: Vec<u8>,
     /// What every set-up answers instead of a ring.
@@ -98,6 +102,7 @@ impl Profile {
                 | KernelFeatures::CQE_SKIP,
             receive_limit: false,
             zero_copy_report: false,
+            lockable: u64::MAX,
             missing: vec![opcode::SENDMSG_ZC],
             refusal: None,
         }

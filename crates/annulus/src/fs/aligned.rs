@@ -32,6 +32,11 @@ impl AlignedBuf {
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
         Ok(Self { start, layout })
     }
+
+    /// Its first byte, for who shares it out.
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
 }
 
 impl Deref for AlignedBuf {

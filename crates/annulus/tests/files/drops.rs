@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// Polls once, then drops.
-async fn begin<F: Future>(future: F) {
+pub(crate) async fn begin<F: Future>(future: F) {
     let mut future = pin!(future);
     poll_fn(|cx| {
         _ = future.as_mut().poll(cx);

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod copy;
+mod direct;
 mod dirs;
 mod drops;
 mod mode;

@@ -9,11 +9,11 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Duration;
 
-fn policies() -> impl Iterator<Item = Policy> {
+pub(crate) fn policies() -> impl Iterator<Item = Policy> {
     Policy::ALL.into_iter().map(|(_, policy)| policy)
 }
 
-fn on<T>(
+pub(crate) fn on<T>(
     sim: &Rc<Sim>,
     policy: Policy,
     body: impl Future<Output = io::Result<T>>,

@@ -402,6 +402,7 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("file_inline", counters.file_inline),
         ("file_misses", counters.file_misses),
         ("file_ring", counters.file_ring),
+        ("file_registered", counters.file_registered),
         ("file_worker", counters.file_worker),
         ("remote_wakes", counters.remote_wakes),
         ("alarms", counters.alarms),

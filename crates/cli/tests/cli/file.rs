@@ -162,6 +162,9 @@ fn past_the_cache_every_block_goes_off_the_loop() {
     let (paths, operations) = (&row["paths"], said.json()["rounds"][0]["operations"].clone());
     let off = paths["ring"].as_u64().unwrap() + paths["worker"].as_u64().unwrap();
     assert_eq!(Some(off), operations.as_u64(), "{paths}");
+    // On epoll, and where registering is refused, none.
+    let registered = paths["registered"].as_u64().unwrap();
+    assert!(registered == 0 || Some(registered) == paths["ring"].as_u64(), "{paths}");
     place.is_clean();
 }
 

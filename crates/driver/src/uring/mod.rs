@@ -7,6 +7,7 @@ mod lending;
 mod look;
 mod operations;
 mod quiet;
+mod registered;
 
 use crate::counters::Counters;
 use crate::driver::Wait;
@@ -16,6 +17,7 @@ use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use annulus_ring::file::FileCall;
+use annulus_ring::op::IoVec;
 use annulus_ring::{
     Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
 };
@@ -25,6 +27,7 @@ use lending::{Lending, PACKETS, STREAMS};
 use look::Look;
 use operations::{Offered, in_use};
 use quiet::Alarm;
+use registered::Registered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -101,6 +104,7 @@ pub struct Uring {
     limits_receives: bool,
     offered: Offered,
     files: Files,
+    registered: Registered,
     /// Calls that a device should begin soon, queued since the last enter.
     soon: u32,
     counters: Counters,
@@ -158,6 +162,7 @@ impl Uring {
             limits_receives,
             offered,
             files: Files::new(probe, config.restricted),
+            registered: Registered::default(),
             soon: 0,
             counters: Counters::default(),
         })
@@ -198,7 +203,13 @@ impl Uring {
     unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
         let kernel = self.kernel().clone();
         // SAFETY: the caller's promise, passed on.
-        let way = unsafe { self.files.submit(token, call, &*kernel) };
+        let mut way = unsafe { self.files.submit(token, call, &*kernel) };
+        if let Way::Ring(entry) = &mut way
+            && let Some(registered) = self.registered.entry(*entry)
+        {
+            *entry = registered;
+            self.counters.file_registered += 1;
+        }
         match way {
             Way::Ring(_) => self.counters.file_ring += 1,
             Way::Worker(_) => self.counters.file_worker += 1,
@@ -225,6 +236,17 @@ impl Uring {
         if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
             self.make_room(entry);
         }
+    }
+
+    /// # Safety
+    /// See [`Driver::register_memory`](crate::Driver::register_memory).
+    pub(crate) unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.registered.add(&self.ring, memory) }
+    }
+
+    pub(crate) fn forget_memory(&mut self, place: u32) {
+        self.registered.remove(&self.ring, place);
     }
 
     /// Makes the pool that datagrams are received into, unless it is there already.

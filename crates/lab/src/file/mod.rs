@@ -65,6 +65,9 @@ pub struct Paths {
     pub misses: u64,
     /// Made by the ring.
     pub ring: u64,
+    /// Of these, those whose memory was registered.
+    #[serde(default)]
+    pub registered: u64,
     /// Made by worker threads.
     pub worker: u64,
 }
@@ -85,6 +88,7 @@ impl Paths {
             inline: self.inline + other.inline,
             misses: self.misses + other.misses,
             ring: self.ring + other.ring,
+            registered: self.registered + other.registered,
             worker: self.worker + other.worker,
         }
     }
@@ -95,6 +99,7 @@ impl Paths {
             inline: self.inline - before.inline,
             misses: self.misses - before.misses,
             ring: self.ring - before.ring,
+            registered: self.registered - before.registered,
             worker: self.worker - before.worker,
         }
     }
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_answer_says_what_was_done_and_what_it_took() {
-        let paths = Paths { inline: 9, misses: 1, ring: 2, worker: 3 };
+        let paths = Paths { inline: 9, misses: 1, ring: 2, registered: 1, worker: 3 };
         let burst = Burst {
             operations: 4,
             bytes: 80,
@@ -165,7 +170,7 @@ mod tests {
 
     #[test]
     fn paths_add_up_and_are_told_apart() {
-        let one = Paths { inline: 9, misses: 1, ring: 2, worker: 3 };
+        let one = Paths { inline: 9, misses: 1, ring: 2, registered: 0, worker: 3 };
         assert_eq!(one.and(one).since(one), one);
         assert_eq!(one.calls(), 14);
     }

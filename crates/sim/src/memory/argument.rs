@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::BufferEntries;
-use annulus_ring::{BufferRingSetup, RingUpdate};
+use annulus_ring::op::IoVec;
+use annulus_ring::{BufferRingSetup, BufferTableSetup, BufferTableUpdate, RingUpdate};
 use rustix::io::Errno;
 
 /// Memory that a registration reads or writes during the call.
@@ -62,6 +63,26 @@ impl Argument {
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
+    /// How a table of registered memory is to be.
+    pub(crate) fn table(self) -> Result<BufferTableSetup, Errno> {
+        self.check_size(size_of::<BufferTableSetup>())?;
+        // SAFETY: the promise, for a registration of a table; its size was given.
+        Ok(unsafe { self.start.cast::<BufferTableSetup>().read() })
+    }
+
+    /// What is to lie in one place of a table: its number, and an address and a length.
+    pub(crate) fn place(self) -> Result<(u32, IoVec), Errno> {
+        self.check_size(size_of::<BufferTableUpdate>())?;
+        // SAFETY: the promise, for an update of a table; its size was given.
+        let update = unsafe { self.start.cast::<BufferTableUpdate>().read() };
+        if update.count != 1 || update.tags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let vector = std::ptr::with_exposed_provenance::<IoVec>(update.vectors as usize);
+        // SAFETY: the promise covers the vectors, of which there is one.
+        Ok((update.place, unsafe { vector.read() }))
+    }
+
     pub(crate) fn restriction(self, index: u32) -> Restriction {
         assert!(index < self.count);
         // SAFETY: the promise, for `count` restrictions.
@@ -82,6 +103,12 @@ impl Argument {
             unsafe { self.start.add(16).cast::<[u8; 8]>().add(usize::from(code)).write(line) };
         }
         Ok(())
+    }
+
+    /// Where the count is a size in bytes.
+    fn check_size(self, size: usize) -> Result<(), Errno> {
+        self.check(u32::MAX)?;
+        if self.count as usize == size { Ok(()) } else { Err(Errno::INVAL) }
     }
 
     fn check(self, most: u32) -> Result<(), Errno> {

@@ -117,8 +117,12 @@ impl Submitted {
         let memory = pointer::<u8>(self.addr);
         let nowait = flags & rwf::NOWAIT != 0;
         Some(match self.opcode {
-            opcode::READ => FileCall::Read { fd, buffer: memory, len, offset, nowait },
-            opcode::WRITE => FileCall::Write { fd, buffer: memory, len, offset },
+            opcode::READ | opcode::READ_FIXED => {
+                FileCall::Read { fd, buffer: memory, len, offset, nowait }
+            }
+            opcode::WRITE | opcode::WRITE_FIXED => {
+                FileCall::Write { fd, buffer: memory, len, offset }
+            }
             opcode::READV => {
                 FileCall::ReadVector { fd, vectors: pointer(self.addr), count: len, offset, nowait }
             }

@@ -41,7 +41,9 @@ impl World {
             opcode::READ | opcode::WRITE | opcode::READV | opcode::WRITEV => {
                 matches!(self.files.find(entry.fd), Ok((_, File::Open(_))))
             }
-            opcode::OPENAT
+            opcode::READ_FIXED
+            | opcode::WRITE_FIXED
+            | opcode::OPENAT
             | opcode::OPENAT2
             | opcode::FSYNC
             | opcode::STATX
@@ -64,7 +66,8 @@ impl World {
         entry: &Submitted,
         skip: bool,
     ) -> Option<Answer> {
-        let call = match entry.file_call(&|fd| self.open_file(fd)) {
+        let call = self.rings.at(ring).check_place(entry);
+        let call = match call.and_then(|()| entry.file_call(&|fd| self.open_file(fd))) {
             Ok(call) => call,
             Err(errno) => return Some(Answer::error(errno)),
         };

@@ -4,9 +4,12 @@ use super::restrict::Restrictions;
 use super::{PLACES, World};
 use crate::buffers::BufferGroup;
 use crate::memory::Argument;
-use annulus_ring::Register;
+use annulus_ring::{BufferTable, BufferTableSetup, Register};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
+
+/// `IORING_MAX_REG_BUFFERS`
+const MOST_PLACES: u32 = 1 << 14;
 
 impl World {
     pub(crate) fn register(
@@ -27,6 +30,8 @@ impl World {
             Register::Restrictions => self.restrict(ring, arg)?,
             Register::EnableRings => self.enable(ring)?,
             Register::IowqMaxWorkers => {}
+            Register::Buffers => self.add_table(ring, arg)?,
+            Register::BuffersUpdate => return self.fill_place(ring, arg),
             Register::RingFds => return self.register_ring(arg),
             Register::UnregisterRingFds => return self.unregister_ring(arg),
             Register::BufferRing => self.add_buffers(ring, arg)?,
@@ -94,6 +99,25 @@ impl World {
         }
         ring.add_group(BufferGroup::new(setup.group, entries, setup.ring_entries, self.poison));
         Ok(())
+    }
+
+    fn add_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+        let setup = arg.table()?;
+        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_PLACES).contains(&setup.places) {
+            return Err(Errno::INVAL);
+        }
+        self.rings.at_mut(ring).add_table(setup.places)
+    }
+
+    /// Puts memory into a place, or empties it.
+    fn fill_place(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
+        let (place, memory) = arg.place()?;
+        if memory.len > BufferTable::MOST {
+            return Err(Errno::FAULT);
+        }
+        let span = memory.base as u64..memory.base as u64 + memory.len as u64;
+        let lockable = self.profile.lockable;
+        self.rings.at_mut(ring).fill_place(place, span, lockable).map(|()| 1)
     }
 
     /// The memory is its owner's again; a last look at what was still with us.

@@ -41,20 +41,6 @@ impl Restrictions {
     }
 
     pub(super) fn allow_registration(&self, what: Register) -> bool {
-        self.registrations.contains(&number(what))
-    }
-}
-
-/// `IORING_REGISTER_*` as the kernel numbers them.
-fn number(what: Register) -> u8 {
-    match what {
-        Register::Probe => 8,
-        Register::Restrictions => 11,
-        Register::EnableRings => 12,
-        Register::IowqMaxWorkers => 19,
-        Register::RingFds => 20,
-        Register::UnregisterRingFds => 21,
-        Register::BufferRing => 22,
-        Register::UnregisterBufferRing => 23,
+        self.registrations.contains(&(what as u8))
     }
 }

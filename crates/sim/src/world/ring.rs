@@ -2,10 +2,12 @@
 
 use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
-use crate::memory::Queues;
+use crate::memory::{Queues, Submitted};
 use crate::op::OpId;
-use annulus_ring::{Completion, SetupFlags};
+use annulus_ring::{Completion, SetupFlags, opcode};
+use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// `IORING_SQ_NEED_WAKEUP`
 const NEED_WAKEUP: u32 = 1 << 0;
@@ -24,6 +26,8 @@ pub(super) struct Ring {
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
+    /// Addresses that are registered, by place; none in an empty one.
+    table: Option<Vec<Range<u64>>>,
     /// Operations whose turn has come.
     work: VecDeque<OpId>,
     /// Completions that found no room.
@@ -42,6 +46,7 @@ impl Ring {
             ended: false,
             mappings: 0,
             groups: Vec::new(),
+            table: None,
             work: VecDeque::new(),
             overflow: VecDeque::new(),
         }
@@ -140,6 +145,45 @@ impl Ring {
     pub(super) fn remove_group(&mut self, number: u16) -> Option<BufferGroup> {
         let at = self.groups.iter().position(|group| group.number() == number)?;
         Some(self.groups.remove(at))
+    }
+
+    /// Makes a table of empty places.
+    pub(super) fn add_table(&mut self, places: u32) -> Result<(), Errno> {
+        if self.table.is_some() {
+            return Err(Errno::BUSY);
+        }
+        self.table = Some(vec![0..0; places as usize]);
+        Ok(())
+    }
+
+    /// Registers addresses in a place, as long as no more than `lockable` bytes are.
+    pub(super) fn fill_place(
+        &mut self,
+        place: u32,
+        span: Range<u64>,
+        lockable: u64,
+    ) -> Result<(), Errno> {
+        let table = self.table.as_mut().ok_or(Errno::NXIO)?;
+        let others = table.iter().map(|span| span.end - span.start).sum::<u64>();
+        let place = table.get_mut(place as usize).ok_or(Errno::INVAL)?;
+        if others - (place.end - place.start) + (span.end - span.start) > lockable {
+            return Err(Errno::NOMEM);
+        }
+        *place = span;
+        Ok(())
+    }
+
+    /// EFAULT for an entry that names a place, but not memory within it.
+    pub(super) fn check_place(&self, entry: &Submitted) -> Result<(), Errno> {
+        if !matches!(entry.opcode, opcode::READ_FIXED | opcode::WRITE_FIXED) {
+            return Ok(());
+        }
+        let place = self.table.as_ref().and_then(|table| table.get(usize::from(entry.buf_group)));
+        let end = entry.addr.checked_add(entry.len.into());
+        match (place, end) {
+            (Some(span), Some(end)) if span.contains(&entry.addr) && end <= span.end => Ok(()),
+            _ => Err(Errno::FAULT),
+        }
     }
 
     /// Takes in buffers that were published.

@@ -2,13 +2,14 @@
 
 use super::work::Hands;
 use crate::bench::moment::Moment;
-use annulus::fs::{AlignedBuf, OpenOptions};
+use annulus::fs::{AlignedBuf, DirectPool, IoBufMut, OpenOptions};
 use annulus_lab::file::{Blocks, Burst, Latency, Pattern};
 use annulus_load::clock::now;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{Advice, OFlags, fadvise};
 use std::fs::File;
 use std::io::Write;
+use std::ops::DerefMut;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,8 +134,10 @@ impl Walk {
     }
 
     /// Each call awaited.
-    async fn run_as_task(mut self, file: annulus::fs::File) -> Result<Walk> {
-        let mut block = AlignedBuf::new(self.cell.bytes as usize, ALIGNMENT)?;
+    async fn run_as_task<B>(mut self, file: annulus::fs::File, mut block: B) -> Result<Walk>
+    where
+        B: IoBufMut + DerefMut<Target = [u8]>,
+    {
         while let Some((began, offset, writes)) = self.step() {
             let done;
             if writes {
@@ -205,9 +208,16 @@ fn in_threads(walks: Vec<Walk>, ground: &Ground) -> Result<Vec<Walk>> {
 async fn in_tasks(walks: Vec<Walk>, ground: &Ground) -> Result<Vec<Walk>> {
     let options = OpenOptions::new().read(true).write(true).direct(ground.direct);
     let file = options.open(&ground.path).await.with_context(|| refused(ground))?;
+    let (depth, bytes) = (walks.len(), walks[0].cell.bytes as usize);
+    // Odd sizes, and more than a pool can have, go without one.
+    let pool = DirectPool::new(depth, bytes).ok().filter(|_| ground.direct);
     let mut tasks = Vec::new();
     for walk in walks {
-        tasks.push(annulus::spawn(walk.run_as_task(file.try_clone()?)));
+        let file = file.try_clone()?;
+        tasks.push(match pool.as_ref().and_then(DirectPool::try_take) {
+            Some(block) => annulus::spawn(walk.run_as_task(file, block)),
+            None => annulus::spawn(walk.run_as_task(file, AlignedBuf::new(bytes, ALIGNMENT)?)),
+        });
     }
     let mut done = Vec::new();
     for task in tasks {

@@ -31,6 +31,8 @@ pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<B
         .arg(format!("--bs={}", cell.bytes))
         .arg(format!("--iodepth={}", cell.depth))
         .arg(format!("--direct={}", u8::from(ground.direct)))
+        // As ours have it.
+        .arg(format!("--fixedbufs={}", u8::from(ground.direct)))
         .arg(format!("--runtime={}ms", slice.as_millis().max(1)))
         .output()
         .context("cannot start fio")?;

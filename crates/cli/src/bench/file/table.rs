@@ -122,14 +122,15 @@ fn ratios<C>(report: &Report<C>) -> String {
 
 /// Where a contender's runtime made its calls.
 fn paths<C>(row: &Row<C>) -> String {
-    let Paths { inline, misses, ring, worker } = row.paths;
+    let Paths { inline, misses, ring, registered, worker } = row.paths;
     let share = |calls: u64| 100.0 * calls as f64 / row.paths.calls() as f64;
     format!(
-        "{}: {} calls, {:.2} % on the loop, {:.2} % by the ring, {:.2} % by workers; {} were tried on the loop and missed",
+        "{}: {} calls, {:.2} % on the loop, {:.2} % by the ring ({:.2} % in registered memory), {:.2} % by workers; {} were tried on the loop and missed",
         row.contender,
         thousands(row.paths.calls()),
         share(inline),
         share(ring),
+        share(registered),
         share(worker),
         thousands(misses),
     )

@@ -122,6 +122,7 @@ impl Hands {
             inline: counters.file_inline,
             misses: counters.file_misses,
             ring: counters.file_ring,
+            registered: counters.file_registered,
             worker: counters.file_worker,
         }
     }

@@ -1,0 +1,86 @@
+//! Registered memory: the simulated kernel answers what Linux answers.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus_ring::file::FileCall;
+use annulus_ring::op::IoVec;
+use annulus_ring::*;
+use annulus_sim::{Profile, Sim};
+use common::disk::*;
+use common::*;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::RawFd;
+
+const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE);
+
+fn set(host: &Host, table: &BufferTable, place: u32, memory: &mut [u8]) -> Result<(), Errno> {
+    let vector = IoVec { base: memory.as_mut_ptr(), len: memory.len() };
+    // SAFETY: the tests' memory outlives their rings' operations.
+    let set = unsafe { table.set(&host.ring, place, vector) };
+    set.map_err(|error| Errno::from_io_error(&error).unwrap())
+}
+
+fn read(fd: RawFd, into: &mut [u8]) -> Entry {
+    let (buffer, len) = (into.as_mut_ptr(), into.len() as u32);
+    FileCall::Read { fd, buffer, len, offset: 0, nowait: false }.entry().unwrap()
+}
+
+fn write(fd: RawFd, from: &[u8]) -> Entry {
+    let (buffer, len) = (from.as_ptr(), from.len() as u32);
+    FileCall::Write { fd, buffer, len, offset: 0 }.entry().unwrap()
+}
+
+#[test]
+fn what_lies_in_a_place_is_read_and_written_and_nothing_else() {
+    on_both_disks(|mut home| {
+        let fault = errno(Errno::FAULT);
+        let file = home.open("a", CREATE).unwrap();
+        let table = BufferTable::register(&home.host.ring, 2).unwrap();
+        let mut memory = *b"what lies in a place";
+        let (inside, outside) = (write(file, &memory[5..9]), write(file, b"elsewhere"));
+        assert_eq!(home.host.once(inside.of_place(1)), fault, "the place is empty");
+        set(&home.host, &table, 1, &mut memory).unwrap();
+        assert_eq!(home.host.once(inside.of_place(1)), 4);
+        assert_eq!(home.host.once(outside.of_place(1)), fault);
+        assert_eq!(home.host.once(inside.of_place(7)), fault, "there are two places");
+        let into = read(file, &mut memory[16..]);
+        assert_eq!(home.host.once(into.of_place(1)), 4);
+        assert_eq!(&memory, b"what lies in a plies");
+        let over = Entry { len: 30, ..into };
+        assert_eq!(home.host.once(over.of_place(1)), fault, "it ends behind the place");
+        table.clear(&home.host.ring, 1).unwrap();
+        assert_eq!(home.host.once(inside.of_place(1)), fault);
+        home.close(file);
+    });
+}
+
+#[test]
+fn there_is_one_table_and_what_it_has_not_is_refused() {
+    on_both(|host| {
+        assert!(BufferTable::register(&host.ring, 0).is_err());
+        let table = BufferTable::register(&host.ring, 2).unwrap();
+        let twice = BufferTable::register(&host.ring, 2).unwrap_err();
+        assert_eq!(twice.kind(), io::ErrorKind::ResourceBusy);
+        let mut memory = [0; 8];
+        assert_eq!(set(&host, &table, 2, &mut memory), Err(Errno::INVAL));
+        assert_eq!(set(&host, &table, 1, &mut memory), Ok(()));
+        assert_eq!(set(&host, &table, 1, &mut memory), Ok(()), "another one in its place");
+        table.clear(&host.ring, 0).unwrap();
+    });
+}
+
+#[test]
+fn no_more_is_locked_than_may_be() {
+    let profile = Profile { lockable: 12, ..Profile::current() };
+    let (host, _) = Host::simulated(Sim::builder(1).profile(profile));
+    let table = BufferTable::register(&host.ring, 4).unwrap();
+    let mut memory = [0; 8];
+    assert_eq!(set(&host, &table, 0, &mut memory), Ok(()));
+    assert_eq!(set(&host, &table, 1, &mut memory), Err(Errno::NOMEM));
+    assert_eq!(set(&host, &table, 1, &mut memory[..4]), Ok(()));
+    table.clear(&host.ring, 0).unwrap();
+    assert_eq!(set(&host, &table, 2, &mut memory), Ok(()));
+}
