@@ -98,6 +98,8 @@ fn what_a_slow_reader_misses_is_bounded_and_counted() {
         }
         let dropped = receiver.dropped()?;
         assert!(got < sent && dropped > 0, "{got} of {sent} came, {dropped} were dropped");
+        // 64 are taken from the kernel, and up to 33 that were on their way; its own buffer holds not even as many.
+        assert!(got < 2 * (64 + 33), "{got} were held");
         assert_eq!(u64::from(got) + dropped, u64::from(sent));
         assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
         Ok(())

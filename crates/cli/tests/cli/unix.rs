@@ -145,6 +145,29 @@ fn datagrams_come_back_to_paths_and_none_is_lost() {
     }
 }
 
+/// It asks for far more answers than the server may hold for it, and reads none.
+#[test]
+fn a_client_that_does_not_read_holds_up_nobody() {
+    let folder = Folder::new("deaf");
+    let (path, deaf, own) = (folder.path("d"), folder.path("deaf"), folder.path("own"));
+    for driver in ["auto", "epoll"] {
+        let server = start(driver, &datagrams(&path));
+        let flooder = UnixDatagram::bind(&deaf).unwrap();
+        (0..5000).for_each(|_| drop(flooder.send_to(&[0; 100], &path).unwrap()));
+        let socket = UnixDatagram::bind(&own).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        for turn in 0..50u32 {
+            socket.send_to(&turn.to_ne_bytes(), &path).unwrap();
+            let mut back = [0; 4];
+            assert_eq!(socket.recv(&mut back).unwrap(), 4);
+            assert_eq!(back, turn.to_ne_bytes());
+        }
+        drop(flooder);
+        assert_eq!(server.stop().code, Some(0));
+        [&deaf, &own].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+}
+
 #[test]
 fn a_path_of_the_dead_is_taken_over_and_one_of_the_living_is_not() {
     let folder = Folder::new("taken");
