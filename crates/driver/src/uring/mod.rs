@@ -19,7 +19,7 @@ use crate::token::{Kind, Token};
 use annulus_ring::file::FileCall;
 use annulus_ring::op::IoVec;
 use annulus_ring::{
-    Completion, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
+    Completion, Entered, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
 };
 use encode::Encoder;
 use files::{Files, Way};
@@ -289,9 +289,9 @@ impl Uring {
     /// Submits what is queued, and takes nothing.
     fn start_queued(&mut self) {
         self.soon = 0;
-        self.counters.enters += 1;
         // An error shows again at the next turn, which reports it.
-        _ = self.ring.enter(annulus_ring::Wait::No);
+        let entered = self.ring.enter(annulus_ring::Wait::No);
+        self.counters.enters += u64::from(!matches!(entered, Ok(Entered::Unneeded)));
     }
 
     fn push_backlog(&mut self) {
