@@ -4,6 +4,7 @@
 
 mod common;
 
+use annulus::fs::{DirectPool, File};
 use annulus::net::TcpStream;
 use annulus::ring::{Ring, SetupFlags};
 use annulus::shards::Shards;
@@ -50,6 +51,17 @@ async fn everything() -> io::Result<()> {
     Ok(())
 }
 
+/// A pool may not be registered, and serves all the same.
+async fn reads_without_registered_memory() -> io::Result<()> {
+    let pool = DirectPool::new(1, 4096)?;
+    assert_eq!(pool.registered().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    let file = File::open("/proc/self/exe").await?;
+    let (read, buf) = file.read_exact_at(pool.take().await, 0).await;
+    read?;
+    assert_eq!(buf[..4], *b"\x7fELF");
+    Ok(())
+}
+
 /// The descriptors of this process's rings.
 fn rings() -> Vec<RawFd> {
     let mut rings = Vec::new();
@@ -92,6 +104,7 @@ fn locked_ring() {
     let open = common::open_descriptors();
     runtime.block_on(everything()).unwrap().unwrap();
     assert_eq!(common::open_descriptors(), open, "closing goes through the ring");
+    runtime.block_on(reads_without_registered_memory()).unwrap().unwrap();
     // Wakes from elsewhere come through the ring too.
     let stopper = std::thread::spawn(move || handle.stop());
     assert!(runtime.block_on(std::future::pending::<()>()).is_err());
