@@ -33,6 +33,8 @@ pub struct Settings {
     pub client: String,
     /// Messages in flight at each connection.
     pub pipeline: usize,
+    /// Whether datagrams left, and came, several as one.
+    pub segments: bool,
     /// Event loops of the load, where each message had a connection of its own.
     pub per_connection: Option<usize>,
     /// The core of the servers.
@@ -56,6 +58,7 @@ impl Settings {
             warm_up_seconds: 0.0,
             client: String::new(),
             pipeline: 1,
+            segments: false,
             per_connection: None,
             server_core: 0,
             load_core: 0,
@@ -74,6 +77,7 @@ impl Settings {
                 warm_up_seconds: letters.warm_up.as_secs_f64(),
                 client: letters.driver.to_string(),
                 pipeline: letters.window,
+                segments: letters.segments,
                 ..plain
             },
             Work::Visits(visits) => Settings {
@@ -394,6 +398,7 @@ mod tests {
             warm_up_seconds: 0.1,
             client: "auto".into(),
             pipeline: 1,
+            segments: false,
             per_connection: None,
             server_core: 0,
             load_core: 1,

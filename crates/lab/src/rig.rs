@@ -109,6 +109,8 @@ pub struct Letters {
     pub duration: Duration,
     /// Datagrams under way at each client.
     pub window: usize,
+    /// Whether clients send as one what leaves at once, and receive alike.
+    pub segments: bool,
     /// The core of the load.
     pub pin: Option<usize>,
     /// The seed of its messages.
@@ -124,6 +126,7 @@ impl Letters {
             clients: cell.clients,
             length: cell.bytes,
             window: self.window,
+            segments: self.segments,
             warm_up: self.warm_up,
             duration: self.duration,
             pin: self.pin,

@@ -156,6 +156,8 @@ pub enum PlanError {
         /// The most there may be.
         most: usize,
     },
+    /// Segments for a Unix socket, which has none.
+    Segments(PathBuf),
     /// The named time is zero.
     Zero(&'static str),
 }
@@ -201,6 +203,9 @@ impl fmt::Display for PlanError {
             }
             PlanError::Count { what, value, least, most } => {
                 write!(f, "{value} {what}: ask for {least} to {most}")
+            }
+            PlanError::Segments(path) => {
+                write!(f, "segments are for UDP: leave them out for {}", path.display())
             }
             PlanError::Zero(name) => write!(f, "a {name} of zero: ask for more, such as 1s"),
         }

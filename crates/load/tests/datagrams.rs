@@ -57,6 +57,18 @@ fn an_echo_loses_nothing_at_any_length() {
 }
 
 #[test]
+fn what_leaves_as_one_is_many() {
+    let address = serve(|_, bytes| vec![bytes.to_vec()]);
+    for (length, window) in [(1200, 30), (7, 3), (60_000, 1)] {
+        let plan = DatagramPlan { segments: true, ..plan(address, 2, length, window) };
+        let report = run(&plan);
+        assert!(report.errors.is_empty(), "{length}: {:?}", report.first_error);
+        assert!(report.received > 2 * window as u64 && report.lost == 0, "{length}: {report:?}");
+        assert_eq!([report.duplicated, report.corrupt], [0; 2], "{length}: {report:?}");
+    }
+}
+
+#[test]
 fn loss_is_counted_and_stalls_nobody() {
     for length in [4, 100] {
         let address = serve(|count, bytes| match count % 5 {

@@ -91,6 +91,10 @@ pub(crate) struct EchoArgs {
     /// thread a connection: requests arrive one at a time)
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: Mode,
+    /// Clients send as one what leaves at once, and have the kernel put together
+    /// what comes (GSO and GRO): for bench udp, with --pipeline
+    #[arg(long)]
+    segments: bool,
     /// A connection a message: connect, send, receive all of it, close; compares
     /// average and p99, too
     #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
@@ -249,6 +253,9 @@ fn work(args: &EchoArgs, transport: Transport, core: usize) -> Result<Work> {
     if transport == Transport::Udp {
         return letters(args, core);
     }
+    if args.segments {
+        return Err(Misuse("--segments: only bench udp has them, leave it out".into()).into());
+    }
     match (args.per_connection, args.client) {
         (false, client) => {
             let (warm_up, duration) = (args.warm_up, args.seconds);
@@ -277,7 +284,8 @@ fn letters(args: &EchoArgs, core: usize) -> Result<Work> {
     }
     let (warm_up, duration) = (args.warm_up, args.seconds);
     let (pin, seed, window) = (Some(core), args.seed, args.pipeline as usize);
-    Ok(Work::Letters(Letters { warm_up, duration, window, pin, seed, driver }))
+    let segments = args.segments;
+    Ok(Work::Letters(Letters { warm_up, duration, window, segments, pin, seed, driver }))
 }
 
 /// Whether the load can do this to any server at all.
@@ -373,6 +381,7 @@ mod tests {
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
             ("--pipeline 1025", "1025 datagrams under way: ask for 1 to 1024"),
             ("--client threads", "--client threads sends no datagrams"),
+            ("--segments --per-connection", "datagrams have no connection"),
             ("--per-connection", "datagrams have no connection"),
         ] {
             let error = setup(line).unwrap_err();
@@ -385,6 +394,8 @@ mod tests {
         let setup = |line: &str| {
             Setup::new(parsed(line).expect("it parses"), Transport::Unix, Catalogue::here())
         };
+        let error = setup("--segments").unwrap_err().to_string();
+        assert!(error.contains("only bench udp has them"), "{error}");
         let plain = setup("--per-connection").unwrap();
         assert!(matches!(plain.work, Work::Visits(_)) && plain.choices.len() == 2);
         let error = setup("--servers uring,threads").unwrap_err();

@@ -44,7 +44,10 @@ fn heading(report: &Report) -> String {
     let Settings { client, pipeline, per_connection, .. } = &report.settings;
     let Environment { kernel, cpu, .. } = &report.environment;
     let (slices, how) = match per_connection {
-        None => (format!(" of {seconds} s"), format!("{pipeline} in flight a client")),
+        None => {
+            let how = if report.settings.segments { ", as segments" } else { "" };
+            (format!(" of {seconds} s"), format!("{pipeline} in flight a client{how}"))
+        }
         Some(threads) => (String::new(), format!("a connection a message, event loops: {threads}")),
     };
     let run = format!(
@@ -211,6 +214,7 @@ mod tests {
             seconds: 0.3,
             client: "auto".into(),
             pipeline: 1,
+            segments: false,
             per_connection: None,
             warm_up_seconds: 0.05,
             server_core: 0,

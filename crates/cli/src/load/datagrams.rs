@@ -26,6 +26,7 @@ and sockets that fail make the exit status 1.
 Examples:
   annulus load udp -c 1000 -l 60000 -t 10
   annulus load udp -a unix-datagram:/run/letters
+  annulus load udp --window 32 -l 1200 --segments       (echo --segments)
   annulus load udp -a 127.0.0.1:7000 --window 16 --json - | jq .lost";
 
 /// Measure an echo server of datagrams: how many a second, loss, order
@@ -47,6 +48,10 @@ pub(super) struct UdpArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW as u64))]
     window: u64,
+    /// Send as one what there is room for in the window, and have the kernel put
+    /// together what comes (GSO and GRO): for UDP
+    #[arg(long)]
+    segments: bool,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
     duration: Duration,
@@ -88,6 +93,7 @@ fn plan(args: UdpArgs) -> Result<DatagramPlan> {
         clients: args.number as usize,
         length: args.length as usize,
         window: args.window as usize,
+        segments: args.segments,
         warm_up: args.warm_up,
         duration: args.duration,
         timeout: args.timeout,
@@ -105,7 +111,8 @@ fn page(server: &Place, report: &DatagramReport) -> String {
         Place::Unix(path) => format!("unix-datagram:{}", path.display()),
     };
     let length = thousands(report.length as u64);
-    let what = format!("{clients} clients × {length} bytes, {window} under way each");
+    let how = if report.segments { ", as segments" } else { "" };
+    let what = format!("{clients} clients × {length} bytes, {window} under way each{how}");
     page.row("server", &format!("{server}, {what}"));
     let rate = thousands(report.datagrams_per_second.round() as u64);
     page.row("echoes/s", &format!("{rate}, {:.1} MB/s one way", report.megabytes_per_second));

@@ -59,8 +59,17 @@ fn segments_come_back_as_they_were_sent() {
             std::io::Result::Ok(())
         })
         .unwrap();
+        let address = format!("udp://{udp}");
+        let args = ["load", "udp", "-a", &address, "--segments", "--window", "40", "-l", "1200"];
+        let timed = ["-c", "2", "-t", "0.2", "--warm-up", "0", "--driver", driver, "--json", "-"];
+        let said = annulus(args.iter().chain(&timed));
+        let (report, count) = (said.json(), |name: &str| said.json()[name].as_u64().unwrap());
+        assert_eq!((&report["segments"], count("corrupt")), (&true.into(), 0), "{report}");
+        assert!(count("received") > 100 && count("lost") == 0, "{report}");
         assert_eq!(server.stop().code, Some(0));
     }
+    let path = ["load", "udp", "-a", "unix-datagram:/run/x", "--segments"];
+    annulus(path).complains(2, &["segments are for UDP", "/run/x"]);
 }
 
 #[test]

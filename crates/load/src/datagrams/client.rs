@@ -22,6 +22,8 @@ pub(super) struct Client {
     number: usize,
     post: Post,
     letter: Letter,
+    /// How many leave as one, at most.
+    together: usize,
     book: RefCell<Book>,
     board: Arc<Board>,
     corrupt: Cell<u64>,
@@ -40,6 +42,7 @@ impl Client {
             number,
             post: Post::open(plan)?,
             letter: Letter::new(plan.seed, number, plan.length),
+            together: plan.together(),
             book: RefCell::new(Book::new(plan.window)),
             board: Arc::clone(board),
             corrupt: Cell::new(0),
@@ -80,13 +83,24 @@ impl Client {
     /// Sends until the run is over, and then waits until nothing is under way.
     async fn speak(&self) -> Result<(), Fault> {
         while self.place().await {
-            let counts = self.board.is_measuring();
-            let number = self.book.borrow_mut().send(clock::nanos(), counts);
-            let letter = self.letter.write(number);
-            self.post.send(letter).await.map_err(|error| Fault::transfer(&error))?;
+            let letters = self.write();
+            self.post.send(letters).await.map_err(|error| Fault::transfer(&error))?;
         }
         self.until(|book| (book.waiting() == 0).then_some(())).await;
         Ok(())
+    }
+
+    /// The next datagrams that leave as one: one at least, for which there is a place.
+    fn write(&self) -> Vec<u8> {
+        let (now, counts) = (clock::nanos(), self.board.is_measuring());
+        let (mut book, mut letters) = (self.book.borrow_mut(), Vec::new());
+        for _ in 0..self.together {
+            if !book.has_room() {
+                break;
+            }
+            self.letter.write(book.send(now, counts), &mut letters);
+        }
+        letters
     }
 
     /// Waits for a place in the window; whether there is one, or the run is over.

@@ -35,15 +35,14 @@ impl Letter {
         self.length >= HEAD
     }
 
-    /// The datagram of a number.
-    pub(crate) fn write(&self, number: u64) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.length);
+    /// Appends the datagram of a number.
+    pub(crate) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
+        let (mut rest, mut text) = (self.length, 0);
         if self.is_numbered() {
             bytes.extend_from_slice(&number.to_le_bytes());
+            (rest, text) = (rest - HEAD, number);
         }
-        let rest = self.length - bytes.len();
-        bytes.extend_from_slice(self.body(if self.is_numbered() { number } else { 0 }, rest));
-        bytes
+        bytes.extend_from_slice(self.body(text, rest));
     }
 
     /// The number of an echo, if it has one.
@@ -77,12 +76,18 @@ impl Letter {
 mod tests {
     use super::*;
 
+    fn written(letter: Letter, number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        letter.write(number, &mut bytes);
+        bytes
+    }
+
     #[test]
     fn what_is_written_is_read() {
         for length in [1, 7, 8, 9, 128, 65_507] {
             let letter = Letter::new(1, 3, length);
             for number in [0, 1, 65_521, u64::MAX] {
-                let bytes = letter.write(number);
+                let bytes = written(letter, number);
                 assert_eq!(bytes.len(), length);
                 let expected = (length >= HEAD).then_some(number);
                 assert_eq!(letter.read(&bytes), Ok(expected), "{length} bytes, number {number}");
@@ -94,19 +99,20 @@ mod tests {
     fn every_wrong_byte_shows() {
         let letter = Letter::new(1, 3, 100);
         for at in 0..100 {
-            let mut bytes = letter.write(5);
+            let mut bytes = written(letter, 5);
             bytes[at] ^= 1;
             // A number that is wrong does not go with the bytes that follow.
             let garbled = letter.read(&bytes).unwrap_err();
             assert!(at < HEAD || garbled == Garbled::Byte(at), "byte {at}: {garbled:?}");
         }
-        assert_eq!(letter.read(&letter.write(5)[..99]), Err(Garbled::Length(99)));
+        assert_eq!(letter.read(&written(letter, 5)[..99]), Err(Garbled::Length(99)));
         assert_eq!(letter.read(&[]), Err(Garbled::Length(0)));
     }
 
     #[test]
     fn clients_send_different_bytes() {
-        let letters: Vec<_> = (0..100).map(|client| Letter::new(1, client, 64).write(0)).collect();
+        let letters: Vec<_> =
+            (0..100).map(|client| written(Letter::new(1, client, 64), 0)).collect();
         for (place, letter) in letters.iter().enumerate() {
             assert!(!letters[..place].contains(letter), "client {place}");
         }

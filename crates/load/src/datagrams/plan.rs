@@ -10,6 +10,9 @@ pub const MAX_DATAGRAM: usize = 65_507;
 /// The most datagrams under way at one client.
 pub const MAX_WINDOW: usize = 1024;
 
+/// The most datagrams that leave as one: what every kernel with segmentation takes.
+const MAX_SEGMENTS: usize = 64;
+
 /// One run with datagrams.
 #[derive(Clone, Debug)]
 pub struct DatagramPlan {
@@ -21,6 +24,8 @@ pub struct DatagramPlan {
     pub length: usize,
     /// Datagrams under way at each client: 1 to [`MAX_WINDOW`].
     pub window: usize,
+    /// Send as one what there is room for at once, and have what comes put together (GSO and GRO). For UDP only.
+    pub segments: bool,
     /// How long to run before measuring starts. May be zero.
     pub warm_up: Duration,
     /// How long to measure.
@@ -43,6 +48,7 @@ impl DatagramPlan {
             clients: 50,
             length: 512,
             window: 1,
+            segments: false,
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(60),
             timeout: Duration::from_millis(200),
@@ -58,6 +64,9 @@ impl DatagramPlan {
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
+        if let (Place::Unix(path), true) = (&self.address, self.segments) {
+            return Err(PlanError::Segments(path.clone()));
+        }
         for (what, value, most) in [
             ("clients", self.clients, MAX_CLIENTS),
             ("bytes a datagram", self.length, MAX_DATAGRAM),
@@ -72,6 +81,11 @@ impl DatagramPlan {
             Some((name, _)) => Err(PlanError::Zero(name)),
             None => Ok(()),
         }
+    }
+
+    /// How many datagrams leave as one, at most.
+    pub(super) fn together(&self) -> usize {
+        if self.segments { (MAX_DATAGRAM / self.length).min(MAX_SEGMENTS) } else { 1 }
     }
 }
 
@@ -91,6 +105,10 @@ mod tests {
         assert_eq!(long, "65508 bytes a datagram: ask for 1 to 65507");
         assert_eq!(error(|plan| plan.window = 0), "0 datagrams under way: ask for 1 to 1024");
         assert!(error(|plan| plan.clients = 0).contains("0 clients"));
+        let path = error(|plan| {
+            (plan.address, plan.segments) = (Place::Unix("/run/letters".into()), true);
+        });
+        assert_eq!(path, "segments are for UDP: leave them out for /run/letters");
         assert!(error(|plan| plan.timeout = Duration::ZERO).contains("time-out of zero"));
     }
 }

@@ -3,7 +3,7 @@
 use super::plan::DatagramPlan;
 use crate::place::Place;
 use annulus::Lease;
-use annulus::net::{SendMail, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use annulus::net::{SendMail, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
@@ -19,7 +19,8 @@ const LEAST_BUFFER: usize = 212_992;
 /// A socket that is connected to the server.
 #[derive(Debug)]
 pub(super) enum Post {
-    Udp(UdpSocket),
+    /// A socket, and how what it sends is cut.
+    Udp(UdpSocket, Transmit),
     Unix(UnixDatagram),
 }
 
@@ -28,23 +29,36 @@ impl Post {
     pub(super) fn open(plan: &DatagramPlan) -> io::Result<Post> {
         let buffer = (plan.window * (plan.length + OVERHEAD)).max(LEAST_BUFFER);
         match &plan.address {
-            Place::Inet(address) => open_udp(*address, buffer).map(Post::Udp),
+            Place::Inet(address) => {
+                let socket = open_udp(*address, buffer)?;
+                socket.set_coalescing(plan.segments)?;
+                Ok(Post::Udp(socket, cut(plan)))
+            }
             Place::Unix(path) => open_unix(path, buffer).map(Post::Unix),
         }
     }
 
-    pub(super) fn send(&self, letter: Vec<u8>) -> SendMail<'_> {
+    /// Sends a datagram, or several as one.
+    pub(super) fn send(&self, letters: Vec<u8>) -> SendMail<'_> {
         match self {
-            Post::Udp(socket) => socket.send(letter),
-            Post::Unix(socket) => socket.send(letter),
+            Post::Udp(socket, how) => socket.send_with(letters, how),
+            Post::Unix(socket) => socket.send(letters),
         }
     }
 
     pub(super) async fn recv(&self) -> io::Result<Lease> {
         match self {
-            Post::Udp(socket) => socket.recv().await,
+            Post::Udp(socket, _) => socket.recv().await,
             Post::Unix(socket) => socket.recv().await,
         }
+    }
+}
+
+/// How a payload becomes datagrams.
+fn cut(plan: &DatagramPlan) -> Transmit {
+    match u16::try_from(plan.length) {
+        Ok(size) if plan.segments => Transmit::connected().segment_size(size),
+        _ => Transmit::connected(),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct DatagramReport {
     pub length: usize,
     /// Datagrams under way at each client.
     pub window: usize,
+    /// Whether datagrams left, and came, several as one.
+    pub segments: bool,
     /// The measured time; 0 where measuring never began.
     pub seconds: f64,
     /// Datagrams sent.
@@ -97,6 +99,7 @@ impl DatagramReport {
             clients: plan.clients,
             length: plan.length,
             window: plan.window,
+            segments: plan.segments,
             seconds,
             sent: tally.sent,
             received: tally.answered,

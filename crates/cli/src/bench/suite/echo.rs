@@ -70,6 +70,7 @@ pub(super) fn measure_letters(run: &Run<'_>, desk: &Desk) -> Result<Report> {
         warm_up: WARM_UP,
         duration: slice(run),
         window: 1,
+        segments: false,
         pin: Some(run.plan.cores.load),
         seed: run.plan.seed,
         driver: DriverChoice::Auto,
