@@ -203,3 +203,27 @@ pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
     assert_eq!(&*other.recv().await?, b"other");
     std::future::poll_fn(|cx| one.poll_send_ready(cx)).await
 }
+
+/// A flood of somebody who does not read meanwhile: what the kernel had no room for it tells, to the last one, and
+/// the others come once.
+pub(crate) async fn what_a_flood_loses_is_counted() -> io::Result<()> {
+    let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    assert!(crate::common::touch(receiver.recv()).is_none());
+    let sent = 2000u64;
+    for n in 0..sent {
+        sender.send_to(n.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
+    }
+    sender.flush().await?;
+    let (mut got, mut came) = (0, vec![false; sent as usize]);
+    while got + receiver.dropped()? < sent {
+        let Ok(datagram) = timeout(Duration::from_millis(10), receiver.recv()).await else {
+            continue;
+        };
+        let n = u64::from_ne_bytes(datagram?[..].try_into().expect("eight bytes"));
+        assert!(!std::mem::replace(&mut came[n as usize], true), "{n} came twice");
+        got += 1;
+    }
+    assert!(got > 0 && receiver.dropped()? > 0, "{got} of {sent} came");
+    Ok(())
+}

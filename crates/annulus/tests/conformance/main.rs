@@ -166,6 +166,7 @@ message_suite! {
     datagrams::what_was_accepted_is_sent_though_the_socket_goes;
     datagrams::segments_arrive_as_datagrams;
     datagrams::a_quick_try_copies;
+    datagrams::what_a_flood_loses_is_counted;
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
