@@ -3,6 +3,7 @@
 //! A locked-down ring is left without them: the calls of the workers are ones that a seccomp filter sees.
 #![allow(unsafe_code)]
 
+use super::Uring;
 use crate::event::Event;
 use crate::token::Token;
 use crate::workers::Workers;
@@ -12,8 +13,12 @@ use annulus_ring::{Entry, Kernel, Probe, Target};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
+/// Calls for a device that are queued before they are started without waiting for the turn. Of more than two the kernel would
+/// hold each back until it has seen them all.
+const SOON: u32 = 2;
+
 /// What is done with a call.
-pub(super) enum Way {
+enum Way {
     /// It goes to the ring.
     Ring(Entry),
     /// A worker makes it; the entry, if any, has the ring tell when workers are done.
@@ -43,12 +48,7 @@ impl Files {
 
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
-    pub(super) unsafe fn submit(
-        &mut self,
-        token: Token,
-        call: *const FileCall,
-        kernel: &dyn Kernel,
-    ) -> Way {
+    unsafe fn submit(&mut self, token: Token, call: *const FileCall, kernel: &dyn Kernel) -> Way {
         // SAFETY: the caller's promise: the call is valid until its terminal event.
         let call = unsafe { *call };
         let has = |code: &u8| !self.restricted && self.probe.has(*code);
@@ -116,6 +116,42 @@ impl Files {
 
     pub(super) fn next(&mut self) -> Option<Event> {
         self.done.pop_front()
+    }
+}
+
+impl Uring {
+    /// # Safety
+    /// See [`Driver::submit`](crate::Driver::submit).
+    #[cold]
+    pub(super) unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
+        let kernel = self.kernel().clone();
+        // SAFETY: the caller's promise, passed on.
+        match unsafe { self.files.submit(token, call, &*kernel) } {
+            Way::Ring(entry) => {
+                self.counters.file_ring += 1;
+                // SAFETY: as above.
+                unsafe { self.push_file(entry, soon) };
+            }
+            Way::Worker(bell) => {
+                self.counters.file_worker += 1;
+                // SAFETY: the workers' bell names no memory.
+                bell.into_iter().for_each(|entry| unsafe { self.push(entry) });
+            }
+            Way::Done => self.counters.file_inline += 1,
+        }
+    }
+
+    /// # Safety
+    /// See [`Ring::push`](annulus_ring::Ring::push).
+    unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
+        let registered = self.registered.entry(entry);
+        self.counters.file_registered += u64::from(registered.is_some());
+        // SAFETY: the caller's promise; the entry's memory lies in its place of the table, or it names none.
+        unsafe { self.push(registered.unwrap_or(entry)) };
+        self.soon += u32::from(soon);
+        if self.soon >= SOON {
+            self.start_queued();
+        }
     }
 }
 

@@ -16,13 +16,11 @@ use crate::op::Op;
 use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
-use annulus_ring::file::FileCall;
-use annulus_ring::op::IoVec;
 use annulus_ring::{
     Completion, Entered, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
 };
 use encode::Encoder;
-use files::{Files, Way};
+use files::Files;
 use lending::{Lending, PACKETS, STREAMS};
 use look::Look;
 use operations::{Offered, in_use};
@@ -36,10 +34,6 @@ use std::time::Duration;
 
 /// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
 const WRITES_NOW: &str = "minimum wait";
-
-/// Calls for a device that are queued before they are started without waiting for the turn. Of more than two the kernel would
-/// hold each back until it has seen them all.
-const SOON: u32 = 2;
 
 /// How to set the driver up.
 #[derive(Clone)]
@@ -198,36 +192,6 @@ impl Uring {
     }
 
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
-    #[cold]
-    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
-        let kernel = self.kernel().clone();
-        // SAFETY: the caller's promise, passed on.
-        let mut way = unsafe { self.files.submit(token, call, &*kernel) };
-        if let Way::Ring(entry) = &mut way
-            && let Some(registered) = self.registered.entry(*entry)
-        {
-            *entry = registered;
-            self.counters.file_registered += 1;
-        }
-        match way {
-            Way::Ring(_) => self.counters.file_ring += 1,
-            Way::Worker(_) => self.counters.file_worker += 1,
-            Way::Done => self.counters.file_inline += 1,
-        }
-        if let Way::Ring(entry) | Way::Worker(Some(entry)) = way {
-            // SAFETY: the caller's promise; the workers' bell names no memory.
-            unsafe { self.push(entry) };
-        }
-        if soon && matches!(way, Way::Ring(_)) {
-            self.soon += 1;
-            if self.soon == SOON {
-                self.start_queued();
-            }
-        }
-    }
-
-    /// # Safety
     /// See [`Ring::push`].
     #[inline]
     unsafe fn push(&mut self, entry: Entry) {
@@ -236,17 +200,6 @@ impl Uring {
         if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
             self.make_room(entry);
         }
-    }
-
-    /// # Safety
-    /// See [`Driver::register_memory`](crate::Driver::register_memory).
-    pub(crate) unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.registered.add(&self.ring, memory) }
-    }
-
-    pub(crate) fn forget_memory(&mut self, place: u32) {
-        self.registered.remove(&self.ring, place);
     }
 
     /// Makes the pool that datagrams are received into, unless it is there already.

@@ -1,6 +1,7 @@
 //! Memory that was registered, and which calls lie within it.
 #![allow(unsafe_code)]
 
+use super::Uring;
 use annulus_ring::op::IoVec;
 use annulus_ring::{BufferTable, Entry, Ring};
 use std::io;
@@ -59,6 +60,19 @@ impl Registered {
         let place = self.spans.iter().position(within)?;
         let registered = entry.of_place(place as u16);
         (registered != entry).then_some(registered)
+    }
+}
+
+impl Uring {
+    /// # Safety
+    /// See [`Driver::register_memory`](crate::Driver::register_memory).
+    pub(crate) unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.registered.add(&self.ring, memory) }
+    }
+
+    pub(crate) fn forget_memory(&mut self, place: u32) {
+        self.registered.remove(&self.ring, place);
     }
 }
 
