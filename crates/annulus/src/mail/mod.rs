@@ -7,10 +7,13 @@
 //! The life of a mailbox: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent (bounded
 //! by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes.
 
+mod accept;
 mod close;
+mod failure;
 mod format;
 mod name;
 mod opened;
+mod outbox;
 mod parcel;
 mod post;
 mod receive;
@@ -23,8 +26,8 @@ pub(crate) use parcel::Envelope;
 pub(crate) use receive::Desk;
 
 use annulus_driver::{PoolSize, Slab};
+use outbox::Outbox;
 use parcel::Parcel;
-use post::Outbox;
 use receive::Inbox;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;

@@ -10,223 +10,19 @@
 //! remembers of earlier datagrams (an ICMP answer): that goes to who waits to receive, and the datagram is sent again.
 #![allow(unsafe_code)]
 
+use super::Envelope;
 use super::parcel::{Parcel, State};
-use super::{Envelope, Name};
-use crate::chunk::Chunk;
 use crate::core::Inner;
-use crate::time::{Fire, TimerKey};
-use crate::waiters::Waiters;
+use crate::time::Fire;
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_ring::Domain;
-use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::io;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// When to try again where no readiness tells: the system is short of memory, or an unconnected Unix peer is slow.
 const RETRY: Duration = Duration::from_millis(2);
-/// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
-pub(crate) const MOST_SEGMENTS: usize = 64;
-/// Largest payloads: 65,535 bytes of packet, but for headers.
-const MOST_V4: usize = 65_507;
-const MOST_V6: usize = 65_527;
-
-/// The sending half of a mailbox.
-pub(crate) struct Outbox {
-    /// Accepted, not started.
-    pub(super) queue: VecDeque<u32>,
-    /// Out, and not settled.
-    flying: VecDeque<u32>,
-    /// Of these, the ones whose events are still to come.
-    unheard: usize,
-    /// What all of these weigh.
-    pub(super) weight: usize,
-    /// Most datagrams of the next batch: as many as found room in the last one that did not go out whole, and twice as many
-    /// after each that did. What is refused has cost its submission.
-    window: usize,
-    pub(super) unordered: bool,
-    /// It has a peer, whose room the kernel tells of.
-    pub(crate) connected: bool,
-    /// The device refused to cut datagrams: done here from now on.
-    cuts_here: bool,
-    /// Of a mailbox whose datagrams may overtake one another: those that found no room. See `stuck`.
-    pub(super) stuck: VecDeque<u32>,
-    /// The system is short of memory.
-    short: bool,
-    /// Waits for room: an operation is in flight.
-    blocked: bool,
-    /// Tries again when a timer goes off.
-    pausing: bool,
-    /// On the list of those to send.
-    listed: bool,
-    pub(super) failure: Option<Box<Failure>>,
-    pub(super) waiters: Waiters,
-    /// When to give up, once the mailbox was dropped.
-    pub(super) linger: Option<TimerKey>,
-}
-
-/// What became of a datagram whose sender had gone on.
-pub(super) struct Failure {
-    errno: Errno,
-    to: Name,
-    text: String,
-}
-
-impl Failure {
-    fn error(self) -> io::Error {
-        let error = io::Error::from(self.errno);
-        io::Error::new(error.kind(), format!("{}: {error}", self.text))
-    }
-}
-
-impl Outbox {
-    pub(super) fn new(unordered: bool) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            flying: VecDeque::new(),
-            unheard: 0,
-            short: false,
-            stuck: VecDeque::new(),
-            blocked: false,
-            weight: 0,
-            window: usize::MAX,
-            unordered,
-            connected: false,
-            cuts_here: false,
-            pausing: false,
-            listed: false,
-            failure: None,
-            waiters: Waiters::default(),
-            linger: None,
-        }
-    }
-
-    /// Nothing queued and nothing in flight.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flying.is_empty() && self.stuck.is_empty()
-    }
-
-    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waiters.include(task)
-    }
-
-    /// Nothing is in flight that names the socket.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.is_idle() && !self.blocked
-    }
-
-    /// Whether a batch may start now: the last one is settled, and nothing waits that must not be overtaken.
-    fn may_start(&self) -> bool {
-        let waits = self.blocked || self.pausing;
-        (!waits || self.unordered) && self.flying.is_empty() && !self.queue.is_empty()
-    }
-
-    fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
-        let failure = self.failure.take_if(|failure| failure.to == envelope.to)?;
-        Some(failure.error())
-    }
-}
-
-/// Errors that the kernel may have kept from an earlier datagram.
-fn tells_of_an_earlier_one(errno: Errno) -> bool {
-    const TOLD: [Errno; 7] = [
-        Errno::CONNREFUSED,
-        Errno::HOSTUNREACH,
-        Errno::NETUNREACH,
-        Errno::HOSTDOWN,
-        Errno::NETDOWN,
-        Errno::PROTO,
-        Errno::NOPROTOOPT,
-    ];
-    TOLD.contains(&errno)
-}
-
 impl Inner {
-    /// Ready once so little is queued that a datagram would be accepted.
-    pub(crate) fn poll_post_room(
-        &mut self,
-        slot: u32,
-        place: &mut Option<u32>,
-        cx: &Context<'_>,
-    ) -> Poll<()> {
-        let has_room = self.has_post_room(slot);
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if !has_room {
-            tx.waiters.wait(place, &mut self.after.drops, cx);
-            return Poll::Pending;
-        }
-        tx.waiters.leave(place, &mut self.after.drops);
-        Poll::Ready(())
-    }
-
-    /// Accepts a datagram for sending.
-    ///
-    /// # Errors
-    /// `WouldBlock` where too much is queued; what became of an earlier datagram on the same way; or that this one is too
-    /// large.
-    pub(crate) fn accept_post(
-        &mut self,
-        slot: u32,
-        chunk: Chunk,
-        envelope: Envelope,
-    ) -> io::Result<()> {
-        if let Some(error) = self.post.boxes.get(slot).tx.failure_on(&envelope) {
-            return Err(error);
-        }
-        if !self.has_post_room(slot) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.format.domain != Domain::Unix {
-            let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
-            check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
-            if let Some(size) = envelope.segment_size {
-                self.queue_cut(slot, chunk, envelope, size.into(), most);
-                return Ok(());
-            }
-        }
-        self.queue_parcel(slot, chunk, envelope);
-        Ok(())
-    }
-
-    /// Queues datagrams of `size` in pieces that the kernel takes at once.
-    fn queue_cut(
-        &mut self,
-        slot: u32,
-        mut chunk: Chunk,
-        envelope: Envelope,
-        size: usize,
-        most: usize,
-    ) {
-        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
-        let (piece, segment_size) = if cuts_here {
-            (size, None)
-        } else {
-            (size * MOST_SEGMENTS.min(most / size), envelope.segment_size)
-        };
-        let envelope = Envelope { segment_size, ..envelope };
-        while chunk.len() > piece {
-            let first = chunk.split_to(piece);
-            self.queue_parcel(slot, first, envelope.clone());
-        }
-        let segment_size = envelope.segment_size.filter(|_| chunk.len() > size);
-        self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
-    }
-
     #[inline]
-    fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
-        let parcel = Parcel::new(slot, chunk, envelope);
-        let weight = parcel.weight();
-        let id = self.post.parcels.insert(parcel);
-        let tx = &mut self.post.boxes.get(slot).tx;
-        tx.queue.push_back(id);
-        tx.weight += weight;
-        self.list_post(slot);
-    }
-
-    #[inline]
-    fn list_post(&mut self, slot: u32) {
+    pub(super) fn list_post(&mut self, slot: u32) {
         let tx = &mut self.post.boxes.get(slot).tx;
         if tx.may_start() && !tx.listed {
             tx.listed = true;
@@ -429,39 +225,6 @@ impl Inner {
         }
     }
 
-    /// What is to become of a parcel that the kernel refused.
-    fn judge(&mut self, slot: u32, id: u32, errno: Errno) -> State {
-        let parcel = self.post.parcels.get(id);
-        let mailbox = self.post.boxes.get(slot);
-        match errno {
-            Errno::AGAIN | Errno::INTR => return State::Refused,
-            Errno::NOBUFS | Errno::NOMEM => {
-                mailbox.tx.short = true;
-                return State::Refused;
-            }
-            // The device cannot; or, before 4.18, the kernel.
-            Errno::IO | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
-                mailbox.tx.cuts_here = true;
-                return State::Again;
-            }
-            // Its segments are wider than the way there takes at once: datagrams alone may pass in fragments.
-            Errno::MSGSIZE if parcel.envelope.segment_size.is_some() => return State::Cut,
-            _ => {}
-        }
-        let inet = mailbox.format.domain != Domain::Unix;
-        if inet && mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
-            parcel.retried = true;
-            if mailbox.rx.hear(errno) {
-                mailbox.rx.waiters.wake_one(&mut self.after.wakes);
-            } else {
-                mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
-            }
-            return State::Again;
-        }
-        mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
-        State::Failed
-    }
-
     /// A parcel is done with.
     #[inline]
     pub(super) fn end_parcel(&mut self, slot: u32, id: u32) {
@@ -471,30 +234,6 @@ impl Inner {
             self.spares.keep(buffer);
         }
         self.post.parcels.free(id);
-    }
-
-    /// Ready once the kernel has taken everything.
-    ///
-    /// # Errors
-    /// What became of a datagram, once.
-    pub(crate) fn poll_post_flush(
-        &mut self,
-        slot: u32,
-        place: &mut Option<u32>,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if !tx.is_idle() {
-            tx.waiters.wait(place, &mut self.after.drops, cx);
-            return Poll::Pending;
-        }
-        tx.waiters.leave(place, &mut self.after.drops);
-        Poll::Ready(tx.failure.take().map_or(Ok(()), |failure| Err(failure.error())))
-    }
-
-    /// Somebody waits no more for room or a flush.
-    pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
-        self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
     }
 
     /// Gives up on everything that was accepted and is not out.
@@ -507,29 +246,4 @@ impl Inner {
             self.cancel(self.room_token(slot));
         }
     }
-}
-
-impl Failure {
-    pub(super) fn of(parcel: &Parcel, errno: Errno) -> Self {
-        let len = parcel.chunk.len();
-        let way = parcel.addressee().map_or(String::new(), |to| format!(" to {to}"));
-        let hint = match errno {
-            Errno::MSGSIZE => ", more than the way there takes at once",
-            Errno::AGAIN => ", which takes none",
-            _ => "",
-        };
-        let text = format!("sending a datagram of {len} bytes{way}{hint}");
-        Self { errno, to: parcel.envelope.to.clone(), text }
-    }
-}
-
-fn check_size(len: usize, most: usize) -> io::Result<()> {
-    if len <= most {
-        return Ok(());
-    }
-    let text = format!(
-        "a datagram of {len} bytes is above the limit of {most}: send it in pieces, or with send_segments"
-    );
-    // What the system calls EMSGSIZE has no kind of its own.
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }

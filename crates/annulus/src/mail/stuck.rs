@@ -6,8 +6,9 @@
 //! read, however many, hold up nobody.
 
 use super::Mailbox;
+use super::failure::Failure;
+use super::outbox::Outbox;
 use super::parcel::State;
-use super::post::{Failure, Outbox};
 use crate::core::Inner;
 use annulus_ring::Domain;
 use rustix::io::Errno;

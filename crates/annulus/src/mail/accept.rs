@@ -1,0 +1,134 @@
+//! What a sender meets: room, a datagram accepted and cut where it must be, a flush.
+
+use super::Envelope;
+use super::parcel::Parcel;
+use crate::chunk::Chunk;
+use crate::core::Inner;
+use annulus_ring::Domain;
+use std::io;
+use std::task::{Context, Poll};
+
+/// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
+const MOST_SEGMENTS: usize = 64;
+/// Largest payloads: 65,535 bytes of packet, but for headers.
+const MOST_V4: usize = 65_507;
+const MOST_V6: usize = 65_527;
+
+impl Inner {
+    /// Ready once so little is queued that a datagram would be accepted.
+    pub(crate) fn poll_post_room(
+        &mut self,
+        slot: u32,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        let has_room = self.has_post_room(slot);
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if !has_room {
+            tx.waiters.wait(place, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        tx.waiters.leave(place, &mut self.after.drops);
+        Poll::Ready(())
+    }
+
+    /// Accepts a datagram for sending.
+    ///
+    /// # Errors
+    /// `WouldBlock` where too much is queued; what became of an earlier datagram on the same way; or that this one is too
+    /// large.
+    pub(crate) fn accept_post(
+        &mut self,
+        slot: u32,
+        chunk: Chunk,
+        envelope: Envelope,
+    ) -> io::Result<()> {
+        if let Some(error) = self.post.boxes.get(slot).tx.failure_on(&envelope) {
+            return Err(error);
+        }
+        if !self.has_post_room(slot) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mailbox = self.post.boxes.get(slot);
+        if mailbox.format.domain != Domain::Unix {
+            let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
+            check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
+            if let Some(size) = envelope.segment_size {
+                self.queue_cut(slot, chunk, envelope, size.into(), most);
+                return Ok(());
+            }
+        }
+        self.queue_parcel(slot, chunk, envelope);
+        Ok(())
+    }
+
+    /// Queues datagrams of `size` in pieces that the kernel takes at once.
+    fn queue_cut(
+        &mut self,
+        slot: u32,
+        mut chunk: Chunk,
+        envelope: Envelope,
+        size: usize,
+        most: usize,
+    ) {
+        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
+        let (piece, segment_size) = if cuts_here {
+            (size, None)
+        } else {
+            (size * MOST_SEGMENTS.min(most / size), envelope.segment_size)
+        };
+        let envelope = Envelope { segment_size, ..envelope };
+        while chunk.len() > piece {
+            let first = chunk.split_to(piece);
+            self.queue_parcel(slot, first, envelope.clone());
+        }
+        let segment_size = envelope.segment_size.filter(|_| chunk.len() > size);
+        self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
+    }
+
+    #[inline]
+    pub(super) fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
+        let parcel = Parcel::new(slot, chunk, envelope);
+        let weight = parcel.weight();
+        let id = self.post.parcels.insert(parcel);
+        let tx = &mut self.post.boxes.get(slot).tx;
+        tx.queue.push_back(id);
+        tx.weight += weight;
+        self.list_post(slot);
+    }
+
+    /// Ready once the kernel has taken everything.
+    ///
+    /// # Errors
+    /// What became of a datagram, once.
+    pub(crate) fn poll_post_flush(
+        &mut self,
+        slot: u32,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let tx = &mut self.post.boxes.get(slot).tx;
+        if !tx.is_idle() {
+            tx.waiters.wait(place, &mut self.after.drops, cx);
+            return Poll::Pending;
+        }
+        tx.waiters.leave(place, &mut self.after.drops);
+        Poll::Ready(tx.failure.take().map_or(Ok(()), |failure| Err(failure.error())))
+    }
+
+    /// Somebody waits no more for room or a flush.
+    pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
+        self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
+    }
+}
+
+fn check_size(len: usize, most: usize) -> io::Result<()> {
+    if len <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "a datagram of {len} bytes is above the limit of {most}: send it in pieces, or with send_segments"
+    );
+    // What the system calls EMSGSIZE has no kind of its own.
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
