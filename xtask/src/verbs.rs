@@ -29,7 +29,7 @@ pub(crate) fn asan() -> Outcome {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
     let tests = format!(
-        "run nightly cargo test --lib --tests --target {SANITIZER_TARGET} {UNSAFE_CRATES} -- {LEAKS}"
+        "run nightly cargo test --no-fail-fast --lib --tests --target {SANITIZER_TARGET} {UNSAFE_CRATES} -- {LEAKS}"
     );
     Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address").run()?;
     Ok(Vec::new())

@@ -6,7 +6,7 @@ use crate::current;
 use crate::fs::{IoBuf, IoBufMut};
 use crate::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,15 +41,29 @@ impl Drop for Foreign {
 
 /// Bytes that are done with, and not dropped yet.
 #[derive(Default)]
-pub(crate) struct Done(RefCell<Vec<Bytes>>);
+pub(crate) struct Done {
+    bytes: RefCell<Vec<Bytes>>,
+    /// There are some: every turn asks, and hardly ever are there any.
+    any: Cell<bool>,
+}
 
 impl Done {
     fn put(&self, bytes: Option<Bytes>) {
-        self.0.borrow_mut().extend(bytes);
+        self.bytes.borrow_mut().extend(bytes);
+        self.any.set(true);
     }
 
     /// Drops them. The runtime must not be borrowed.
+    #[inline]
     pub(crate) fn clear(&self) {
+        if self.any.get() {
+            self.any.set(false);
+            self.drop_all();
+        }
+    }
+
+    #[cold]
+    fn drop_all(&self) {
         // One at a time: a drop may put others here. One that panics goes no further.
         while let Some(bytes) = self.take() {
             _ = catch_unwind(AssertUnwindSafe(|| drop(bytes)));
@@ -57,7 +71,7 @@ impl Done {
     }
 
     fn take(&self) -> Option<Bytes> {
-        self.0.borrow_mut().pop()
+        self.bytes.borrow_mut().pop()
     }
 }
 

@@ -27,8 +27,9 @@ impl Drop for Asking {
     }
 }
 
-/// Runs a body on each driver; it is given so many bytes each time it asks. All of them are dropped in the end.
-fn dropped_in_the_end(body: impl AsyncFn(&dyn Fn(usize) -> Bytes) -> io::Result<()>) {
+/// Runs a body on each driver; it is given so many bytes each time it asks. All of them are dropped in the end, and what it
+/// returns only after the runtime.
+fn dropped_in_the_end<T>(body: impl AsyncFn(&dyn Fn(usize) -> Bytes) -> io::Result<T>) {
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {
         let builder = Runtime::builder().driver(driver).linger(Duration::from_millis(20));
         let Ok(mut runtime) = builder.build() else {
@@ -40,8 +41,9 @@ fn dropped_in_the_end(body: impl AsyncFn(&dyn Fn(usize) -> Bytes) -> io::Result<
             made.fetch_add(1, Ordering::Relaxed);
             Bytes::from_owner(Asking(vec![7; len], dropped.clone()))
         };
-        runtime.block_on(body(&make)).unwrap().unwrap();
+        let kept = runtime.block_on(body(&make)).unwrap().unwrap();
         drop(runtime);
+        drop(kept);
         assert_eq!(dropped.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
     }
 }
@@ -88,8 +90,7 @@ fn at_the_end_of_the_runtime() {
     dropped_in_the_end(async |bytes| {
         let (mut stream, _peer) = half_pair().await?;
         assert!(touch(stream.send(bytes(64 << 20))).is_none());
-        std::mem::forget(stream);
-        Ok(())
+        Ok(stream)
     });
 }
 
