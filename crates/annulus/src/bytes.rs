@@ -20,6 +20,16 @@ impl Foreign {
     pub(crate) fn split_to(&mut self, n: usize) -> Self {
         Self(self.0.split_to(n))
     }
+
+    /// Apart, so that dropping a chunk that has none stays small.
+    #[cold]
+    #[inline(never)]
+    fn put_off(&mut self) {
+        let mut bytes = Some(mem::take(&mut self.0));
+        current::with(|core| core.done.put(bytes.take()));
+        // Where no runtime is running, none is borrowed.
+        drop(bytes);
+    }
 }
 
 impl Deref for Foreign {
@@ -31,11 +41,9 @@ impl Deref for Foreign {
 }
 
 impl Drop for Foreign {
+    #[inline]
     fn drop(&mut self) {
-        let mut bytes = Some(mem::take(&mut self.0));
-        current::with(|core| core.done.put(bytes.take()));
-        // Where no runtime is running, none is borrowed.
-        drop(bytes);
+        self.put_off();
     }
 }
 
