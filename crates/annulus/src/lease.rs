@@ -76,6 +76,13 @@ impl Lease {
         Self::heap(Box::from(&*self), len)
     }
 
+    /// How many bytes there are. (No look at them: some may be those of a part that was split off.)
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a slice's `is_empty`, by `Deref`")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Takes the first `n` bytes off into a lease of their own, without copying. From here on the memory goes back when
     /// the last part is dropped.
     ///

@@ -187,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_is_being_written_is_not_looked_at() {
+        let mut rest = letter(b"onetwoth", 8, &[Control::SegmentSize(3)]);
+        let mut one = rest.split_first().expect("a first one").into_bytes();
+        let held = &mut *one;
+        held[0] = b'O';
+        let two = rest.split_first().expect("a second one");
+        held[1] = b'N';
+        assert_eq!((&*one, &*two.into_bytes()), (&b"ONe"[..], &b"two"[..]));
+    }
+
+    #[test]
     fn datagrams_that_came_together_are_parted() {
         let mut rest = letter(b"onetwoth", 8, &[Control::SegmentSize(3)]);
         let parts: Vec<_> = std::iter::from_fn(|| rest.split_first()).collect();
