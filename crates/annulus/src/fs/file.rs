@@ -399,11 +399,6 @@ impl File {
         breathe(&self.open.core, self.policy).await;
     }
 
-    /// Whether reads go past the page cache.
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct
-    }
-
     /// The descriptor, which stays the file's.
     pub fn as_raw_fd(&self) -> RawFd {
         self.open.fd

@@ -46,9 +46,11 @@ pub(crate) enum Class {
     Look,
     /// Everything else that changes one.
     Change,
+    /// Pages that go to a socket: how long the peer's side of that takes says nothing, only a stall does.
+    Send,
 }
 
-const CLASSES: usize = 6;
+const CLASSES: usize = 7;
 /// Sizes are told apart where data is moved: up to 16 KiB, up to 256 KiB, and more.
 const SIZES: usize = 3;
 

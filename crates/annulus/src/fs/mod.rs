@@ -50,4 +50,3 @@ pub use whole::{
 
 pub(crate) use call::CallSlot;
 pub(crate) use files::Files;
-pub(crate) use send::PIECE;

@@ -4,6 +4,7 @@
 //! pages are in memory, or, on file systems that do not tell, where reads have lately been quick.
 #![allow(unsafe_code)]
 
+use super::aligned::AlignedBuf;
 use super::file::File;
 use super::habits::{Class, Habitual};
 use super::policy::Policy;
@@ -14,7 +15,9 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Bytes of a piece that is read and sent where pages cannot be sent.
-pub(crate) const PIECE: usize = 64 * 1024;
+const PIECE: usize = 64 * 1024;
+/// What direct I/O is at most aligned to, on the devices there are.
+const ALIGNMENT: usize = 4096;
 /// What a stride takes at most, the peer's side of it included, where no device stalls it.
 const STALL: Duration = Duration::from_millis(8);
 
@@ -64,16 +67,42 @@ impl File {
         Some(true)
     }
 
-    /// Sends where pieces have been read quickly, and notes where that has stalled.
+    /// Sends where that has not stalled lately.
     fn send_quickly(&self, send: impl FnOnce() -> io::Result<u32>) -> Option<io::Result<u32>> {
-        let habit = Habitual { device: self.device, class: Class::Read, bytes: PIECE };
-        let core = &self.open.core;
+        let (core, habit) = (&self.open.core, self.sending());
         core.files.habits.borrow_mut().begin(&habit)?;
         let (sent, took) = core.files.timed(&*core.kernel, send);
         if took >= STALL {
             core.files.habits.borrow_mut().made_inline(&habit, took);
         }
         Some(sent)
+    }
+
+    fn sending(&self) -> Habitual {
+        Habitual { device: self.device, class: Class::Send, bytes: 0 }
+    }
+
+    /// Reads a piece, to be sent; less only at the file's end. That it comes soon brings the sending of pages back.
+    pub(crate) async fn read_piece(&self, offset: u64) -> io::Result<Vec<u8>> {
+        let core = &self.open.core;
+        let began = core.kernel.now();
+        let bytes = match self.direct {
+            true => self.read_aligned(offset).await?,
+            false => {
+                let (read, bytes) = self.read_at(Vec::with_capacity(PIECE), offset).await;
+                read.map(|_| bytes)?
+            }
+        };
+        let took = core.kernel.now() - began;
+        core.files.habits.borrow_mut().made_elsewhere(&self.sending(), took);
+        Ok(bytes)
+    }
+
+    /// Past the cache, from any place: what lies before it in its block is read, too.
+    async fn read_aligned(&self, offset: u64) -> io::Result<Vec<u8>> {
+        let past = offset % ALIGNMENT as u64;
+        let (read, bytes) = self.read_at(AlignedBuf::new(PIECE, ALIGNMENT)?, offset - past).await;
+        Ok(bytes[..read?].get(past as usize..).unwrap_or_default().to_vec())
     }
 }
 
@@ -102,11 +131,15 @@ mod tests {
                 assert!(sent.is_some(), "a stall or two may be the scheduler's");
             }
             assert!(send().is_none(), "now it goes another way");
+            for _ in 0..100 {
+                assert_eq!(file.read_piece(0).await.unwrap().len(), PIECE);
+            }
+            assert!(send().is_some(), "quick pieces bring it back");
         });
         ran.unwrap();
-        let mut magic = [0; 4];
+        let mut magic = [0; 8];
         ours.read_exact(&mut magic).unwrap();
-        assert_eq!(&magic, b"\x7fELF");
+        assert_eq!(&magic, b"\x7fELF\x7fELF");
     }
 
     #[test]

@@ -4,16 +4,13 @@
 //! device nor for the peer: where the pages are not in memory, or the peer's window is full, one piece is read and sent
 //! the ordinary way, which waits off the loop, and after which there is data, or room, again.
 
-use crate::fs::{AlignedBuf, File, PIECE};
+use crate::fs::File;
 use crate::net::Socket;
 use std::future::poll_fn;
 use std::io;
 
 /// Bytes a `sendfile` moves at most: about a hundred microseconds' worth.
 const STRIDE: u32 = 1024 * 1024;
-
-/// What direct I/O is at most aligned to, on the devices there are.
-const ALIGNMENT: usize = 4096;
 
 /// Sends a file from an offset to its end; the number of bytes.
 pub(super) async fn send_file(file: &File, from: u64, to: &Socket) -> io::Result<u64> {
@@ -45,22 +42,12 @@ async fn send_pages(file: &File, offset: u64, to: &Socket) -> io::Result<Option<
 
 /// Reads one piece and sends it; 0 at the end.
 async fn send_piece(file: &File, offset: u64, to: &Socket) -> io::Result<u64> {
-    let bytes = read_piece(file, offset).await?;
+    let bytes = file.read_piece(offset).await?;
     let count = bytes.len() as u64;
     if count > 0 {
         to.send(bytes.into()).await?;
     }
     Ok(count)
-}
-
-async fn read_piece(file: &File, offset: u64) -> io::Result<Vec<u8>> {
-    if file.is_direct() {
-        let past = offset % ALIGNMENT as u64;
-        let (read, bytes) = file.read_at(AlignedBuf::new(PIECE, ALIGNMENT)?, offset - past).await;
-        return Ok(bytes[..read?].get(past as usize..).unwrap_or_default().to_vec());
-    }
-    let (read, bytes) = file.read_at(Vec::with_capacity(PIECE), offset).await;
-    read.map(|_| bytes)
 }
 
 /// The window is full, or these two know no such call: reading and sending will do, or say what is wrong.

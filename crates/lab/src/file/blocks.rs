@@ -26,28 +26,39 @@ pub enum Pattern {
     RandWrite,
     /// Reads and writes in turn, anywhere.
     Mixed,
+    /// The whole file, to a stream.
+    Send,
+    /// The whole file, from a stream.
+    Receive,
 }
 
 impl Pattern {
     /// Every pattern, by name.
-    pub const ALL: [(&'static str, Pattern); 5] = [
+    pub const ALL: [(&'static str, Pattern); 7] = [
         ("read", Pattern::Read),
         ("write", Pattern::Write),
         ("randread", Pattern::RandRead),
         ("randwrite", Pattern::RandWrite),
         ("mixed", Pattern::Mixed),
+        ("send", Pattern::Send),
+        ("receive", Pattern::Receive),
     ];
 
     /// Whether blocks come one after the other.
     pub fn is_sequential(self) -> bool {
-        matches!(self, Pattern::Read | Pattern::Write)
+        matches!(self, Pattern::Read | Pattern::Write) || self.is_of_streams()
+    }
+
+    /// Whether it is about whole files that go over streams, not about blocks of one.
+    pub fn is_of_streams(self) -> bool {
+        matches!(self, Pattern::Send | Pattern::Receive)
     }
 
     /// Whether a worker's operation of this number is a write.
     pub fn writes(self, number: u64) -> bool {
         match self {
-            Pattern::Read | Pattern::RandRead => false,
-            Pattern::Write | Pattern::RandWrite => true,
+            Pattern::Read | Pattern::RandRead | Pattern::Send => false,
+            Pattern::Write | Pattern::RandWrite | Pattern::Receive => true,
             Pattern::Mixed => number % 2 == 1,
         }
     }
@@ -72,7 +83,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// A cell: so many blocks of this size under way at once. Asked as `PATTERN DEPTH BYTES SECONDS`.
+/// A cell: so many blocks of this size, or streams that take pieces of it, under way at once. Asked as `PATTERN DEPTH BYTES SECONDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocks {
     /// In which order.

@@ -22,7 +22,7 @@ pub(super) const STRETCH: u64 = 512;
 /// What direct I/O is at most aligned to, on the devices there are.
 const ALIGNMENT: usize = 4096;
 /// What is laid out at a time.
-const PIECE: u64 = 1 << 20;
+pub(super) const PIECE: u64 = 1 << 20;
 
 /// The file, and how it is used.
 #[derive(Clone, Debug)]
@@ -62,14 +62,14 @@ impl Ground {
 }
 
 /// Writes into each stretch of a block, which begins at `offset`, which one it is.
-fn stamp(block: &mut [u8], offset: u64) {
+pub(super) fn stamp(block: &mut [u8], offset: u64) {
     for (number, stretch) in (offset / STRETCH..).zip(block.chunks_mut(STRETCH as usize)) {
         stretch[..8].copy_from_slice(&number.to_le_bytes());
     }
 }
 
 /// Asserts that a block is the one that begins at `offset`.
-fn check(block: &[u8], offset: u64) -> Result<()> {
+pub(super) fn check(block: &[u8], offset: u64) -> Result<()> {
     for (number, stretch) in (offset / STRETCH..).zip(block.chunks(STRETCH as usize)) {
         ensure!(stretch[..8] == number.to_le_bytes(), "stretch {number} was read as another one");
     }

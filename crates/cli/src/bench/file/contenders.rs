@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use std::env;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Who can be measured.
@@ -32,6 +33,8 @@ pub(crate) struct Land {
     pub(super) pattern: Pattern,
     pub(super) bytes: u64,
     pub(super) direct: bool,
+    /// Where the other end of streams is, if it is about those.
+    pub(super) far: Option<SocketAddr>,
 }
 
 /// What all of them work under.
@@ -102,7 +105,8 @@ impl Land {
     fn arguments(self) -> impl Iterator<Item = OsString> {
         let (pattern, bytes) = (self.pattern.to_string(), self.bytes.to_string());
         let words = ["--pattern".into(), pattern, "--file-size".into(), bytes].into_iter();
-        words.chain(self.direct.then(|| "--direct".into())).map(OsString::from)
+        let far = self.far.into_iter().flat_map(|far| ["--far".into(), far.to_string()]);
+        words.chain(self.direct.then(|| "--direct".into())).chain(far).map(OsString::from)
     }
 }
 
@@ -162,7 +166,7 @@ mod tests {
         assert_eq!((spec.name.as_str(), spec.pin), ("tasks", Some(3)));
         let line = "bench file --contender tasks --driver epoll --policy offload --dir /some/where";
         assert_eq!(spec.arguments, line.split(' ').collect::<Vec<_>>());
-        let land = Some(Land { pattern: Pattern::Read, bytes: 8192, direct: true });
+        let land = Some(Land { pattern: Pattern::Read, bytes: 8192, direct: true, far: None });
         let of_blocks = Contender::Threads.arguments(Conditions { land, ..conditions }, folder);
         assert_eq!(of_blocks[10..], ["--pattern", "read", "--file-size", "8192", "--direct"]);
         let why = Contender::Tokio.spec(None, conditions, folder).unwrap().unwrap_err();

@@ -2,9 +2,11 @@
 
 mod blocks;
 pub(super) mod contenders;
+mod far;
 mod fio;
 pub(super) mod room;
 mod setup;
+mod streams;
 mod table;
 mod work;
 mod worker;
@@ -43,6 +45,9 @@ pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
     let setup = Setup::new(args)?;
     match setup.work {
         Work::Cycles(cell) => bench(&setup, cell, Duration::ZERO, table::of_cycles),
+        Work::Blocks(cell, slice) if cell.pattern.is_of_streams() => {
+            bench(&setup, cell, slice, table::of_streams)
+        }
         Work::Blocks(cell, slice) => bench(&setup, cell, slice, table::of_blocks),
     }
 }
@@ -52,9 +57,12 @@ fn answer(style: Style, args: &FileArgs) -> Result<()> {
     let folder = args.dir.as_deref().ok_or_else(|| Misuse("--contender needs --dir".into()))?;
     match args.pattern {
         None => work::answer_cycles(style, folder, args.driver, args.policy),
-        Some(_) => {
+        Some(pattern) => {
+            if pattern.is_of_streams() && args.far.is_none() {
+                return Err(Misuse(format!("--contender --pattern {pattern} needs --far")).into());
+            }
             let ground = Ground::new(folder, args.file_size, args.direct);
-            work::answer_blocks(style, &ground, args.driver, args.policy)
+            work::answer_blocks(style, &ground, args.far, args.driver, args.policy)
         }
     }
 }
@@ -92,14 +100,19 @@ fn measure<C: Cell>(
     scratch: Scratch,
     desk: &Desk,
 ) -> Result<Report<C>> {
-    if let Some(land) = setup.conditions.land {
+    let mut conditions = setup.conditions;
+    if let Some(land) = &mut conditions.land {
         let ground = Ground::new(scratch.path(), land.bytes, land.direct);
         let mut grounds = vec![ground.of_fio(land.pattern), ground];
         grounds.dedup_by(|one, other| one.path == other.path);
         let laid: Result<()> = grounds.iter().try_for_each(Ground::lay_out);
         laid.context("cannot lay the file out")?;
+        if land.pattern.is_of_streams() {
+            let other = setup.allowed.iter().copied().find(|core| *core != conditions.core);
+            land.far = Some(far::serve(land.bytes, other)?);
+        }
     }
-    let field = Field::prepare(&setup.contenders, setup.conditions, scratch.path())?;
+    let field = Field::prepare(&setup.contenders, conditions, scratch.path())?;
     let environment = Environment::read(&setup.allowed);
     let comparison = Comparison { settings: settings(setup, &field)?, environment };
     let report = match field.specs.len() {

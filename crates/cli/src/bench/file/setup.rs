@@ -15,6 +15,7 @@ use annulus_lab::file::{Blocks, Cycles, Pattern};
 use annulus_load::limits;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ use std::time::Duration;
 const MAX_WORKERS: u64 = 10_000;
 /// Blocks at once at most: with threads, each is one.
 const MAX_DEPTH: u64 = 10_000;
+/// Where nothing is said: blocks at once, bytes of each, and of what is read and sent at a time.
+const DEPTH: u64 = 32;
+const SIZE: u64 = 4096;
+const PIECE: u64 = 256 * 1024;
 /// Rounds where nothing is said.
 const ROUNDS: u64 = 15;
 
@@ -42,6 +47,10 @@ how long they took. --direct goes past the page cache; --beside fio measures fio
 on the same file (on one of its own where blocks are mixed), with io_uring and
 the same depth, and compares with it.
 
+With --pattern send or receive whole files go over TCP on loopback, --depth at
+once: threads read and send pieces of -s bytes, tasks use io::copy. The far end
+is this process, on another core where there is one; everything is checked.
+
 All files lie in a folder of its own inside --dir, which is gone afterwards.
 
 Examples:
@@ -50,7 +59,8 @@ Examples:
   annulus bench file --policy offload --beside tokio
   annulus bench file -n 20 -c 40960 --mode tasks        once, no comparison
   annulus bench file --pattern randread --depth 32 --direct --beside fio
-  annulus bench file --pattern randread --depth 1       cached reads";
+  annulus bench file --pattern randread --depth 1       cached reads
+  annulus bench file --pattern send --file-size 1G      a file over TCP";
 
 /// Compare file I/O: open, write, read, close in threads and in tasks
 #[derive(Args, Debug)]
@@ -64,16 +74,18 @@ pub(crate) struct FileArgs {
     #[arg(short, long, value_name = "COUNT", default_value_t = 4096,
           conflicts_with = "pattern", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     cycles: u64,
-    /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M
-    #[arg(short, long, value_name = "SIZE", default_value = "4096", value_parser = size::some)]
-    size: u64,
-    /// Blocks of one file instead: read, write, randread, randwrite or mixed
+    /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M [default:
+    /// 4096; to and from streams 256K]
+    #[arg(short, long, value_name = "SIZE", value_parser = size::some)]
+    size: Option<u64>,
+    /// Blocks of one file instead: read, write, randread, randwrite or mixed; or
+    /// all of it over TCP: send or receive
     #[arg(long, value_name = "ORDER")]
     pub(super) pattern: Option<Pattern>,
-    /// Blocks under way at once
-    #[arg(long, value_name = "COUNT", default_value_t = 32, requires = "pattern",
+    /// Blocks under way at once [default: 32; of streams 1]
+    #[arg(long, value_name = "COUNT", requires = "pattern",
           value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
-    depth: u64,
+    depth: Option<u64>,
     /// Past the page cache (O_DIRECT)
     #[arg(long, requires = "pattern")]
     pub(super) direct: bool,
@@ -113,6 +125,9 @@ pub(crate) struct FileArgs {
     /// with --pattern of PATTERN DEPTH BYTES SECONDS, on standard input, in the folder --dir
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub(super) contender: Option<Style>,
+    /// Where a contender finds the other end of its streams
+    #[arg(long, value_name = "ADDRESS", requires = "contender", hide = true)]
+    pub(super) far: Option<SocketAddr>,
 }
 
 /// Who of ours is measured.
@@ -131,7 +146,7 @@ enum Peer {
 }
 
 /// All of them, the one that others are compared with first: fio, where it is asked for.
-fn contenders(mode: Mode, beside: &[Peer], blocks: bool) -> Result<Vec<Contender>> {
+fn contenders(mode: Mode, beside: &[Peer], pattern: Option<Pattern>) -> Result<Vec<Contender>> {
     let ours: &[Contender] = match mode {
         Mode::Threads => &[Contender::Threads],
         Mode::Tasks => &[Contender::Tasks],
@@ -139,14 +154,18 @@ fn contenders(mode: Mode, beside: &[Peer], blocks: bool) -> Result<Vec<Contender
     };
     let mut all = ours.to_vec();
     for peer in beside {
-        match (peer, blocks) {
-            (Peer::Tokio, false) => all.push(Contender::Tokio),
-            (Peer::Fio, true) => all.insert(0, Contender::Fio),
-            (Peer::Tokio, true) => {
+        match (peer, pattern) {
+            (Peer::Tokio, None) => all.push(Contender::Tokio),
+            (Peer::Fio, Some(pattern)) if !pattern.is_of_streams() => {
+                all.insert(0, Contender::Fio);
+            }
+            (Peer::Tokio, Some(_)) => {
                 return Err(Misuse("--beside tokio: not with --pattern".into()).into());
             }
-            (Peer::Fio, false) => {
-                return Err(Misuse("--beside fio: only with --pattern".into()).into());
+            (Peer::Fio, _) => {
+                return Err(
+                    Misuse("--beside fio: only with --pattern, and of blocks".into()).into()
+                );
             }
         }
     }
@@ -179,7 +198,7 @@ impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: FileArgs) -> Result<Setup> {
         let (allowed, core) = args.pin.choose()?;
-        let contenders = contenders(args.mode, &args.beside, args.pattern.is_some())?;
+        let contenders = contenders(args.mode, &args.beside, args.pattern)?;
         let work = work(&args)?;
         let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
         check(work, &args, &dir)?;
@@ -187,6 +206,7 @@ impl Setup {
             pattern,
             bytes: args.file_size,
             direct: args.direct,
+            far: None,
         });
         let conditions = Conditions { driver: args.driver, policy: args.policy, core, land };
         let rounds = args.rounds.unwrap_or(if contenders.len() > 1 { ROUNDS } else { 1 }) as usize;
@@ -206,9 +226,13 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
             let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size));
             let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
             let memory = cell.depth.checked_mul(cell.bytes);
-            // Then fio has one of its own.
-            let mixed = cell.pattern == Pattern::Mixed && args.beside.contains(&Peer::Fio);
-            let files = args.file_size.checked_mul(1 + u64::from(mixed));
+            let more = match cell.pattern {
+                // Then fio has one of its own.
+                Pattern::Mixed => u64::from(args.beside.contains(&Peer::Fio)),
+                Pattern::Receive => cell.depth,
+                _ => 0,
+            };
+            let files = args.file_size.checked_mul(1 + more);
             room::check(&asked, memory, files, dir)
         }
     }
@@ -217,18 +241,24 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
 /// What is to be done, if it can be.
 fn work(args: &FileArgs) -> Result<Work> {
     let Some(pattern) = args.pattern else { return cycles(args).map(Work::Cycles) };
-    let (bytes, file) = (args.size, args.file_size);
+    let usual = if pattern.is_of_streams() { (1, PIECE) } else { (DEPTH, SIZE) };
+    let (depth, bytes) = (args.depth.unwrap_or(usual.0), args.size.unwrap_or(usual.1));
+    let file = args.file_size;
+    if pattern.is_of_streams() && args.direct {
+        return Err(Misuse(format!("--direct: not with --pattern {pattern}")).into());
+    }
     if !bytes.is_multiple_of(STRETCH) || bytes > file {
         let text =
             format!("-s {bytes}: with --pattern a multiple of {STRETCH}, up to the file's {file}");
         return Err(Misuse(text).into());
     }
-    Ok(Work::Blocks(Blocks { pattern, depth: args.depth, bytes }, args.seconds))
+    Ok(Work::Blocks(Blocks { pattern, depth, bytes }, args.seconds))
 }
 
 /// Cycles, if all of them can be counted.
 fn cycles(args: &FileArgs) -> Result<Cycles> {
-    let FileArgs { workers, cycles, size: bytes, .. } = *args;
+    let FileArgs { workers, cycles, size, .. } = *args;
+    let bytes = size.unwrap_or(SIZE);
     let line = format!("{workers} {cycles} {bytes}");
     let beyond = || Misuse(format!("-n {workers} -c {cycles} -s {bytes}: more bytes than 2^64"));
     Ok(Cycles::parse(&line).ok_or_else(beyond)?)
@@ -262,6 +292,9 @@ mod tests {
         assert_eq!(setup.contenders, [Contender::Fio, Contender::Threads, Contender::Tasks]);
         let cell = Blocks { pattern: Pattern::RandRead, depth: 4, bytes: 4096 };
         assert_eq!(setup.work, Work::Blocks(cell, Duration::from_millis(500)));
+        let setup = Setup::new(parsed("--pattern send --seconds 1").unwrap()).unwrap();
+        let cell = Blocks { pattern: Pattern::Send, depth: 1, bytes: 256 * 1024 };
+        assert_eq!(setup.work, Work::Blocks(cell, Duration::from_secs(1)));
     }
 
     #[test]
@@ -282,6 +315,7 @@ mod tests {
             "--pattern read -n 2",
             "--pattern read --depth 0",
             "--pattern read --seconds 0",
+            "--pattern send --far 127.0.0.1:1",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
@@ -302,6 +336,9 @@ mod tests {
             ("--pattern read --file-size 1000000G", "a file of"),
             ("--beside fio", "only with --pattern"),
             ("--pattern read --beside tokio", "not with --pattern"),
+            ("--pattern send --beside fio", "and of blocks"),
+            ("--pattern receive --direct", "--direct: not with --pattern receive"),
+            ("--pattern receive --depth 10000 --file-size 1000G", "a file of"),
         ] {
             let error = Setup::new(parsed(line).unwrap()).unwrap_err();
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");

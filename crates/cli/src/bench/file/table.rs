@@ -24,6 +24,19 @@ pub(super) fn of_blocks(report: &Report<Blocks>) -> String {
     heading(report) + &wrapped("", &cell) + "\n" + &tables(report, &latencies(report))
 }
 
+/// Whole files over streams: what each costs.
+pub(super) fn of_streams(report: &Report<Blocks>) -> String {
+    let cell = report.cells.first().map(|row| row.cell.to_string()).unwrap_or_default();
+    let mut grid = Grid::new("", ["CPU ms/file", "real ms/file", "MB/s"].map(String::from));
+    for row in report.cells.iter().chain(&report.controls) {
+        let each =
+            |seconds: Option<f64>| seconds.map_or("–".into(), |s| format!("{:.1}", s * 1e3));
+        let real = row.operations_per_second.map(f64::recip);
+        grid.row(&row.contender, [each(row.cpu_each), each(real), whole(row.megabytes_per_second)]);
+    }
+    heading(report) + &wrapped("", &cell) + "\n" + &tables(report, &grid.finish())
+}
+
 /// What is below: the speeds, how they compare, where calls were made, and doubts.
 fn tables<C: Clone + Display>(report: &Report<C>, speeds: &str) -> String {
     let mut text = speeds.to_owned();

@@ -2,6 +2,7 @@
 
 use super::blocks::{self, Ground};
 use super::fio;
+use super::streams;
 use super::worker::Worker;
 use crate::bench::moment::Moment;
 use crate::output;
@@ -12,6 +13,7 @@ use annulus_lab::file::{Blocks, Burst, Cycles, Paths};
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use std::io::{self, BufRead};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 
@@ -47,10 +49,11 @@ pub(super) fn answer_cycles(
     })
 }
 
-/// Answers questions about blocks of one file, until there are no more.
+/// Answers questions about blocks of one file, or about whole ones that go to the far end, until there are no more.
 pub(super) fn answer_blocks(
     style: Style,
     ground: &Ground,
+    far: Option<SocketAddr>,
     driver: DriverChoice,
     policy: Policy,
 ) -> Result<()> {
@@ -60,7 +63,10 @@ pub(super) fn answer_blocks(
             .ok_or_else(|| no_question(question, "PATTERN DEPTH BYTES SECONDS"))?;
         match style {
             Style::Fio => fio::answer(&ground.of_fio(cell.pattern), cell, slice),
-            Style::Threads | Style::Tasks => blocks::answer(&mut hands, ground, cell, slice),
+            Style::Threads | Style::Tasks => match far {
+                Some(far) => streams::answer(&mut hands, ground, far, cell, slice),
+                None => blocks::answer(&mut hands, ground, cell, slice),
+            },
         }
     })
 }
