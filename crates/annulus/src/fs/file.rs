@@ -147,10 +147,14 @@ impl File {
     ///
     /// # Errors
     /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
-    pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        match place(offset) {
-            Ok(offset) => self.read_part(buf, 0, offset).await,
-            Err(error) => (Err(error), buf),
+    pub async fn read_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<usize>, B) {
+        if let Err(error) = place(offset) {
+            return (Err(error), buf);
+        }
+        // No future between: it costs a good part of a cached read to move the memory into one and out of it.
+        match self.read_at_once(&mut buf, 0, offset) {
+            Some(Ok(count)) => (Ok(count), buf),
+            tried => self.read_later(tried, buf, 0, offset).await,
         }
     }
 

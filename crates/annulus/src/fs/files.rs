@@ -125,12 +125,6 @@ impl Files {
         (answer, unseen >= GLANCE && self.look(kernel))
     }
 
-    /// The next call is looked at.
-    #[inline]
-    pub(crate) fn look_at_next(&self) {
-        self.unseen.set(GLANCE);
-    }
-
     /// Whether it is longer since the last look than calls take that do not stall.
     #[inline]
     fn look(&self, kernel: &dyn Kernel) -> bool {

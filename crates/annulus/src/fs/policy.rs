@@ -14,7 +14,7 @@ pub enum Policy {
     /// On the loop where that has been quick: reads that find their data in memory, and what the device has lately done
     /// within [`QUICK`](crate::fs::QUICK). Off the loop otherwise. What was never tried is tried on the loop: a device
     /// that is slow from the start holds it up a few times for each kind of call, and a file that was in memory for a
-    /// thousand reads may do so once when it no longer is. Closing is always done on the loop. The default.
+    /// thousand reads may do so, too, when it no longer is. Closing is always done on the loop. The default.
     #[default]
     Adaptive,
     /// Off the loop, always: by the ring, or by a worker thread where the ring has no such operation.

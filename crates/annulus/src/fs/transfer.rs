@@ -30,9 +30,9 @@ impl File {
         done: usize,
         offset: u64,
     ) -> Option<io::Result<usize>> {
-        let job = self.read_job(buf, done, offset);
+        let (len, call) = self.read_call(buf, done, offset);
         // SAFETY: the memory is the buffer's own.
-        let answer = unsafe { self.attempt_read(&job) }?;
+        let answer = unsafe { self.attempt_read(len, call) }?;
         Some(answer.map(|count| {
             // SAFETY: the kernel has written so many.
             unsafe { buf.set_init(done + count as usize) };
@@ -51,7 +51,8 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
-                let job = self.read_job(&mut buf, done, offset);
+                let (len, call) = self.read_call(&mut buf, done, offset);
+                let job = self.job(Class::Read, len, call);
                 let answer;
                 // SAFETY: the memory is the buffer's own, and does not move with it.
                 (answer, buf) = unsafe { self.perform_later(job, buf).await };
@@ -71,11 +72,12 @@ impl File {
         }
     }
 
-    fn read_job<B: IoBufMut>(&self, buf: &mut B, done: usize, offset: u64) -> Job {
+    /// The call, and how many bytes it reads at most.
+    #[inline]
+    fn read_call<B: IoBufMut>(&self, buf: &mut B, done: usize, offset: u64) -> (usize, FileCall) {
         let len = (buf.bytes_total() - done).min(MOST);
         let (fd, buffer) = (self.as_raw_fd(), buf.as_mut_ptr().wrapping_add(done));
-        let call = FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false };
-        self.job(Class::Read, len, call)
+        (len, FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false })
     }
 
     /// Writes what lies behind the first `done` bytes of the memory.

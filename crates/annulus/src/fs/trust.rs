@@ -1,12 +1,13 @@
 //! Reads that need not ask whether they would wait: asking costs a sixth of a cached read.
 //!
 //! A file is *trusted* once so many small reads of it in a row have found their data in memory. Then only one read of
-//! several asks; where that one, or a stall of another, tells otherwise, trust is lost, and takes twice as many reads to
-//! earn again. What was written a moment ago is trusted at once.
+//! several asks, and each that follows a stall; where it would have to wait, trust is lost, and takes twice as many reads
+//! to earn again. What was written a moment ago is trusted at once.
 #![allow(unsafe_code)]
 
 use super::file::{CURSOR, File};
-use super::perform::{Job, attempt, attempt_at_once, glanced};
+use super::habits::Class;
+use super::perform::{attempt, attempt_at_once, glanced};
 use super::policy::Policy;
 use annulus_ring::file::FileCall;
 use std::cell::Cell;
@@ -18,7 +19,7 @@ const MOST: u32 = 1 << 20;
 /// Of so many reads of a trusted file, one asks.
 const ASKS: u32 = 16;
 /// Bytes of a read beyond which asking costs next to nothing.
-const SMALL: u32 = 16 * 1024;
+const SMALL: usize = 16 * 1024;
 
 /// How far a file is trusted to be in memory.
 pub(super) struct Trust {
@@ -63,7 +64,14 @@ impl Trust {
         }
     }
 
-    /// A read would have had to wait, or did.
+    /// Something may have stalled, since the clock was looked at last: the next read asks.
+    #[cold]
+    fn doubt(&self) {
+        self.hits.set(self.hits.get() | (ASKS - 1));
+    }
+
+    /// A read would have had to wait.
+    #[cold]
     fn lose(&self) {
         if self.hits.get() >= self.needed.get() {
             self.needed.set((self.needed.get() * 2).min(MOST));
@@ -74,47 +82,46 @@ impl Trust {
 
     /// Pages hardly leave memory within a turn.
     #[inline]
-    fn has_just_written(&self, offset: u64, len: u32, turn: u32) -> bool {
+    fn has_just_written(&self, offset: u64, len: u64, turn: u32) -> bool {
         let (start, written, then) = self.written.get();
         let inside = offset
             .checked_sub(start)
-            .is_some_and(|skipped| skipped.saturating_add(u64::from(len)) <= u64::from(written));
+            .is_some_and(|skipped| skipped.saturating_add(len) <= u64::from(written));
         inside && turn.wrapping_sub(then) <= 1
     }
 }
 
 impl File {
-    /// As [`attempt_at_once`], of a read.
+    /// As [`attempt_at_once`], of a read of so many bytes.
     ///
     /// # Safety
     /// What the call names must be valid.
     #[inline]
-    pub(super) unsafe fn attempt_read(&self, job: &Job) -> Option<io::Result<u32>> {
+    pub(super) unsafe fn attempt_read(
+        &self,
+        len: usize,
+        call: FileCall,
+    ) -> Option<io::Result<u32>> {
         let (core, trust) = (&self.open.core, &self.open.trust);
-        let Some((offset, len)) = self.range_to_trust(&job.call) else {
+        let Some(offset) = self.place_to_trust(len, &call) else {
             // SAFETY: the caller's promise, passed on.
-            return unsafe { attempt_at_once(core, job) };
+            return unsafe { attempt_at_once(core, &self.job(Class::Read, len, call)) };
         };
         if !core.is_running() || core.files.is_out_of_breath() {
             return None;
         }
-        // SAFETY: the caller's promise, passed on.
-        let call = || unsafe { core.kernel.file(&job.call) };
-        if trust.has_just_written(offset, len, core.files.turn()) {
-            core.files.count_inline(len as usize);
-            return Some(glanced(core, call).0);
-        }
-        if trust.begin(|| self.lasts_in_memory()) {
-            core.files.count_inline(len as usize);
-            core.files.look_at_next();
-            let (answer, stalled) = glanced(core, call);
+        let written = trust.has_just_written(offset, len as u64, core.files.turn());
+        if written || trust.begin(|| self.lasts_in_memory()) {
+            core.files.count_inline(len);
+            // SAFETY: the caller's promise, passed on.
+            let (answer, stalled) = glanced(core, || unsafe { core.kernel.file(&call) });
             if stalled {
-                trust.lose();
+                trust.doubt();
             }
             return Some(answer);
         }
         // SAFETY: as above.
-        let answer = unsafe { attempt(core, job) };
+        let answer = unsafe { attempt(core, &self.job(Class::Read, len, call)) };
         match &answer {
             Some(Ok(_)) => trust.confirm(),
             Some(Err(_)) => {}
@@ -123,12 +130,12 @@ impl File {
         answer
     }
 
-    /// What a call reads, if that is something to trust in.
+    /// Where a call reads, if that is something to trust in.
     #[inline]
-    fn range_to_trust(&self, call: &FileCall) -> Option<(u64, u32)> {
+    fn place_to_trust(&self, len: usize, call: &FileCall) -> Option<u64> {
         match *call {
-            FileCall::Read { len, offset, .. } if len <= SMALL && offset != CURSOR => {
-                (self.policy == Policy::Adaptive && !self.direct).then_some((offset, len))
+            FileCall::Read { offset, .. } if len <= SMALL && offset != CURSOR => {
+                (self.policy == Policy::Adaptive && !self.direct).then_some(offset)
             }
             _ => None,
         }
@@ -151,6 +158,8 @@ mod tests {
         assert_eq!(earn(&trust), EARNED);
         let asked = (0..100 * ASKS).filter(|_| !trust.begin(|| true)).count();
         assert_eq!(asked, 100);
+        trust.doubt();
+        assert!(!trust.begin(|| true) && trust.begin(|| true), "the next one asks");
         let mut needed = EARNED;
         for _ in 0..30 {
             trust.lose();

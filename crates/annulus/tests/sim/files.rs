@@ -139,7 +139,7 @@ async fn read_pages(file: &File, count: u64) -> io::Result<()> {
 }
 
 #[test]
-fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_once() {
+fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_a_few_times() {
     let device = Device { read: Duration::from_millis(10), ..Device::default() };
     let sim = Sim::builder(1).disk(Disk::new(device)).build();
     let ran = on(&sim, Policy::Adaptive, async {
@@ -153,7 +153,7 @@ fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_once() {
             read_pages(&file, 64).await?;
             let after = annulus::counters().expect("in a runtime");
             let missed = after.file_misses - before.file_misses;
-            assert!(missed >= 63, "{missed} of 64 reads were kept off the loop at {relapse}");
+            assert!(missed >= 60, "{missed} of 64 reads were kept off the loop at {relapse}");
         }
         Ok(())
     });

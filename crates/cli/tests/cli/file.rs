@@ -101,7 +101,9 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("--pattern read -s 1000", &["-s 1000", "512"]),
         ("--pattern read --beside tokio", &["tokio", "not with --pattern"]),
         ("--beside fio", &["fio", "only with --pattern"]),
+        ("--pattern send --direct", &["--direct", "not with --pattern send"]),
         ("--contender tasks", &["--dir"]),
+        ("--contender tasks --dir /tmp --pattern send", &["--far"]),
     ] {
         wrong(args).complains(2, parts);
     }
@@ -144,6 +146,22 @@ fn blocks_are_read_and_written_in_every_order_and_checked() {
         for row in said.json()["cells"].as_array().unwrap() {
             let p99 = row["latency"]["p99"].as_f64().unwrap();
             assert!(row["operations_per_second"].as_f64().unwrap() > 0.0 && p99 > 0.0, "{row}");
+        }
+        place.is_clean();
+    }
+}
+
+#[test]
+fn whole_files_go_over_streams_both_ways_and_are_checked() {
+    for pattern in ["send", "receive"] {
+        let place = Place::new();
+        // Neither the file nor the pieces are whole pieces of the far end's.
+        let args = "--depth 2 --file-size 1500K -s 7K --seconds 20ms --rounds 1 --json - --pattern";
+        let said = finish(place.bench(args).arg(pattern));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        for slice in said.json()["rounds"].as_array().unwrap() {
+            let [files, bytes] = ["operations", "bytes"].map(|key| slice[key].as_u64().unwrap());
+            assert!(files >= 2 && bytes == files * 1500 * 1024, "{slice}");
         }
         place.is_clean();
     }
