@@ -5,10 +5,15 @@ mod common;
 
 use annulus::net::UdpSocket;
 use annulus::sim::{Fault, Faults, Sim};
+use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime};
 use common::{pattern, run_on};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Far longer than a datagram takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends segments that all have to arrive, in order, as if nobody had refused anything.
 async fn transfer(size: usize) -> io::Result<()> {
@@ -17,7 +22,8 @@ async fn transfer(size: usize) -> io::Result<()> {
         let text = pattern(10 * size + 1 + round);
         sender.send_segments(text.clone(), size as u16, receiver.local_addr()?).await?;
         for piece in text.chunks(size) {
-            assert!(*receiver.recv().await? == *piece, "round {round}");
+            let came = timeout(PATIENCE, receiver.recv()).await;
+            assert!(*came.expect("a datagram in time")? == *piece, "round {round}");
         }
     }
     sender.flush().await

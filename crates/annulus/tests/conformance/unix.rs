@@ -3,12 +3,17 @@
 use crate::common::pattern;
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
+use annulus::time::timeout;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Far longer than a datagram takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A path of the test's own, removed at the end.
 struct TestPath(PathBuf);
@@ -223,13 +228,14 @@ pub(crate) async fn readers_that_do_not_read_hold_up_nobody() -> io::Result<()> 
     for n in 0..ROUNDS {
         for path in &paths {
             // What was given up is told here, to the next one on the same way.
-            match sender.send_to("x", path).await {
+            match timeout(PATIENCE, sender.send_to("x", path)).await.expect("nobody is held up") {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => given_up += 1,
                 other => other?,
             }
         }
         sender.send_to(n.to_ne_bytes().to_vec(), &path).await?;
-        assert_eq!(*reader.recv().await?, n.to_ne_bytes());
+        let heard = timeout(PATIENCE, reader.recv()).await.expect("nobody is held up");
+        assert_eq!(*heard?, n.to_ne_bytes());
     }
     let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
     let is_deep = queue.trim().parse().is_ok_and(|length: u32| length >= ROUNDS);
