@@ -36,7 +36,7 @@ impl Inner {
     ///
     /// # Errors
     /// `WouldBlock` where too much is queued; what became of an earlier datagram on the same way; or that this one is too
-    /// large.
+    /// large, or to be cut into nothing.
     pub(crate) fn accept_post(
         &mut self,
         slot: u32,
@@ -54,6 +54,7 @@ impl Inner {
             let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
             check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
             if let Some(size) = envelope.segment_size {
+                check_segment(size, most)?;
                 self.queue_cut(slot, chunk, envelope, size.into(), most);
                 return Ok(());
             }
@@ -120,6 +121,14 @@ impl Inner {
     pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
         self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
     }
+}
+
+fn check_segment(size: u16, most: usize) -> io::Result<()> {
+    if size > 0 {
+        return Ok(());
+    }
+    let text = format!("segments of 0 bytes: take 1 to {most}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 fn check_size(len: usize, most: usize) -> io::Result<()> {

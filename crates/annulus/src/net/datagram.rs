@@ -98,7 +98,7 @@ impl Transmit {
         Self::default()
     }
 
-    /// The payload is several datagrams of so many bytes each, but for the last one.
+    /// The payload is several datagrams of so many bytes each, but for the last one. A send refuses 0.
     pub fn segment_size(self, bytes: u16) -> Self {
         Self { segment_size: Some(bytes), ..self }
     }

@@ -137,7 +137,7 @@ impl UdpSocket {
     /// (`UDP_SEGMENT`, 4.18); where they refuse, it is done here.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to), with the limit for one segment.
+    /// As [`send_to`](Self::send_to), with the limit for one segment; `InvalidInput` for segments of 0 bytes.
     pub fn send_segments(
         &self,
         chunk: impl Into<Chunk>,

@@ -193,6 +193,19 @@ pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn segments_of_nothing_are_refused_in_words() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let none = Transmit::to(other.local_addr()?).segment_size(0);
+    let tries = [one.send_with("bytes", &none).await, one.try_send(b"bytes", &none)];
+    for error in tries.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "segments of 0 bytes: take 1 to 65507");
+    }
+    one.send("and goes on").await?;
+    assert_eq!(&*other.recv().await?, b"and goes on");
+    Ok(())
+}
+
 pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
     let (one, other) = pair().await?;
     let mut buffer = *b"first";

@@ -165,6 +165,7 @@ message_suite! {
     datagrams::dropped_receives_lose_no_datagram;
     datagrams::what_was_accepted_is_sent_though_the_socket_goes;
     datagrams::segments_arrive_as_datagrams;
+    datagrams::segments_of_nothing_are_refused_in_words;
     datagrams::a_quick_try_copies;
     datagrams::what_a_flood_loses_is_counted;
     unix::streams_at_a_path_echo;
