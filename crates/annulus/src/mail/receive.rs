@@ -209,13 +209,22 @@ impl Inner {
         }
     }
 
+    /// A letter to be handed out: copied where the pool is short.
     fn lease(&mut self, letter: Letter) -> Lease {
+        let lent = matches!(letter, Letter::Lent { .. });
+        let lease = self.in_place(letter);
+        if lent && self.driver.packets().is_some_and(|pool| pool.is_short()) {
+            return self.copied_out(lease);
+        }
+        lease
+    }
+
+    fn in_place(&mut self, letter: Letter) -> Lease {
         match letter {
             Letter::Heap(lease) => lease,
             Letter::Lent { id, len } => {
                 let pool = self.driver.packets().expect("letters lie in its buffers");
-                let lease = Lease::lent(pool.clone(), id, len as usize);
-                if pool.is_short() { self.copied_out(lease) } else { lease }
+                Lease::lent(pool.clone(), id, len as usize)
             }
         }
     }
@@ -338,13 +347,9 @@ impl Inner {
     pub(super) fn discard_mail(&mut self, slot: u32) {
         let mailbox = self.post.boxes.get(slot);
         let (format, letters) = (mailbox.format, std::mem::take(&mut mailbox.rx.letters));
-        let descriptors = format.descriptors;
         mailbox.rx.rest = None;
         for letter in letters {
-            let letter = self.lease(letter);
-            if descriptors {
-                drop(Mail::open(letter, format));
-            }
+            drop(Mail::open(self.in_place(letter), format));
         }
     }
 

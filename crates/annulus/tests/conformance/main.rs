@@ -185,6 +185,7 @@ linux_suite! {
     unix::streams_pass_descriptors;
     unix::datagrams_pass_descriptors;
     unix::descriptors_that_nobody_takes_are_closed;
+    unix::datagrams_bring_no_descriptors_unasked;
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Unix sockets: streams and datagrams by paths and abstract names, and what only they carry.
+#![allow(unsafe_code)]
 
 use crate::common::pattern;
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
@@ -372,6 +373,39 @@ pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()>
     annulus::time::sleep(std::time::Duration::from_millis(1)).await;
     for (n, reader) in readers.iter_mut().enumerate() {
         assert!(reader.as_raw_fd() >= 0 && is_closed(reader)?, "descriptor {n} was leaked");
+    }
+    Ok(())
+}
+
+/// Waits, for some turns, until every copy of a pipe's writing end is gone.
+async fn closes(reader: &io::PipeReader) -> bool {
+    let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
+    for _ in 0..100 {
+        // SAFETY: one entry, which lives through the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) };
+        if poll.revents & libc::POLLHUP != 0 {
+            return true;
+        }
+        annulus::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    false
+}
+
+/// The kernel installs none for a socket that has no room for them: neither before somebody receives, nor after.
+pub(crate) async fn datagrams_bring_no_descriptors_unasked() -> io::Result<()> {
+    for options in [UnixOptions::new(), UnixOptions::new().credentials(true)] {
+        let (one, other) = options.datagram_pair()?;
+        assert!(crate::common::touch(other.recv()).is_none());
+        for count in [30, 1] {
+            let (reader, writer) = pipe()?;
+            let copies = (1..count).map(|_| Ok(writer.try_clone()?.into()));
+            let mut passed = copies.collect::<io::Result<Vec<OwnedFd>>>()?;
+            passed.push(writer.into());
+            one.send_with_descriptors("unasked", passed).await?;
+            assert!(closes(&reader).await, "of {count} some were taken");
+        }
+        let message = other.recv_message().await?;
+        assert_eq!((&*message.bytes, message.descriptors.len()), (&b"unasked"[..], 0));
     }
     Ok(())
 }

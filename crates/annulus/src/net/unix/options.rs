@@ -56,8 +56,9 @@ impl UnixOptions {
         self
     }
 
-    /// Descriptors may travel with the bytes; off by default, and what is sent along is then closed on arrival. A stream
-    /// that passes descriptors receives a message at a time, into heap memory: the price of knowing what came with what.
+    /// Descriptors may travel with the bytes; off by default, and what is sent along is then closed by the kernel, before it
+    /// counts against this process's limit. A stream that passes descriptors receives a message at a time, into heap memory:
+    /// the price of knowing what came with what.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
@@ -225,7 +226,11 @@ impl UnixOptions {
         socket: NewFd,
         path: Option<BoundPath>,
     ) -> io::Result<UnixDatagram> {
-        let format = if self.descriptors { Format::UNIX_DESCRIPTORS } else { Format::UNIX };
+        let format = match (self.descriptors, self.credentials) {
+            (true, _) => Format::UNIX_DESCRIPTORS,
+            (false, true) => Format::UNIX_CREDENTIALS,
+            (false, false) => Format::UNIX,
+        };
         Ok(UnixDatagram::new(Postbox::new(core, socket, format, self.mail)?, path))
     }
 
