@@ -183,6 +183,7 @@ message_suite! {
 linux_suite! {
     unix::each_end_knows_the_other_process;
     unix::streams_pass_descriptors;
+    unix::bytes_behind_a_descriptor_come_unasked;
     unix::datagrams_pass_descriptors;
     unix::descriptors_that_nobody_takes_are_closed;
     unix::datagrams_bring_no_descriptors_unasked;

@@ -5,8 +5,10 @@ use crate::common::pattern;
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -322,6 +324,30 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
     one.shutdown().await?;
     assert!(receive(&mut other, text.len()).await? == text);
     assert!(other.recv_with_descriptors().await?.is_none());
+    Ok(())
+}
+
+/// What the system receives apart, as it parts bytes behind a descriptor, comes all the same.
+pub(crate) async fn bytes_behind_a_descriptor_come_unasked() -> io::Result<()> {
+    let path = TestPath::new();
+    let listener = UnixListener::bind(&path)?;
+    let mut peer = std::os::unix::net::UnixStream::connect(&path)?;
+    let (mut stream, _) = listener.accept().await?;
+    for _ in 0..3 {
+        pass(&peer, b"a")?;
+        peer.write_all(b"bcd")?;
+        assert_eq!(receive(&mut stream, 4).await?, b"abcd");
+    }
+    Ok(())
+}
+
+/// Sends bytes with a descriptor, as another program would.
+fn pass(peer: &std::os::unix::net::UnixStream, bytes: &[u8]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [peer.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    rustix::net::sendmsg(peer, &[IoSlice::new(bytes)], &mut control, SendFlags::empty())?;
     Ok(())
 }
 

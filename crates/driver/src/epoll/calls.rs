@@ -4,7 +4,9 @@
 use annulus_ring::op::{IoVec, MsgHeader};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::io::{Errno, Result};
-use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags};
+use rustix::net::{
+    self, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, ipproto, sockopt,
+};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -38,6 +40,13 @@ pub(super) unsafe fn receive(fd: RawFd, buffer: *mut u8, len: u32) -> Result<u32
         let (_, count) = net::recv(borrow(fd), memory, RecvFlags::DONTWAIT)?;
         Ok(count as u32)
     })
+}
+
+/// Whether bytes flow without marks between them. Those of a Unix stream do not: a receive ends behind a descriptor that came
+/// along, and where the sender changes.
+#[cold]
+pub(super) fn is_tcp(fd: RawFd) -> bool {
+    sockopt::socket_protocol(borrow(fd)) == Ok(Some(ipproto::TCP))
 }
 
 /// # Safety

@@ -80,7 +80,7 @@ impl Epoll {
     #[inline]
     fn received(&mut self, fd: RawFd, count: u32, room: u32) {
         let watch = self.watches.known(fd);
-        if count < room {
+        if count < room && !*watch.in_pieces.get_or_insert_with(|| !calls::is_tcp(fd)) {
             watch.drained();
         }
         self.budget = self.budget.saturating_sub(count);
@@ -95,8 +95,8 @@ impl Epoll {
     fn receive(&mut self, fd: RawFd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
         // SAFETY: the submitter lends the memory until the terminal event, which is still to come.
         let result = unsafe { calls::receive(fd, buffer, len) };
-        if result.is_ok_and(|count| 0 < count && count < len) {
-            self.watches.known(fd).drained();
+        if let Ok(count @ 1..) = result {
+            self.received(fd, count, len);
         }
         self.end_input(fd, token, result)
     }

@@ -32,6 +32,8 @@ pub(super) struct Watch {
     pub(super) writable: bool,
     /// A short receive does not mean that there was no more.
     wary: bool,
+    /// Whether that holds for all of its receives; `None` until one was short.
+    pub(super) in_pieces: Option<bool>,
     /// The last receive of messages brought as many as it had room for: the next one has more.
     pub(super) bulk: bool,
     /// On the list of those to try.
