@@ -47,7 +47,7 @@ impl File {
     /// As [`write_at`](Self::write_at), saying how many bytes were written before.
     pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         match place(offset) {
-            Ok(offset) => self.write_whole(buf, |done| offset + done).await,
+            Ok(offset) => self.write_whole(buf, |done| offset + done, &mut 0).await,
             Err(error) => (Err(error), buf),
         }
     }
@@ -57,32 +57,32 @@ impl File {
     /// # Errors
     /// As [`write_all_at`](Self::write_all_at).
     pub async fn write_all<B: IoBuf>(&mut self, buf: B) -> (io::Result<()>, B) {
-        self.write_whole(buf, |_| CURSOR).await
+        self.write_whole(buf, |_| CURSOR, &mut 0).await
     }
 
-    /// Where the next bytes go is told by how many were written.
-    async fn write_whole<B: IoBuf>(
+    /// Writes everything, and counts it in `done`. Where the next bytes go is told by how many were written.
+    pub(super) async fn write_whole<B: IoBuf>(
         &self,
         mut buf: B,
         place: impl Fn(u64) -> u64,
+        done: &mut usize,
     ) -> (io::Result<()>, B) {
         let total = buf.bytes_init();
-        let mut done = 0;
-        while done < total {
-            let at = place(done as u64);
-            let written = match self.write_at_once(&buf, done, at) {
+        while *done < total {
+            let at = place(*done as u64);
+            let written = match self.write_at_once(&buf, *done, at) {
                 Some(Ok(count)) => Ok(count),
                 tried => {
                     let later;
-                    (later, buf) = self.write_later(tried, buf, done, at).await;
+                    (later, buf) = self.write_later(tried, buf, *done, at).await;
                     later
                 }
             };
             match written {
-                Ok(0) => return (Err(stuck(io::ErrorKind::WriteZero.into(), done, total)), buf),
-                Ok(count) => done += count,
-                Err(error) if done == 0 => return (Err(error), buf),
-                Err(error) => return (Err(stuck(error, done, total)), buf),
+                Ok(0) => return (Err(stuck(io::ErrorKind::WriteZero.into(), *done, total)), buf),
+                Ok(count) => *done += count,
+                Err(error) if *done == 0 => return (Err(error), buf),
+                Err(error) => return (Err(stuck(error, *done, total)), buf),
             }
         }
         (Ok(()), buf)

@@ -27,6 +27,7 @@ mod places;
 mod policy;
 mod read_dir;
 mod send;
+mod take;
 mod transfer;
 mod trust;
 mod whole;

@@ -4,7 +4,7 @@ use super::send_file::send_file;
 use crate::fs::File;
 use crate::net::AsSocket;
 use std::future::poll_fn;
-use std::io::{self, SeekFrom};
+use std::io;
 
 /// Copies everything, from where each of the two stands, until the first one's end; the number of bytes. It returns when
 /// the last byte was taken over: by the kernel for a stream, by the page cache for a file.
@@ -12,10 +12,13 @@ use std::io::{self, SeekFrom};
 /// From a file that is in memory to a TCP stream the bytes are not copied at all (`sendfile`); from a stream the ring's
 /// memory is written, or sent on.
 ///
-/// Dropped early, it has copied some part.
+/// Dropped early, it has copied some part, and a second one goes on where it ended: what it took off a stream is sent, or
+/// written, all the same, and a file's cursor stands behind what was copied. From file to file both cursors move at the
+/// end: a second one begins anew.
 ///
 /// # Errors
-/// Those of reading and of writing.
+/// Those of reading and of writing. Where writing to a file fails, its cursor stands behind what was written; the rest of
+/// the piece that came last from the stream is gone.
 pub async fn copy<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<u64> {
     from.copy_to(to).await
 }
@@ -34,33 +37,28 @@ impl<S: AsSocket> Sealed for S {}
 
 impl CopyTo<File> for File {
     async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
-        let (from, there) = (self.position().await?, to.position().await?);
+        let (from, there) = (self.move_cursor(0)?, to.move_cursor(0)?);
         let copied = self.copy_range_to(from, to, there).await?;
-        self.seek(SeekFrom::Start(from + copied)).await?;
-        to.seek(SeekFrom::Start(there + copied)).await?;
+        self.move_cursor(copied as i64)?;
+        to.move_cursor(copied as i64)?;
         Ok(copied)
     }
 }
 
 impl<S: AsSocket> CopyTo<S> for File {
     async fn copy_to(&mut self, to: &mut S) -> io::Result<u64> {
-        let from = self.position().await?;
-        let copied = send_file(self, from, to.socket()).await?;
-        self.seek(SeekFrom::Start(from + copied)).await?;
-        Ok(copied)
+        send_file(self, to.socket()).await
     }
 }
 
 impl<S: AsSocket> CopyTo<File> for S {
     async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
-        let start = to.position().await?;
         let mut copied = 0;
         while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
             let len = lease.len() as u64;
-            to.write_all_at(lease, start + copied).await.0?;
+            to.take(lease).await?;
             copied += len;
         }
-        to.seek(SeekFrom::Start(start + copied)).await?;
         Ok(copied)
     }
 }
@@ -68,7 +66,10 @@ impl<S: AsSocket> CopyTo<File> for S {
 impl<S: AsSocket, T: AsSocket> CopyTo<T> for S {
     async fn copy_to(&mut self, to: &mut T) -> io::Result<u64> {
         let mut copied = 0;
-        while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
+        loop {
+            // What is received then is accepted in the same moment, and not lost where this is dropped.
+            poll_fn(|cx| to.socket().poll_room(cx)).await?;
+            let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? else { break };
             copied += lease.len() as u64;
             to.socket().send(lease.into()).await?;
         }

@@ -12,9 +12,9 @@ use std::io;
 /// Bytes a `sendfile` moves at most: about a hundred microseconds' worth.
 const STRIDE: u32 = 1024 * 1024;
 
-/// Sends a file from an offset to its end; the number of bytes.
-pub(super) async fn send_file(file: &File, from: u64, to: &Socket) -> io::Result<u64> {
-    let mut sent = 0;
+/// Sends a file from its cursor to its end; the number of bytes. The cursor moves with each step, in the same moment.
+pub(super) async fn send_file(file: &File, to: &Socket) -> io::Result<u64> {
+    let (from, mut sent) = (file.move_cursor(0)?, 0);
     loop {
         // What was accepted before goes first.
         poll_fn(|cx| to.poll_flush(cx)).await?;
@@ -25,6 +25,7 @@ pub(super) async fn send_file(file: &File, from: u64, to: &Socket) -> io::Result
         if count == 0 {
             return Ok(sent);
         }
+        file.move_cursor(count as i64)?;
         sent += count;
     }
 }
@@ -40,13 +41,12 @@ async fn send_pages(file: &File, offset: u64, to: &Socket) -> io::Result<Option<
     }
 }
 
-/// Reads one piece and sends it; 0 at the end.
+/// Reads one piece and has it accepted for sending; 0 at the end.
 async fn send_piece(file: &File, offset: u64, to: &Socket) -> io::Result<u64> {
     let bytes = file.read_piece(offset).await?;
     let count = bytes.len() as u64;
-    if count > 0 {
-        to.send(bytes.into()).await?;
-    }
+    let mut chunk = Some(bytes.into());
+    poll_fn(|cx| to.poll_accept(&mut chunk, cx)).await?;
     Ok(count)
 }
 

@@ -46,6 +46,20 @@ impl Socket {
         Send { socket: self, chunk: Some(chunk) }
     }
 
+    /// Accepts a chunk for sending once there is room.
+    pub(crate) fn poll_accept(
+        &self,
+        chunk: &mut Option<Chunk>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.core.enter_running()?.poll_accept_chunk(self.slot, chunk, cx)
+    }
+
+    /// Ready once what is queued fits the bound: a chunk is accepted at once then.
+    pub(crate) fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.core.enter_running()?.poll_room(self.slot, cx)
+    }
+
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
         for chunk in chunks {
             self.send(chunk).await?;

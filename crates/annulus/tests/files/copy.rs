@@ -3,11 +3,13 @@
 use crate::mode::everywhere;
 use crate::place::Place;
 use annulus::fs::{self, File, OpenOptions};
-use annulus::io::copy;
+use annulus::io::{CopyTo, copy};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
 use std::io::{self, SeekFrom};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// More than the socket buffers of both ends hold.
 const LEN: usize = 12_000_000;
@@ -121,6 +123,59 @@ fn a_file_to_a_file_from_where_they_stand() {
         assert_eq!(fs::read(place.join("to")).await?, b"ab6789yz");
         let mut told = File::open("/proc/self/status").await?;
         assert!(copy(&mut told, &mut to).await? > 100);
+        Ok(())
+    });
+}
+
+/// Copies everything by copies that are dropped where they stand, each a bit later than the one before.
+async fn copy_with_drops<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<()> {
+    let mut patience = Duration::ZERO;
+    loop {
+        patience += Duration::from_micros(500);
+        if let Ok(done) = timeout(patience, copy(from, to)).await {
+            return done.map(drop);
+        }
+    }
+}
+
+#[test]
+fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let mut into = File::create(place.join("to")).await?;
+        let sent = spawn(async move { copy(&mut file, &mut ours).await });
+        copy_with_drops(&mut theirs, &mut into).await?;
+        assert_eq!(sent.await.unwrap()?, LEN as u64);
+        assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
+        assert!(fs::read(place.join("to")).await? == pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_into_a_stream_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (_, mut second, far) = set_up(&place).await?;
+        let received = receive_all(far);
+        let relayed = spawn(async move { copy_with_drops(&mut theirs, &mut second).await });
+        copy_with_drops(&mut file, &mut ours).await?;
+        drop(ours);
+        relayed.await.unwrap()?;
+        assert!(received.await.unwrap()? == pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn the_cursor_stays_where_nothing_was_written() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        file.seek(SeekFrom::Start(1000)).await?;
+        ours.send("not for a file open for reading").await?;
+        let error = copy(&mut theirs, &mut file).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(9), "{error}");
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 1000);
         Ok(())
     });
 }

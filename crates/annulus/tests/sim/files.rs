@@ -1,9 +1,10 @@
 //! Files on the simulated disk: the runtime's own, under every policy, on a slow device and after a power cut.
 
 use annulus::fs::{self, Dir, File, OpenOptions, Policy};
+use annulus::io::copy;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Device, Disk, Sim, run_on};
-use annulus::time::Instant;
+use annulus::time::{Instant, timeout};
 use annulus::{Runtime, spawn};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -82,6 +83,38 @@ fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
         }
     }
     assert_eq!(seen, [true; 2]);
+}
+
+/// Copies are dropped, and fail: the next one goes on behind what was written.
+#[test]
+fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
+    for policy in policies() {
+        let disk = Disk::new(Device { capacity: 3 * 4096, ..Device::default() });
+        let sim = Sim::builder(1).disk(disk).build();
+        let ran = on(&sim, policy, async {
+            let listener = TcpListener::bind("127.0.0.1:7000")?;
+            let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+            let (mut server, _) = listener.accept().await?;
+            fs::write("/filler", vec![0; 4096]).await?;
+            let mut file = File::create("/file").await?;
+            for letter in ["a", "b"] {
+                client.send(letter.repeat(4096)).await?;
+                let copied = timeout(Duration::from_secs(1), copy(&mut server, &mut file)).await;
+                assert!(copied.is_err(), "the stream has not ended");
+            }
+            client.send("no room for this").await?;
+            let error = copy(&mut server, &mut file).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StorageFull);
+            fs::remove_file("/filler").await?;
+            client.send("but for this").await?;
+            client.shutdown().await?;
+            assert_eq!(copy(&mut server, &mut file).await?, 12);
+            let text = ["a".repeat(4096), "b".repeat(4096), "but for this".into()].concat();
+            assert_eq!(fs::read_to_string("/file").await?, text);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+    }
 }
 
 /// How long an echo takes at most while files are synced beside it.
