@@ -18,8 +18,9 @@ use std::time::Duration;
 const PIECE: usize = 64 * 1024;
 /// What direct I/O is at most aligned to, on the devices there are.
 const ALIGNMENT: usize = 4096;
-/// What a stride takes at most, the peer's side of it included, where no device stalls it.
-const STALL: Duration = Duration::from_millis(8);
+/// What a stride takes at most, the peer's side of it included, where no device stalls it: more than a busy machine lets a
+/// thread wait for its core.
+const STALL: Duration = Duration::from_millis(50);
 
 impl File {
     /// Sends pages as they are, `len` bytes at most; `None` where that might wait for the device.
