@@ -10,12 +10,29 @@ enum Seat {
     Woken,
 }
 
+impl Seat {
+    /// False where nobody waits here.
+    fn wake(&mut self, wakes: &mut Vec<Waker>) -> bool {
+        if !matches!(self, Self::Waiting(_)) {
+            return false;
+        }
+        if let Self::Waiting(waker) = std::mem::replace(self, Self::Woken) {
+            wakes.push(waker);
+        }
+        true
+    }
+}
+
 /// Who waits, in seats that are used again.
 ///
 /// Each arrival wakes one. Who was woken and leaves without taking anything must see to it that the next one is woken:
 /// [`leave`](Self::leave) tells.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(Vec<Seat>);
+pub(crate) struct Waiters {
+    seats: Vec<Seat>,
+    /// The one of these that a poll function keeps for whoever calls it.
+    polled: Option<u32>,
+}
 
 impl Waiters {
     /// Notes that a task waits; `place` is its seat, taken if it has none. A waker that goes lands on `drops`.
@@ -27,7 +44,7 @@ impl Waiters {
         cx: &Context<'_>,
     ) {
         let place = *place.get_or_insert_with(|| self.seat());
-        let seat = &mut self.0[place as usize];
+        let seat = &mut self.seats[place as usize];
         match seat {
             Seat::Waiting(waker) if waker.will_wake(cx.waker()) => {}
             _ => {
@@ -44,9 +61,10 @@ impl Waiters {
     #[inline]
     pub(crate) fn leave(&mut self, place: &mut Option<u32>, drops: &mut Vec<Waker>) -> bool {
         let Some(place) = place.take() else { return false };
-        let seat = std::mem::replace(&mut self.0[place as usize], Seat::Free);
-        while matches!(self.0.last(), Some(Seat::Free)) {
-            self.0.pop();
+        self.polled.take_if(|polled| *polled == place);
+        let seat = std::mem::replace(&mut self.seats[place as usize], Seat::Free);
+        while matches!(self.seats.last(), Some(Seat::Free)) {
+            self.seats.pop();
         }
         match seat {
             Seat::Waiting(waker) => drops.push(waker),
@@ -56,15 +74,19 @@ impl Waiters {
         false
     }
 
-    /// Wakes one of those who wait; false where nobody does.
+    /// Tells which seat, if any, a poll function keeps. Who sits there may have gone without a word, as no future can: each
+    /// arrival wakes it besides another one, never instead.
+    pub(crate) fn set_polled(&mut self, place: Option<u32>) {
+        self.polled = place;
+    }
+
+    /// Wakes who polled, and one of the others who wait; false where none of these does.
     #[inline]
     pub(crate) fn wake_one(&mut self, wakes: &mut Vec<Waker>) -> bool {
-        let waiting = self.0.iter_mut().find(|seat| matches!(seat, Seat::Waiting(_)));
-        let Some(seat) = waiting else { return false };
-        if let Seat::Waiting(waker) = std::mem::replace(seat, Seat::Woken) {
-            wakes.push(waker);
+        if let Some(polled) = self.polled {
+            self.seats[polled as usize].wake(wakes);
         }
-        true
+        self.seats.iter_mut().any(|seat| seat.wake(wakes))
     }
 
     /// Wakes everybody.
@@ -74,18 +96,18 @@ impl Waiters {
 
     /// Nobody has a seat.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.seats.is_empty()
     }
 
     pub(crate) fn include(&self, task: &Waker) -> bool {
-        self.0.iter().any(|seat| matches!(seat, Seat::Waiting(waker) if waker.will_wake(task)))
+        self.seats.iter().any(|seat| matches!(seat, Seat::Waiting(waker) if waker.will_wake(task)))
     }
 
     fn seat(&mut self) -> u32 {
-        let free = self.0.iter().position(|seat| matches!(seat, Seat::Free));
+        let free = self.seats.iter().position(|seat| matches!(seat, Seat::Free));
         free.unwrap_or_else(|| {
-            self.0.push(Seat::Free);
-            self.0.len() - 1
+            self.seats.push(Seat::Free);
+            self.seats.len() - 1
         }) as u32
     }
 }
@@ -124,5 +146,24 @@ mod tests {
         assert!(!waiters.wake_one(&mut wakes), "nobody waits any more");
         waiters.leave(&mut places[1], &mut drops);
         assert!(waiters.is_empty() && drops.len() == 1);
+    }
+
+    #[test]
+    fn who_polled_is_woken_besides_another_one() {
+        let (mut waiters, mut wakes, mut drops) = (Waiters::default(), Vec::new(), Vec::new());
+        let cx = Context::from_waker(Waker::noop());
+        let mut places = [None; 3];
+        for place in &mut places {
+            waiters.wait(place, &mut drops, &cx);
+        }
+        waiters.set_polled(places[2]);
+        assert!(waiters.wake_one(&mut wakes));
+        assert_eq!(wakes.len(), 2, "who polled, and the first");
+        assert!(waiters.wake_one(&mut wakes));
+        assert!(!waiters.wake_one(&mut wakes), "who polled has not come back");
+        waiters.wait(&mut places[2], &mut drops, &cx);
+        assert!(waiters.leave(&mut places[0], &mut drops));
+        assert!(!waiters.leave(&mut places[2], &mut drops));
+        assert!(!waiters.wake_one(&mut wakes) && wakes.len() == 3);
     }
 }

@@ -3,11 +3,13 @@
 mod common;
 
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
-use annulus::{DriverChoice, Runtime, counters, yield_now};
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
 use common::{open_descriptors, pattern, run_on};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 /// Runs a body on each driver that works here.
@@ -77,6 +79,28 @@ fn datagrams_that_came_together_are_handed_out_one_by_one() {
 }
 
 #[test]
+fn datagrams_that_came_together_wake_everybody_they_are_for() {
+    on_each_driver(|| async {
+        let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let receivers: Vec<_> = (0..4)
+            .map(|_| {
+                let receiver = receiver.clone();
+                spawn(async move { receiver.recv().await })
+            })
+            .collect();
+        yield_now().await;
+        sender.send_segments(pattern(400), 100, receiver.local_addr()?).await?;
+        for receives in receivers {
+            let got = timeout(Duration::from_secs(20), receives).await.expect("it is woken");
+            assert_eq!(got.expect("no panic")?.len(), 100);
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn what_a_slow_reader_misses_is_bounded_and_counted() {
     on_each_driver(|| async {
         let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
@@ -92,7 +116,7 @@ fn what_a_slow_reader_misses_is_bounded_and_counted() {
         }
         let mut got = 0;
         let deadline = Duration::from_millis(50);
-        while let Ok(datagram) = annulus::time::timeout(deadline, receiver.recv()).await {
+        while let Ok(datagram) = timeout(deadline, receiver.recv()).await {
             datagram?;
             got += 1;
         }
@@ -122,7 +146,7 @@ fn multicast_reaches_its_members_and_nobody_else() {
         member.leave_multicast_v4(group, here)?;
         sender.send_to("to nobody", to).await?;
         sender.flush().await?;
-        let late = annulus::time::timeout(Duration::from_millis(20), member.recv()).await;
+        let late = timeout(Duration::from_millis(20), member.recv()).await;
         assert!(late.is_err(), "it has left");
         Ok(())
     });
@@ -162,7 +186,7 @@ fn nothing_is_left_of_sockets_that_went_with_their_runtime() {
             one.send_with_descriptors("passed", vec![writer.into()]).await?;
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             assert!(common::touch(socket.recv()).is_none());
-            annulus::spawn(async move {
+            spawn(async move {
                 _ = (socket.recv().await, one, other);
             });
             yield_now().await;

@@ -128,6 +128,10 @@ impl Inner {
         match outcome {
             Some(outcome) => {
                 rx.waiters.leave(place, &mut self.after.drops);
+                if rx.rest.is_some() {
+                    // One event brought it all: the others of it are somebody else's.
+                    rx.waiters.wake_one(&mut self.after.wakes);
+                }
                 Poll::Ready(outcome)
             }
             None => {
@@ -136,6 +140,19 @@ impl Inner {
                 Poll::Pending
             }
         }
+    }
+
+    /// As [`poll_mail`](Self::poll_mail), for callers that may never come back; `place` is the seat of all of them.
+    pub(crate) fn poll_mail_again(
+        &mut self,
+        slot: u32,
+        singly: bool,
+        place: &mut Option<u32>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Mail>> {
+        let outcome = self.poll_mail(slot, singly, place, cx);
+        self.post.boxes.get(slot).rx.waiters.set_polled(*place);
+        outcome
     }
 
     /// Somebody waits no more. Where he had been woken for something that is still there, another one is woken.

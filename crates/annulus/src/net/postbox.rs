@@ -21,6 +21,7 @@ pub(super) struct Postbox {
     /// The seats of who polls.
     receives: Cell<Option<u32>>,
     sends: Cell<Option<u32>>,
+    flushes: Cell<Option<u32>>,
 }
 
 impl Postbox {
@@ -33,8 +34,8 @@ impl Postbox {
         let slot = core.enter()?.add_mailbox(socket.raw(), format, settings)?;
         // The slot closes it from here on.
         socket.into_raw();
-        let (receives, sends) = Default::default();
-        Ok(Self { core: core.clone(), slot, receives, sends })
+        let (receives, sends, flushes) = Default::default();
+        Ok(Self { core: core.clone(), slot, receives, sends, flushes })
     }
 
     /// The next datagram; with `singly`, one of those that came together.
@@ -45,7 +46,7 @@ impl Postbox {
 
     pub(super) fn poll_recv(&self, singly: bool, cx: &Context<'_>) -> Poll<io::Result<Mail>> {
         self.seated(&self.receives, |place| {
-            self.core.enter_running()?.poll_mail(self.slot, singly, place, cx)
+            self.core.enter_running()?.poll_mail_again(self.slot, singly, place, cx)
         })
     }
 
@@ -68,8 +69,12 @@ impl Postbox {
         })
     }
 
+    pub(super) fn flush(&self) -> Flush<'_> {
+        Flush { postbox: self, place: None }
+    }
+
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.seated(&self.sends, |place| {
+        self.seated(&self.flushes, |place| {
             self.core.enter_running()?.poll_post_flush(self.slot, place, cx)
         })
     }
@@ -94,6 +99,16 @@ impl Postbox {
     ) -> io::Result<R> {
         let fd = self.core.enter()?.post.boxes.get(self.slot).fd;
         f(&*self.core.kernel, fd)
+    }
+
+    /// Somebody waits no more for room or a flush.
+    #[inline]
+    fn leave_post(&self, place: &mut Option<u32>) {
+        if place.is_some()
+            && let Ok(mut inner) = self.core.enter()
+        {
+            inner.leave_post(self.slot, place);
+        }
     }
 
     fn seated<R>(&self, seat: &Cell<Option<u32>>, f: impl FnOnce(&mut Option<u32>) -> R) -> R {
@@ -167,11 +182,29 @@ impl Future for SendMail<'_> {
 impl Drop for SendMail<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.place.is_some()
-            && let Ok(mut inner) = self.postbox.core.enter()
-        {
-            inner.leave_post(self.postbox.slot, &mut self.place);
-        }
+        self.postbox.leave_post(&mut self.place);
+    }
+}
+
+/// Waits until everything is out.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(super) struct Flush<'a> {
+    postbox: &'a Postbox,
+    place: Option<u32>,
+}
+
+impl Future for Flush<'_> {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { postbox, place } = &mut *self;
+        postbox.core.enter_running()?.poll_post_flush(postbox.slot, place, cx)
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.postbox.leave_post(&mut self.place);
     }
 }
 

@@ -13,7 +13,6 @@ use crate::mail::Mail;
 use annulus_ring::{Address, Ip, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll};
@@ -178,10 +177,10 @@ impl UdpSocket {
     /// # Errors
     /// Why one was not sent, once, naming its length and address. The others were.
     pub async fn flush(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_flush(cx)).await
+        self.postbox.flush().await
     }
 
-    /// As [`flush`](Self::flush), by polling.
+    /// As [`flush`](Self::flush), by polling. The last task that polled is woken.
     ///
     /// # Errors
     /// As there.

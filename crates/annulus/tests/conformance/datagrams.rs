@@ -1,12 +1,16 @@
 //! Datagrams: whole, told apart, and never the end of their socket.
 
-use crate::common::pattern;
+use crate::common::{pattern, touch};
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::spawn;
 use annulus::time::timeout;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
 use std::time::Duration;
 
 /// Two sockets that know each other.
@@ -147,12 +151,12 @@ pub(crate) async fn several_tasks_wait_for_one_socket() -> io::Result<()> {
 pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
     let (one, other) = pair().await?;
     for n in 0..100u8 {
-        assert!(crate::common::touch(other.recv()).is_none_or(|got| got.is_ok()));
+        assert!(touch(other.recv()).is_none_or(|got| got.is_ok()));
         one.send(vec![n]).await?;
         one.flush().await?;
         annulus::yield_now().await;
         // A pending receive, dropped where the datagram may be there already.
-        if let Some(got) = crate::common::touch(other.recv()) {
+        if let Some(got) = touch(other.recv()) {
             assert_eq!(*got?, [n]);
         } else {
             assert_eq!(*other.recv().await?, [n]);
@@ -214,7 +218,7 @@ pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
     one.try_send(&buffer, &Transmit::to(other.local_addr()?))?;
     assert_eq!(&*other.recv().await?, b"first");
     assert_eq!(&*other.recv().await?, b"other");
-    std::future::poll_fn(|cx| one.poll_send_ready(cx)).await
+    poll_fn(|cx| one.poll_send_ready(cx)).await
 }
 
 /// A flood of somebody who does not read meanwhile: what the kernel had no room for it tells, to the last one, and
@@ -222,7 +226,7 @@ pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
 pub(crate) async fn what_a_flood_loses_is_counted() -> io::Result<()> {
     let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
-    assert!(crate::common::touch(receiver.recv()).is_none());
+    assert!(touch(receiver.recv()).is_none());
     let sent = 2000u64;
     for n in 0..sent {
         sender.send_to(n.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
@@ -238,5 +242,55 @@ pub(crate) async fn what_a_flood_loses_is_counted() -> io::Result<()> {
         got += 1;
     }
     assert!(got > 0 && receiver.dropped()? > 0, "{got} of {sent} came");
+    Ok(())
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who polls for room and who polls for the end are two.
+pub(crate) async fn each_way_of_polling_is_woken() -> io::Result<()> {
+    let (one, _other) = pair().await?;
+    while one.try_send(&[0; 100], &Transmit::connected()).is_ok() {}
+    let (flushed, roomy) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (waker, other) = (flushed.clone().into(), roomy.clone().into());
+    assert!(one.poll_flush(&mut Context::from_waker(&waker)).is_pending());
+    assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
+    one.flush().await?;
+    annulus::yield_now().await;
+    assert!(roomy.0.load(Ordering::Relaxed), "there is room");
+    assert!(flushed.0.load(Ordering::Relaxed), "all is sent");
+    Ok(())
+}
+
+/// A task may poll once and never again: its wake is one too many, and takes nobody else's.
+pub(crate) async fn who_polled_and_went_takes_no_wake_along() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let other = Rc::new(other);
+    assert!(touch(poll_fn(|cx| other.poll_recv_from(cx))).is_none());
+    let waits = other.clone();
+    let waits = spawn(async move { waits.recv().await });
+    annulus::yield_now().await;
+    one.send("for who waits").await?;
+    let got = timeout(Duration::from_secs(20), waits).await.expect("it is woken");
+    assert_eq!(&*got.expect("no panic")?, b"for who waits");
+    // Who polls and is still there is woken like who awaits.
+    let (polls, awaits) = (other.clone(), other.clone());
+    let tasks = [
+        spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),
+        spawn(async move { awaits.recv().await }),
+    ];
+    annulus::yield_now().await;
+    one.send("x").await?;
+    one.send("x").await?;
+    for task in tasks {
+        assert_eq!(&*task.await.expect("no panic")?, b"x");
+    }
     Ok(())
 }

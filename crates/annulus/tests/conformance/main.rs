@@ -168,6 +168,8 @@ message_suite! {
     datagrams::segments_of_nothing_are_refused_in_words;
     datagrams::a_quick_try_copies;
     datagrams::what_a_flood_loses_is_counted;
+    datagrams::each_way_of_polling_is_woken, with small_bounds;
+    datagrams::who_polled_and_went_takes_no_wake_along;
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
@@ -175,6 +177,7 @@ message_suite! {
     unix::a_name_too_long_is_told;
     unix::datagrams_at_paths_come_back;
     unix::a_slow_receiver_loses_no_datagram;
+    unix::several_tasks_flush_one_socket;
     unix::a_refused_datagram_is_told_to_its_own;
     unix::readers_that_do_not_read_hold_up_nobody, with small_bounds;
     unix::a_sender_is_held_up_by_a_slow_reader, with small_bounds;

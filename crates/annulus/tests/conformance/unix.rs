@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -200,6 +201,29 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     }
     for sender in senders {
         sender.await.expect("no panic")?;
+    }
+    Ok(())
+}
+
+/// One datagram leaves a turn, so that all of them wait at first.
+pub(crate) async fn several_tasks_flush_one_socket() -> io::Result<()> {
+    let (sender, reader) = UnixDatagram::pair()?;
+    let sender = Rc::new(sender);
+    for n in 0..30u8 {
+        sender.send(vec![n]).await?;
+    }
+    let flushes: Vec<_> = (0..3)
+        .map(|_| {
+            let sender = sender.clone();
+            spawn(async move { sender.flush().await })
+        })
+        .collect();
+    assert!(crate::common::touch(sender.flush()).is_none(), "this one waits no longer");
+    for n in 0..30u8 {
+        assert_eq!(*reader.recv().await?, [n]);
+    }
+    for flush in flushes {
+        flush.await.expect("no panic")?;
     }
     Ok(())
 }

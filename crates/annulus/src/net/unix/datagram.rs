@@ -11,7 +11,6 @@ use crate::lease::Lease;
 use crate::mail::{Envelope, Mail};
 use annulus_ring::{Address, Control, Credentials};
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
@@ -196,10 +195,10 @@ impl UnixDatagram {
     /// # Errors
     /// Why one was not sent, once, naming its length and path. The others were.
     pub async fn flush(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_flush(cx)).await
+        self.postbox.flush().await
     }
 
-    /// As [`flush`](Self::flush), by polling.
+    /// As [`flush`](Self::flush), by polling. The last task that polled is woken.
     ///
     /// # Errors
     /// As there.
