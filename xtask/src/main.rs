@@ -53,6 +53,12 @@ const VERBS: &[Verb] = &[
         run: |_| verbs::asan(),
     },
     Verb {
+        name: "miri",
+        arguments: "",
+        about: "the unit tests of leases, datagrams, tasks and their like under Miri (needs a nightly toolchain with it)",
+        run: |_| verbs::miri(),
+    },
+    Verb {
         name: "sim",
         arguments: "SEEDS",
         about: "the mixed workload on the simulated kernel, once a seed, optimized; a failure prints its replay",

@@ -37,6 +37,21 @@ pub(crate) fn asan() -> Outcome {
     Ok(Vec::new())
 }
 
+/// Modules with unsafe code, or handed memory by such, whose unit tests make no system call that Miri does not know.
+const PURE: &str =
+    "lease:: mail:: shared:: task:: time::heap:: waiters:: fs::aligned:: fs::buf:: fs::places::";
+
+/// Unit tests under Miri, which knows what a compiler may assume of references; skipped where there is none.
+pub(crate) fn miri() -> Outcome {
+    if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
+        let hint = "miri (`rustup toolchain install nightly --component miri`)";
+        return Ok(vec![hint.into()]);
+    }
+    let tests = format!("run nightly cargo miri test -p annulus --lib -- {PURE}");
+    Step::new("rustup", &tests).run()?;
+    Ok(Vec::new())
+}
+
 /// The simulated workload for the seeds from 0 on. The test itself prints what replays a failure.
 pub(crate) fn sim(arguments: &[String]) -> Outcome {
     let (seeds, surplus) = match arguments {

@@ -22,7 +22,7 @@ const PERIOD: u32 = 4096;
 /// How big a pool may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Bytes a buffer: whole pages.
+    /// Bytes a buffer: a multiple of 4096.
     pub buffer: u32,
     /// Most buffers: a power of two, at most 32,768.
     pub most: u32,
@@ -36,10 +36,17 @@ impl Default for PoolSize {
     }
 }
 
+fn page_size() -> usize {
+    // SAFETY: it only answers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("the system has pages")
+}
+
 /// The part of a pool that outlives it: the memory itself, and the way back for buffers that went to other threads.
 pub struct PoolMemory {
     mapping: Mapping,
-    buffer: u32,
+    /// Bytes from one buffer to the next one: whole pages, whatever a page is here, so that each can be discarded alone.
+    stride: usize,
     returned: Mutex<Vec<u16>>,
     any_returned: AtomicBool,
 }
@@ -48,7 +55,7 @@ impl PoolMemory {
     /// The first byte of a buffer.
     #[inline]
     pub fn address(&self, id: u16) -> *mut u8 {
-        let offset = usize::from(id) * self.buffer as usize;
+        let offset = usize::from(id) * self.stride;
         debug_assert!(offset < self.mapping.len());
         // SAFETY: ids are below the pool's `most`, and the mapping holds that many buffers.
         unsafe { self.mapping.as_ptr().add(offset) }
@@ -102,7 +109,8 @@ impl Pool {
     /// `InvalidInput` for a size out of range, naming it; `ENOMEM` where the range cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         check(size)?;
-        let mapping = Mapping::anonymous(size.buffer as usize * size.most as usize)?;
+        let stride = (size.buffer as usize).next_multiple_of(page_size());
+        let mapping = Mapping::anonymous(stride * size.most as usize)?;
         // Where the system knows no huge pages there is nothing to forgo.
         _ = mapping.forgo_huge_pages();
         let capacity = size.most as usize;
@@ -121,7 +129,7 @@ impl Pool {
         };
         let memory = PoolMemory {
             mapping,
-            buffer: size.buffer,
+            stride,
             returned: Mutex::default(),
             any_returned: AtomicBool::new(false),
         };
@@ -286,7 +294,7 @@ impl Pool {
     /// Discards the memory of buffers in ascending order, neighbours together.
     fn discard(&self, ids: &[u16]) {
         for run in ids.chunk_by(|a, b| a + 1 == *b) {
-            let len = run.len() * self.size.buffer as usize;
+            let len = run.len() * self.memory.stride;
             // SAFETY: the run's buffers are whole pages of our mapping that nobody is reading: idle, or with a kernel
             // that only writes them inside our own calls.
             unsafe { self.kernel.discard(self.memory.address(run[0]), len) };

@@ -34,7 +34,13 @@ impl Outbox {
 
 impl Inner {
     /// Whether another datagram would be accepted; what was set aside may have to make way.
+    #[inline]
     pub(super) fn has_post_room(&mut self, slot: u32) -> bool {
+        self.post.boxes.get(slot).tx.weight <= self.bounds.send || self.make_post_room(slot)
+    }
+
+    #[cold]
+    fn make_post_room(&mut self, slot: u32) -> bool {
         let bound = self.bounds.send;
         while self.post.boxes.get(slot).tx.weight > bound {
             let mailbox = self.post.boxes.get(slot);
