@@ -3,13 +3,16 @@
 mod common;
 
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
-use annulus::time::timeout;
+use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
 use common::{open_descriptors, pattern, run_on};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Runs a body on each driver that works here.
@@ -164,6 +167,77 @@ fn a_destination_out_of_reach_is_told_to_its_own() {
         let error = socket.send_to("again", broadcast).await.unwrap_err();
         assert!(error.to_string().contains("11 bytes to 255.255.255.255:9"), "{error}");
         socket.flush().await
+    });
+}
+
+/// A socket of somebody's who does not read, and whose queue is full.
+fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = SocketAddr::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
+    let reader = std::os::unix::net::UnixDatagram::bind_addr(&name)?;
+    reader.set_nonblocking(true)?;
+    // Each fills it until its own send buffer is full; the last one finds no room at all.
+    loop {
+        let filler = std::os::unix::net::UnixDatagram::unbound()?;
+        filler.set_nonblocking(true)?;
+        filler.connect_addr(&name)?;
+        if filler.send(b"x").is_err() {
+            return Ok((reader, name));
+        }
+        while filler.send(b"x").is_ok() {}
+    }
+}
+
+/// How often the loop enters the kernel while nothing can go.
+async fn enters_of(pause: Duration) -> u64 {
+    let before = counters().expect("a runtime").enters;
+    sleep(pause).await;
+    counters().expect("a runtime").enters - before
+}
+
+/// Readiness tells of the peer's room alone.
+#[test]
+fn a_full_reader_that_is_not_the_peer_keeps_nobody_awake() {
+    on_each_driver(|| async {
+        for unordered in [false, true] {
+            let ((full, name), (peer, peers)) = (full_reader()?, full_reader()?);
+            // The peer has room again.
+            while peer.recv(&mut [0]).is_ok() {}
+            let sender = UnixOptions::new().unordered(unordered);
+            let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+            sender.connect_addr(&peers)?;
+            sender.send_to_addr("at last", &name).await?;
+            let enters = enters_of(Duration::from_millis(200)).await;
+            assert!(enters < 50, "{enters} enters for nothing");
+            let mut got = [0; 7];
+            while got != *b"at last" {
+                if full.recv(&mut got).is_err() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+            sender.flush().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_stuck_is_tried_again_less_and_less() {
+    on_each_driver(|| async {
+        let (full, name) = full_reader()?;
+        let sender = UnixOptions::new().unordered(true);
+        let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+        // What was set aside makes way once the bound is reached: so much is stuck.
+        let mut stuck = 0u32;
+        while sender.send_to_addr("x", &name).await.is_ok() {
+            stuck += 1;
+        }
+        let enters = enters_of(Duration::from_millis(500)).await;
+        assert!(enters < 80, "{enters} enters for nothing, {stuck} stuck");
+        drop(full);
+        while sender.flush().await.is_err() {}
+        Ok(())
     });
 }
 

@@ -43,7 +43,7 @@ impl Inner {
         chunk: Chunk,
         envelope: Envelope,
     ) -> io::Result<()> {
-        if let Some(error) = self.post.boxes.get(slot).tx.failure_on(&envelope) {
+        if let Some(error) = self.post.boxes.get(slot).tx.failures.take_on(&envelope.to) {
             return Err(error);
         }
         if !self.has_post_room(slot) {
@@ -101,7 +101,7 @@ impl Inner {
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
-    /// What became of a datagram, once.
+    /// What became of the last datagram that failed, and how many more did, once.
     pub(crate) fn poll_post_flush(
         &mut self,
         slot: u32,
@@ -114,7 +114,7 @@ impl Inner {
             return Poll::Pending;
         }
         tx.waiters.leave(place, &mut self.after.drops);
-        Poll::Ready(tx.failure.take().map_or(Ok(()), |failure| Err(failure.error())))
+        Poll::Ready(tx.failures.take_all().map_or(Ok(()), Err))
     }
 
     /// Somebody waits no more for room or a flush.

@@ -7,18 +7,16 @@ use annulus_ring::Domain;
 use rustix::io::Errno;
 use std::io;
 
+/// Ways on which a failure is kept until it is told.
+const MOST_WAYS: usize = 16;
+
 /// What became of a datagram whose sender had gone on.
 pub(super) struct Failure {
     errno: Errno,
-    pub(super) to: Name,
+    to: Name,
     text: String,
-}
-
-impl Failure {
-    pub(super) fn error(self) -> io::Error {
-        let error = io::Error::from(self.errno);
-        io::Error::new(error.kind(), format!("{}: {error}", self.text))
-    }
+    /// Earlier ones that are told with it, by number.
+    others: usize,
 }
 
 impl Failure {
@@ -31,7 +29,46 @@ impl Failure {
             _ => "",
         };
         let text = format!("sending a datagram of {len} bytes{way}{hint}");
-        Self { errno, to: parcel.envelope.to.clone(), text }
+        Self { errno, to: parcel.envelope.to.clone(), text, others: 0 }
+    }
+
+    fn error(self) -> io::Error {
+        let Self { errno, text, others, .. } = self;
+        let error = io::Error::from(errno);
+        let more =
+            if others > 0 { format!("; {others} more were not sent") } else { String::new() };
+        io::Error::new(error.kind(), format!("{text}: {error}{more}"))
+    }
+}
+
+/// What is to be told: of each way the last failure, and how many there were. Bounded: beyond that the oldest only counts.
+#[derive(Default)]
+pub(super) struct Failures(Vec<Failure>);
+
+impl Failures {
+    pub(super) fn note(&mut self, failure: Failure) {
+        let same = self.0.iter().position(|known| known.to == failure.to);
+        let oldest = (self.0.len() == MOST_WAYS).then_some(0);
+        let known = same.or(oldest).map(|place| self.0.remove(place));
+        let others = known.map_or(0, |known| known.others + 1);
+        self.0.push(Failure { others, ..failure });
+    }
+
+    /// The one on this way, to be told.
+    #[inline]
+    pub(super) fn take_on(&mut self, to: &Name) -> Option<io::Error> {
+        let place = self.0.iter().position(|known| known.to == *to)?;
+        Some(self.0.remove(place).error())
+    }
+
+    /// All of them, to be told as one.
+    pub(super) fn take_all(&mut self) -> Option<io::Error> {
+        let all = std::mem::take(&mut self.0);
+        let last = all.into_iter().reduce(|earlier, failure| {
+            let others = earlier.others + 1 + failure.others;
+            Failure { others, ..failure }
+        })?;
+        Some(last.error())
     }
 }
 
@@ -55,9 +92,12 @@ impl Inner {
         let parcel = self.post.parcels.get(id);
         let mailbox = self.post.boxes.get(slot);
         match errno {
-            Errno::AGAIN | Errno::INTR => return State::Refused,
+            Errno::AGAIN | Errno::INTR => {
+                mailbox.tx.untold |= mailbox.is_blind(parcel);
+                return State::Refused;
+            }
             Errno::NOBUFS | Errno::NOMEM => {
-                mailbox.tx.short = true;
+                mailbox.tx.untold = true;
                 return State::Refused;
             }
             // The device cannot; or, before 4.18, the kernel.
@@ -75,11 +115,11 @@ impl Inner {
             if mailbox.rx.hear(errno) {
                 mailbox.rx.waiters.wake_one(&mut self.after.wakes);
             } else {
-                mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
+                mailbox.tx.failures.note(Failure::of(parcel, errno));
             }
             return State::Again;
         }
-        mailbox.tx.failure = Some(Failure::of(parcel, errno).into());
+        mailbox.tx.failures.note(Failure::of(parcel, errno));
         State::Failed
     }
 }

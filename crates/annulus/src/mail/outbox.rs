@@ -1,12 +1,16 @@
 //! The sending half of a mailbox: what waits, what is out, and why nothing may start.
 
-use super::Envelope;
-use super::failure::Failure;
+use super::failure::Failures;
 use crate::time::TimerKey;
 use crate::waiters::Waiters;
+use annulus_ring::Domain;
 use std::collections::VecDeque;
-use std::io;
 use std::task::Waker;
+use std::time::Duration;
+
+/// When to try again where no readiness tells, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LAST_PAUSE: Duration = Duration::from_millis(64);
 
 /// The sending half of a mailbox.
 pub(crate) struct Outbox {
@@ -28,15 +32,17 @@ pub(crate) struct Outbox {
     pub(super) cuts_here: bool,
     /// Of a mailbox whose datagrams may overtake one another: those that found no room. See `stuck`.
     pub(super) stuck: VecDeque<u32>,
-    /// The system is short of memory.
-    pub(super) short: bool,
+    /// Something was refused for a want of room of which nothing will tell: another's than the peer's, or the system's.
+    pub(super) untold: bool,
     /// Waits for room: an operation is in flight.
     pub(super) blocked: bool,
     /// Tries again when a timer goes off.
     pub(super) pausing: bool,
+    /// How long the next such pause is: twice as long after each that moved nothing.
+    pub(super) pause: Duration,
     /// On the list of those to send.
     pub(super) listed: bool,
-    pub(super) failure: Option<Box<Failure>>,
+    pub(super) failures: Failures,
     pub(super) waiters: Waiters,
     /// When to give up, once the mailbox was dropped.
     pub(super) linger: Option<TimerKey>,
@@ -48,7 +54,7 @@ impl Outbox {
             queue: VecDeque::new(),
             flying: VecDeque::new(),
             unheard: 0,
-            short: false,
+            untold: false,
             stuck: VecDeque::new(),
             blocked: false,
             weight: 0,
@@ -57,8 +63,9 @@ impl Outbox {
             connected: false,
             cuts_here: false,
             pausing: false,
+            pause: FIRST_PAUSE,
             listed: false,
-            failure: None,
+            failures: Failures::default(),
             waiters: Waiters::default(),
             linger: None,
         }
@@ -84,8 +91,31 @@ impl Outbox {
         (!waits || self.unordered) && self.flying.is_empty() && !self.queue.is_empty()
     }
 
-    pub(super) fn failure_on(&mut self, envelope: &Envelope) -> Option<io::Error> {
-        let failure = self.failure.take_if(|failure| failure.to == envelope.to)?;
-        Some(failure.error())
+    /// How many leave together. Unix datagrams keep their order whatever happens, so that of those only one is out at a
+    /// time: the second could go where the first had found no room. Where they need not, one's room says nothing of
+    /// another's.
+    pub(super) fn batch(&self, domain: Domain) -> usize {
+        match (domain, self.unordered) {
+            (Domain::Unix, false) => 1,
+            (Domain::Unix, true) => usize::MAX,
+            _ => self.window,
+        }
+    }
+
+    /// What left last, to be settled. Where order matters it is from the last one on, so that those to be sent again keep
+    /// theirs; else what was refused first is set aside first.
+    pub(super) fn next_flying(&mut self) -> Option<u32> {
+        if self.unordered { self.flying.pop_front() } else { self.flying.pop_back() }
+    }
+
+    /// How long to wait this time.
+    pub(super) fn next_pause(&mut self) -> Duration {
+        let longer = (2 * self.pause).min(LAST_PAUSE);
+        std::mem::replace(&mut self.pause, longer)
+    }
+
+    /// Something that had waited is out.
+    pub(super) fn has_moved(&mut self) {
+        self.pause = FIRST_PAUSE;
     }
 }

@@ -43,6 +43,8 @@ pub(super) enum State {
 pub(crate) struct Parcel {
     pub(super) mailbox: u32,
     pub(super) state: State,
+    /// It found no room before.
+    pub(super) waited: bool,
     /// It was sent again after an error that an earlier datagram may have caused.
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
@@ -57,6 +59,7 @@ impl Parcel {
         Self {
             mailbox,
             state: State::Queued,
+            waited: false,
             retried: false,
             chunk,
             envelope,

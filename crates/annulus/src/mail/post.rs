@@ -15,11 +15,7 @@ use super::parcel::{Parcel, State};
 use crate::core::Inner;
 use crate::time::Fire;
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_ring::Domain;
-use std::time::Duration;
 
-/// When to try again where no readiness tells: the system is short of memory, or an unconnected Unix peer is slow.
-const RETRY: Duration = Duration::from_millis(2);
 impl Inner {
     #[inline]
     pub(super) fn list_post(&mut self, slot: u32) {
@@ -46,13 +42,10 @@ impl Inner {
         self.post.posts = posts;
     }
 
-    /// Sends what is queued, each datagram now. Unix datagrams keep their order whatever happens, so that of those only
-    /// one is out at a time: the second could go where the first had found no room.
+    /// Sends what is queued, each datagram now.
     fn send_batch(&mut self, slot: u32) {
         let mailbox = self.post.boxes.get(slot);
-        let one = mailbox.format.domain == Domain::Unix && !mailbox.tx.unordered;
-        let batch = if one { 1 } else { mailbox.tx.window };
-        for _ in 0..batch {
+        for _ in 0..mailbox.tx.batch(mailbox.format.domain) {
             let tx = &mut self.post.boxes.get(slot).tx;
             let Some(id) = tx.queue.pop_front() else { break };
             tx.flying.push_back(id);
@@ -95,12 +88,13 @@ impl Inner {
     }
 
     fn settle_batch(&mut self, slot: u32) {
-        let (mut refused, mut gone) = (false, 0);
-        // From the last one on, so that those to be sent again keep their order.
-        while let Some(id) = self.post.boxes.get(slot).tx.flying.pop_back() {
-            match self.post.parcels.get(id).state {
+        let (mut refused, mut gone, mut moved) = (false, 0, false);
+        while let Some(id) = self.post.boxes.get(slot).tx.next_flying() {
+            let parcel = self.post.parcels.get(id);
+            match parcel.state {
                 State::Now | State::Failed => {
                     gone += 1;
+                    moved |= parcel.waited;
                     self.end_parcel(slot, id);
                 }
                 State::Refused => {
@@ -112,6 +106,9 @@ impl Inner {
         }
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.window = if refused { gone.max(1) } else { tx.window.saturating_mul(2) };
+        if moved {
+            tx.has_moved();
+        }
         if refused {
             self.wait_for_room(slot);
         }
@@ -144,9 +141,8 @@ impl Inner {
     fn wait_for_room(&mut self, slot: u32) {
         let token = self.room_token(slot);
         let mailbox = self.post.boxes.get(slot);
-        let blind = mailbox.is_blind();
         let tx = &mut mailbox.tx;
-        if std::mem::take(&mut tx.short) || blind {
+        if std::mem::take(&mut tx.untold) {
             self.pause_posts(slot);
         } else if !tx.blocked {
             tx.blocked = true;
@@ -174,8 +170,9 @@ impl Inner {
         if std::mem::replace(&mut tx.pausing, true) {
             return;
         }
+        let pause = tx.next_pause();
         let fire = Fire::Post(slot, self.post.boxes.generation(slot));
-        self.timers.insert(self.now() + RETRY, fire);
+        self.timers.insert(self.now() + pause, fire);
     }
 
     pub(crate) fn on_post_retry(&mut self, slot: u32, generation: u32) {
@@ -190,8 +187,10 @@ impl Inner {
     /// Something has ended: goes on with what is queued, wakes who waits for room or the end, closes.
     fn go_on_posting(&mut self, slot: u32) {
         let bound = self.bounds.send;
+        let is_below = self.post.boxes.get(slot).tx.weight <= bound;
+        let has_room = is_below || self.first_to_give_up(slot).is_some();
         let mailbox = self.post.boxes.get(slot);
-        if mailbox.tx.weight <= bound || mailbox.can_give_up() {
+        if has_room {
             mailbox.tx.waiters.wake_all(&mut self.after.wakes);
         }
         let stuck = mailbox.dropped && !mailbox.tx.is_idle();

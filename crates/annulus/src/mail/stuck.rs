@@ -1,27 +1,22 @@
 //! Datagrams that found no room.
 //!
 //! Where order matters they go back to the front of the queue, and everything waits with them. Where it does not, they are
-//! set aside until there may be room, and others leave meanwhile. A Unix socket without a peer is told of nobody's room:
-//! there, what was set aside first makes way when more is to be sent than the bound allows, so that readers that do not
-//! read, however many, hold up nobody.
+//! set aside until there may be room, and others leave meanwhile. A Unix socket is told of nobody's room but its peer's:
+//! what was set aside first on the way to others makes way when more is to be sent than the bound allows, so that readers that
+//! do not read, however many, hold up nobody.
 
 use super::Mailbox;
 use super::failure::Failure;
 use super::outbox::Outbox;
-use super::parcel::State;
+use super::parcel::{Parcel, State};
 use crate::core::Inner;
 use annulus_ring::Domain;
 use rustix::io::Errno;
 
 impl Mailbox {
-    /// Nothing tells of the room of those it sends to.
-    pub(super) fn is_blind(&self) -> bool {
-        self.format.domain == Domain::Unix && !self.tx.connected
-    }
-
-    /// Something is set aside that may make way.
-    pub(super) fn can_give_up(&self) -> bool {
-        !self.tx.stuck.is_empty() && self.is_blind()
+    /// Nothing tells of the room of who this one is for.
+    pub(super) fn is_blind(&self, parcel: &Parcel) -> bool {
+        self.format.domain == Domain::Unix && !parcel.envelope.to.is_empty()
     }
 }
 
@@ -43,25 +38,30 @@ impl Inner {
     fn make_post_room(&mut self, slot: u32) -> bool {
         let bound = self.bounds.send;
         while self.post.boxes.get(slot).tx.weight > bound {
-            let mailbox = self.post.boxes.get(slot);
-            if !mailbox.can_give_up() {
-                return false;
-            }
-            self.give_up_first(slot);
+            let Some(place) = self.first_to_give_up(slot) else { return false };
+            self.give_up(slot, place);
         }
         true
     }
 
-    fn give_up_first(&mut self, slot: u32) {
+    /// The place of what was set aside first and may make way.
+    pub(super) fn first_to_give_up(&mut self, slot: u32) -> Option<usize> {
+        let mailbox = self.post.boxes.get(slot);
+        let parcels = &mut self.post.parcels;
+        mailbox.tx.stuck.iter().position(|id| mailbox.is_blind(parcels.get(*id)))
+    }
+
+    fn give_up(&mut self, slot: u32, place: usize) {
         let tx = &mut self.post.boxes.get(slot).tx;
-        let Some(id) = tx.stuck.pop_front() else { return };
-        tx.failure = Some(Failure::of(self.post.parcels.get(id), Errno::AGAIN).into());
+        let Some(id) = tx.stuck.remove(place) else { return };
+        tx.failures.note(Failure::of(self.post.parcels.get(id), Errno::AGAIN));
         self.end_parcel(slot, id);
     }
 
     /// A parcel found no room.
     pub(super) fn set_aside(&mut self, slot: u32, id: u32) {
-        self.post.parcels.get(id).state = State::Queued;
+        let parcel = self.post.parcels.get(id);
+        (parcel.state, parcel.waited) = (State::Queued, true);
         let tx = &mut self.post.boxes.get(slot).tx;
         if tx.unordered { tx.stuck.push_back(id) } else { tx.queue.push_front(id) }
     }

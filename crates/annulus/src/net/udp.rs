@@ -175,7 +175,7 @@ impl UdpSocket {
     /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
     ///
     /// # Errors
-    /// Why one was not sent, once, naming its length and address. The others were.
+    /// Why a datagram was not sent, once, naming its length and address, and how many more were not. All others were.
     pub async fn flush(&self) -> io::Result<()> {
         self.postbox.flush().await
     }

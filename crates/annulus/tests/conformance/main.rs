@@ -179,6 +179,7 @@ message_suite! {
     unix::a_slow_receiver_loses_no_datagram;
     unix::several_tasks_flush_one_socket;
     unix::a_refused_datagram_is_told_to_its_own;
+    unix::every_way_tells_its_own_failure;
     unix::readers_that_do_not_read_hold_up_nobody, with small_bounds;
     unix::a_sender_is_held_up_by_a_slow_reader, with small_bounds;
 }

@@ -242,6 +242,31 @@ pub(crate) async fn a_refused_datagram_is_told_to_its_own() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn every_way_tells_its_own_failure() -> io::Result<()> {
+    let path = TestPath::new();
+    let reader = UnixDatagram::bind(&path)?;
+    let missing: Vec<TestPath> = (0..20).map(|_| TestPath::new()).collect();
+    let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
+    for path in &missing[..3] {
+        sender.send_to("nobody", path).await?;
+    }
+    sender.send_to("all are out", &path).await?;
+    assert_eq!(&*reader.recv().await?, b"all are out");
+    for path in &missing[..3] {
+        let error = sender.send_to("not sent", path).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains(&*path.0.to_string_lossy()), "{error}");
+    }
+    sender.flush().await?;
+    // More ways than are kept: the others count.
+    for path in &missing {
+        sender.send_to("nobody", path).await?;
+    }
+    let error = sender.flush().await.unwrap_err();
+    assert!(error.to_string().ends_with("; 19 more were not sent"), "{error}");
+    sender.flush().await
+}
+
 /// What these have not read stays below any send buffer, which the kernel counts it against.
 pub(crate) async fn readers_that_do_not_read_hold_up_nobody() -> io::Result<()> {
     const ROUNDS: u32 = 40;

@@ -84,7 +84,7 @@ impl UnixOptions {
 
     /// Datagrams may overtake one another: several may be on their way at once. Off by default: one leaves a turn.
     ///
-    /// On a socket without a peer, whoever does not read holds up nobody then: where more waits than the runtime's
+    /// Whoever does not read, but for a connected peer, holds up nobody then: where more waits than the runtime's
     /// [send bound](crate::Builder::send_bound), what found no room first is given up, and told as `WouldBlock` by the next
     /// send on the same way. What they have not read the kernel counts against [`send_buffer`](Self::send_buffer), which is
     /// to be large enough for as much as they hold (`net.unix.max_dgram_qlen` datagrams each).
