@@ -9,11 +9,12 @@ use annulus::net::TcpStream;
 use annulus::ring::{Ring, SetupFlags};
 use annulus::shards::Shards;
 use annulus::sim::{Sim, run_on as simulate_on};
+use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, DriverKind, Operations, Runtime, spawn};
 use common::{echo, pair, pattern, receive, run_on};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ async fn everything() -> io::Result<()> {
     assert!(receive(&mut client, expected.len()).await? == expected);
     let refused = TcpStream::connect_timeout("127.0.0.1:1", Duration::from_millis(20)).await;
     assert!(refused.is_err());
-    assert!(annulus::time::timeout(Duration::from_millis(2), client.recv()).await.is_err());
+    assert!(timeout(Duration::from_millis(2), client.recv()).await.is_err());
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
     Ok(())
@@ -60,6 +61,18 @@ async fn reads_without_registered_memory() -> io::Result<()> {
     read?;
     assert_eq!(buf[..4], *b"\x7fELF");
     Ok(())
+}
+
+/// More pipes than there are threads for files, read by futures that are dropped: files are read all the same.
+async fn waits_for_pipes() -> io::Result<()> {
+    let file = File::open("/proc/self/exe").await?;
+    let pipes = (0..6).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+    for (reader, _writer) in &pipes {
+        let mut reader = File::open(format!("/dev/fd/{}", reader.as_raw_fd())).await?;
+        let read = timeout(Duration::from_millis(2), reader.read(vec![0; 8]));
+        assert!(read.await.is_err(), "nobody has written");
+    }
+    timeout(Duration::from_secs(20), file.sync_all()).await.expect("no pipe is in the way")
 }
 
 /// The descriptors of this process's rings.
@@ -127,6 +140,17 @@ fn falls_back() {
     run_on(Runtime::builder(), everything());
     let text = Runtime::builder().driver(DriverChoice::Uring).build().unwrap_err().to_string();
     assert!(text.contains("io_uring_setup") && text.contains("epoll"), "{text}");
+}
+
+#[test]
+fn whoever_waits_for_a_pipe_holds_up_no_file() {
+    assert_passes("locked_pipes");
+}
+
+#[test]
+#[ignore = "run by its parent: the filter stays for good"]
+fn locked_pipes() {
+    run_on(locked(DriverChoice::Uring), waits_for_pipes());
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! Threads that make the calls which io_uring cannot: a plain system call that may wait holds up one of them, not the loop.
 //!
-//! They start when they are first needed, and only as many as have work. What they finish is told by an eventfd.
+//! They start when they are first needed, and only as many as have work. What they finish is told by an eventfd. What waits
+//! for somebody, not for a device, is another thread's: see `lookout`.
 #![allow(unsafe_code)]
+
+mod lookout;
 
 use crate::event::Event;
 use crate::token::Token;
 use annulus_ring::file::FileCall;
+use lookout::Errand;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -20,6 +24,7 @@ const MOST: usize = 4;
 const STACK: usize = 64 * 1024;
 
 /// A call to make, and what to say of it.
+#[derive(Clone, Copy)]
 struct Job {
     token: Token,
     call: FileCall,
@@ -35,6 +40,8 @@ struct State {
     threads: Vec<JoinHandle<()>>,
     /// Of the threads, those in a call.
     busy: usize,
+    errands: Vec<Errand>,
+    lookout: Option<JoinHandle<()>>,
     closed: bool,
 }
 
@@ -42,6 +49,8 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     bell: OwnedFd,
+    /// What wakes the lookout.
+    news: OwnedFd,
 }
 
 /// The threads of one driver.
@@ -50,8 +59,9 @@ pub(crate) struct Workers(Arc<Shared>);
 impl Workers {
     /// No thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), bell })))
+        let eventfd = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let (bell, news) = (eventfd()?, eventfd()?);
+        Ok(Self(Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), bell, news })))
     }
 
     /// What turns readable, edge by edge, when calls are done.
@@ -67,35 +77,55 @@ impl Workers {
     /// # Safety
     /// The memory that the call names must stay valid, unmoved and untouched until its event was taken.
     pub(crate) unsafe fn submit(&self, token: Token, call: FileCall) -> Result<(), Errno> {
+        let job = Job { token, call };
+        if let Some(errand) = Errand::new(job) {
+            return self.send_on(errand);
+        }
         let mut state = self.0.state();
         if state.jobs.len() + state.busy >= state.threads.len() && state.threads.len() < MOST {
-            match self.start() {
+            match self.start(Shared::work) {
                 Ok(thread) => state.threads.push(thread),
                 Err(errno) if state.threads.is_empty() => return Err(errno),
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(Job { token, call });
+        state.jobs.push_back(job);
         drop(state);
         self.0.work.notify_one();
         Ok(())
     }
 
-    fn start(&self) -> Result<JoinHandle<()>, Errno> {
+    /// Has a call made when its descriptor is ready.
+    fn send_on(&self, errand: Errand) -> Result<(), Errno> {
+        let mut state = self.0.state();
+        if state.lookout.is_none() {
+            state.lookout = Some(self.start(Shared::look_out)?);
+        }
+        state.errands.push(errand);
+        drop(state);
+        ring(&self.0.news);
+        Ok(())
+    }
+
+    fn start(&self, life: fn(&Shared)) -> Result<JoinHandle<()>, Errno> {
         let shared = self.0.clone();
         let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK);
-        let started = thread.spawn(move || shared.work());
+        let started = thread.spawn(move || life(&shared));
         started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
-    /// Takes a call back that no thread has begun; false where there is none.
+    /// Takes a call back that has not begun; false where there is none.
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
-        let Some(place) = state.jobs.iter().position(|job| job.token == target) else {
+        if state.cancel_errand(target) {
+            // Lets go of the descriptor.
+            ring(&self.0.news);
+        } else if let Some(place) = state.jobs.iter().position(|job| job.token == target) {
+            state.jobs.remove(place);
+            state.done.push((target, Err(Errno::CANCELED)));
+        } else {
             return false;
-        };
-        state.jobs.remove(place);
-        state.done.push((target, Err(Errno::CANCELED)));
+        }
         drop(state);
         self.0.ring();
         true
@@ -116,11 +146,13 @@ impl Drop for Workers {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        let (threads, busy) = (std::mem::take(&mut state.threads), state.busy);
+        let threads = std::mem::take(&mut state.threads).into_iter().chain(state.lookout.take());
+        let idle = state.busy == 0 && !state.errands.iter().any(|errand| errand.under_way);
         drop(state);
         self.0.work.notify_all();
-        if busy == 0 {
-            threads.into_iter().for_each(|thread| _ = thread.join());
+        ring(&self.0.news);
+        if idle {
+            threads.for_each(|thread| _ = thread.join());
         }
     }
 }
@@ -138,16 +170,14 @@ impl Shared {
     }
 
     fn ring(&self) {
-        // It fails only where the counter is full: then it is ringing already.
-        _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        ring(&self.bell);
     }
 
     /// A thread's life.
     fn work(&self) {
         while let Some(Job { token, call }) = self.next_job() {
             // SAFETY: the submitter keeps what the call names until the event was taken.
-            let answer = unsafe { call.call() };
-            let result = answer.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+            let result = unsafe { make(&call) };
             let mut state = self.state();
             state.busy -= 1;
             state.done.push((token, result));
@@ -171,17 +201,33 @@ impl Shared {
     }
 }
 
+/// Wakes whoever waits for an eventfd.
+fn ring(eventfd: &OwnedFd) {
+    // It fails only where the counter is full: then it is ringing already.
+    _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+}
+
+/// Makes a call.
+///
+/// # Safety
+/// As [`FileCall::call`].
+unsafe fn make(call: &FileCall) -> Result<u32, Errno> {
+    // SAFETY: the caller's promise, passed on.
+    let answer = unsafe { call.call() };
+    answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::token::Kind;
     use rustix::event::{PollFd, PollFlags, poll};
 
-    fn token(slot: u32) -> Token {
+    pub(super) fn token(slot: u32) -> Token {
         Token::new(Kind::File, 1, slot)
     }
 
-    fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
+    pub(super) fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
         let mut events = VecDeque::new();
         while events.len() < count {
             poll(&mut [PollFd::new(&workers.0.bell, PollFlags::IN)], None).unwrap();
@@ -221,22 +267,16 @@ mod tests {
     #[test]
     fn what_has_not_begun_can_be_taken_back() {
         let workers = Workers::new().unwrap();
-        // Four reads of an empty pipe keep every thread.
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let mut bytes = [0u8; MOST + 1];
-        let calls: Vec<FileCall> = bytes
-            .iter_mut()
-            .map(|byte| FileCall::Read {
-                fd: reader.as_raw_fd(),
-                buffer: byte,
-                len: 1,
-                offset: u64::MAX,
-                nowait: false,
-            })
-            .collect();
-        for (slot, call) in calls.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { workers.submit(token(slot as u32), *call) }.unwrap();
+        // As many waits for a lock keep every thread.
+        let path = std::env::temp_dir().join(format!("annulus-workers-{}", std::process::id()));
+        let held = std::fs::File::create(&path).unwrap();
+        held.lock().unwrap();
+        let wanted = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
+        for slot in 0..=MOST {
+            // SAFETY: the call names no memory.
+            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
         }
         while workers.0.state().jobs.len() > 1 {
             thread::yield_now();
@@ -246,7 +286,7 @@ mod tests {
         assert!(!workers.cancel(last), "only once");
         let cancelled = wait_for(&workers, 1);
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
-        rustix::io::write(&writer, &[1; MOST]).unwrap();
-        assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(1)));
+        held.unlock().unwrap();
+        assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(0)));
     }
 }

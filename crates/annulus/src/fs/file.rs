@@ -113,7 +113,8 @@ impl Drop for OpenFile {
 ///
 /// # What dropping a future of it does
 ///
-/// A read or write that has begun goes on; its memory is kept until then. An open that comes late is closed.
+/// A read or write that has begun goes on; its memory is kept until then. One that waits for the other end of a pipe has
+/// not begun. An open that comes late is closed.
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,
@@ -177,7 +178,7 @@ impl File {
         self.read_part(buf, 0, CURSOR).await
     }
 
-    /// Writes at the cursor, and moves it.
+    /// Writes at the cursor, and moves it. A pipe may take fewer bytes than there are.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
