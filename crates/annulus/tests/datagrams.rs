@@ -103,6 +103,44 @@ fn datagrams_that_came_together_wake_everybody_they_are_for() {
     });
 }
 
+/// An address that the kernel refuses says nothing of the device.
+#[test]
+fn segments_refused_on_one_way_are_cut_for_that_alone() {
+    on_each_driver(|| async {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let no_port = (Ipv4Addr::LOCALHOST, 0).into();
+        sender.send_segments(pattern(3000), 1000, no_port).await?;
+        let error = sender.flush().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().ends_with("; 2 more were not sent"), "{error}");
+        sender.send_segments(pattern(3000), 1000, receiver.local_addr()?).await?;
+        assert_eq!(receiver.recv_datagram().await?.segment_size, Some(1000));
+        Ok(())
+    });
+}
+
+#[test]
+fn room_beyond_reason_is_refused_in_words() {
+    on_each_driver(|| async {
+        let vast = 1 << 62;
+        let refusals = [
+            (UdpOptions::new().max_datagram(vast).bind("127.0.0.1:0").unwrap_err(), "65535"),
+            (UnixOptions::new().max_datagram(vast).datagram_pair().unwrap_err(), "67108864"),
+        ];
+        for (error, limit) in refusals {
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = format!("max_datagram of {vast} bytes is above the limit of {limit}");
+            assert!(error.to_string().ends_with(&text), "{error}");
+        }
+        let (one, other) = UnixOptions::new().max_datagram(1 << 26).datagram_pair()?;
+        one.send(pattern(100_000)).await?;
+        assert!(*other.recv().await? == *pattern(100_000));
+        Ok(())
+    });
+}
+
 #[test]
 fn what_a_slow_reader_misses_is_bounded_and_counted() {
     on_each_driver(|| async {

@@ -100,13 +100,16 @@ impl Inner {
                 mailbox.tx.untold = true;
                 return State::Refused;
             }
-            // The device cannot; or, before 4.18, the kernel.
-            Errno::IO | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
+            // The device cannot.
+            Errno::IO if parcel.envelope.segment_size.is_some() => {
                 mailbox.tx.cuts_here = true;
                 return State::Again;
             }
-            // Its segments are wider than the way there takes at once: datagrams alone may pass in fragments.
-            Errno::MSGSIZE if parcel.envelope.segment_size.is_some() => return State::Cut,
+            // Its segments are wider than the way there takes at once: datagrams alone may pass in fragments. (Older kernels
+            // say what they also say of an address that nothing can be sent to.)
+            Errno::MSGSIZE | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
+                return State::Cut;
+            }
             _ => {}
         }
         let inet = mailbox.format.domain != Domain::Unix;

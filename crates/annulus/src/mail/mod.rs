@@ -26,10 +26,12 @@ pub(crate) use parcel::Envelope;
 pub(crate) use receive::Desk;
 
 use annulus_driver::{PoolSize, Slab};
+use annulus_ring::Domain;
 use outbox::Outbox;
 use parcel::Parcel;
 use receive::Inbox;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::RawFd;
 
 /// A datagram socket's slot.
@@ -55,6 +57,11 @@ impl Mailbox {
     }
 }
 
+/// Most bytes that one may ask to receive whole: all that UDP's length can tell; and as much memory as one receive may take,
+/// where only the sender's buffer is the limit.
+const MOST_INET: usize = 65_535;
+const MOST_UNIX: usize = 64 << 20;
+
 /// What is decided when a mailbox is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
@@ -62,6 +69,21 @@ pub(crate) struct Settings {
     pub(crate) unordered: bool,
     /// Largest datagram to be received whole; what the pool's buffers hold, where none is given.
     pub(crate) max_datagram: Option<usize>,
+}
+
+impl Settings {
+    /// # Errors
+    /// `InvalidInput` where datagrams of this family do not get as large as is asked for, naming the limit.
+    pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {
+        let most = if domain == Domain::Unix { MOST_UNIX } else { MOST_INET };
+        match self.max_datagram.filter(|wanted| *wanted > most) {
+            Some(wanted) => {
+                let text = format!("max_datagram of {wanted} bytes is above the limit of {most}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// All mailboxes and parcels, and what the turn has to do for them. Lists name slots, each at most once.

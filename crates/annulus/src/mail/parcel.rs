@@ -29,6 +29,8 @@ pub(super) enum State {
     Queued,
     /// Submitted, not to wait.
     Now,
+    /// It went, and an event has told.
+    Done,
     /// It found no room.
     Refused,
     /// It is to be tried again at once.

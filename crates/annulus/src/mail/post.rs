@@ -92,7 +92,7 @@ impl Inner {
         while let Some(id) = self.post.boxes.get(slot).tx.next_flying() {
             let parcel = self.post.parcels.get(id);
             match parcel.state {
-                State::Now | State::Failed => {
+                State::Now | State::Done | State::Failed => {
                     gone += 1;
                     moved |= parcel.waited;
                     self.end_parcel(slot, id);
@@ -210,7 +210,7 @@ impl Inner {
         let Some(parcel) = self.post.parcels.find(id, generation) else { return self.late(event) };
         let slot = parcel.mailbox;
         // The batch is settled as a whole.
-        let outcome = event.result.err().map_or(State::Failed, |errno| self.judge(slot, id, errno));
+        let outcome = event.result.err().map_or(State::Done, |errno| self.judge(slot, id, errno));
         self.post.parcels.get(id).state = outcome;
         let tx = &mut self.post.boxes.get(slot).tx;
         if tx.unheard == 0 {

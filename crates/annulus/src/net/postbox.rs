@@ -31,6 +31,7 @@ impl Postbox {
         format: &'static Format,
         settings: Settings,
     ) -> io::Result<Self> {
+        settings.check(format.domain)?;
         let slot = core.enter()?.add_mailbox(socket.raw(), format, settings)?;
         // The slot closes it from here on.
         socket.into_raw();

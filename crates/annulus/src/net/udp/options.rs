@@ -67,7 +67,7 @@ impl UdpOptions {
         self
     }
 
-    /// Largest datagram to be received whole. By default all that UDP allows; larger ones than
+    /// Largest datagram to be received whole, 65,535 bytes at most. By default all that UDP allows; larger ones than
     /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold are received one at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.mail.max_datagram = Some(bytes);
@@ -78,8 +78,9 @@ impl UdpOptions {
     /// blocks the thread; numbers do not.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied`, …, naming the address; `Unsupported` where the kernel's ring cannot receive
-    /// messages; or outside a runtime.
+    /// `AddrInUse`, `PermissionDenied`, …, naming the address; `InvalidInput` for too large a
+    /// [`max_datagram`](Self::max_datagram); `Unsupported` where the kernel's ring cannot receive messages; or outside a
+    /// runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
         first(address, "binding", |address| self.bind_one(&core, address))

@@ -93,8 +93,8 @@ impl UnixOptions {
         self
     }
 
-    /// Largest datagram to be received whole; about 66 KiB by default. For larger ones each receive takes so much heap
-    /// memory.
+    /// Largest datagram to be received whole; about 66 KiB by default, 64 MiB at most, more than which is refused when the
+    /// socket is made. For larger ones than by default each receive takes so much heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.mail.max_datagram = Some(bytes);
         self
