@@ -19,7 +19,11 @@ fn our_contenders_are_measured_side_by_side() {
     let cells = report["cells"].as_array().unwrap();
     assert_eq!(cells.len(), contenders.len());
     for row in cells.iter().chain(report["controls"].as_array().unwrap()) {
-        assert_eq!((&row["bytes"], &row["window"]), (&1200.into(), &512.into()), "{row}");
+        assert_eq!(
+            (&row["cell"]["bytes"], &row["cell"]["window"]),
+            (&1200.into(), &512.into()),
+            "{row}"
+        );
         for figure in ["datagrams_per_second", "sender_cpu_us", "receiver_cpu_us"] {
             assert!(row[figure].as_f64().unwrap() > 0.0, "{row}");
         }

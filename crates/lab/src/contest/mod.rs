@@ -3,11 +3,13 @@
 //! A question asks for one slice of work in one cell; the answer tells what that took. A contender ends when its input does.
 
 mod contender;
+mod report;
 mod rig;
 
 use std::time::Duration;
 
 pub use contender::Contender;
+pub use report::{Figures, Report, Row, Slice};
 pub use rig::Rig;
 
 /// A cell that contenders can be asked about.

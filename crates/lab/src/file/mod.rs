@@ -12,7 +12,7 @@ use crate::record::Figure;
 
 pub use blocks::{Blocks, Pattern};
 pub use cycles::Cycles;
-pub use report::{Report, Row, Settings, SliceRow};
+pub use report::{Figures, Report, Row, Settings};
 
 /// What one slice measured.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]

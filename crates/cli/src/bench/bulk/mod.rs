@@ -27,7 +27,7 @@ pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
     let report = measure(&setup, &field, &desk)?;
     desk.deliver(&report, || table::of_report(&report))?;
     if let Some(row) = report.failures().next() {
-        let (contender, flow, failed) = (&row.contender, row.flow, row.failed);
+        let (contender, flow, failed) = (&row.contender, row.cell, row.failed);
         let why = row.error.as_deref().unwrap_or_default();
         bail!("{contender} failed in {failed} slices at {flow}: {why}");
     }
@@ -58,7 +58,8 @@ impl Purpose<Flow, Transfer> for Comparison<'_> {
         let cores = self.setup.cores;
         let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
         let doubts = shared.into_iter().chain(session.interrupted());
-        Report::new(session.record(), self.settings.clone(), &self.environment, doubts)
+        let (settings, against) = (self.settings.clone(), &self.settings.against);
+        Report::new(session.record(), settings, against, &self.environment, doubts)
     }
 }
 

@@ -8,10 +8,8 @@ use annulus_lab::environment::Environment;
 
 pub(super) fn of_report(report: &Report) -> String {
     let mut text = heading(report);
-    let mut flows: Vec<Flow> = report.cells.iter().map(|row| row.flow).collect();
-    flows.dedup();
-    flows.truncate(report.controls.len());
-    for flow in flows {
+    let first = &report.cells[0].contender;
+    for flow in report.cells.iter().filter(|row| row.contender == *first).map(|row| row.cell) {
         text += &format!("\n{flow}\n");
         text += &grid(report, flow).finish();
     }
@@ -42,7 +40,7 @@ fn heading(report: &Report) -> String {
 fn grid(report: &Report, flow: Flow) -> Grid {
     let columns = ["datagrams/s", "send µs", "recv µs", "lost", "per CPU"];
     let mut grid = Grid::new("", columns.map(String::from));
-    let rows = report.cells.iter().chain(&report.controls).filter(|row| row.flow == flow);
+    let rows = report.rows().filter(|row| row.cell == flow);
     for row in rows {
         grid.row(&row.contender, cells(row, &report.settings.against));
     }
@@ -52,11 +50,11 @@ fn grid(report: &Report, flow: Flow) -> Grid {
 fn cells(row: &Row, against: &str) -> [String; 5] {
     let shown = |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.3}"));
     [
-        row.datagrams_per_second.map_or("–".into(), |rate| thousands(rate.round() as u64)),
-        shown(row.sender_cpu_us),
-        shown(row.receiver_cpu_us),
-        thousands(row.lost),
-        match row.ratio {
+        row.figures.datagrams_per_second.map_or("–".into(), |rate| thousands(rate.round() as u64)),
+        shown(row.figures.sender_cpu_us),
+        shown(row.figures.receiver_cpu_us),
+        thousands(row.figures.lost),
+        match row.figures.ratio {
             Some(_) if row.contender == against => "1".into(),
             ratio => ratio.map_or("–".into(), |ratio| ratio.to_string()),
         },
@@ -98,7 +96,7 @@ mod tests {
             receiver_core: 0,
             seed: 1,
         };
-        Report::new(&record, settings, &Environment::read(&[0]), None)
+        Report::new(&record, settings, "c", &Environment::read(&[0]), None)
     }
 
     #[test]

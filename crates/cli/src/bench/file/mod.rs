@@ -157,7 +157,8 @@ fn look<C: Cell>(
         record.keep(visit, rig.measure(visit));
     }
     let Comparison { settings, environment } = comparison;
-    Ok(Report::new(&record, settings.clone(), environment, None))
+    let first = record.servers()[0].clone();
+    Ok(Report::new(&record, settings.clone(), &first, environment, None))
 }
 
 /// What a report needs beside the slices.
@@ -171,7 +172,8 @@ impl<C: Clone + Display + Serialize> Purpose<C, Burst> for Comparison {
 
     fn report(&self, session: &Session<C, Burst>) -> Report<C> {
         let settings = self.settings.clone();
-        Report::new(session.record(), settings, &self.environment, session.interrupted())
+        let (record, doubts) = (session.record(), session.interrupted());
+        Report::new(record, settings, &record.servers()[0], &self.environment, doubts)
     }
 }
 

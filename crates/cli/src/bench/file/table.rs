@@ -28,11 +28,14 @@ pub(super) fn of_blocks(report: &Report<Blocks>) -> String {
 pub(super) fn of_streams(report: &Report<Blocks>) -> String {
     let cell = report.cells.first().map(|row| row.cell.to_string()).unwrap_or_default();
     let mut grid = Grid::new("", ["CPU ms/file", "real ms/file", "MB/s"].map(String::from));
-    for row in report.cells.iter().chain(&report.controls) {
+    for row in report.rows() {
         let each =
             |seconds: Option<f64>| seconds.map_or("–".into(), |s| format!("{:.1}", s * 1e3));
-        let real = row.operations_per_second.map(f64::recip);
-        grid.row(&row.contender, [each(row.cpu_each), each(real), whole(row.megabytes_per_second)]);
+        let real = row.figures.operations_per_second.map(f64::recip);
+        grid.row(
+            &row.contender,
+            [each(row.figures.cpu_each), each(real), whole(row.figures.megabytes_per_second)],
+        );
     }
     heading(report) + &wrapped("", &cell) + "\n" + &tables(report, &grid.finish())
 }
@@ -44,7 +47,7 @@ fn tables<C: Clone + Display>(report: &Report<C>, speeds: &str) -> String {
         text.push('\n');
         text += &ratios(report);
     }
-    report.cells.iter().filter(|row| row.paths.calls() > 0).for_each(|row| {
+    report.cells.iter().filter(|row| row.figures.paths.calls() > 0).for_each(|row| {
         text.push('\n');
         text += &wrapped("", &paths(row));
     });
@@ -55,7 +58,7 @@ fn tables<C: Clone + Display>(report: &Report<C>, speeds: &str) -> String {
     text
 }
 
-fn heading<C>(report: &Report<C>) -> String {
+fn heading<C: Clone>(report: &Report<C>) -> String {
     let Settings { rounds, core, seed, file_system, driver, policy, .. } = &report.settings;
     let Environment { kernel, cpu, .. } = &report.environment;
     let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} rounds") };
@@ -69,14 +72,14 @@ fn heading<C>(report: &Report<C>) -> String {
 fn latencies(report: &Report<Blocks>) -> String {
     let columns = ["operations/s", "MB/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs", "max µs"];
     let mut grid = Grid::new("", columns.map(String::from));
-    for row in report.cells.iter().chain(&report.controls) {
+    for row in report.rows() {
         let one =
             |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.1}"));
-        let took = |figure: fn(&Latency) -> f64| one(row.latency.as_ref().map(figure));
-        let cpu = row.cpu_each.map(|seconds| seconds * 1e6);
+        let took = |figure: fn(&Latency) -> f64| one(row.figures.latency.as_ref().map(figure));
+        let cpu = row.figures.cpu_each.map(|seconds| seconds * 1e6);
         let cells = [
-            whole(row.operations_per_second),
-            whole(row.megabytes_per_second),
+            whole(row.figures.operations_per_second),
+            whole(row.figures.megabytes_per_second),
             one(cpu),
             took(|l| l.p50),
             took(|l| l.p99),
@@ -98,7 +101,7 @@ fn paragraph(row: &Row<Cycles>, cell: Cycles) -> String {
     let name = &row.contender;
     let kind = if name == "threads" { "threads" } else { "tasks" };
     let seconds = |seconds: Option<f64>| seconds.map_or("–".into(), |s| format!("{s:.6}"));
-    let (cpu, real) = (seconds(row.cpu_seconds), seconds(row.real_seconds));
+    let (cpu, real) = (seconds(row.figures.cpu_seconds), seconds(row.figures.real_seconds));
     format!(
         "{RULE}Benchmarking read write files with {name} with params:\n\
          [{workers} {kind}, {cycles} IO cycles per {}, {bytes} bytes per IO]\n\n\
@@ -110,37 +113,37 @@ fn paragraph(row: &Row<Cycles>, cell: Cycles) -> String {
 fn speeds(report: &Report<Cycles>) -> String {
     let columns = ["CPU s", "real s", "cycles/s", "MB/s"];
     let mut grid = Grid::new("", columns.map(String::from));
-    for row in report.cells.iter().chain(&report.controls) {
+    for row in report.rows() {
         let seconds = |s: Option<f64>| s.map_or("–".into(), |s| format!("{s:.4}"));
-        let rate = whole(row.operations_per_second);
-        let megabytes = whole(row.megabytes_per_second);
+        let rate = whole(row.figures.operations_per_second);
+        let megabytes = whole(row.figures.megabytes_per_second);
         grid.row(
             &row.contender,
-            [seconds(row.cpu_seconds), seconds(row.real_seconds), rate, megabytes],
+            [seconds(row.figures.cpu_seconds), seconds(row.figures.real_seconds), rate, megabytes],
         );
     }
     grid.finish()
 }
 
-fn ratios<C>(report: &Report<C>) -> String {
+fn ratios<C: Clone>(report: &Report<C>) -> String {
     let first = &report.cells[0].contender;
     let mut grid = Grid::new("", ["CPU ÷ ", "real ÷ "].map(|what| format!("{what}{first}")));
     let others = report.cells[1..].iter().chain(&report.controls);
     for row in others {
         let shown = |ratio: Option<Ratio>| ratio.map_or("–".into(), |ratio| ratio.to_string());
-        grid.row(&row.contender, [shown(row.cpu_ratio), shown(row.real_ratio)]);
+        grid.row(&row.contender, [shown(row.figures.cpu_ratio), shown(row.figures.real_ratio)]);
     }
     grid.finish()
 }
 
 /// Where a contender's runtime made its calls.
 fn paths<C>(row: &Row<C>) -> String {
-    let Paths { inline, misses, ring, registered, worker } = row.paths;
-    let share = |calls: u64| 100.0 * calls as f64 / row.paths.calls() as f64;
+    let Paths { inline, misses, ring, registered, worker } = row.figures.paths;
+    let share = |calls: u64| 100.0 * calls as f64 / row.figures.paths.calls() as f64;
     format!(
         "{}: {} calls, {:.2} % on the loop, {:.2} % by the ring ({:.2} % in registered memory), {:.2} % by workers; {} were tried on the loop and missed",
         row.contender,
-        thousands(row.paths.calls()),
+        thousands(row.figures.paths.calls()),
         share(inline),
         share(ring),
         share(registered),
@@ -186,7 +189,7 @@ mod tests {
             core: 0,
             seed: 1,
         };
-        Report::new(&record, settings, &Environment::read(&[0]), None)
+        Report::new(&record, settings, "threads", &Environment::read(&[0]), None)
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
     let report = measure(&setup, &field, &desk)?;
     desk.deliver(&report, || table::of_report(&report))?;
     if let Some(row) = report.failures().next() {
-        let (contender, entries, failed) = (&row.contender, row.entries, row.failed);
+        let (contender, entries, failed) = (&row.contender, row.cell, row.failed);
         let why = row.error.as_deref().unwrap_or_default();
         bail!("{contender} failed in {failed} slices at {entries}: {why}");
     }
@@ -54,7 +54,8 @@ impl Purpose<Entries, Burst> for Comparison {
 
     fn report(&self, session: &Session<Entries, Burst>) -> Report {
         let settings = self.settings.clone();
-        Report::new(session.record(), settings, &self.environment, session.interrupted())
+        let (against, doubts) = (settings.against.clone(), session.interrupted());
+        Report::new(session.record(), settings, &against, &self.environment, doubts)
     }
 }
 

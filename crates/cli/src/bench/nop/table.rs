@@ -38,25 +38,26 @@ fn heading(report: &Report) -> String {
 
 /// A cell for every queue size and contender, the control last.
 fn grid(report: &Report, cell: impl Fn(&Row) -> String) -> Grid {
-    let rows: Vec<&Row> = report.cells.iter().chain(&report.controls).collect();
-    let mut names: Vec<&String> = rows.iter().map(|row| &row.contender).collect();
+    let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
     names.dedup();
-    let mut sizes = Vec::new();
-    rows.iter().filter(|row| row.contender == *names[0]).for_each(|row| sizes.push(row.entries));
+    let mut sizes: Vec<u32> = report.rows().map(|row| row.cell.0).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
     let mut grid = Grid::new("entries", names.iter().map(|name| name.to_string()));
     for size in sizes {
-        let row = rows.iter().filter(|row| row.entries == size).map(|row| cell(row));
-        grid.row(&size.0.to_string(), row);
+        let row =
+            |name: &&String| report.rows().find(|r| (&r.contender, r.cell.0) == (*name, size));
+        grid.row(&size.to_string(), names.iter().map(|name| row(name).map_or("–".into(), &cell)));
     }
     grid
 }
 
 fn rate(row: &Row) -> String {
-    row.operations_per_second.map_or("–".into(), |rate| thousands(rate.round() as u64))
+    row.figures.operations_per_second.map_or("–".into(), |rate| thousands(rate.round() as u64))
 }
 
 fn ratio(row: &Row, against: &str) -> String {
-    match row.ratio {
+    match row.figures.ratio {
         Some(_) if row.contender == against => "1".into(),
         ratio => ratio.map_or("–".into(), |ratio| ratio.to_string()),
     }
@@ -93,7 +94,7 @@ mod tests {
             core: 0,
             seed: 1,
         };
-        Report::new(&record, settings, &Environment::read(&[0]), None)
+        Report::new(&record, settings, "liburing", &Environment::read(&[0]), None)
     }
 
     #[test]

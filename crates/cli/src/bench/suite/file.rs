@@ -72,7 +72,8 @@ impl Purpose<Cycles, Burst> for Files<'_> {
     fn report(&self, session: &Session<Cycles, Burst>) -> Report {
         let (record, settings) = (session.record(), self.settings.clone());
         let environment = &self.run.environment;
-        let comparison = Comparison::new(record, settings, environment, session.interrupted());
+        let (first, doubts) = (&record.servers()[0], session.interrupted());
+        let comparison = Comparison::new(record, settings, first, environment, doubts);
         let mut answers = self.answers.clone();
         answers.fill(self.run.suite, |question, server| figure(record, question, server));
         let failures = comparison.failures();

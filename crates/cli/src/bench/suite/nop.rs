@@ -41,12 +41,13 @@ impl Purpose<Entries, Burst> for Nop<'_> {
     fn report(&self, session: &Session<Entries, Burst>) -> Report {
         let (record, settings) = (session.record(), self.settings.clone());
         let environment = &self.run.environment;
-        let comparison = Comparison::new(record, settings, environment, session.interrupted());
+        let (against, doubts) = (settings.against.clone(), session.interrupted());
+        let comparison = Comparison::new(record, settings, &against, environment, doubts);
         let mut answers = self.answers.clone();
         answers.fill(self.run.suite, |question, server| figure(record, question, server));
         let failures = comparison.failures();
-        let failures = failures
-            .map(|row| (format!("{} at {}", row.contender, row.entries), row.error.clone()));
+        let failures =
+            failures.map(|row| (format!("{} at {}", row.contender, row.cell), row.error.clone()));
         answers.take(&comparison.doubts, failures, &comparison);
         self.run.report(answers)
     }
