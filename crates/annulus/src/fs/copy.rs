@@ -15,7 +15,8 @@ const PIECE: usize = 256 * 1024;
 
 impl File {
     /// Copies everything from the start of this file to the start of another; the number of bytes. The kernel moves them
-    /// where it can (`copy_file_range`), or lets both files share their blocks.
+    /// where it can (`copy_file_range`), or lets both files share their blocks: on the loop or off it, as the other file's
+    /// policy and device have it.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
@@ -28,7 +29,7 @@ impl File {
         let len = self.metadata().await?.len().saturating_sub(from);
         // Much cannot be copied quickly enough for the loop, but where both files can share their blocks.
         let habit = usize::try_from(len).ok().filter(|len| *len <= PIECE);
-        let habit = habit.and_then(|len| self.habit(Class::Write, len, true));
+        let habit = habit.and_then(|len| into.habit(Class::Write, len, true));
         let mut done = 0;
         loop {
             match self.copy_some(habit, from + done, into, to + done).await {
@@ -58,7 +59,7 @@ impl File {
             len: STEP,
         };
         let kept = into.open.clone();
-        let job = Job { call, policy: self.policy, habit };
+        let job = Job { call, policy: into.policy, habit };
         // SAFETY: the call names no memory; both files are kept open for it.
         #[allow(unsafe_code)]
         let (answer, _) = unsafe { self.make(job, kept).await };

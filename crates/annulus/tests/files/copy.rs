@@ -2,7 +2,7 @@
 
 use crate::mode::everywhere;
 use crate::place::Place;
-use annulus::fs::{self, File, OpenOptions};
+use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::io::{CopyTo, copy};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::timeout;
@@ -89,6 +89,24 @@ fn a_stream_to_a_file_and_a_stream_to_a_stream() {
         assert_eq!((sent.await.unwrap()?, relayed.await.unwrap()?), (LEN as u64, LEN as u64));
         let all = fs::read(place.join("to")).await?;
         assert!(all[..4] == *b"head" && all[4..] == *pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_is_made_where_the_file_written_to_has_its_calls_made() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), b"a few bytes").await?;
+        let from = OpenOptions::new().read(true).policy(Policy::Inline);
+        let from = from.open(place.join("from")).await?;
+        for (policy, is_off_the_loop) in [(Policy::Inline, false), (Policy::Offload, true)] {
+            let to = OpenOptions::new().write(true).create(true).policy(policy);
+            let to = to.open(place.join("to")).await?;
+            let before = annulus::counters().unwrap().file_worker;
+            assert_eq!(from.copy_to(&to).await?, 11);
+            let calls = annulus::counters().unwrap().file_worker - before;
+            assert_eq!(calls > 0, is_off_the_loop, "{policy:?}");
+        }
         Ok(())
     });
 }
