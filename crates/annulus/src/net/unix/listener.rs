@@ -24,7 +24,7 @@ impl UnixListener {
     /// Listens on a path with default [`UnixOptions`]. A path that a dead server has left is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody listens there, or where the path is no socket; `InvalidInput` for more than 107 bytes;
+    /// `AddrInUse` where somebody listens there, or starts to, or where the path is no socket; `InvalidInput` for more than 107 bytes;
     /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)

@@ -120,8 +120,8 @@ impl UnixOptions {
         let core = current::get()?;
         let listen = || {
             let socket = self.socket(&core, SocketType::Stream)?;
-            let path = BoundPath::bind(&core, &socket, SocketType::Stream, &address)?;
-            socket.listen(self.backlog)?;
+            let listen = || socket.listen(self.backlog);
+            let path = BoundPath::bind(&core, &socket, SocketType::Stream, &address, listen)?;
             Ok(UnixListener::new(Acceptor::new(&core, socket)?, path, self.descriptors))
         };
         listen().map_err(|error| failed(error, "listening on", &address))
@@ -193,7 +193,7 @@ impl UnixOptions {
         let core = current::get()?;
         let bind = || {
             let socket = self.socket(&core, SocketType::Datagram)?;
-            let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address)?;
+            let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address, || Ok(()))?;
             self.datagram(&core, socket, path)
         };
         bind().map_err(|error| failed(error, "binding", &address))

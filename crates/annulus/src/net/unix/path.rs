@@ -7,7 +7,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
+
+/// Bytes of an abstract name.
+const LONGEST_NAME: usize = 107;
 
 /// Removes the path on drop, unless it names another socket by then.
 pub(super) struct BoundPath {
@@ -18,20 +22,24 @@ pub(super) struct BoundPath {
 }
 
 impl BoundPath {
-    /// Binds a socket. A path that a dead server left is taken over; one of a living server is not. Nothing is kept for
-    /// names that are no paths.
+    /// Binds a socket and makes it ready, so that it no longer looks dead. A path that a dead server left is taken over; one
+    /// of a server that lives, or starts, is not. Nothing is kept for names that are no paths.
     ///
     /// # Errors
-    /// `AddrInUse`, where somebody listens there, or where the path is no socket; `NotFound`, `PermissionDenied`, ….
+    /// `AddrInUse`, where somebody listens or starts there, or where the path is no socket; `NotFound`,
+    /// `PermissionDenied`, …; those of making ready.
     pub(super) fn bind(
         core: &Rc<Core>,
         socket: &NewFd,
         kind: SocketType,
         address: &Address,
+        make_ready: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Option<Self>> {
+        let turn = Turn::take(core, address);
         match socket.bind(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if is_path(address) && is_dead(core, kind, address) {
+                    turn.check()?;
                     core.kernel.unlink(address);
                 }
                 socket.bind(address).map_err(|e| in_use(e, address))?;
@@ -40,7 +48,9 @@ impl BoundPath {
         }
         let bound =
             || Self { core: core.clone(), identity: identity(core, address), address: *address };
-        Ok(is_path(address).then(bound))
+        let bound = is_path(address).then(bound);
+        make_ready()?;
+        Ok(bound)
     }
 }
 
@@ -51,6 +61,48 @@ impl Drop for BoundPath {
             self.core.kernel.unlink(&self.address);
         }
     }
+}
+
+/// Whose turn it is to start at a path. Between a bind and a listen a server looks dead, and so does the path that two
+/// servers are about to take over.
+enum Turn {
+    /// Until this is dropped.
+    Ours(#[expect(dead_code, reason = "held for its name")] NewFd),
+    Anothers,
+    /// Nobody keeps count.
+    Unknown,
+}
+
+impl Turn {
+    /// An abstract name stands for the path: one socket at most has it, and it goes with its process.
+    fn take(core: &Core, address: &Address) -> Self {
+        let Some(name) = real_path(core, address).and_then(name_of_start) else {
+            return Self::Unknown;
+        };
+        let socket = NewFd::new(&core.kernel, Domain::Unix, SocketType::Datagram);
+        match socket.and_then(|socket| socket.bind(&name).map(|()| socket)) {
+            Ok(socket) => Self::Ours(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Self::Anothers,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if !matches!(self, Self::Anothers) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is starting there"))
+    }
+}
+
+/// What stands for a path, however it is spelt: its folder's device and inode, and what fits of its name.
+fn name_of_start(path: &Path) -> Option<Address> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = std::fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
+    let mut name = format!("annulus starts {:x}:{:x}/", folder.dev(), folder.ino()).into_bytes();
+    name.extend_from_slice(path.file_name()?.as_bytes());
+    name.truncate(LONGEST_NAME);
+    Address::unix(UnixName::Abstract(&name)).ok()
 }
 
 fn is_path(address: &Address) -> bool {
@@ -65,11 +117,18 @@ fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
 }
 
 fn identity(core: &Core, address: &Address) -> Option<(u64, u64)> {
-    let Ok(UnixName::Path(path)) = address.to_unix() else { return None };
-    // Simulated paths are in no file system.
-    let path = Some(OsStr::from_bytes(path)).filter(|_| core.kernel.real_descriptors())?;
-    let about = std::fs::symlink_metadata(path).ok()?;
+    let about = std::fs::symlink_metadata(real_path(core, address)?).ok()?;
     Some((about.dev(), about.ino()))
+}
+
+/// A path in a file system: simulated ones are in none.
+fn real_path<'a>(core: &Core, address: &'a Address) -> Option<&'a Path> {
+    match address.to_unix() {
+        Ok(UnixName::Path(path)) if core.kernel.real_descriptors() => {
+            Some(Path::new(OsStr::from_bytes(path)))
+        }
+        _ => None,
+    }
 }
 
 fn in_use(error: io::Error, address: &Address) -> io::Error {
@@ -79,4 +138,47 @@ fn in_use(error: io::Error, address: &Address) -> io::Error {
     let text =
         "somebody listens there, or it is no socket; take another path, or end the other server";
     io::Error::new(error.kind(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+    use crate::net::UnixListener;
+    use std::os::unix::net;
+
+    /// A path of the test's own; `stale` where a dead server has left it.
+    fn path(name: &str, stale: bool) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
+        if stale {
+            drop(net::UnixListener::bind(&path).unwrap());
+        }
+        path
+    }
+
+    /// Starts a server, and another one in the moment in which the first is bound and does not listen yet.
+    fn start_two(path: &Path) {
+        let core = crate::current::get().unwrap();
+        let address = Address::unix(UnixName::Path(path.as_os_str().as_bytes())).unwrap();
+        let socket = NewFd::new(&core.kernel, Domain::Unix, SocketType::Stream).unwrap();
+        let make_ready = || {
+            let error = UnixListener::bind(path).map(drop).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            assert!(error.to_string().contains("another server is starting"), "{error}");
+            socket.listen(1)
+        };
+        let bound = BoundPath::bind(&core, &socket, SocketType::Stream, &address, make_ready);
+        net::UnixStream::connect(path).unwrap();
+        drop(bound.unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_server_that_starts_is_not_taken_for_dead() {
+        let both = async {
+            start_two(&path("fresh", false));
+            start_two(&path("stale", true));
+        };
+        Runtime::new().unwrap().block_on(both).unwrap();
+    }
 }
