@@ -160,7 +160,8 @@ impl TcpStream {
     /// where it was not copied; the receive in flight is ended, and what it brought comes along.
     ///
     /// # Errors
-    /// What a send ran into; `Unsupported` under a simulated kernel.
+    /// What a send ran into; `ConnectionReset`, …, where the connection has failed, also behind bytes that nobody took yet:
+    /// elsewhere they would look like all there is. The connection is then closed. `Unsupported` under a simulated kernel.
     pub async fn into_parts(self) -> io::Result<Parts> {
         let Self { socket } = self;
         if !socket.core.kernel.real_descriptors() {

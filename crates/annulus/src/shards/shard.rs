@@ -58,8 +58,8 @@ impl Shard {
         self.find(shard)?.spawn_with(make)
     }
 
-    /// Moves a connection to a shard, and has it served there by the future that `serve` makes. Nothing is lost: what was
-    /// sent is flushed first, and what was received and not yet taken comes along.
+    /// Moves a connection to a shard, and has it served there by the future that `serve` makes. Nothing of a connection that
+    /// lives is lost: what was sent is flushed first, and what was received and not yet taken comes along.
     ///
     /// Dropping the future closes the connection, unless it was ready.
     ///

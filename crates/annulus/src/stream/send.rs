@@ -268,8 +268,9 @@ impl Inner {
         }
     }
 
-    /// The system is short of memory: tries again after a moment.
+    /// The system is short of memory: tries again after a moment, of a dropped stream for as long as the linger.
     fn send_later(&mut self, slot: u32) {
+        self.linger(slot);
         let tx = &mut self.streams.get(slot).tx;
         tx.state = State::Pausing;
         (tx.flying, tx.flying_chunks) = (0, 0);

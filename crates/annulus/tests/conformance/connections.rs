@@ -1,11 +1,13 @@
 //! Connecting and accepting.
 
-use crate::common::{echo, pair, pattern, receive};
+use crate::common::{echo, pair, pattern, receive, touch};
 use annulus::net::{ConnectOptions, TcpListener, TcpStream};
 use annulus::spawn;
+use annulus::time::sleep;
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// A port where nobody listens.
 const CLOSED: &str = "127.0.0.1:1";
@@ -105,5 +107,19 @@ pub(crate) async fn a_connection_moves_with_what_it_had_received() -> io::Result
     assert_eq!(receive(&mut moved, 100).await?, b"under way");
     moved.send("and back").await?;
     assert_eq!(receive(&mut client, 8).await?, b"and back");
+    Ok(())
+}
+
+/// What was received before a reset would look like all there is.
+pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("half a message").await?;
+    client.flush().await?;
+    assert!(touch(server.recv()).is_none());
+    client.abort();
+    // Its reset reaches the other end before this.
+    sleep(Duration::from_millis(5)).await;
+    let error = server.into_parts().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     Ok(())
 }

@@ -185,6 +185,7 @@ message_suite! {
 }
 
 linux_suite! {
+    connections::a_connection_that_was_reset_does_not_move;
     unix::each_end_knows_the_other_process;
     unix::streams_pass_descriptors;
     unix::bytes_behind_a_descriptor_come_unasked;

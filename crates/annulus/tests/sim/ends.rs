@@ -43,6 +43,26 @@ fn a_timer_somewhere_is_no_deadlock() {
     assert!(waited.unwrap() >= Duration::from_secs(3600));
 }
 
+#[test]
+fn a_dropped_stream_gives_up_where_memory_stays_short() {
+    let (sim, linger) = (Sim::builder(1).build(), Duration::from_millis(100));
+    let ran = run_on(&sim, Runtime::builder().linger(linger), async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+        let (_server, _) = listener.accept().await?;
+        let open = sim.open_descriptors();
+        sim.set_faults(Faults::none().with(Fault::NoMemory, 1000));
+        client.send("never sent").await?;
+        drop(client);
+        sleep(linger / 2).await;
+        assert_eq!(sim.open_descriptors(), open, "it is tried again");
+        sleep(linger).await;
+        assert_eq!(sim.open_descriptors(), open - 1);
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
+
 /// Clients that come all at once and stay for a while: fewer than there are descriptors, but each needs a second one on the
 /// server. Answers how often the listener paused.
 async fn crowd(clients: u32) -> io::Result<u64> {
