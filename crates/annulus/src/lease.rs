@@ -125,6 +125,8 @@ impl Lease {
 
     /// The same bytes, counted and read-only: `Send`, `Sync`, cloned without copying. The memory goes back to the pool,
     /// from whichever thread drops the last of them; it outlives the runtime.
+    ///
+    /// A lease that was split, or that owns heap memory, is copied.
     pub fn into_shared(self) -> SharedBytes {
         let Self { start, len, hold } = self;
         match hold {

@@ -36,7 +36,7 @@
 //! | a connection that is in use | [`Shard::move_stream`] |
 //! | work | [`Shard::spawn_on`], [`Handle::spawn_with`](crate::Handle::spawn_with) |
 //! | values | [`channel`] |
-//! | received bytes, uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
+//! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
 //! Whoever sends makes a system call only where the other shard's loop sleeps; one that is awake looks around with its next
 //! turn.
