@@ -12,6 +12,7 @@ enum Seat {
 
 impl Seat {
     /// False where nobody waits here.
+    #[inline]
     fn wake(&mut self, wakes: &mut Vec<Waker>) -> bool {
         if !matches!(self, Self::Waiting(_)) {
             return false;
@@ -83,13 +84,21 @@ impl Waiters {
     /// Wakes who polled, and one of the others who wait; false where none of these does.
     #[inline]
     pub(crate) fn wake_one(&mut self, wakes: &mut Vec<Waker>) -> bool {
-        if let Some(polled) = self.polled {
-            self.seats[polled as usize].wake(wakes);
+        if self.polled.is_some() {
+            self.wake_polled(wakes);
         }
         self.seats.iter_mut().any(|seat| seat.wake(wakes))
     }
 
+    #[inline(never)]
+    fn wake_polled(&mut self, wakes: &mut Vec<Waker>) {
+        if let Some(polled) = self.polled {
+            self.seats[polled as usize].wake(wakes);
+        }
+    }
+
     /// Wakes everybody.
+    #[inline]
     pub(crate) fn wake_all(&mut self, wakes: &mut Vec<Waker>) {
         while self.wake_one(wakes) {}
     }

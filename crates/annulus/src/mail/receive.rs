@@ -188,7 +188,7 @@ impl Inner {
         let letter = mailbox.rx.letters.pop_front().expect("a letter is there");
         let format = mailbox.format;
         let wants_more = mailbox.rx.wants_more();
-        let mut mail = Mail::open(self.lease(letter), format);
+        let mut mail = Mail::open(self.lease(letter, true), format);
         if wants_more {
             self.want_mail(slot);
         }
@@ -226,22 +226,14 @@ impl Inner {
         }
     }
 
-    /// A letter to be handed out: copied where the pool is short.
-    fn lease(&mut self, letter: Letter) -> Lease {
-        let lent = matches!(letter, Letter::Lent { .. });
-        let lease = self.in_place(letter);
-        if lent && self.driver.packets().is_some_and(|pool| pool.is_short()) {
-            return self.copied_out(lease);
-        }
-        lease
-    }
-
-    fn in_place(&mut self, letter: Letter) -> Lease {
+    /// A letter's memory. One that is `kept` is copied where the pool is short; one that goes back at once is not.
+    fn lease(&mut self, letter: Letter, kept: bool) -> Lease {
         match letter {
             Letter::Heap(lease) => lease,
             Letter::Lent { id, len } => {
                 let pool = self.driver.packets().expect("letters lie in its buffers");
-                Lease::lent(pool.clone(), id, len as usize)
+                let lease = Lease::lent(pool.clone(), id, len as usize);
+                if kept && pool.is_short() { self.copied_out(lease) } else { lease }
             }
         }
     }
@@ -366,7 +358,7 @@ impl Inner {
         let (format, letters) = (mailbox.format, std::mem::take(&mut mailbox.rx.letters));
         mailbox.rx.rest = None;
         for letter in letters {
-            drop(Mail::open(self.in_place(letter), format));
+            drop(Mail::open(self.lease(letter, false), format));
         }
     }
 
