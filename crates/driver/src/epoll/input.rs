@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Epoll;
-use super::calls;
+use super::{calls, message};
 use crate::event::Event;
+use crate::op::Op;
 use crate::token::Token;
 use annulus_ring::Layout;
 use rustix::io::Errno;
@@ -25,6 +26,33 @@ pub(super) enum Input {
     Messages { layout: Layout },
     /// Receives one message into what the submitter's header names.
     Message { header: *mut u8 },
+}
+
+impl Input {
+    /// What an operation waits for, and on which descriptor; `None` for the other operations.
+    ///
+    /// # Safety
+    /// The header of one that receives messages must point to a `struct msghdr`.
+    pub(super) unsafe fn of(op: Op) -> Option<(RawFd, Self)> {
+        Some(match op {
+            Op::ReceiveMulti { fd, limit } => {
+                let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
+                (fd, Self::Lent { left, multi: true })
+            }
+            Op::ReceiveLent { fd } => (fd, Self::Lent { left: u64::MAX, multi: false }),
+            Op::Receive { fd, buffer, len } => (fd, Self::Own { buffer, len }),
+            Op::AcceptMulti { fd } => (fd, Self::Accept { multi: true }),
+            Op::Accept { fd } => (fd, Self::Accept { multi: false }),
+            Op::Readable { fd } => (fd, Self::Readable { multi: true }),
+            Op::ReadableOnce { fd } => (fd, Self::Readable { multi: false }),
+            Op::ReceiveMessages { fd, header } => {
+                // SAFETY: the caller's promise.
+                (fd, Self::Messages { layout: unsafe { message::layout(header) } })
+            }
+            Op::ReceiveMessage { fd, header } => (fd, Self::Message { header }),
+            _ => return None,
+        })
+    }
 }
 
 impl Epoll {

@@ -131,31 +131,11 @@ impl Epoll {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
     unsafe fn submit_slowly(&mut self, token: Token, op: Op) {
+        // SAFETY: the caller's promise: a header lives through the submission.
+        if let Some((fd, input)) = unsafe { Input::of(op) } {
+            return self.start_input(token, fd, input);
+        }
         match op {
-            Op::ReceiveMulti { fd, limit } => {
-                let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
-                self.start_input(token, fd, Input::Lent { left, multi: true });
-            }
-            Op::ReceiveLent { fd } => {
-                self.start_input(token, fd, Input::Lent { left: u64::MAX, multi: false });
-            }
-            Op::Receive { fd, buffer, len } => {
-                self.start_input(token, fd, Input::Own { buffer, len })
-            }
-            Op::AcceptMulti { fd } => self.start_input(token, fd, Input::Accept { multi: true }),
-            Op::Accept { fd } => self.start_input(token, fd, Input::Accept { multi: false }),
-            Op::Readable { fd } => self.start_input(token, fd, Input::Readable { multi: true }),
-            Op::ReadableOnce { fd } => {
-                self.start_input(token, fd, Input::Readable { multi: false });
-            }
-            Op::ReceiveMessages { fd, header } => {
-                // SAFETY: the caller's promise: the header lives through the submission.
-                let layout = unsafe { message::layout(header) };
-                self.start_input(token, fd, Input::Messages { layout });
-            }
-            Op::ReceiveMessage { fd, header } => {
-                self.start_input(token, fd, Input::Message { header })
-            }
             Op::Connect { fd, .. }
             | Op::Send { fd, .. }
             | Op::SendVector { fd, .. }
@@ -177,6 +157,15 @@ impl Epoll {
             }
             Op::SendMessage { .. } => unreachable!("messages go quietly here"),
             Op::Lend { .. } | Op::LendVector { .. } => unreachable!("epoll is not set up for it"),
+            Op::ReceiveMulti { .. }
+            | Op::ReceiveLent { .. }
+            | Op::Receive { .. }
+            | Op::ReceiveMessages { .. }
+            | Op::ReceiveMessage { .. }
+            | Op::AcceptMulti { .. }
+            | Op::Accept { .. }
+            | Op::Readable { .. }
+            | Op::ReadableOnce { .. } => unreachable!("started above"),
         }
     }
 

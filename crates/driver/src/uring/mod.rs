@@ -77,6 +77,19 @@ impl Default for UringConfig {
     }
 }
 
+impl UringConfig {
+    fn ring(&self) -> Result<Ring, SetupError> {
+        let builder = Ring::builder()
+            .kernel(self.kernel.clone())
+            .entries(self.entries)
+            .completions(self.completions)
+            .sq_poll(self.sq_poll)
+            .without(self.without);
+        let needed = in_use(self.operations, self.zero_copy);
+        if self.restricted { builder.only(&needed) } else { builder }.build()
+    }
+}
+
 /// A ring, its buffer rings, and what waits to get in.
 #[derive(Debug)]
 pub struct Uring {
@@ -104,36 +117,33 @@ pub struct Uring {
     counters: Counters,
 }
 
+/// Whether the kernel has what is asked of it.
+fn check(features: &Features, verbs: Verbs, zero_copy: bool) -> Result<(), SetupError> {
+    let needs = [
+        (zero_copy, "zero-copy send"),
+        (zero_copy, "zero-copy sendmsg"),
+        (verbs == Verbs::Multishot, "multishot receive"),
+        (true, "multishot accept"),
+    ];
+    let lacking = needs.into_iter().find(|(wanted, needed)| *wanted && !features.has(needed));
+    lacking.map_or(Ok(()), |(_, needed)| Err(SetupError::Lacks(needed)))
+}
+
 impl Uring {
     /// Sets ring and pool up on this thread.
     ///
     /// # Errors
     /// [`SetupError`], which says the likely cause and the way out.
     pub fn new(config: UringConfig) -> Result<Self, SetupError> {
-        let builder = Ring::builder()
-            .kernel(config.kernel.clone())
-            .entries(config.entries)
-            .completions(config.completions)
-            .sq_poll(config.sq_poll)
-            .without(config.without);
-        let needed = in_use(config.operations, config.zero_copy);
-        let builder = if config.restricted { builder.only(&needed) } else { builder };
-        let mut ring = builder.build()?;
+        let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         // The others are features, and named as such.
         let offered = Offered::of(&probe, &in_use(config.operations, false))?;
-        let verbs = config.operations.verbs;
-        for (wanted, needed) in [
-            (config.zero_copy, "zero-copy send"),
-            (config.zero_copy, "zero-copy sendmsg"),
-            (verbs == Verbs::Multishot, "multishot receive"),
-            (true, "multishot accept"),
-        ] {
-            if wanted && !features.has(needed) {
-                return Err(SetupError::Lacks(needed));
-            }
-        }
+        check(&features, config.operations.verbs, config.zero_copy)?;
+        // With a thread that polls, nobody knows when silence means success.
+        let sends_quietly = config.sq_poll.is_none()
+            && (!config.operations.verbs.are_of_files() || features.has(WRITES_NOW));
         let streams = Lending::new(&ring, STREAMS, config.pool, config.kernel)?;
         let limits_receives = features.has("receive limit");
         Ok(Self {
@@ -145,9 +155,7 @@ impl Uring {
             alarm: Alarm::default(),
             look: Look::new(config.busy_poll),
             trim_due: false,
-            // With a thread that polls, nobody knows when silence means success.
-            sends_quietly: config.sq_poll.is_none()
-                && (!verbs.are_of_files() || features.has(WRITES_NOW)),
+            sends_quietly,
             encoder: Encoder {
                 operations: config.operations,
                 reports_copies: features.has("zero-copy report"),
