@@ -45,6 +45,12 @@ impl<T> Slab<T> {
 
     /// Puts a value in a free slot.
     pub fn insert(&mut self, value: T) -> u32 {
+        self.insert_with(|| value)
+    }
+
+    /// Makes a value in a free slot: a large one is not moved there.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
         if self.free == END {
             self.grow();
         }
@@ -53,7 +59,7 @@ impl<T> Slab<T> {
         let Entry::Free { next } = slot.entry else {
             unreachable!("the free list holds free slots")
         };
-        slot.entry = Entry::Used(value);
+        slot.entry = Entry::Used(make());
         self.free = next;
         self.len += 1;
         index

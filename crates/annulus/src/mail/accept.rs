@@ -89,9 +89,8 @@ impl Inner {
 
     #[inline]
     pub(super) fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
-        let parcel = Parcel::new(slot, chunk, envelope);
-        let weight = parcel.weight();
-        let id = self.post.parcels.insert(parcel);
+        let weight = Parcel::weight_of(&chunk);
+        let id = self.post.parcels.insert_with(|| Parcel::new(slot, chunk, envelope));
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);
         tx.weight += weight;

@@ -57,6 +57,7 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
+    #[inline]
     pub(super) fn new(mailbox: u32, chunk: Chunk, envelope: Envelope) -> Self {
         Self {
             mailbox,
@@ -79,9 +80,16 @@ impl Parcel {
         }
     }
 
-    /// Bytes it counts for: a parcel is more than its payload.
+    /// Bytes it counts for.
+    #[inline]
     pub(super) fn weight(&self) -> usize {
-        self.chunk.len() + size_of::<Self>()
+        Self::weight_of(&self.chunk)
+    }
+
+    /// What a payload will count for: a parcel is more than that.
+    #[inline]
+    pub(super) fn weight_of(chunk: &Chunk) -> usize {
+        chunk.len() + size_of::<Self>()
     }
 
     /// Writes the header, which points into the parcel itself: called where it stays.
