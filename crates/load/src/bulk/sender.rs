@@ -117,7 +117,11 @@ impl Sender {
     /// Tells the receiver that there will be no more, until it has heard that.
     async fn end(&self) -> io::Result<()> {
         for _ in 0..LAST_WORDS {
-            self.socket.try_send(&END.to_le_bytes(), &Transmit::connected())?;
+            match self.socket.try_send(&END.to_le_bytes(), &Transmit::connected()) {
+                // The queue is still full of the last batches: later, then.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                told => told?,
+            }
             time::sleep(PATIENCE / 4).await;
             if self.stage.has_received_all() {
                 return Ok(());
