@@ -119,3 +119,28 @@ fn unexpected(came: usize, sent: usize) -> io::Error {
     let text = format!("a datagram of {came} bytes came where {sent} were sent");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_left_out_are_lost_whatever_the_order_of_the_others() {
+        annulus::run(async {
+            let (mut receiver, _) = Receiver::open(&BulkPlan::new(), Arc::default())?;
+            let mark = |it: &Receiver| Mark {
+                reading: Reading::now(),
+                received: it.received,
+                next: it.next,
+            };
+            receiver.count(0);
+            receiver.marks.push(mark(&receiver));
+            [1, 3, 2, 7].into_iter().for_each(|number| receiver.count(number));
+            receiver.marks.push(mark(&receiver));
+            let report = receiver.report()?;
+            assert_eq!((report.received, report.lost), (4, 3));
+            Ok::<_, io::Error>(())
+        })
+        .expect("a runtime");
+    }
+}
