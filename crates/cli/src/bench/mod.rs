@@ -3,6 +3,7 @@
 mod bulk;
 mod cells;
 mod echo;
+mod field;
 mod file;
 mod moment;
 mod nop;

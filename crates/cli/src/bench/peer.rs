@@ -2,7 +2,13 @@
 
 use annulus_lab::peer::{PeerError, Peers};
 use anyhow::Result;
+use std::env;
 use std::path::PathBuf;
+
+/// The peers of the folder `peers` here or above.
+pub(super) fn peers_here() -> Option<Peers> {
+    env::current_dir().ok().and_then(|here| Peers::find(&here))
+}
 
 /// A peer's program, or what is missing to have it.
 pub(super) fn build(peers: Option<&Peers>, folder: &str) -> Result<Result<PathBuf, String>> {

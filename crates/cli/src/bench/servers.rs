@@ -1,5 +1,6 @@
 //! Servers by name: our own, as they are or with options, or a peer that its folder builds.
 
+use super::peer::peers_here;
 use crate::echo::EchoArgs;
 use crate::usage;
 use annulus_lab::peer::{PeerError, Peers};
@@ -41,7 +42,7 @@ pub(crate) struct Catalogue {
 impl Catalogue {
     /// Our own servers, and the peers of the folder `peers` here or above.
     pub(crate) fn here() -> Catalogue {
-        Catalogue { peers: env::current_dir().ok().and_then(|here| Peers::find(&here)) }
+        Catalogue { peers: peers_here() }
     }
 
     /// The server of this name; an unknown name is answered with those that there are.

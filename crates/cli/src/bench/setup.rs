@@ -300,19 +300,14 @@ fn check(work: Work, cell: Cell) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use clap::Parser;
+    use clap::Command;
 
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: EchoArgs,
-    }
-
-    fn parsed(line: &str) -> Result<EchoArgs, clap::Error> {
-        Alone::try_parse_from(["echo"].into_iter().chain(line.split_whitespace()))
-            .map(|alone| alone.args)
+    /// What a verb is told by a line of arguments.
+    pub(crate) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
+        let verb = A::augment_args(Command::new("verb").no_binary_name(true));
+        A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)
     }
 
     fn setup(line: &str) -> Result<Setup> {
@@ -346,9 +341,9 @@ mod tests {
             "--connections 5",
             "--per-connection --pipeline 2",
         ] {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
         }
-        let error = parsed("--seconds 0").unwrap_err().to_string();
+        let error = parsed::<EchoArgs>("--seconds 0").unwrap_err().to_string();
         assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
     }
 

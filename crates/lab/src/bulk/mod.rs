@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::contest::{self, Question};
 use crate::record::Figure;
 
-pub use report::{Figures, Report, Row, Settings};
+pub use report::{Figures, Report, Row, Settings, Terms};
 
 /// Bytes that may be unacknowledged where nothing else is said: enough that neither end waits for the other, and less
 /// than a socket's buffer holds where the system lets it have a few MB (`net.core.rmem_max`).

@@ -5,35 +5,25 @@ use serde::Serialize;
 use super::{Flow, Speed, Transfer};
 use crate::contest;
 use crate::record::Record;
-use crate::report::ServerFacts;
 use crate::stats::Ratio;
 
 /// Everything a run has to say.
-pub type Report = contest::Report<Settings, Flow, Figures>;
+pub type Report = contest::Report<Terms, Flow, Figures>;
 /// One contender in one cell.
 pub type Row = contest::Row<Flow, Figures>;
 
 /// How a run was set up.
+pub type Settings = contest::Settings<Terms>;
+
+/// What these comparisons have beside what all have.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// What was measured: `bulk`.
-    pub bench: String,
-    /// The contenders, without the control.
-    pub contenders: Vec<ServerFacts>,
-    /// Those that were asked for and could not be had, each with what it lacks.
-    pub missing: Vec<String>,
-    /// The contender that all others are multiples of.
-    pub against: String,
-    /// Rounds asked for.
-    pub rounds: usize,
+pub struct Terms {
     /// The measured seconds of a slice.
     pub seconds: f64,
     /// The core of the senders.
     pub sender_core: usize,
     /// The core of the receivers.
     pub receiver_core: usize,
-    /// The seed of the order and of the intervals.
-    pub seed: u64,
 }
 
 /// What came out of a flow. What was never measured is `null`.

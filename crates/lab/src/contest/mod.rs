@@ -5,12 +5,14 @@
 mod contender;
 mod report;
 mod rig;
+mod settings;
 
 use std::time::Duration;
 
 pub use contender::Contender;
 pub use report::{Figures, Report, Row, Slice};
 pub use rig::Rig;
+pub use settings::Settings;
 
 /// A cell that contenders can be asked about.
 pub trait Question: Clone {

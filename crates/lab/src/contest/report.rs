@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::Settings;
 use crate::doubt::Doubt;
 use crate::environment::Environment;
 use crate::record::{Outcome, Record};
@@ -23,11 +24,11 @@ pub trait Figures<C>: Sized {
     fn ratios(&self) -> impl Iterator<Item = Ratio>;
 }
 
-/// Everything a run has to say: `S` is how it was set up, `C` what a cell is, `F` what is told of a contender there.
+/// Everything a run has to say: `T` are its terms, `C` what a cell is, `F` what is told of a contender there.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report<S, C, F: Figures<C>> {
+pub struct Report<T, C, F: Figures<C>> {
     /// How it was set up.
-    pub settings: S,
+    pub settings: Settings<T>,
     /// Where and when.
     pub environment: Environment,
     /// A row for every contender in every cell.
@@ -40,17 +41,16 @@ pub struct Report<S, C, F: Figures<C>> {
     pub rounds: Vec<Slice<C, F::Sample>>,
 }
 
-impl<S, C: Clone + fmt::Display, F: Figures<C>> Report<S, C, F> {
-    /// Sums up what was measured so far, as multiples of the contender named `against`; the doubts that are given stand
-    /// before those that the figures raise.
+impl<T, C: Clone + fmt::Display, F: Figures<C>> Report<T, C, F> {
+    /// Sums up what was measured so far; the doubts that are given stand before those that the figures raise.
     pub fn new(
         record: &Record<C, F::Sample>,
-        settings: S,
-        against: &str,
+        settings: Settings<T>,
         environment: &Environment,
         doubts: impl IntoIterator<Item = Doubt<C>>,
     ) -> Self {
-        let against = record.servers().iter().position(|name| name == against).unwrap_or(0);
+        let against =
+            record.servers().iter().position(|name| *name == settings.against).unwrap_or(0);
         let rows = |contender, against| {
             let cells = 0..record.cells().len();
             cells.map(move |cell| Row::of(record, contender, against, cell))
@@ -170,7 +170,7 @@ mod tests {
             (0..3)
                 .for_each(|server| record.keep(Visit { round, server, cell: 0 }, outcome(server)));
         }
-        Report::new(&record, (), "liburing", &Environment::read(&[0]), None)
+        Report::new(&record, Settings::of("liburing", ()), &Environment::read(&[0]), None)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::record::Figure;
 
 pub use blocks::{Blocks, Pattern};
 pub use cycles::Cycles;
-pub use report::{Figures, Report, Row, Settings};
+pub use report::{Figures, Report, Row, Settings, Terms};
 
 /// What one slice measured.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -5,35 +5,27 @@ use serde::Serialize;
 use super::{Burst, Cost, Latency, Paths};
 use crate::contest;
 use crate::record::Record;
-use crate::report::ServerFacts;
 use crate::stats::{Ratio, median};
 
 /// Everything a run has to say: `C` is what a cell is.
-pub type Report<C> = contest::Report<Settings, C, Figures>;
+pub type Report<C> = contest::Report<Terms, C, Figures>;
 /// One contender in one cell.
 pub type Row<C> = contest::Row<C, Figures>;
 
 /// How a run was set up.
+pub type Settings = contest::Settings<Terms>;
+
+/// What these comparisons have beside what all have.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// What was measured: `file`.
-    pub bench: String,
-    /// The contenders, without the control.
-    pub contenders: Vec<ServerFacts>,
-    /// Those that were asked for and could not be had, each with what it lacks.
-    pub missing: Vec<String>,
+pub struct Terms {
     /// The file system that was worked on, such as `ext4`.
     pub file_system: String,
     /// What carries the tasks: `uring` or `epoll`.
     pub driver: String,
     /// Where tasks make their calls.
     pub policy: String,
-    /// Rounds asked for.
-    pub rounds: usize,
     /// The core of all of them.
     pub core: usize,
-    /// The seed of the order and of the intervals.
-    pub seed: u64,
 }
 
 /// What came out in a cell. What was never measured is `null`.

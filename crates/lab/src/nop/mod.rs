@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::contest::{self, Question};
 use crate::record::Figure;
 
-pub use report::{Figures, Report, Row, Settings};
+pub use report::{Figures, Report, Row, Settings, Terms};
 
 /// How much longer than its slice an answer may take: setting a ring up, warming up, and the moods of a machine.
 const PATIENCE: Duration = Duration::from_secs(10);

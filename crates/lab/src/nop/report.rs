@@ -5,33 +5,23 @@ use serde::Serialize;
 use super::{Burst, Entries, Speed};
 use crate::contest;
 use crate::record::Record;
-use crate::report::ServerFacts;
 use crate::stats::Ratio;
 
 /// Everything a run has to say.
-pub type Report = contest::Report<Settings, Entries, Figures>;
+pub type Report = contest::Report<Terms, Entries, Figures>;
 /// One contender at one queue size.
 pub type Row = contest::Row<Entries, Figures>;
 
 /// How a run was set up.
+pub type Settings = contest::Settings<Terms>;
+
+/// What these comparisons have beside what all have.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// What was measured: `nop`.
-    pub bench: String,
-    /// The contenders, without the control.
-    pub contenders: Vec<ServerFacts>,
-    /// Those that were asked for and could not be had, each with what it lacks.
-    pub missing: Vec<String>,
-    /// The contender that all others are multiples of.
-    pub against: String,
-    /// Rounds asked for.
-    pub rounds: usize,
+pub struct Terms {
     /// The measured seconds of a slice.
     pub seconds: f64,
     /// The core of all of them.
     pub core: usize,
-    /// The seed of the order and of the intervals.
-    pub seed: u64,
 }
 
 /// What came out at a queue size. What was never measured is `null`.

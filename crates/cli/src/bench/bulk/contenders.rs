@@ -1,11 +1,12 @@
 //! Contenders by name: our own, and those of others, built when asked for.
 
-use crate::bench::peer::build;
+use crate::bench::field::Field;
+use crate::bench::peer::{build, peers_here};
 use annulus::DriverChoice;
 use annulus_lab::cores::Cores;
 use annulus_lab::peer::Peers;
 use annulus_lab::server::Spec;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::env;
 use std::ffi::OsString;
@@ -87,41 +88,11 @@ impl Contender {
     }
 }
 
-/// Those that can be measured here, and what the others lack.
-#[derive(Debug)]
-pub(super) struct Field {
-    pub(super) specs: Vec<Spec>,
-    pub(super) missing: Vec<String>,
-}
-
-impl Field {
-    /// Builds what is to be built. What lacks a tool is left out, with a line that says so.
-    pub(super) fn prepare(contenders: &[Contender], cores: Cores) -> Result<Field> {
-        let peers = env::current_dir().ok().and_then(|here| Peers::find(&here));
-        let mut field = Field { specs: Vec::new(), missing: Vec::new() };
-        for contender in contenders {
-            match contender.spec(peers.as_ref(), cores)? {
-                Ok(spec) => field.specs.push(spec),
-                Err(why) => {
-                    eprintln!("annulus: {why}");
-                    field.missing.push(why);
-                }
-            }
-        }
-        ensure!(!field.specs.is_empty(), "no contender is left to measure");
-        Ok(field)
-    }
-
-    pub(super) fn names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| spec.name.clone()).collect()
-    }
-
-    /// Whom the others are compared with: C, else the first.
-    pub(super) fn against(&self) -> String {
-        let names = self.names();
-        let usual = MEASURE_OF_ALL.name();
-        if names.contains(&usual) { usual } else { names[0].clone() }
-    }
+/// Those that can be measured here.
+pub(super) fn field(contenders: &[Contender], cores: Cores) -> Result<Field> {
+    let peers = peers_here();
+    let specs = contenders.iter().map(|contender| contender.spec(peers.as_ref(), cores));
+    Field::gather(specs, Some(MEASURE_OF_ALL.name()))
 }
 
 #[cfg(test)]

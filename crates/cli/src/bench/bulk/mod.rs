@@ -8,12 +8,12 @@ mod work;
 pub(crate) use setup::BulkArgs;
 
 use super::session::{Desk, Purpose, Rounds, Session};
-use annulus_lab::bulk::{Flow, Report, Rig, Settings, Transfer};
+use crate::bench::field::Field;
+use annulus_lab::bulk::{Flow, Report, Rig, Settings, Terms, Transfer};
+use annulus_lab::cores::Cores;
 use annulus_lab::doubt::Doubt;
 use annulus_lab::environment::Environment;
-use annulus_lab::report::ServerFacts;
 use anyhow::{Result, bail};
-use contenders::Field;
 use setup::Setup;
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
     }
     let setup = Setup::new(args)?;
     let desk = Desk::take(setup.json.clone())?;
-    let field = Field::prepare(&setup.contenders, setup.cores)?;
+    let field = contenders::field(&setup.contenders, setup.cores)?;
     let report = measure(&setup, &field, &desk)?;
     desk.deliver(&report, || table::of_report(&report))?;
     if let Some(row) = report.failures().next() {
@@ -58,21 +58,12 @@ impl Purpose<Flow, Transfer> for Comparison<'_> {
         let cores = self.setup.cores;
         let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
         let doubts = shared.into_iter().chain(session.interrupted());
-        let (settings, against) = (self.settings.clone(), &self.settings.against);
-        Report::new(session.record(), settings, against, &self.environment, doubts)
+        Report::new(session.record(), self.settings.clone(), &self.environment, doubts)
     }
 }
 
 fn settings(setup: &Setup, field: &Field) -> Settings {
-    Settings {
-        bench: "bulk".into(),
-        contenders: field.specs.iter().map(ServerFacts::of).collect(),
-        missing: field.missing.clone(),
-        against: field.against(),
-        rounds: setup.rounds,
-        seconds: setup.slice.as_secs_f64(),
-        sender_core: setup.cores.load,
-        receiver_core: setup.cores.server,
-        seed: setup.seed,
-    }
+    let Cores { load: sender_core, server: receiver_core } = setup.cores;
+    let terms = Terms { seconds: setup.slice.as_secs_f64(), sender_core, receiver_core };
+    field.settings("bulk", setup.rounds, setup.seed, terms)
 }

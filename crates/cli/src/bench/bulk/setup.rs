@@ -118,19 +118,8 @@ fn flow(bytes: usize, window: Option<u64>) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::setup::tests::parsed;
     use crate::usage::Misuse;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: BulkArgs,
-    }
-
-    fn parsed(line: &str) -> Result<BulkArgs, clap::Error> {
-        Alone::try_parse_from(["bulk"].into_iter().chain(line.split_whitespace()))
-            .map(|alone| alone.args)
-    }
 
     #[test]
     fn without_arguments_it_ends_within_a_minute() {
@@ -144,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_names_the_value_and_the_limit() {
-        let error = parsed("--bytes 7").unwrap_err().to_string();
+        let error = parsed::<BulkArgs>("--bytes 7").unwrap_err().to_string();
         assert!(error.contains('7') && error.contains("8..=65507"), "{error}");
         for (line, part) in [
             ("--bytes 1200,1200", "a length of 1200 bytes is asked for twice"),

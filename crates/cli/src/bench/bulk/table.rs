@@ -3,7 +3,7 @@
 use crate::grid::Grid;
 use crate::page::wrapped;
 use crate::table::thousands;
-use annulus_lab::bulk::{Flow, Report, Row, Settings};
+use annulus_lab::bulk::{Flow, Report, Row, Settings, Terms};
 use annulus_lab::environment::Environment;
 
 pub(super) fn of_report(report: &Report) -> String {
@@ -21,8 +21,8 @@ pub(super) fn of_report(report: &Report) -> String {
 }
 
 fn heading(report: &Report) -> String {
-    let Settings { rounds, seconds, sender_core, receiver_core, seed, against, .. } =
-        &report.settings;
+    let Settings { rounds, seed, against, terms, .. } = &report.settings;
+    let Terms { seconds, sender_core, receiver_core } = terms;
     let Environment { kernel, cpu, .. } = &report.environment;
     let run = format!(
         "annulus bench bulk: {rounds} rounds of {seconds} s, senders on core {sender_core}, \
@@ -91,12 +91,10 @@ mod tests {
             missing: Vec::new(),
             against: "c".into(),
             rounds,
-            seconds: 0.2,
-            sender_core: 1,
-            receiver_core: 0,
             seed: 1,
+            terms: Terms { seconds: 0.2, sender_core: 1, receiver_core: 0 },
         };
-        Report::new(&record, settings, "c", &Environment::read(&[0]), None)
+        Report::new(&record, settings, &Environment::read(&[0]), None)
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Contenders by name: our own, and those of others, built when asked for.
 
-use super::fio;
-use crate::bench::peer::build;
-use annulus::DriverChoice;
+use super::{fio, room};
+use crate::bench::field::Field;
+use crate::bench::peer::{build, peers_here};
 use annulus::fs::Policy;
-use annulus_lab::file::Pattern;
+use annulus::{DriverChoice, Runtime};
+use annulus_lab::file::{Pattern, Terms};
 use annulus_lab::peer::Peers;
 use annulus_lab::server::Spec;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::env;
 use std::ffi::OsString;
@@ -101,6 +102,19 @@ impl Contender {
     }
 }
 
+impl Conditions {
+    /// What a report tells of them, and of the place.
+    pub(crate) fn terms(self, dir: &Path) -> Result<Terms> {
+        let Conditions { driver, policy, core, .. } = self;
+        Ok(Terms {
+            file_system: room::file_system(dir)?,
+            driver: Runtime::builder().driver(driver).build()?.driver().kind.to_string(),
+            policy: policy.to_string(),
+            core,
+        })
+    }
+}
+
 impl Land {
     fn arguments(self) -> impl Iterator<Item = OsString> {
         let (pattern, bytes) = (self.pattern.to_string(), self.bytes.to_string());
@@ -110,38 +124,16 @@ impl Land {
     }
 }
 
-/// Those that can be measured here, and what the others lack.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) specs: Vec<Spec>,
-    pub(crate) missing: Vec<String>,
-}
-
-impl Field {
-    /// Builds what is to be built; all of them will work in `folder`. What lacks a tool is left out, with a line that says so.
-    pub(crate) fn prepare(
-        contenders: &[Contender],
-        conditions: Conditions,
-        folder: &Path,
-    ) -> Result<Field> {
-        let peers = env::current_dir().ok().and_then(|here| Peers::find(&here));
-        let mut field = Field { specs: Vec::new(), missing: Vec::new() };
-        for contender in contenders {
-            match contender.spec(peers.as_ref(), conditions, folder)? {
-                Ok(spec) => field.specs.push(spec),
-                Err(why) => {
-                    eprintln!("annulus: {why}");
-                    field.missing.push(why);
-                }
-            }
-        }
-        ensure!(!field.specs.is_empty(), "no contender is left to measure");
-        Ok(field)
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| spec.name.clone()).collect()
-    }
+/// Those that can be measured here; all of them will work in `folder`.
+pub(crate) fn field(
+    contenders: &[Contender],
+    conditions: Conditions,
+    folder: &Path,
+) -> Result<Field> {
+    let peers = peers_here();
+    let specs =
+        contenders.iter().map(|contender| contender.spec(peers.as_ref(), conditions, folder));
+    Field::gather(specs, None)
 }
 
 #[cfg(test)]

@@ -14,18 +14,16 @@ mod worker;
 pub(crate) use setup::FileArgs;
 
 use super::session::{Desk, Purpose, Rounds, Session};
+use crate::bench::field::Field;
 use crate::usage::Misuse;
-use annulus::Runtime;
 use annulus_lab::contest::{Question, Rig};
 use annulus_lab::environment::Environment;
 use annulus_lab::file::{Burst, Report, Settings};
 use annulus_lab::record::Record;
-use annulus_lab::report::ServerFacts;
 use annulus_lab::schedule::{Measure, Visit};
 use annulus_lab::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use blocks::Ground;
-use contenders::{Conditions, Field};
 use serde::Serialize;
 use setup::{Setup, Work};
 use std::fmt::Display;
@@ -112,7 +110,7 @@ fn measure<C: Cell>(
             land.far = Some(far::serve(land.bytes, other)?);
         }
     }
-    let field = Field::prepare(&setup.contenders, conditions, scratch.path())?;
+    let field = contenders::field(&setup.contenders, conditions, scratch.path())?;
     let environment = Environment::read(&setup.allowed);
     let comparison = Comparison { settings: settings(setup, &field)?, environment };
     let report = match field.specs.len() {
@@ -157,8 +155,7 @@ fn look<C: Cell>(
         record.keep(visit, rig.measure(visit));
     }
     let Comparison { settings, environment } = comparison;
-    let first = record.servers()[0].clone();
-    Ok(Report::new(&record, settings.clone(), &first, environment, None))
+    Ok(Report::new(&record, settings.clone(), environment, None))
 }
 
 /// What a report needs beside the slices.
@@ -172,22 +169,11 @@ impl<C: Clone + Display + Serialize> Purpose<C, Burst> for Comparison {
 
     fn report(&self, session: &Session<C, Burst>) -> Report<C> {
         let settings = self.settings.clone();
-        let (record, doubts) = (session.record(), session.interrupted());
-        Report::new(record, settings, &record.servers()[0], &self.environment, doubts)
+        Report::new(session.record(), settings, &self.environment, session.interrupted())
     }
 }
 
 fn settings(setup: &Setup, field: &Field) -> Result<Settings> {
-    let Conditions { driver, policy, core, .. } = setup.conditions;
-    Ok(Settings {
-        bench: "file".into(),
-        contenders: field.specs.iter().map(ServerFacts::of).collect(),
-        missing: field.missing.clone(),
-        file_system: room::file_system(&setup.dir)?,
-        driver: Runtime::builder().driver(driver).build()?.driver().kind.to_string(),
-        policy: policy.to_string(),
-        rounds: setup.rounds,
-        core,
-        seed: setup.seed,
-    })
+    let terms = setup.conditions.terms(&setup.dir)?;
+    Ok(field.settings("file", setup.rounds, setup.seed, terms))
 }

@@ -267,18 +267,7 @@ fn cycles(args: &FileArgs) -> Result<Cycles> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: FileArgs,
-    }
-
-    fn parsed(line: &str) -> Result<FileArgs, clap::Error> {
-        Alone::try_parse_from(["file"].into_iter().chain(line.split_whitespace()))
-            .map(|alone| alone.args)
-    }
+    use crate::bench::setup::tests::parsed;
 
     #[test]
     fn the_documents_flags_are_taken() {
@@ -317,9 +306,9 @@ mod tests {
             "--pattern read --seconds 0",
             "--pattern send --far 127.0.0.1:1",
         ] {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(parsed::<FileArgs>(line).is_err(), "{line}");
         }
-        let error = parsed("--policy lazy").unwrap_err().to_string();
+        let error = parsed::<FileArgs>("--policy lazy").unwrap_err().to_string();
         assert!(error.contains("lazy") && error.contains("inline, adaptive, offload"), "{error}");
     }
 

@@ -4,7 +4,7 @@ use crate::grid::Grid;
 use crate::page::wrapped;
 use crate::table::thousands;
 use annulus_lab::environment::Environment;
-use annulus_lab::file::{Blocks, Cycles, Latency, Paths, Report, Row, Settings};
+use annulus_lab::file::{Blocks, Cycles, Latency, Paths, Report, Row, Settings, Terms};
 use annulus_lab::stats::Ratio;
 use std::fmt::Display;
 
@@ -59,7 +59,8 @@ fn tables<C: Clone + Display>(report: &Report<C>, speeds: &str) -> String {
 }
 
 fn heading<C: Clone>(report: &Report<C>) -> String {
-    let Settings { rounds, core, seed, file_system, driver, policy, .. } = &report.settings;
+    let Settings { rounds, seed, terms, .. } = &report.settings;
+    let Terms { file_system, driver, policy, core } = terms;
     let Environment { kernel, cpu, .. } = &report.environment;
     let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} rounds") };
     let run = format!("annulus bench file: {times}, on core {core}, on {file_system}");
@@ -182,14 +183,17 @@ mod tests {
             bench: "file".into(),
             contenders: Vec::new(),
             missing: Vec::new(),
-            file_system: "ext4".into(),
-            driver: "uring".into(),
-            policy: "adaptive".into(),
+            against: "threads".into(),
             rounds,
-            core: 0,
             seed: 1,
+            terms: Terms {
+                file_system: "ext4".into(),
+                driver: "uring".into(),
+                policy: "adaptive".into(),
+                core: 0,
+            },
         };
-        Report::new(&record, settings, "threads", &Environment::read(&[0]), None)
+        Report::new(&record, settings, &Environment::read(&[0]), None)
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Contenders by name: our own, and those of others, built when asked for.
 
 use super::work::Style;
-use crate::bench::peer::build;
+use crate::bench::field::Field;
+use crate::bench::peer::{build, peers_here};
 use annulus_lab::peer::Peers;
 use annulus_lab::server::Spec;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::env;
 
@@ -69,51 +70,16 @@ impl Contender {
     }
 }
 
-/// Those that can be measured here, and what the others lack.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) specs: Vec<Spec>,
-    pub(crate) missing: Vec<String>,
-}
-
-impl Field {
-    /// Builds what is to be built. What lacks a tool is left out, with a line that says so.
-    pub(crate) fn prepare(contenders: &[Contender], core: usize) -> Result<Field> {
-        let peers = env::current_dir().ok().and_then(|here| Peers::find(&here));
-        let mut field = Field { specs: Vec::new(), missing: Vec::new() };
-        for contender in contenders {
-            match contender.spec(peers.as_ref(), core)? {
-                Ok(spec) => field.specs.push(spec),
-                Err(why) => field.miss(why),
-            }
-        }
-        ensure!(!field.specs.is_empty(), "no contender is left to measure");
-        Ok(field)
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| spec.name.clone()).collect()
-    }
-
-    /// Whom the others are compared with: liburing used well, else the first.
-    pub(crate) fn against(&self) -> String {
-        let names = self.names();
-        let usual = MEASURE_OF_ALL.name();
-        if names.contains(&usual) { usual } else { names[0].clone() }
-    }
-
-    fn miss(&mut self, why: String) {
-        if !self.missing.contains(&why) {
-            eprintln!("annulus: {why}");
-            self.missing.push(why);
-        }
-    }
+/// Those that can be measured here.
+pub(crate) fn field(contenders: &[Contender], core: usize) -> Result<Field> {
+    let peers = peers_here();
+    let specs = contenders.iter().map(|contender| contender.spec(peers.as_ref(), core));
+    Field::gather(specs, Some(MEASURE_OF_ALL.name()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     #[test]
     fn each_is_either_ours_or_a_peer() {
@@ -129,19 +95,5 @@ mod tests {
         let spec = Contender::Task.spec(None, 3).unwrap().unwrap();
         assert_eq!((spec.name.as_str(), spec.pin), ("task", Some(3)));
         assert_eq!(spec.arguments, ["bench", "nop", "--contender", "task"]);
-    }
-
-    #[test]
-    fn liburing_is_the_measure_where_it_is_there() {
-        let spec = |name: &str| Spec {
-            name: name.into(),
-            program: PathBuf::new(),
-            arguments: Vec::new(),
-            pin: None,
-        };
-        let mut field = Field { specs: vec![spec("ring"), spec("task")], missing: Vec::new() };
-        assert_eq!(field.against(), "ring");
-        field.specs.push(spec("liburing"));
-        assert_eq!(field.against(), "liburing");
     }
 }

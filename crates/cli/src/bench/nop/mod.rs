@@ -8,11 +8,10 @@ mod work;
 pub(crate) use setup::NopArgs;
 
 use super::session::{Desk, Purpose, Rounds, Session};
+use crate::bench::field::Field;
 use annulus_lab::environment::Environment;
-use annulus_lab::nop::{Burst, Entries, Report, Rig, Settings};
-use annulus_lab::report::ServerFacts;
+use annulus_lab::nop::{Burst, Entries, Report, Rig, Settings, Terms};
 use anyhow::{Result, bail};
-use contenders::Field;
 use setup::Setup;
 use std::process::ExitCode;
 
@@ -22,7 +21,7 @@ pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
     }
     let setup = Setup::new(args)?;
     let desk = Desk::take(setup.json.clone())?;
-    let field = Field::prepare(&setup.contenders, setup.core)?;
+    let field = contenders::field(&setup.contenders, setup.core)?;
     let report = measure(&setup, &field, &desk)?;
     desk.deliver(&report, || table::of_report(&report))?;
     if let Some(row) = report.failures().next() {
@@ -54,20 +53,11 @@ impl Purpose<Entries, Burst> for Comparison {
 
     fn report(&self, session: &Session<Entries, Burst>) -> Report {
         let settings = self.settings.clone();
-        let (against, doubts) = (settings.against.clone(), session.interrupted());
-        Report::new(session.record(), settings, &against, &self.environment, doubts)
+        Report::new(session.record(), settings, &self.environment, session.interrupted())
     }
 }
 
 fn settings(setup: &Setup, field: &Field) -> Settings {
-    Settings {
-        bench: "nop".into(),
-        contenders: field.specs.iter().map(ServerFacts::of).collect(),
-        missing: field.missing.clone(),
-        against: field.against(),
-        rounds: setup.rounds,
-        seconds: setup.slice.as_secs_f64(),
-        core: setup.core,
-        seed: setup.seed,
-    }
+    let terms = Terms { seconds: setup.slice.as_secs_f64(), core: setup.core };
+    field.settings("nop", setup.rounds, setup.seed, terms)
 }

@@ -109,19 +109,8 @@ impl Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::setup::tests::parsed;
     use crate::usage::Misuse;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: NopArgs,
-    }
-
-    fn parsed(line: &str) -> Result<NopArgs, clap::Error> {
-        Alone::try_parse_from(["nop"].into_iter().chain(line.split_whitespace()))
-            .map(|alone| alone.args)
-    }
 
     #[test]
     fn without_arguments_it_ends_within_a_minute_and_a_half() {
@@ -138,9 +127,9 @@ mod tests {
         for line in
             ["--entries 0", "--entries 32769", "--entries 64,x", "--rounds 0", "--seconds 0"]
         {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(parsed::<NopArgs>(line).is_err(), "{line}");
         }
-        let error = parsed("--entries 32769").unwrap_err().to_string();
+        let error = parsed::<NopArgs>("--entries 32769").unwrap_err().to_string();
         assert!(error.contains("32769") && error.contains("1..=32768"), "{error}");
     }
 

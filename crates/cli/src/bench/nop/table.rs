@@ -4,7 +4,7 @@ use crate::grid::Grid;
 use crate::page::wrapped;
 use crate::table::thousands;
 use annulus_lab::environment::Environment;
-use annulus_lab::nop::{Report, Row, Settings};
+use annulus_lab::nop::{Report, Row, Settings, Terms};
 
 /// What the numbers are.
 const LEGEND: &str = "Operations a second: the median of the rounds.";
@@ -26,7 +26,7 @@ pub(super) fn of_report(report: &Report) -> String {
 }
 
 fn heading(report: &Report) -> String {
-    let Settings { rounds, seconds, core, seed, .. } = &report.settings;
+    let Settings { rounds, seed, terms: Terms { seconds, core }, .. } = &report.settings;
     let Environment { kernel, cpu, .. } = &report.environment;
     let run = format!("annulus bench nop: {rounds} rounds of {seconds} s, all on core {core}");
     let comma = if cpu.is_empty() { "" } else { ", " };
@@ -90,11 +90,10 @@ mod tests {
             missing: Vec::new(),
             against: "liburing".into(),
             rounds,
-            seconds: 0.05,
-            core: 0,
             seed: 1,
+            terms: Terms { seconds: 0.05, core: 0 },
         };
-        Report::new(&record, settings, "liburing", &Environment::read(&[0]), None)
+        Report::new(&record, settings, &Environment::read(&[0]), None)
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use super::Run;
 use super::plan::every;
 use super::report::{Answers, Report};
-use crate::bench::file::contenders::{Conditions, Field};
+use crate::bench::field::Field;
+use crate::bench::file::contenders::{self, Conditions};
 use crate::bench::file::room;
 use crate::bench::session::{Desk, Purpose, Session};
+use annulus::DriverChoice;
 use annulus::fs::Policy;
-use annulus::{DriverChoice, Runtime};
 use annulus_lab::contest::Rig;
 use annulus_lab::file::{Burst, Cost, Cycles, Report as Comparison, Settings};
 use annulus_lab::record::Record;
-use annulus_lab::report::ServerFacts;
 use annulus_lab::scratch::Scratch;
 use annulus_lab::suite::{Figure, Question};
 use anyhow::{Context, Result};
@@ -29,11 +29,11 @@ pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
     let cells = every(run.suite, |question| cell(question).into_iter().collect());
     cells.iter().try_for_each(|cell| room::check_cycles(*cell, &dir))?;
     let scratch = Scratch::within(&dir).context("cannot make a folder: set TMPDIR elsewhere")?;
-    let field = Field::prepare(&run.contenders(&mut answers), conditions(run), scratch.path())?;
+    let field = contenders::field(&run.contenders(&mut answers), conditions(run), scratch.path())?;
     field.missing.iter().for_each(|why| answers.note(why.clone()));
     let cells = run.plan.thin(cells, field.specs.len() + 1, cost, &mut answers);
     let settings = settings(run, &field, &dir)?;
-    answers.note(format!("on {}; TMPDIR names another place", settings.file_system));
+    answers.note(format!("on {}; TMPDIR names another place", settings.terms.file_system));
     let mut rig = Rig::start(&field.specs, &cells, Duration::ZERO)?;
     let mut session = run.session(&field.names(), &cells);
     let files = Files { run, answers, settings };
@@ -72,15 +72,9 @@ impl Purpose<Cycles, Burst> for Files<'_> {
     fn report(&self, session: &Session<Cycles, Burst>) -> Report {
         let (record, settings) = (session.record(), self.settings.clone());
         let environment = &self.run.environment;
-        let (first, doubts) = (&record.servers()[0], session.interrupted());
-        let comparison = Comparison::new(record, settings, first, environment, doubts);
-        let mut answers = self.answers.clone();
-        answers.fill(self.run.suite, |question, server| figure(record, question, server));
-        let failures = comparison.failures();
-        let failures =
-            failures.map(|row| (format!("{} at {}", row.contender, row.cell), row.error.clone()));
-        answers.take(&comparison.doubts, failures, &comparison);
-        self.run.report(answers)
+        let comparison = Comparison::new(record, settings, environment, session.interrupted());
+        let answers = self.answers.clone();
+        self.run.conclude(answers, &comparison, |question, server| figure(record, question, server))
     }
 }
 
@@ -95,16 +89,6 @@ fn figure(record: &Record<Cycles, Burst>, question: &Question, server: &str) -> 
 }
 
 fn settings(run: &Run<'_>, field: &Field, dir: &Path) -> Result<Settings> {
-    let Conditions { driver, policy, core, .. } = conditions(run);
-    Ok(Settings {
-        bench: format!("suite {}", run.name),
-        contenders: field.specs.iter().map(ServerFacts::of).collect(),
-        missing: field.missing.clone(),
-        file_system: room::file_system(dir)?,
-        driver: Runtime::builder().driver(driver).build()?.driver().kind.to_string(),
-        policy: policy.to_string(),
-        rounds: run.plan.rounds(),
-        core,
-        seed: run.plan.seed,
-    })
+    let terms = conditions(run).terms(dir)?;
+    Ok(field.settings(&format!("suite {}", run.name), run.plan.rounds(), run.plan.seed, terms))
 }

@@ -11,13 +11,16 @@ use super::pins::Pins;
 use super::session::{Desk, Rounds, Session};
 use crate::output::{self, Target};
 use crate::usage::Misuse;
+use annulus_lab::contest::{self, Figures};
 use annulus_lab::environment::Environment;
-use annulus_lab::suite::{Kind, Suite, Suites};
+use annulus_lab::suite::{Kind, Question, Suite, Suites};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use plan::Plan;
 use report::{Answers, Report};
+use serde::Serialize;
 use std::env;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
@@ -136,6 +139,25 @@ impl Run<'_> {
     fn session<C: Clone, S>(&self, names: &[String], cells: &[C]) -> Session<C, S> {
         let rounds = Rounds { least: self.plan.rounds(), most: self.plan.rounds() };
         Session::new(names, cells, rounds, self.plan.seed)
+    }
+
+    /// Answers every question by a comparison that has ended, and takes over what it says beside.
+    fn conclude<T: Serialize, C, F>(
+        &self,
+        mut answers: Answers,
+        comparison: &contest::Report<T, C, F>,
+        figure: impl Fn(&Question, &str) -> Option<f64>,
+    ) -> Report
+    where
+        C: Clone + Display + Serialize,
+        F: Figures<C> + Serialize,
+    {
+        answers.fill(self.suite, figure);
+        let failures = comparison.failures();
+        let failures =
+            failures.map(|row| (format!("{} at {}", row.contender, row.cell), row.error.clone()));
+        answers.take(&comparison.doubts, failures, comparison);
+        self.report(answers)
     }
 
     fn report(&self, answers: Answers) -> Report {

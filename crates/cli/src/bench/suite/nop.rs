@@ -3,18 +3,18 @@
 use super::Run;
 use super::plan::every;
 use super::report::{Answers, Report};
-use crate::bench::nop::contenders::Field;
+use crate::bench::field::Field;
+use crate::bench::nop::contenders;
 use crate::bench::session::{Desk, Purpose, Session};
-use annulus_lab::nop::{Burst, Entries, Report as Comparison, Rig, Settings, Speed};
+use annulus_lab::nop::{Burst, Entries, Report as Comparison, Rig, Settings, Speed, Terms};
 use annulus_lab::record::Record;
-use annulus_lab::report::ServerFacts;
 use annulus_lab::suite::{Figure, Question};
 use anyhow::Result;
 use std::time::Duration;
 
 pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
     let mut answers = Answers::default();
-    let field = Field::prepare(&run.contenders(&mut answers), run.plan.cores.server)?;
+    let field = contenders::field(&run.contenders(&mut answers), run.plan.cores.server)?;
     field.missing.iter().for_each(|why| answers.note(why.clone()));
     let slice = Duration::from_millis(if run.plan.quick { 30 } else { 50 });
     let cells = every(run.suite, |question| question.entries.map(Entries).into_iter().collect());
@@ -41,15 +41,9 @@ impl Purpose<Entries, Burst> for Nop<'_> {
     fn report(&self, session: &Session<Entries, Burst>) -> Report {
         let (record, settings) = (session.record(), self.settings.clone());
         let environment = &self.run.environment;
-        let (against, doubts) = (settings.against.clone(), session.interrupted());
-        let comparison = Comparison::new(record, settings, &against, environment, doubts);
-        let mut answers = self.answers.clone();
-        answers.fill(self.run.suite, |question, server| figure(record, question, server));
-        let failures = comparison.failures();
-        let failures =
-            failures.map(|row| (format!("{} at {}", row.contender, row.cell), row.error.clone()));
-        answers.take(&comparison.doubts, failures, &comparison);
-        self.run.report(answers)
+        let comparison = Comparison::new(record, settings, environment, session.interrupted());
+        let answers = self.answers.clone();
+        self.run.conclude(answers, &comparison, |question, server| figure(record, question, server))
     }
 }
 
@@ -63,14 +57,6 @@ fn figure(record: &Record<Entries, Burst>, question: &Question, server: &str) ->
 }
 
 fn settings(run: &Run<'_>, field: &Field, slice: Duration) -> Settings {
-    Settings {
-        bench: format!("suite {}", run.name),
-        contenders: field.specs.iter().map(ServerFacts::of).collect(),
-        missing: field.missing.clone(),
-        against: field.against(),
-        rounds: run.plan.rounds(),
-        seconds: slice.as_secs_f64(),
-        core: run.plan.cores.server,
-        seed: run.plan.seed,
-    }
+    let terms = Terms { seconds: slice.as_secs_f64(), core: run.plan.cores.server };
+    field.settings(&format!("suite {}", run.name), run.plan.rounds(), run.plan.seed, terms)
 }

@@ -1,0 +1,34 @@
+//! How a comparison of contenders was set up.
+
+use serde::Serialize;
+
+use crate::report::ServerFacts;
+
+/// What every comparison is set up with, and the terms `T` of this one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings<T> {
+    /// What was measured.
+    pub bench: String,
+    /// The contenders, without the control.
+    pub contenders: Vec<ServerFacts>,
+    /// Those that were asked for and could not be had, each with what it lacks.
+    pub missing: Vec<String>,
+    /// The contender that all others are multiples of.
+    pub against: String,
+    /// Rounds asked for.
+    pub rounds: usize,
+    /// The seed of the order and of the intervals.
+    pub seed: u64,
+    /// What only this comparison has.
+    #[serde(flatten)]
+    pub terms: T,
+}
+
+impl<T> Settings<T> {
+    #[cfg(test)]
+    pub(crate) fn of(against: &str, terms: T) -> Self {
+        let (contenders, missing) = (Vec::new(), Vec::new());
+        let (bench, against) = ("test".into(), against.into());
+        Settings { bench, contenders, missing, against, rounds: 6, seed: 1, terms }
+    }
+}
