@@ -4,7 +4,7 @@ use crate::step::{Failure, Outcome, Step, root};
 use crate::{instructions, peers};
 
 /// The crates whose unsafe code touches memory that the kernel shares.
-const UNSAFE_CRATES: &str = "-p annulus-ring -p annulus-driver -p annulus";
+const UNSAFE_CRATES: &str = "-p annulus-kernel -p annulus-ring -p annulus-driver -p annulus";
 
 /// The sanitizer needs `--target`, or build scripts and macros would be instrumented too.
 const SANITIZER_TARGET: &str = "x86_64-unknown-linux-gnu";

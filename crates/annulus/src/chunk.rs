@@ -4,7 +4,7 @@
 use crate::bytes::Foreign;
 use crate::lease::Lease;
 use crate::shared::SharedBytes;
-use annulus_ring::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
+use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -5,7 +5,7 @@ use crate::core::Inner;
 use crate::stream::note_waker;
 use crate::time::{Fire, Instant, TimerKey};
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_ring::Address;
+use annulus_kernel::Address;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;

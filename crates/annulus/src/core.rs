@@ -12,7 +12,7 @@ use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
 use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
-use annulus_ring::Kernel;
+use annulus_kernel::Kernel;
 use std::any::Any;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;

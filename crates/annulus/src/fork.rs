@@ -1,7 +1,7 @@
 //! Telling a forked child from the process that built the runtime.
 #![allow(unsafe_code)]
 
-use annulus_ring::Mapping;
+use annulus_kernel::Mapping;
 use std::io;
 
 /// A page that children see as zeroes: one load answers, where `getpid` would cost a system call.

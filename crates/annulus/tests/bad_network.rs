@@ -137,7 +137,7 @@ fn echo_over_a_bad_line(driver: DriverChoice) {
 
 #[test]
 fn every_byte_arrives_over_a_bad_line_on_uring() {
-    if let Err(blocked) = annulus::ring::Features::detect() {
+    if let Err(blocked) = annulus_ring::Features::detect() {
         return eprintln!("skipped: {blocked}");
     }
     echo_over_a_bad_line(DriverChoice::Uring);

@@ -2,10 +2,10 @@
 
 mod common;
 
-use annulus::ring::{Kernel, Linux};
 use annulus::sim::{Link, Sim, run_on};
 use annulus::time::{Instant, sleep};
 use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
+use annulus_kernel::{Kernel, Linux};
 use common::{echo, pair, receive};
 use std::io;
 use std::rc::Rc;

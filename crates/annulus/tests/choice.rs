@@ -3,9 +3,9 @@
 
 mod common;
 
-use annulus::ring::{SqPoll, opcode};
 use annulus::sim::{Profile, Sim};
 use annulus::{DriverChoice, DriverKind, Operations, Runtime, Verbs};
+use annulus_ring::{SqPoll, opcode};
 use common::{echo, pair, receive, run_on};
 use std::io;
 use std::process::{Command, Output};

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 /// Runs a body on each driver that works here.
 fn on_each_driver<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     run_on(Runtime::builder().driver(DriverChoice::Epoll), body());
-    if annulus::ring::Features::detect().is_ok() {
+    if annulus_ring::Features::detect().is_ok() {
         run_on(Runtime::builder().driver(DriverChoice::Uring), body());
     }
 }

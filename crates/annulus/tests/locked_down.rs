@@ -6,11 +6,11 @@ mod common;
 
 use annulus::fs::{DirectPool, File};
 use annulus::net::TcpStream;
-use annulus::ring::{Ring, SetupFlags};
 use annulus::shards::Shards;
 use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, DriverKind, Operations, Runtime, spawn};
+use annulus_ring::{Ring, SetupFlags};
 use common::{echo, pair, pattern, receive, run_on};
 use rustix::io::Errno;
 use std::io;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const PERSONALITY: u32 = 9;
 
 fn assert_passes(test: &str) {
-    if annulus::ring::Features::detect().is_err() {
+    if annulus_ring::Features::detect().is_err() {
         return eprintln!("skipped: io_uring is blocked here");
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -244,7 +244,7 @@ fn a_simulated_ring_is_restricted_and_the_process_is_left_alone() {
         simulate_on(&sim, builder.clone(), everything()).unwrap();
         simulate_on(&sim, builder.zero_copy_above(Some(1)), everything()).unwrap();
     }
-    if annulus::ring::Features::detect().is_err() {
+    if annulus_ring::Features::detect().is_err() {
         return eprintln!("skipped: io_uring is blocked here");
     }
     Ring::builder().build().unwrap();

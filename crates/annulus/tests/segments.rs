@@ -46,7 +46,7 @@ fn segments_wider_than_the_way_arrive_in_fragments() {
         }
         for size in [2000, 1200] {
             run_on(Runtime::builder().driver(DriverChoice::Epoll), transfer(size));
-            if annulus::ring::Features::detect().is_ok() {
+            if annulus_ring::Features::detect().is_ok() {
                 run_on(Runtime::builder().driver(DriverChoice::Uring), transfer(size));
             }
         }

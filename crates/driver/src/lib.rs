@@ -16,7 +16,7 @@ mod token;
 mod uring;
 mod workers;
 
-pub use annulus_ring::prefetch;
+pub use annulus_kernel::prefetch;
 pub use counters::Counters;
 pub use driver::{Driver, Wait};
 pub use epoll::Epoll;

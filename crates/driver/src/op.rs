@@ -1,7 +1,7 @@
 //! What a driver can be asked to do.
 
 use crate::token::Token;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use std::os::fd::RawFd;
 
 /// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
@@ -42,7 +42,7 @@ pub enum Op {
     },
     /// Receives messages until it ends, each into a buffer of the pool that its token's kind borrows from. A `struct
     /// msghdr`, which must outlive the submission, tells the room for name and control messages; it names no vectors. A
-    /// filled buffer is laid out as [`annulus_ring::Layout`] tells, and the event counts from its beginning, so that it
+    /// filled buffer is laid out as [`annulus_kernel::Layout`] tells, and the event counts from its beginning, so that it
     /// is never zero. An empty message may end the operation.
     ReceiveMessages {
         /// The socket.

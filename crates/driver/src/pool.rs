@@ -7,7 +7,7 @@
 
 mod depth;
 
-use annulus_ring::{Kernel, Mapping};
+use annulus_kernel::{Kernel, Mapping};
 use depth::Depth;
 use std::cell::RefCell;
 use std::fmt;

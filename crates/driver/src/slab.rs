@@ -1,7 +1,7 @@
 //! Slots with generations, in fixed chunks that never move: what a token's slot is an index into.
 
 use crate::token::Token;
-use annulus_ring::prefetch;
+use annulus_kernel::prefetch;
 use std::fmt;
 
 const CHUNK: usize = 64;

@@ -8,7 +8,7 @@ mod lookout;
 
 use crate::event::Event;
 use crate::token::Token;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use lookout::Errand;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;

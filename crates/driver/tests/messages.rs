@@ -4,10 +4,9 @@
 mod common;
 
 use annulus_driver::{Event, Kind, Op, PoolSize, Wait};
-use annulus_ring::op::{IoVec, MsgHeader};
-use annulus_ring::{
-    Address, Control, ControlWriter, Controls, Direction, Kernel, Layout, Linux, Message,
-    SocketOption, SocketType,
+use annulus_kernel::{
+    Address, Control, ControlWriter, Controls, Direction, IoVec, Kernel, Layout, Linux, Message,
+    MsgHeader, SocketOption, SocketType,
 };
 use common::{Rig, on_each_driver};
 use rustix::io::Errno;
@@ -72,7 +71,7 @@ fn socket() -> (RawFd, UdpSocket) {
 fn datagrams_come_whole_with_their_sender() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
-        Linux.set_option(fd, SocketOption::RecvTos(annulus_ring::Ip::V4, true)).unwrap();
+        Linux.set_option(fd, SocketOption::RecvTos(annulus_kernel::Ip::V4, true)).unwrap();
         let mut token = open(rig, fd);
         for len in [1, 0, 1000, 0, 8192] {
             peer.send(&vec![7; len]).unwrap();

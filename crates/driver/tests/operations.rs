@@ -4,9 +4,8 @@
 mod common;
 
 use annulus_driver::{Driver, Kind, Op, Wait};
-use annulus_ring::Address;
-use annulus_ring::file::FileCall;
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::file::FileCall;
+use annulus_kernel::{Address, IoVec, MsgHeader};
 use common::{POOL, fill, on_each_driver, pair, pattern, read_later, write};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -25,7 +24,7 @@ fn listener() -> (RawFd, std::net::SocketAddr) {
 
 /// A socket that is not connected to anything.
 fn socket() -> RawFd {
-    use annulus_ring::{Domain, Kernel, Linux, SocketType};
+    use annulus_kernel::{Domain, Kernel, Linux, SocketType};
     Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap()
 }
 
@@ -409,7 +408,7 @@ fn a_connect_under_way_can_be_cancelled() {
         // A listener whose backlog is full answers no more handshakes.
         let listener = socket();
         let local = Address::from("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap());
-        use annulus_ring::{Kernel, Linux};
+        use annulus_kernel::{Kernel, Linux};
         Linux.bind(listener, &local).unwrap();
         Linux.listen(listener, 0).unwrap();
         let address = Linux.local_address(listener).unwrap();

@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::error::SetupError;
-use crate::kernel::Register;
-use crate::mapping::Mapping;
 use crate::params::BufferRingSetup;
 use crate::ring::Ring;
+use annulus_kernel::{Mapping, Register};
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
 

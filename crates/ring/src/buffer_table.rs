@@ -1,10 +1,9 @@
 //! Memory that the kernel holds on to, so that a read or write of it has no pages to look up.
 #![allow(unsafe_code)]
 
-use crate::kernel::Register;
-use crate::op::IoVec;
 use crate::params::{BufferTableSetup, BufferTableUpdate};
 use crate::ring::Ring;
+use annulus_kernel::{IoVec, Register};
 use std::io;
 
 /// A ring's table of registered memory (5.19): places that [`Entry::of_place`](crate::Entry::of_place) names. A ring has one.

@@ -1,11 +1,10 @@
 //! Setting a ring up: the wishes, and the ladder down to what the kernel grants.
 
 use crate::error::SetupError;
-use crate::kernel::Kernel;
-use crate::linux::Linux;
-use crate::params::{Params, SetupFlags, SqPoll};
+use crate::params::{SetupFlags, SqPoll};
 use crate::restrictions::restrict;
 use crate::ring::Ring;
+use annulus_kernel::{Kernel, Linux, Params};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 

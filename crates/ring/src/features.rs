@@ -3,13 +3,12 @@
 use crate::completion::Completion;
 use crate::entry::{Entry, Target};
 use crate::error::SetupError;
-use crate::kernel::Kernel;
-use crate::linux::Linux;
 use crate::op;
 use crate::opcode;
 use crate::params::{KernelFeatures, SetupFlags};
 use crate::probe::Probe;
 use crate::ring::{Ring, Wait};
+use annulus_kernel::{Kernel, Linux};
 use std::rc::Rc;
 
 /// How presence is found out.

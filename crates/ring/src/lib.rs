@@ -19,53 +19,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod address;
 mod buffer_ring;
 mod buffer_table;
 mod builder;
 mod completion;
-mod control;
 mod entry;
 mod error;
 mod features;
-pub mod file;
 mod filter;
-mod kernel;
-mod linux;
-mod mapping;
-mod message;
+mod memory;
 pub mod op;
 pub mod opcode;
-mod option;
 mod params;
-mod prefetch;
 mod probe;
 mod queue;
 mod restrictions;
 mod ring;
 
-pub use address::{Address, UnixName};
 pub use buffer_ring::BufferRing;
 pub use buffer_table::BufferTable;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
-pub use control::{
-    Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
-};
 pub use entry::{Entry, EntryFlags, Target};
 pub use error::SetupError;
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
-pub use kernel::{Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketType};
-pub use linux::Linux;
-pub use mapping::Mapping;
-pub use message::{Layout, Message};
-pub use option::{Credentials, Ip, SocketOption, SocketQuery};
 pub use params::{
-    BufferRingSetup, BufferTableSetup, BufferTableUpdate, CompletionOffsets, KernelFeatures,
-    Params, RingUpdate, SetupFlags, SqPoll, SubmissionOffsets,
+    BufferRingSetup, BufferTableSetup, BufferTableUpdate, KernelFeatures, RingUpdate, SetupFlags,
+    SqPoll,
 };
-pub use prefetch::prefetch;
 pub use probe::Probe;
 pub use queue::Full;
 pub use ring::{Entered, Ring, Wait};

@@ -3,37 +3,23 @@
 //! `Once` and `Multi` operations are different types. A type that holds an address makes its submission unsafe: the
 //! memory must stay valid and untouched until the operation's terminal completion (see [`Ring::push`](crate::Ring::push)).
 
+pub mod file;
+mod message;
 mod rw;
 
 use crate::entry::{Entry, EntryFlags, Target};
 use crate::opcode;
 
-pub use crate::message::{RecvMsg, RecvMsgMulti};
+pub use message::{RecvMsg, RecvMsgMulti};
 pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
 
 const POLL_FIRST: u16 = 1 << 0;
-pub(crate) const RECV_MULTISHOT: u16 = 1 << 1;
+const RECV_MULTISHOT: u16 = 1 << 1;
 /// `IORING_SEND_ZC_REPORT_USAGE`
 const ZERO_COPY_REPORT: u16 = 1 << 3;
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
 const SOCK_CLOEXEC: u32 = 0o2000000;
-
-/// `MSG_*` flags for sends.
-pub mod msg {
-    /// Control messages did not fit (an answer).
-    pub const CTRUNC: u32 = 0x8;
-    /// Asked of a receive: tell a datagram's whole length. Answered: it was cut.
-    pub const TRUNC: u32 = 0x20;
-    /// Do not block, whatever the descriptor's mode.
-    pub const DONTWAIT: u32 = 0x40;
-    /// Come back only when everything is done.
-    pub const WAITALL: u32 = 0x100;
-    /// No SIGPIPE.
-    pub const NOSIGNAL: u32 = 0x4000;
-    /// Received descriptors close on exec.
-    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
-}
 
 /// `POLL*` bits for [`PollMulti`].
 pub mod poll {
@@ -41,30 +27,6 @@ pub mod poll {
     pub const IN: u32 = 0x1;
     /// There is room to write.
     pub const OUT: u32 = 0x4;
-}
-
-/// `struct iovec`: a piece of memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct IoVec {
-    /// Its first byte.
-    pub base: *const u8,
-    /// Its length.
-    pub len: usize,
-}
-
-/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` puts what comes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct MsgHeader {
-    pub name: *const u8,
-    pub name_len: u32,
-    pub vectors: *const IoVec,
-    pub vector_count: usize,
-    pub control: *const u8,
-    pub control_len: usize,
-    pub flags: i32,
 }
 
 /// Nothing: costs a round trip through the ring.
@@ -203,7 +165,7 @@ pub struct Send {
     pub buffer: *const u8,
     /// How many.
     pub len: u32,
-    /// [`msg`] flags.
+    /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
@@ -225,7 +187,7 @@ pub struct SendMsg {
     pub target: Target,
     /// Address of a `struct msghdr`.
     pub header: *const u8,
-    /// [`msg`] flags.
+    /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 

@@ -81,55 +81,6 @@ bitflags! {
     }
 }
 
-/// `struct io_sqring_offsets`: where things lie in the submission queue's mapping.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct SubmissionOffsets {
-    pub head: u32,
-    pub tail: u32,
-    pub ring_mask: u32,
-    pub ring_entries: u32,
-    pub flags: u32,
-    pub dropped: u32,
-    pub array: u32,
-    pub reserved: u32,
-    pub user_addr: u64,
-}
-
-/// `struct io_cqring_offsets`: where things lie in the completion queue's mapping.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct CompletionOffsets {
-    pub head: u32,
-    pub tail: u32,
-    pub ring_mask: u32,
-    pub ring_entries: u32,
-    pub overflow: u32,
-    pub cqes: u32,
-    pub flags: u32,
-    pub reserved: u32,
-    pub user_addr: u64,
-}
-
-/// `struct io_uring_params`: asked on the way in, answered on the way out.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct Params {
-    pub sq_entries: u32,
-    pub cq_entries: u32,
-    pub flags: u32,
-    pub sq_thread_cpu: u32,
-    pub sq_thread_idle: u32,
-    pub features: u32,
-    pub wq_fd: u32,
-    pub reserved: [u32; 3],
-    pub sq_off: SubmissionOffsets,
-    pub cq_off: CompletionOffsets,
-}
-
 /// `struct io_uring_buf_reg`: a buffer ring to register.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,7 +133,6 @@ pub struct BufferTableUpdate {
     pub reserved2: u32,
 }
 
-const _: () = assert!(size_of::<Params>() == 120);
 const _: () = assert!(size_of::<BufferTableSetup>() == 32);
 const _: () = assert!(size_of::<BufferTableUpdate>() == 32);
 const _: () = assert!(size_of::<BufferRingSetup>() == 40);

@@ -6,9 +6,8 @@
 
 use crate::completion::Completion;
 use crate::entry::Entry;
-use crate::mapping::Area;
-use crate::params::{CompletionOffsets, SubmissionOffsets};
-use crate::prefetch::prefetch;
+use crate::memory::Area;
+use annulus_kernel::{CompletionOffsets, SubmissionOffsets, prefetch};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -246,8 +245,8 @@ impl Drop for Completions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::Mapping;
     use crate::op::Nop;
+    use annulus_kernel::Mapping;
 
     /// Both queues over plain memory, four entries each, all indices starting at `start`.
     struct Fake {
@@ -301,17 +300,17 @@ mod tests {
 
         fn word(&self, offset: u32) -> Word {
             // SAFETY: every offset of these tests lies inside the page, aligned; the fake outlives the word.
-            unsafe { Word::at(self.ring.area(), offset) }
+            unsafe { Word::at(Area::of(&self.ring), offset) }
         }
 
         fn submission(&self) -> Submission {
             // SAFETY: the offsets are those of the fake's own layout.
-            unsafe { Submission::new(self.ring.area(), self.entries.area(), &SQ) }
+            unsafe { Submission::new(Area::of(&self.ring), Area::of(&self.entries), &SQ) }
         }
 
         fn completed(&self) -> Completed {
             // SAFETY: as above.
-            unsafe { Completed::new(self.ring.area(), &CQ) }
+            unsafe { Completed::new(Area::of(&self.ring), &CQ) }
         }
 
         fn post(&self, user_data: u64) {

@@ -2,8 +2,8 @@
 
 use crate::entry::EntryFlags;
 use crate::error::SetupError;
-use crate::kernel::Register;
 use crate::ring::Ring;
+use annulus_kernel::Register;
 
 /// `IORING_RESTRICTION_*`
 const REGISTRATION: u16 = 0;

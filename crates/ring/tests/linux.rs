@@ -1,6 +1,7 @@
 //! The ring over the real kernel.
 #![allow(unsafe_code)]
 
+use annulus_kernel::*;
 use annulus_ring::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -115,7 +116,7 @@ fn a_send_that_skips_its_completion_leaves_none() {
         target: Target::Fd(server.as_raw_fd()),
         buffer: b"quiet".as_ptr(),
         len: 5,
-        flags: op::msg::DONTWAIT | op::msg::WAITALL | op::msg::NOSIGNAL,
+        flags: msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL,
     };
     // SAFETY: static bytes.
     unsafe { ring.push(send.entry().with(EntryFlags::SKIP_SUCCESS)) }.unwrap();
@@ -167,45 +168,4 @@ fn the_probe_answers_and_features_agree_with_it() {
     assert!(features.has("skipped completions"));
     assert_eq!(features.has("pipe"), probe.has(opcode::PIPE));
     assert!(!features.has("no such feature"));
-}
-
-#[test]
-fn options_come_back_as_they_were_set() {
-    let fd = Linux.socket(Domain::Inet, SocketType::Datagram, true).unwrap();
-    let query = |query| Linux.option(fd, query).unwrap();
-    for (option, query, wanted) in [
-        (SocketOption::Broadcast(true), SocketQuery::Broadcast, 1),
-        (SocketOption::Ttl(Ip::V4, 7), SocketQuery::Ttl(Ip::V4), 7),
-        (SocketOption::Tos(Ip::V4, 0xb8), SocketQuery::Tos(Ip::V4), 0xb8),
-        (SocketOption::RecvBuffer(20_000), SocketQuery::RecvBuffer, 40_000),
-        (SocketOption::SendBuffer(30_000), SocketQuery::SendBuffer, 60_000),
-    ] {
-        Linux.set_option(fd, option).unwrap();
-        assert_eq!(Linux.option(fd, query).unwrap(), wanted, "{option:?}");
-    }
-    assert_eq!(query(SocketQuery::Error), 0);
-    Linux.close(fd);
-}
-
-#[test]
-fn a_pair_of_unix_sockets_knows_who_made_it() {
-    let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
-    assert_eq!(Linux.peer_credentials(one).unwrap().pid, std::process::id());
-    assert_eq!(Linux.local_address(other).unwrap().to_unix().unwrap(), UnixName::Unnamed);
-    Linux.close(one);
-    Linux.close(other);
-}
-
-#[test]
-fn only_sockets_are_unlinked() {
-    let path = std::env::temp_dir().join(format!("annulus-ring-{}", std::process::id()));
-    let address = Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap();
-    std::fs::write(&path, "a file").unwrap();
-    Linux.unlink(&address);
-    std::fs::remove_file(&path).expect("a plain file is left alone");
-    let fd = Linux.socket(Domain::Unix, SocketType::Datagram, true).unwrap();
-    Linux.bind(fd, &address).unwrap();
-    Linux.unlink(&address);
-    assert!(!path.exists());
-    Linux.close(fd);
 }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the one place that looks at a real clock")]
 
-use annulus_ring::op::msg;
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::Sim;
 use std::net::SocketAddr;

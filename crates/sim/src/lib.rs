@@ -1,6 +1,6 @@
 //! A simulated kernel under annulus.
 //!
-//! [`Sim`] implements [`annulus_ring::Kernel`], so the real ring, driver and runtime run above it unchanged: it reads
+//! [`Sim`] implements [`annulus_kernel::Kernel`], so the real ring, driver and runtime run above it unchanged: it reads
 //! their submission entries from the memory it maps for them, takes buffers from their buffer rings, and posts
 //! completions. There are no real sockets and no real time. A seed decides everything: one seed, one run, bit for bit.
 //!
@@ -12,7 +12,8 @@
 //! Where it differs from Linux is written in DIVERGENCES.md, next to this crate's manifest.
 //!
 //! ```
-//! use annulus_ring::{Kernel, Ring, Wait, op};
+//! use annulus_kernel::Kernel;
+//! use annulus_ring::{Ring, Wait, op};
 //! use annulus_sim::Sim;
 //! use std::time::Duration;
 //!

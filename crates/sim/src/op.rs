@@ -6,8 +6,8 @@ use crate::memory::{Header, Piece, Seal};
 use crate::net::{Side, SocketId, Wishes};
 use crate::slab::Slab;
 use crate::timeline::Nanos;
+use annulus_kernel::{Address, Layout};
 use annulus_ring::op::poll;
-use annulus_ring::{Address, Layout};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -7,8 +7,8 @@ use crate::faults::Faults;
 use crate::fs::Disk;
 use crate::memory::{Argument, FileRequest};
 use crate::world::World;
-use annulus_ring::file::FileCall;
-use annulus_ring::{
+use annulus_kernel::file::FileCall;
+use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
     SocketOption, SocketQuery, SocketType,
 };

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use annulus_driver::*;
-use annulus_ring::*;
+use annulus_kernel::*;
 use annulus_sim::{Profile, Sim};
 use std::net::SocketAddr;
 use std::rc::Rc;

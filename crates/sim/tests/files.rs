@@ -3,7 +3,8 @@
 
 mod common;
 
-use annulus_ring::file::{FileCall, FileStat};
+use annulus_kernel::file::{FileCall, FileStat};
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Device, Disk, Sim};
 use common::disk::*;
@@ -187,7 +188,7 @@ fn others_get_on_while_the_device_works_unless_the_call_was_made_on_the_loop() {
     let (client, server) = home.host.pair();
     let mut memory = [0u8; 8];
     let sync = FileCall::Sync { fd: file, data_only: false };
-    home.host.push(1, sync.entry().unwrap());
+    home.host.push(1, op::file::entry(&sync).unwrap());
     let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
     home.host.push(2, op::Recv { target, buffer, len: 8 }.entry());
     home.host.push(3, send(client, b"quick", ALL));
@@ -214,7 +215,7 @@ fn memory_of_a_call_that_waits_is_watched() {
     let mut memory = vec![0u8; 100];
     let (buffer, len) = (memory.as_mut_ptr(), 100);
     let read = FileCall::Read { fd: file, buffer, len, offset: 0, nowait: false };
-    home.host.push(1, read.entry().unwrap());
+    home.host.push(1, op::file::entry(&read).unwrap());
     home.host.ring.enter(Wait::No).unwrap();
     // SAFETY: the test writes where it must not, to its own memory.
     unsafe { buffer.write(0) };

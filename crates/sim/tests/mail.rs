@@ -4,7 +4,7 @@
 
 mod common;
 
-use annulus_ring::*;
+use annulus_kernel::*;
 use annulus_sim::{Fault, Faults, Link, Sim};
 use common::mail::{recv_msg_multi, room};
 use common::office::{Office, Tally};

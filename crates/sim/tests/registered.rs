@@ -3,8 +3,8 @@
 
 mod common;
 
-use annulus_ring::file::FileCall;
-use annulus_ring::op::IoVec;
+use annulus_kernel::IoVec;
+use annulus_kernel::file::FileCall;
 use annulus_ring::*;
 use annulus_sim::{Profile, Sim};
 use common::disk::*;
@@ -25,12 +25,12 @@ fn set(host: &Host, table: &BufferTable, place: u32, memory: &mut [u8]) -> Resul
 
 fn read(fd: RawFd, into: &mut [u8]) -> Entry {
     let (buffer, len) = (into.as_mut_ptr(), into.len() as u32);
-    FileCall::Read { fd, buffer, len, offset: 0, nowait: false }.entry().unwrap()
+    op::file::entry(&FileCall::Read { fd, buffer, len, offset: 0, nowait: false }).unwrap()
 }
 
 fn write(fd: RawFd, from: &[u8]) -> Entry {
     let (buffer, len) = (from.as_ptr(), from.len() as u32);
-    FileCall::Write { fd, buffer, len, offset: 0 }.entry().unwrap()
+    op::file::entry(&FileCall::Write { fd, buffer, len, offset: 0 }).unwrap()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod common;
 
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::Sim;
 use common::errno;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Builder, Link, Profile, Sim};
 use common::*;

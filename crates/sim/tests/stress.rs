@@ -2,7 +2,7 @@
 
 mod common;
 
-use annulus_ring::{Kernel, Linux};
+use annulus_kernel::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
 use common::mill::{Mill, Size};
 use common::{Host, each_seed};

@@ -2,6 +2,7 @@
 
 mod common;
 
+use annulus_kernel::*;
 use annulus_ring::*;
 use common::*;
 use rustix::io::Errno;
@@ -226,8 +227,8 @@ fn vectors_are_read_when_they_are_submitted() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut parts = ["one, ", "two, ", "three"]
-            .map(|text: &'static str| op::IoVec { base: text.as_ptr(), len: text.len() });
-        let mut header = op::MsgHeader {
+            .map(|text: &'static str| IoVec { base: text.as_ptr(), len: text.len() });
+        let mut header = MsgHeader {
             name: std::ptr::null(),
             name_len: 0,
             vectors: parts.as_ptr(),

@@ -2,8 +2,7 @@
 
 mod common;
 
-use annulus_ring::op::msg;
-use annulus_ring::*;
+use annulus_kernel::*;
 use common::mail::*;
 use common::*;
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use annulus_ring::op::msg;
+use annulus_kernel::*;
 use annulus_ring::*;
 use common::mail::*;
 use common::*;

@@ -3,8 +3,9 @@
 
 mod common;
 
-use annulus_ring::op::{self, IoVec, MsgHeader, msg, rwf};
-use annulus_ring::{Entry, EntryFlags, SocketType, Target};
+use annulus_kernel::{IoVec, MsgHeader, SocketType, msg};
+use annulus_ring::op::{self, rwf};
+use annulus_ring::{Entry, EntryFlags, Target};
 use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
@@ -107,7 +108,7 @@ fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
         while unread > 0 {
             unread -= host.recv(server).unwrap().len();
         }
-        host.kernel.shutdown(client, annulus_ring::Shutdown::Write).unwrap();
+        host.kernel.shutdown(client, annulus_kernel::Shutdown::Write).unwrap();
         for receive in nothing.receives(server) {
             host.push(4, receive);
             let end = host.take(1)[0];

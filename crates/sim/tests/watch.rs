@@ -4,6 +4,7 @@
 
 mod common;
 
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Builder, Sim};
 use common::*;

@@ -7,7 +7,7 @@
 use crate::core::{Core, Inner};
 use crate::stream::note_waker;
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::any::Any;
 use std::future::Future;

@@ -4,7 +4,7 @@ use super::buf::IoBuf;
 use super::file::File;
 use super::habits::{Class, Habitual};
 use super::perform::Job;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
 

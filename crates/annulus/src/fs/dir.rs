@@ -12,7 +12,7 @@ use super::policy::Policy;
 use super::read_dir::ReadDir;
 use crate::core::Core;
 use crate::current;
-use annulus_ring::file::{FileCall, FileStat, PathAt};
+use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::fs::{AtFlags, OFlags};
 use std::ffi::OsString;
 use std::fmt;

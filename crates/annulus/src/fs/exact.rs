@@ -4,8 +4,8 @@
 use super::buf::{IoBuf, IoBufMut};
 use super::file::{CURSOR, File, place};
 use super::habits::Class;
-use annulus_ring::file::FileCall;
-use annulus_ring::op::IoVec;
+use annulus_kernel::IoVec;
+use annulus_kernel::file::FileCall;
 use std::io;
 
 /// Vectors a call takes: `IOV_MAX`.

@@ -9,7 +9,7 @@ use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
 use super::policy::Policy;
 use super::trust::Trust;
 use crate::core::Core;
-use annulus_ring::file::{FileCall, FileStat, PathAt};
+use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;
 use std::cell::OnceCell;
 use std::fmt;

@@ -4,7 +4,7 @@ use super::folders::Folders;
 use super::habits::Habits;
 use super::policy::Policy;
 use annulus_driver::Counters;
-use annulus_ring::Kernel;
+use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::file::File;
 use super::habits::Class;
 use crate::time::sleep;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use std::io;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What is known about a file.
 
-use annulus_ring::file::{FileStat, StatTime};
+use annulus_kernel::file::{FileStat, StatTime};
 use rustix::fs::FileType;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

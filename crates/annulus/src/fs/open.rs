@@ -8,7 +8,7 @@ use super::habits::{Class, Habitual};
 use super::path::{CPath, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload};
 use super::policy::Policy;
-use annulus_ring::file::{FileCall, OpenHow, PathAt};
+use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
 use std::io;
 use std::path::Path;

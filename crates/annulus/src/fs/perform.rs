@@ -6,7 +6,7 @@ use super::habits::{Class, Habitual, Timing};
 use super::policy::Policy;
 use crate::core::Core;
 use crate::task::yield_now;
-use annulus_ring::file::{FileCall, OpenHow};
+use annulus_kernel::file::{FileCall, OpenHow};
 use rustix::io::Errno;
 use std::io;
 use std::rc::Rc;
@@ -248,7 +248,7 @@ fn is_refused(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::{Runtime, fs::habits::DeviceId};
-    use annulus_ring::file::PathAt;
+    use annulus_kernel::file::PathAt;
 
     #[test]
     fn a_callers_mistake_is_not_held_against_the_device() {

@@ -7,7 +7,7 @@ use super::habits::{Class, Habitual};
 use super::metadata::Metadata;
 use super::path::about;
 use super::perform::{Job, perform};
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;

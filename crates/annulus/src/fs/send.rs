@@ -8,7 +8,7 @@ use super::aligned::AlignedBuf;
 use super::file::File;
 use super::habits::{Class, Habitual};
 use super::policy::Policy;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;

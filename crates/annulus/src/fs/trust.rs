@@ -9,7 +9,7 @@ use super::file::{CURSOR, File};
 use super::habits::Class;
 use super::perform::{attempt, attempt_at_once, glanced};
 use super::policy::Policy;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use std::cell::Cell;
 use std::io;
 

@@ -4,7 +4,7 @@ use super::Envelope;
 use super::parcel::Parcel;
 use crate::chunk::Chunk;
 use crate::core::Inner;
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use std::io;
 use std::task::{Context, Poll};
 

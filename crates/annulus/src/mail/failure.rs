@@ -3,7 +3,7 @@
 use super::Name;
 use super::parcel::{Parcel, State};
 use crate::core::Inner;
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;
 

@@ -1,7 +1,6 @@
 //! How the buffer of a received datagram is laid out, for each family of sockets.
 
-use annulus_ring::op::MsgHeader;
-use annulus_ring::{Domain, Layout, MOST_DESCRIPTORS, space};
+use annulus_kernel::{Domain, Layout, MOST_DESCRIPTORS, MsgHeader, space};
 use std::ptr;
 
 /// Room for a sender's address and for what travels beside the bytes. Fixed for a family, whatever a socket asks for: what

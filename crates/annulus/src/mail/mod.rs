@@ -26,7 +26,7 @@ pub(crate) use parcel::Envelope;
 pub(crate) use receive::Desk;
 
 use annulus_driver::{PoolSize, Slab};
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use outbox::Outbox;
 use parcel::Parcel;
 use receive::Inbox;

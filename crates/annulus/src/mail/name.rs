@@ -1,6 +1,6 @@
 //! A peer's address, small where it can be: every datagram carries one in and one out.
 
-use annulus_ring::Address;
+use annulus_kernel::Address;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;

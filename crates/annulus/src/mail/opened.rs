@@ -3,7 +3,7 @@
 
 use super::Format;
 use crate::lease::Lease;
-use annulus_ring::{Address, Control, Controls, Layout, Message, descriptors};
+use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -150,7 +150,7 @@ impl Mail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annulus_ring::{ControlWriter, Direction};
+    use annulus_kernel::{ControlWriter, Direction};
 
     fn letter(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> Mail {
         let layout = Format::INET.layout;

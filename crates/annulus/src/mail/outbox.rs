@@ -3,7 +3,7 @@
 use super::failure::Failures;
 use crate::time::TimerKey;
 use crate::waiters::Waiters;
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;

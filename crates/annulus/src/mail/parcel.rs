@@ -2,8 +2,7 @@
 
 use super::Name;
 use crate::chunk::Chunk;
-use annulus_ring::op::{IoVec, MsgHeader};
-use annulus_ring::{Address, Control, ControlWriter, Direction, space};
+use annulus_kernel::{Address, Control, ControlWriter, Direction, IoVec, MsgHeader, space};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 

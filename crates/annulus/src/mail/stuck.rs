@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::outbox::Outbox;
 use super::parcel::{Parcel, State};
 use crate::core::Inner;
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use rustix::io::Errno;
 
 impl Mailbox {

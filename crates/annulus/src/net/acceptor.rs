@@ -2,7 +2,7 @@
 
 use super::socket::{NewFd, Socket};
 use crate::core::Core;
-use annulus_ring::Kernel;
+use annulus_kernel::Kernel;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;

@@ -2,7 +2,7 @@
 
 use crate::lease::Lease;
 use crate::mail::{Envelope, Mail};
-use annulus_ring::Control;
+use annulus_kernel::Control;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;

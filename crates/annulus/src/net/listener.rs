@@ -7,7 +7,7 @@ use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
-use annulus_ring::{Address, Kernel, Linux, SocketOption};
+use annulus_kernel::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

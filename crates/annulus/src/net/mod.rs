@@ -12,7 +12,7 @@ mod stream;
 mod udp;
 mod unix;
 
-pub use annulus_ring::Credentials;
+pub use annulus_kernel::Credentials;
 pub use datagram::{Datagram, Transmit};
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;

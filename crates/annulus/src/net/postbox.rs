@@ -4,7 +4,7 @@ use super::socket::NewFd;
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::mail::{Envelope, Format, Mail, Settings};
-use annulus_ring::{Kernel, SocketOption};
+use annulus_kernel::{Kernel, SocketOption};
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;

@@ -3,7 +3,7 @@
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::lease::Lease;
-use annulus_ring::{Address, Domain, Kernel, SocketOption, SocketType};
+use annulus_kernel::{Address, Domain, Kernel, SocketOption, SocketType};
 use std::fmt;
 use std::future::Future;
 use std::io;

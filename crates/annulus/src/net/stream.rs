@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::current;
 use crate::lease::Lease;
 use crate::time::Instant;
-use annulus_ring::{Address, SocketOption};
+use annulus_kernel::{Address, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;

@@ -10,7 +10,7 @@ use super::resolve::first;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::mail::Mail;
-use annulus_ring::{Address, Ip, SocketOption, SocketQuery};
+use annulus_kernel::{Address, Ip, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
 use std::io;

@@ -1,6 +1,7 @@
 //! Locking io_uring down. The driver restricts its own ring; what is left is to see that the process makes no other one.
 
-use annulus_ring::{Kernel, deny_setup};
+use annulus_kernel::Kernel;
+use annulus_ring::deny_setup;
 use std::io;
 
 /// Denies every further ring to the process. A simulated kernel has no process to lock down.

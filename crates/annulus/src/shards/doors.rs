@@ -5,7 +5,7 @@ use super::shard::Shard;
 use crate::current;
 use crate::handle::Handle;
 use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
-use annulus_ring::{Kernel, Linux, SocketOption};
+use annulus_kernel::{Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

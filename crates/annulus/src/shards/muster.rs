@@ -3,7 +3,7 @@
 use super::error::{Cause, ShardError};
 use crate::handle::Handle;
 use crate::runtime::deny_further_rings;
-use annulus_ring::Linux;
+use annulus_kernel::Linux;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -3,7 +3,7 @@
 use super::{Receive, Stream};
 use crate::core::Inner;
 use crate::time::Fire;
-use annulus_ring::SocketOption;
+use annulus_kernel::SocketOption;
 use std::os::fd::RawFd;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use crate::core::Inner;
 use crate::lease::Lease;
 use crate::mail::{Desk, Format, Mail};
 use annulus_driver::{Kind, Op};
-use annulus_ring::op::IoVec;
+use annulus_kernel::IoVec;
 use std::os::fd::OwnedFd;
 
 /// Most bytes of such a receive.

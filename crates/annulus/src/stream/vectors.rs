@@ -1,6 +1,6 @@
 //! Headers and vectors of sends that carry several chunks, in boxes that do not move.
 
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::{IoVec, MsgHeader};
 use std::ptr;
 
 /// Most chunks a send carries.

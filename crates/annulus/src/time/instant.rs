@@ -1,7 +1,7 @@
 //! A moment of the runtime's clock.
 
 use crate::current;
-use annulus_ring::{Kernel, Linux};
+use annulus_kernel::{Kernel, Linux};
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 

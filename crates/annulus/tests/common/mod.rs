@@ -104,7 +104,7 @@ pub(crate) fn echo_server() -> io::Result<SocketAddr> {
 pub(crate) fn drivers() -> Vec<fn(usize) -> Shards> {
     let epoll = |count| shards_on(DriverChoice::Epoll, count);
     let uring = |count| shards_on(DriverChoice::Uring, count);
-    if annulus::ring::Features::detect().is_err() {
+    if annulus_ring::Features::detect().is_err() {
         eprintln!("skipped on io_uring, which is blocked here");
         return vec![epoll];
     }

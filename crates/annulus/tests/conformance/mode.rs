@@ -1,9 +1,9 @@
 //! Where a body runs.
 
-use annulus::ring::{Features, SetupFlags, SqPoll};
 use annulus::sim::{Link, Profile, Sim};
 use annulus::time::timeout;
 use annulus::{Builder, Counters, DriverChoice, Operations, Runtime};
+use annulus_ring::{Features, SetupFlags, SqPoll};
 use annulus_sim::Random;
 use std::future::Future;
 use std::io;

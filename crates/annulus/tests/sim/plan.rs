@@ -1,9 +1,9 @@
 //! What a seed decides before the run.
 
 use crate::letters::Correspondence;
-use annulus::ring::SqPoll;
 use annulus::sim::{Profile, Sim};
 use annulus::{Builder, Operations, Runtime};
+use annulus_ring::SqPoll;
 use annulus_sim::Random;
 use std::rc::Rc;
 use std::time::Duration;

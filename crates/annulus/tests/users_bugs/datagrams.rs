@@ -18,7 +18,7 @@ fn everywhere<F: Future<Output = io::Result<()>>>(
     let sim = Sim::builder(1).poison(4096).build();
     annulus::sim::run_on(&sim, settings(Runtime::builder()), body()).unwrap();
     run_on(settings(Runtime::builder().driver(DriverChoice::Epoll)), body());
-    if annulus::ring::Features::detect().is_ok() {
+    if annulus_ring::Features::detect().is_ok() {
         run_on(settings(Runtime::builder().driver(DriverChoice::Uring)), body());
     }
 }

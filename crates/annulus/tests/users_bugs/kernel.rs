@@ -1,10 +1,11 @@
 //! Linux, but for one answer: what can't be asked of the machine under a test.
 
-use annulus::ring::file::FileCall;
-use annulus::ring::{
+use annulus_kernel::file::FileCall;
+use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId,
-    SetupFlags, Shutdown, SocketOption, SocketQuery, SocketType,
+    Shutdown, SocketOption, SocketQuery, SocketType,
 };
+use annulus_ring::SetupFlags;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;

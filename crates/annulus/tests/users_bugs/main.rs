@@ -13,8 +13,8 @@ mod memory;
 mod setup;
 
 use annulus::Runtime;
-use annulus::ring::Kernel;
 use annulus::sim::{Fault, Faults, Sim, run_on};
+use annulus_kernel::Kernel;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;

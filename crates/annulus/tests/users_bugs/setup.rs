@@ -3,10 +3,11 @@
 use crate::common::{echo, pair, receive, run_on};
 use crate::kernel::Bent;
 use annulus::net::{ListenOptions, TcpStream};
-use annulus::ring::{Kernel, Linux, SetupFlags, SqPoll, opcode};
 use annulus::sim::{Profile, Sim, run_on as simulate_on};
 use annulus::time::{Instant, timeout};
 use annulus::{Builder, DriverChoice, DriverKind, Runtime, counters, spawn};
+use annulus_kernel::{Kernel, Linux};
+use annulus_ring::{SetupFlags, SqPoll, opcode};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -194,7 +195,7 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
 /// An idle ring looked like a machine that waits for its disks all the time.
 #[test]
 fn libxev_216_fake_iowait() {
-    let Ok(features) = annulus::ring::Features::detect() else {
+    let Ok(features) = annulus_ring::Features::detect() else {
         return eprintln!("skipped: io_uring is blocked here");
     };
     if !features.has("honest iowait") {

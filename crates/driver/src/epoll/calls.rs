@@ -1,7 +1,7 @@
 //! The system calls of operations, none of which ever waits. Whoever calls vouches for the memory.
 #![allow(unsafe_code)]
 
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::{IoVec, MsgHeader};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::io::{Errno, Result};
 use rustix::net::{

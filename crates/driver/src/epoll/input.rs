@@ -6,7 +6,7 @@ use super::{calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::Token;
-use annulus_ring::Layout;
+use annulus_kernel::Layout;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 

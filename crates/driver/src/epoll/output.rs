@@ -6,7 +6,7 @@ use super::{Epoll, calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::{Kind, Token};
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::{IoVec, MsgHeader};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::ptr;

@@ -1,7 +1,7 @@
 //! What the driver remembers of a descriptor, and the calls it saves by it.
 
 use super::*;
-use annulus_ring::Linux;
+use annulus_kernel::Linux;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;

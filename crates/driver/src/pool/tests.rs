@@ -1,7 +1,7 @@
 //! The pool against a model: who has which buffer.
 
 use super::*;
-use annulus_ring::Linux;
+use annulus_kernel::Linux;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 

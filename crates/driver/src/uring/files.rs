@@ -7,9 +7,10 @@ use super::Uring;
 use crate::event::Event;
 use crate::token::Token;
 use crate::workers::Workers;
-use annulus_ring::file::FileCall;
-use annulus_ring::op::{PollMulti, poll};
-use annulus_ring::{Entry, Kernel, Probe, Target};
+use annulus_kernel::Kernel;
+use annulus_kernel::file::FileCall;
+use annulus_ring::op::{PollMulti, file, poll};
+use annulus_ring::{Entry, Probe, Target};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -52,8 +53,8 @@ impl Files {
         // SAFETY: the caller's promise: the call is valid until its terminal event.
         let call = unsafe { *call };
         let has = |code: &u8| !self.restricted && self.probe.has(*code);
-        if call.opcode().as_ref().is_some_and(has)
-            && let Some(entry) = call.entry()
+        if file::opcode(&call).as_ref().is_some_and(has)
+            && let Some(entry) = file::entry(&call)
         {
             return Way::Ring(entry.user_data(token.bits()));
         }
@@ -159,7 +160,8 @@ impl Uring {
 mod tests {
     use super::*;
     use crate::token::Kind;
-    use annulus_ring::{Linux, Ring};
+    use annulus_kernel::Linux;
+    use annulus_ring::Ring;
 
     #[test]
     fn the_bell_is_listened_to_once_a_call_is_on_its_way_and_while_it_lasts() {

@@ -3,7 +3,8 @@
 
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
-use annulus_ring::{BufferRing, Kernel, Ring, SetupError, SetupFlags};
+use annulus_kernel::Kernel;
+use annulus_ring::{BufferRing, Ring, SetupError, SetupFlags};
 use std::io;
 use std::rc::Rc;
 

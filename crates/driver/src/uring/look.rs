@@ -6,7 +6,8 @@
 //! work comes quickly again. So an idle ring costs nothing, and a busy one is not slowed down.
 
 use super::Uring;
-use annulus_ring::{Entered, Kernel, Ring, Wait};
+use annulus_kernel::Kernel;
+use annulus_ring::{Entered, Ring, Wait};
 use std::io;
 use std::time::Duration;
 

@@ -16,9 +16,8 @@ use crate::op::Op;
 use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
-use annulus_ring::{
-    Completion, Entered, Entry, Features, Kernel, Linux, Ring, SetupError, SetupFlags, SqPoll,
-};
+use annulus_kernel::{Kernel, Linux};
+use annulus_ring::{Completion, Entered, Entry, Features, Ring, SetupError, SetupFlags, SqPoll};
 use encode::Encoder;
 use files::Files;
 use lending::{Lending, PACKETS, STREAMS};

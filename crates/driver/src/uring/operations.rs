@@ -65,7 +65,7 @@ mod tests {
     use crate::token::Token;
     use crate::uring::encode::Encoder;
     use crate::uring::quiet::Alarm;
-    use annulus_ring::op::MsgHeader;
+    use annulus_kernel::MsgHeader;
     use std::collections::BTreeSet;
     use std::ptr;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Uring;
-use annulus_ring::op::IoVec;
+use annulus_kernel::IoVec;
 use annulus_ring::{BufferTable, Entry, Ring};
 use std::io;
 use std::ops::Range;

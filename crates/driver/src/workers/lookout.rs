@@ -7,7 +7,7 @@
 
 use super::{Job, Shared, State};
 use crate::token::Token;
-use annulus_ring::file::FileCall;
+use annulus_kernel::file::FileCall;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, fstat};

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use annulus_driver::{Driver, Epoll, Event, Kind, Op, PoolSize, Token, Uring, UringConfig, Wait};
-use annulus_ring::{Kernel, Linux};
+use annulus_kernel::{Kernel, Linux};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{Read, Write};

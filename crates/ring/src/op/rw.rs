@@ -1,8 +1,8 @@
 //! Reads and writes: the calls of files, which streams take as well.
 
-use super::IoVec;
 use crate::entry::{Entry, EntryFlags, Target};
 use crate::opcode;
+use annulus_kernel::IoVec;
 
 /// Where a stream is read or written: it has no places.
 const STREAM: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use super::disk::{Disk, OpenId};
 use super::pages::PAGE;
 use super::tree::{Ino, Node};
 use crate::memory::Piece;
-use annulus_ring::file::FileStat;
+use annulus_kernel::file::FileStat;
 use rustix::io::Errno;
 
 /// `DT_DIR`, `DT_REG`.

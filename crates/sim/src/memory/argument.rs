@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::BufferEntries;
-use annulus_ring::op::IoVec;
+use annulus_kernel::IoVec;
 use annulus_ring::{BufferRingSetup, BufferTableSetup, BufferTableUpdate, RingUpdate};
 use rustix::io::Errno;
 

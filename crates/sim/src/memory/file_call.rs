@@ -4,8 +4,9 @@
 use super::header::pieces;
 use super::{Piece, Submitted};
 use crate::fs::{Call, OpenId, Pieces, Place};
-use annulus_ring::file::{FileCall, FileStat, OpenHow, PathAt};
-use annulus_ring::op::{IoVec, rwf};
+use annulus_kernel::IoVec;
+use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
+use annulus_ring::op::rwf;
 use annulus_ring::opcode;
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char};

@@ -1,8 +1,8 @@
 //! Memory shared with the submitter: the only place, beside the seam itself, that follows an address.
 //!
 //! An address gets in here in two ways only: from a submission entry, whose submitter promised under
-//! [`Kernel::enter`](annulus_ring::Kernel::enter) that its memory is valid and untouched until the terminal completion;
-//! and from an argument or a buffer ring passed under [`Kernel::register`](annulus_ring::Kernel::register). The types
+//! [`Kernel::enter`](annulus_kernel::Kernel::enter) that its memory is valid and untouched until the terminal completion;
+//! and from an argument or a buffer ring passed under [`Kernel::register`](annulus_kernel::Kernel::register). The types
 //! here have no other constructors, so what holds one may use it until it has posted that completion.
 
 mod argument;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::random::mix;
-use annulus_ring::file::FileStat;
+use annulus_kernel::file::FileStat;
 use std::collections::VecDeque;
 
 /// What memory is filled with while it is the kernel's: no two neighbours alike, and nothing that text would contain.

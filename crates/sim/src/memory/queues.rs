@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::Submitted;
-use annulus_ring::{Completion, CompletionOffsets, Entry, Mapping, SubmissionOffsets};
+use annulus_kernel::{CompletionOffsets, Mapping, SubmissionOffsets};
+use annulus_ring::{Completion, Entry};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 

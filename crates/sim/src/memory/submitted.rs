@@ -4,8 +4,9 @@
 use super::Piece;
 use super::header::{Header, pieces};
 use crate::timeline::Nanos;
-use annulus_ring::op::{IoVec, MsgHeader, TimeSpec};
-use annulus_ring::{Address, Entry};
+use annulus_kernel::{Address, IoVec, MsgHeader};
+use annulus_ring::Entry;
+use annulus_ring::op::TimeSpec;
 use rustix::io::Errno;
 use std::ops::Deref;
 

@@ -6,7 +6,7 @@ use super::ports::{mapped, reachable};
 use super::socket::{Side, Socket, SocketId, State};
 use super::{Change, Net};
 use crate::timeline::Nanos;
-use annulus_ring::{Address, Domain};
+use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 use super::socket::SocketId;
 use crate::descriptors::FileId;
 use crate::timeline::Nanos;
-use annulus_ring::Address;
+use annulus_kernel::Address;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 

@@ -26,7 +26,7 @@ use crate::op::OpId;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, Timeline};
-use annulus_ring::{Address, Credentials, Domain, SocketOption, SocketQuery, SocketType};
+use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketQuery, SocketType};
 use mailbox::Mailbox;
 use names::Names;
 use options::Options;

@@ -1,7 +1,7 @@
 //! What Unix sockets are called: paths, which outlive their sockets, and abstract names, which do not.
 
 use super::socket::SocketId;
-use annulus_ring::{Address, UnixName};
+use annulus_kernel::{Address, UnixName};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,7 +1,7 @@
 //! What `setsockopt` sets, and `getsockopt` tells.
 
 use super::link::Link;
-use annulus_ring::{Domain, Ip, SocketOption, SocketQuery};
+use annulus_kernel::{Domain, Ip, SocketOption, SocketQuery};
 use rustix::io::Errno;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::Net;
 use super::mailbox::{Letter, Mailbox, Partner};
 use super::socket::{Side, SocketId};
 use crate::descriptors::FileId;
-use annulus_ring::{Address, Domain};
+use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::IpAddr;
 

@@ -5,7 +5,7 @@ use super::mailbox::{Mailbox, Partner};
 use super::options::Options;
 use super::unix::UnixPart;
 use crate::op::OpId;
-use annulus_ring::Domain;
+use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@ use super::mailbox::Letter;
 use super::socket::{Side, SocketId, State};
 use super::{Change, Net};
 use crate::memory::Piece;
-use annulus_ring::Shutdown;
+use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 
 impl Net {

@@ -6,7 +6,7 @@ use super::post::{Draft, Wishes};
 use super::socket::{Side, SocketId};
 use super::{Event, Net};
 use crate::random::mix;
-use annulus_ring::{Domain, Ip, SocketOption};
+use annulus_kernel::{Domain, Ip, SocketOption};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

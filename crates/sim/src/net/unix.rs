@@ -3,7 +3,7 @@
 use super::Net;
 use super::socket::{Side, Socket, SocketId, State};
 use crate::descriptors::FileId;
-use annulus_ring::{Address, Credentials, SocketType};
+use annulus_kernel::{Address, Credentials, SocketType};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -66,7 +66,7 @@ pub(crate) fn credentials() -> Credentials {
 impl Net {
     /// Two sockets that are each other's peers.
     pub(crate) fn create_pair(&mut self, kind: SocketType, nonblocking: bool) -> [SocketId; 2] {
-        let pair = [(); 2].map(|()| self.create(annulus_ring::Domain::Unix, kind, nonblocking));
+        let pair = [(); 2].map(|()| self.create(annulus_kernel::Domain::Unix, kind, nonblocking));
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             let socket = self.socket_mut(id);
             match &mut socket.mail {

@@ -5,7 +5,7 @@ use super::mailbox::{Letter, Partner};
 use super::post::Draft;
 use super::socket::{Side, SocketId};
 use crate::descriptors::FileId;
-use annulus_ring::Address;
+use annulus_kernel::Address;
 use rustix::io::Errno;
 
 /// What a datagram's size leaves of the send buffer.

@@ -5,7 +5,9 @@ use crate::descriptors::File;
 use crate::faults::Fault;
 use crate::memory::Submitted;
 use crate::net::SocketId;
-use annulus_ring::{Address, Credentials, Domain, Shutdown, SocketOption, SocketQuery, SocketType};
+use annulus_kernel::{
+    Address, Credentials, Domain, Shutdown, SocketOption, SocketQuery, SocketType,
+};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 

@@ -2,7 +2,8 @@
 
 use crate::memory::Submitted;
 use crate::profile::Profile;
-use annulus_ring::op::{msg, rwf};
+use annulus_kernel::msg;
+use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 

@@ -4,7 +4,7 @@ use super::World;
 use crate::memory::Header;
 use crate::net::{Letter, SocketId, Wishes, credentials};
 use crate::op::Enclosure;
-use annulus_ring::{
+use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, descriptors, space,
 };
 use rustix::io::Errno;

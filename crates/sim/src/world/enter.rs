@@ -3,7 +3,7 @@
 use super::World;
 use crate::faults::Fault;
 use crate::timeline::{Nanos, nanos};
-use annulus_ring::{EnterArg, EnterFlags, RingId};
+use annulus_kernel::{EnterArg, EnterFlags, RingId};
 use rustix::io::Errno;
 
 /// Deferred work that one harvest runs, unless more was asked for (`IO_LOCAL_TW_DEFAULT_MAX`).

@@ -6,8 +6,7 @@ use crate::faults::Fault;
 use crate::memory::{Header, Piece};
 use crate::net::{Letter, SocketId};
 use crate::op::{Cover, Into, Receive};
-use annulus_ring::op::msg;
-use annulus_ring::{Address, Layout, Message};
+use annulus_kernel::{Address, Layout, Message, msg};
 use rustix::io::Errno;
 
 /// What a receiver learns of a message beside its bytes.

@@ -4,7 +4,8 @@ use super::restrict::Restrictions;
 use super::{PLACES, World};
 use crate::buffers::BufferGroup;
 use crate::memory::Argument;
-use annulus_ring::{BufferTable, BufferTableSetup, Register};
+use annulus_kernel::Register;
+use annulus_ring::{BufferTable, BufferTableSetup};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 

@@ -1,7 +1,8 @@
 //! What a restricted ring may still do, from its enabling on.
 
 use crate::memory::Argument;
-use annulus_ring::{Entry, Register};
+use annulus_kernel::Register;
+use annulus_ring::Entry;
 use rustix::io::Errno;
 
 /// `IORING_RESTRICTION_*`

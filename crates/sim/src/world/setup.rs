@@ -4,7 +4,8 @@ use super::World;
 use super::ring::Ring;
 use crate::descriptors::File;
 use crate::memory::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
-use annulus_ring::{Params, SetupFlags};
+use annulus_kernel::Params;
+use annulus_ring::SetupFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 

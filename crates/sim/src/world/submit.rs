@@ -9,8 +9,9 @@ use crate::faults::Fault;
 use crate::memory::{Header, Submitted};
 use crate::op::{Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
-use annulus_ring::op::{msg, rwf};
-use annulus_ring::{Domain, EntryFlags, Layout, Shutdown, opcode};
+use annulus_kernel::{Domain, Layout, Shutdown, msg};
+use annulus_ring::op::rwf;
+use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 
 impl World {

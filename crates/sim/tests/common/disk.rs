@@ -1,7 +1,7 @@
 //! Files in a folder of one's own.
 
 use super::*;
-use annulus_ring::file::{FileCall, FileStat, OpenHow, PathAt};
+use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
 use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ impl Home {
 
     /// Makes a call: on the ring, or where that has no such operation, there and then.
     pub fn call(&mut self, call: FileCall) -> Result<u32, Errno> {
-        let result = match call.entry() {
+        let result = match op::file::entry(&call) {
             Some(entry) => self.host.once(entry),
             None => return self.now(call),
         };
@@ -71,7 +71,7 @@ impl Home {
     pub fn read(&mut self, fd: RawFd, len: usize, offset: u64) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len];
         let (half, rest) = bytes.split_at_mut(len / 2);
-        let vectors = [half, rest].map(|part| op::IoVec { base: part.as_ptr(), len: part.len() });
+        let vectors = [half, rest].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
         let (vectors, count) = (vectors.as_ptr(), 2);
         let read = self.call(FileCall::ReadVector { fd, vectors, count, offset, nowait: false })?;
         bytes.truncate(read as usize);

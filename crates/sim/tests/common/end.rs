@@ -13,8 +13,8 @@ pub struct End {
     pub flying: usize,
     pub quiet: bool,
     /// Where a message lies while it is submitted.
-    pub vectors: Vec<op::IoVec>,
-    pub header: Box<op::MsgHeader>,
+    pub vectors: Vec<IoVec>,
+    pub header: Box<MsgHeader>,
     pub shut: bool,
     /// What it receives: the stream's number, once the first bytes told it.
     pub from: Option<usize>,
@@ -35,8 +35,8 @@ fn first(stream: usize, at: usize) -> u8 {
     if at < 8 { (stream as u64).to_le_bytes()[at] } else { byte(stream, at) }
 }
 
-fn no_header() -> op::MsgHeader {
-    op::MsgHeader {
+fn no_header() -> MsgHeader {
+    MsgHeader {
         name: std::ptr::null(),
         name_len: 0,
         vectors: std::ptr::null(),
@@ -75,7 +75,7 @@ impl End {
         self.vectors.clear();
         for left in (1..=parts).rev() {
             let (part, behind) = rest.split_at(rest.len() / left);
-            self.vectors.push(op::IoVec { base: part.as_ptr(), len: part.len() });
+            self.vectors.push(IoVec { base: part.as_ptr(), len: part.len() });
             rest = behind;
         }
         self.header.vectors = self.vectors.as_ptr();

@@ -1,7 +1,7 @@
 //! Messages: datagrams and what travels beside bytes.
 
 use super::*;
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::{IoVec, MsgHeader};
 use std::io;
 
 /// What a receive of a message brought.

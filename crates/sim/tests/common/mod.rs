@@ -7,7 +7,7 @@ pub mod mail;
 pub mod mill;
 pub mod office;
 
-use annulus_ring::op::msg;
+use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Builder, Sim};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 use super::mail::*;
 use super::*;
-use annulus_ring::op::{IoVec, MsgHeader};
+use annulus_kernel::{IoVec, MsgHeader};
 use annulus_sim::{Faults, Random, Sim};
 use std::collections::BTreeMap;
 

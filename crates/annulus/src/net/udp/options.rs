@@ -7,7 +7,7 @@ use super::UdpSocket;
 use crate::core::Core;
 use crate::current;
 use crate::mail::{Format, Settings};
-use annulus_ring::{Address, SocketOption, SocketType};
+use annulus_kernel::{Address, SocketOption, SocketType};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Unix addresses, here and in the standard library.
 
-use annulus_ring::{Address, UnixName};
+use annulus_kernel::{Address, UnixName};
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -9,7 +9,7 @@ use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::mail::{Envelope, Mail};
-use annulus_ring::{Address, Control, Credentials};
+use annulus_kernel::{Address, Control, Credentials};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::current;
 use crate::mail::{Format, Settings};
 use crate::time::sleep;
-use annulus_ring::{Address, Domain, SocketOption, SocketType};
+use annulus_kernel::{Address, Domain, SocketOption, SocketType};
 use std::io;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::super::socket::NewFd;
 use crate::core::Core;
-use annulus_ring::{Address, Domain, SocketType, UnixName};
+use annulus_kernel::{Address, Domain, SocketType, UnixName};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

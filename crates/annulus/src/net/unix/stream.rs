@@ -6,7 +6,7 @@ use super::UnixOptions;
 use super::address::to_std;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use annulus_ring::Credentials;
+use annulus_kernel::Credentials;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{FileCall, FileStat, OpenHow, PathAt};
-use crate::op::IoVec;
+use crate::vectors::IoVec;
 use libc::{c_long, syscall};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};

@@ -5,9 +5,10 @@ mod option;
 
 use crate::address::{Address, UnixName};
 use crate::file::FileCall;
-use crate::kernel::{Domain, EnterArg, EnterFlags, Kernel, Register, RingId, Shutdown, SocketType};
+use crate::kernel::Kernel;
 use crate::option::{Credentials, SocketOption, SocketQuery};
-use crate::params::Params;
+use crate::socket::{Domain, Shutdown, SocketType};
+use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
 use rustix::io_uring::{

@@ -1,7 +1,7 @@
 //! The calls.
 
 use super::{FileStat, OpenHow};
-use crate::op::IoVec;
+use crate::vectors::IoVec;
 use std::ffi::c_char;
 use std::os::fd::RawFd;
 

@@ -1,70 +1,15 @@
-//! Memory that a kernel writes or reads beside us, owned.
+//! Anonymous memory, owned: what a kernel writes or reads beside us, and where buffers lie.
 #![allow(unsafe_code)]
 
-use crate::kernel::Kernel;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
-use std::rc::Rc;
-
-/// A ring's own memory, mapped through the seam and unmapped on drop.
-pub(crate) struct RingMemory {
-    area: Area,
-    kernel: Rc<dyn Kernel>,
-}
-
-impl RingMemory {
-    /// Maps `len` bytes at `offset` of a ring's memory.
-    pub(crate) fn map(
-        kernel: &Rc<dyn Kernel>,
-        ring: RawFd,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<Self> {
-        let start =
-            NonNull::new(kernel.map(ring, offset, len)?).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { area: Area { start, len }, kernel: kernel.clone() })
-    }
-
-    pub(crate) fn area(&self) -> Area {
-        self.area
-    }
-}
-
-impl Drop for RingMemory {
-    fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
-        unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
-    }
-}
-
-/// Where mapped memory lies. A plain pair: it does not keep the memory alive.
-#[derive(Clone, Copy)]
-pub(crate) struct Area {
-    pub(crate) start: NonNull<u8>,
-    pub(crate) len: usize,
-}
-
-impl Area {
-    /// The address of `size` bytes at `offset`.
-    ///
-    /// Panics where they do not lie inside: only a kernel that contradicts itself could ask for that.
-    pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
-        let end = (offset as usize).checked_add(size);
-        assert!(
-            end.is_some_and(|end| end <= self.len),
-            "the kernel named memory outside its mapping"
-        );
-        // SAFETY: the range was checked just now.
-        unsafe { self.start.as_ptr().add(offset as usize) }
-    }
-}
 
 /// Anonymous memory of this process, unmapped on drop. It starts zeroed, whole pages, and takes no memory until touched.
 pub struct Mapping {
-    area: Area,
+    start: NonNull<u8>,
+    len: usize,
 }
 
 // SAFETY: a mapping is an address range that any thread may reach; what lies in it is its users' affair.
@@ -83,7 +28,7 @@ impl Mapping {
         // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { area: Area { start, len } })
+        Ok(Self { start, len })
     }
 
     /// Leaves this memory out of forked children: the kernel holds the parent's pages, and a copy-on-write after a
@@ -114,28 +59,23 @@ impl Mapping {
     /// The first byte.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.area.start.as_ptr()
+        self.start.as_ptr()
     }
 
     /// The length in bytes, as asked for.
     #[inline]
     pub fn len(&self) -> usize {
-        self.area.len
+        self.len
     }
 
     /// True where the mapping has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.area.len == 0
-    }
-
-    #[cfg(test)]
-    pub(crate) fn area(&self) -> Area {
-        self.area
+        self.len == 0
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is a mapping that we own, and neither advice changes what this process sees.
-        unsafe { madvise(self.as_ptr().cast(), self.area.len, advice)? };
+        unsafe { madvise(self.as_ptr().cast(), self.len, advice)? };
         Ok(())
     }
 }
@@ -143,12 +83,12 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
-        _ = unsafe { munmap(self.as_ptr().cast(), self.area.len) };
+        _ = unsafe { munmap(self.as_ptr().cast(), self.len) };
     }
 }
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mapping({} bytes)", self.area.len)
+        write!(f, "Mapping({} bytes)", self.len)
     }
 }

@@ -4,94 +4,11 @@
 use crate::address::Address;
 use crate::file::FileCall;
 use crate::option::{Credentials, SocketOption, SocketQuery};
-use crate::params::Params;
-use bitflags::bitflags;
+use crate::socket::{Domain, Shutdown, SocketType};
+use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
-
-bitflags! {
-    /// `IORING_ENTER_*`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct EnterFlags: u32 {
-        /// Run deferred work and wait for completions.
-        const GETEVENTS = 1 << 0;
-        /// Wake the polling thread.
-        const SQ_WAKEUP = 1 << 1;
-        /// Wait until the polling thread has made room in the queue.
-        const SQ_WAIT = 1 << 2;
-        /// An [`EnterArg`] is given (5.11).
-        const EXT_ARG = 1 << 3;
-        /// The descriptor is an index of a registered ring (5.18).
-        const REGISTERED_RING = 1 << 4;
-        /// Do not count the wait as iowait (6.15).
-        const NO_IOWAIT = 1 << 7;
-    }
-}
-
-/// How a ring is named in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingId {
-    /// A descriptor, or an index where `registered`.
-    pub fd: RawFd,
-    /// Whether `fd` is an index of this thread's registered rings.
-    pub registered: bool,
-}
-
-/// What a wait takes along.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EnterArg {
-    /// Give up after this long.
-    pub timeout: Option<Duration>,
-}
-
-/// `IORING_REGISTER_*`, those in use, by the kernel's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Register {
-    Probe = 8,
-    Restrictions = 11,
-    EnableRings = 12,
-    Buffers = 15,
-    BuffersUpdate = 16,
-    IowqMaxWorkers = 19,
-    RingFds = 20,
-    UnregisterRingFds = 21,
-    BufferRing = 22,
-    UnregisterBufferRing = 23,
-}
-
-/// A socket's address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// IPv4.
-    Inet,
-    /// IPv6.
-    Inet6,
-    /// Sockets within the host, by paths and abstract names.
-    Unix,
-}
-
-/// A socket's type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketType {
-    /// TCP, or a Unix stream.
-    Stream,
-    /// UDP, or Unix datagrams.
-    Datagram,
-}
-
-/// Which half of a connection to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    /// No more receives.
-    Read,
-    /// No more sends: the peer sees the end of the stream.
-    Write,
-    /// Both.
-    Both,
-}
 
 /// What stands under a ring: Linux, or a simulated kernel.
 ///
@@ -109,7 +26,7 @@ pub trait Kernel {
     ///
     /// # Safety
     /// Every entry between the submission queue's head and tail must keep the promise of
-    /// [`Ring::push`](crate::Ring::push).
+    /// `Ring::push` in the crate `annulus-ring`.
     unsafe fn enter(
         &self,
         ring: RingId,

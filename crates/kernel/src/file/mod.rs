@@ -3,7 +3,6 @@
 //! One value, three ways to do it. Which way is policy, and lives above.
 
 mod call;
-mod entry;
 mod now;
 mod stat;
 

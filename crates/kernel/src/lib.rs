@@ -1,0 +1,38 @@
+//! What annulus asks of an operating system: one trait, [`Kernel`], and [`Linux`] behind it.
+//!
+//! The trait has the three calls of io_uring, the mapping of its memory, the clock, and the plain system calls for sockets and
+//! files that the layers above make because a ring would only add a detour, or has no operation for them. A simulated kernel
+//! implements the same trait, so that everything above runs on it unchanged.
+//!
+//! The rest of the crate is the plain data that these calls take: socket addresses, options, control messages, and calls on
+//! files. What travels through the queues of a ring is the affair of `annulus-ring`.
+
+mod address;
+mod control;
+pub mod file;
+mod kernel;
+mod linux;
+mod mapping;
+mod message;
+pub mod msg;
+mod option;
+mod prefetch;
+mod socket;
+mod uring;
+mod vectors;
+
+pub use address::{Address, UnixName};
+pub use control::{
+    Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
+};
+pub use kernel::Kernel;
+pub use linux::Linux;
+pub use mapping::Mapping;
+pub use message::{Layout, Message};
+pub use option::{Credentials, Ip, SocketOption, SocketQuery};
+pub use prefetch::prefetch;
+pub use socket::{Domain, Shutdown, SocketType};
+pub use uring::{
+    CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,
+};
+pub use vectors::{IoVec, MsgHeader};

@@ -1,0 +1,108 @@
+//! What `io_uring_setup`, `io_uring_enter` and `io_uring_register` take: plain data in the kernel's layout.
+
+use bitflags::bitflags;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+bitflags! {
+    /// `IORING_ENTER_*`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EnterFlags: u32 {
+        /// Run deferred work and wait for completions.
+        const GETEVENTS = 1 << 0;
+        /// Wake the polling thread.
+        const SQ_WAKEUP = 1 << 1;
+        /// Wait until the polling thread has made room in the queue.
+        const SQ_WAIT = 1 << 2;
+        /// An [`EnterArg`] is given (5.11).
+        const EXT_ARG = 1 << 3;
+        /// The descriptor is an index of a registered ring (5.18).
+        const REGISTERED_RING = 1 << 4;
+        /// Do not count the wait as iowait (6.15).
+        const NO_IOWAIT = 1 << 7;
+    }
+}
+
+/// How a ring is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingId {
+    /// A descriptor, or an index where `registered`.
+    pub fd: RawFd,
+    /// Whether `fd` is an index of this thread's registered rings.
+    pub registered: bool,
+}
+
+/// What a wait takes along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EnterArg {
+    /// Give up after this long.
+    pub timeout: Option<Duration>,
+}
+
+/// `IORING_REGISTER_*`, those in use, by the kernel's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Register {
+    Probe = 8,
+    Restrictions = 11,
+    EnableRings = 12,
+    Buffers = 15,
+    BuffersUpdate = 16,
+    IowqMaxWorkers = 19,
+    RingFds = 20,
+    UnregisterRingFds = 21,
+    BufferRing = 22,
+    UnregisterBufferRing = 23,
+}
+
+/// `struct io_sqring_offsets`: where things lie in the submission queue's mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct SubmissionOffsets {
+    pub head: u32,
+    pub tail: u32,
+    pub ring_mask: u32,
+    pub ring_entries: u32,
+    pub flags: u32,
+    pub dropped: u32,
+    pub array: u32,
+    pub reserved: u32,
+    pub user_addr: u64,
+}
+
+/// `struct io_cqring_offsets`: where things lie in the completion queue's mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct CompletionOffsets {
+    pub head: u32,
+    pub tail: u32,
+    pub ring_mask: u32,
+    pub ring_entries: u32,
+    pub overflow: u32,
+    pub cqes: u32,
+    pub flags: u32,
+    pub reserved: u32,
+    pub user_addr: u64,
+}
+
+/// `struct io_uring_params`: asked on the way in, answered on the way out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Params {
+    pub sq_entries: u32,
+    pub cq_entries: u32,
+    pub flags: u32,
+    pub sq_thread_cpu: u32,
+    pub sq_thread_idle: u32,
+    pub features: u32,
+    pub wq_fd: u32,
+    pub reserved: [u32; 3],
+    pub sq_off: SubmissionOffsets,
+    pub cq_off: CompletionOffsets,
+}
+
+const _: () = assert!(size_of::<Params>() == 120);

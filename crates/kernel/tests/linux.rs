@@ -1,0 +1,44 @@
+//! The calls on sockets, on the real kernel.
+
+use annulus_kernel::*;
+
+#[test]
+fn options_come_back_as_they_were_set() {
+    let fd = Linux.socket(Domain::Inet, SocketType::Datagram, true).unwrap();
+    let query = |query| Linux.option(fd, query).unwrap();
+    for (option, query, wanted) in [
+        (SocketOption::Broadcast(true), SocketQuery::Broadcast, 1),
+        (SocketOption::Ttl(Ip::V4, 7), SocketQuery::Ttl(Ip::V4), 7),
+        (SocketOption::Tos(Ip::V4, 0xb8), SocketQuery::Tos(Ip::V4), 0xb8),
+        (SocketOption::RecvBuffer(20_000), SocketQuery::RecvBuffer, 40_000),
+        (SocketOption::SendBuffer(30_000), SocketQuery::SendBuffer, 60_000),
+    ] {
+        Linux.set_option(fd, option).unwrap();
+        assert_eq!(Linux.option(fd, query).unwrap(), wanted, "{option:?}");
+    }
+    assert_eq!(query(SocketQuery::Error), 0);
+    Linux.close(fd);
+}
+
+#[test]
+fn a_pair_of_unix_sockets_knows_who_made_it() {
+    let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
+    assert_eq!(Linux.peer_credentials(one).unwrap().pid, std::process::id());
+    assert_eq!(Linux.local_address(other).unwrap().to_unix().unwrap(), UnixName::Unnamed);
+    Linux.close(one);
+    Linux.close(other);
+}
+
+#[test]
+fn only_sockets_are_unlinked() {
+    let path = std::env::temp_dir().join(format!("annulus-kernel-{}", std::process::id()));
+    let address = Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap();
+    std::fs::write(&path, "a file").unwrap();
+    Linux.unlink(&address);
+    std::fs::remove_file(&path).expect("a plain file is left alone");
+    let fd = Linux.socket(Domain::Unix, SocketType::Datagram, true).unwrap();
+    Linux.bind(fd, &address).unwrap();
+    Linux.unlink(&address);
+    assert!(!path.exists());
+    Linux.close(fd);
+}

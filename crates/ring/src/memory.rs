@@ -1,0 +1,67 @@
+//! A ring's own memory, which the kernel writes and reads beside us.
+#![allow(unsafe_code)]
+
+use annulus_kernel::Kernel;
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A ring's own memory, mapped through the seam and unmapped on drop.
+pub(crate) struct RingMemory {
+    area: Area,
+    kernel: Rc<dyn Kernel>,
+}
+
+impl RingMemory {
+    /// Maps `len` bytes at `offset` of a ring's memory.
+    pub(crate) fn map(
+        kernel: &Rc<dyn Kernel>,
+        ring: RawFd,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<Self> {
+        let start =
+            NonNull::new(kernel.map(ring, offset, len)?).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { area: Area { start, len }, kernel: kernel.clone() })
+    }
+
+    pub(crate) fn area(&self) -> Area {
+        self.area
+    }
+}
+
+impl Drop for RingMemory {
+    fn drop(&mut self) {
+        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
+        unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
+    }
+}
+
+/// Where mapped memory lies. A plain pair: it does not keep the memory alive.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+impl Area {
+    #[cfg(test)]
+    pub(crate) fn of(mapping: &annulus_kernel::Mapping) -> Self {
+        let start = NonNull::new(mapping.as_ptr()).expect("a mapping starts somewhere");
+        Self { start, len: mapping.len() }
+    }
+
+    /// The address of `size` bytes at `offset`.
+    ///
+    /// Panics where they do not lie inside: only a kernel that contradicts itself could ask for that.
+    pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
+        let end = (offset as usize).checked_add(size);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "the kernel named memory outside its mapping"
+        );
+        // SAFETY: the range was checked just now.
+        unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+}
