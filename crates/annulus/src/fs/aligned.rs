@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::buf::{IoBuf, IoBufMut};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use rustix::process::{Resource, getrlimit};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +19,8 @@ impl AlignedBuf {
     /// `len` bytes at a multiple of `align`.
     ///
     /// # Errors
-    /// `InvalidInput` where `len` is zero, `align` no power of two, or both together more than memory can have.
+    /// `InvalidInput` if `len` is zero, `align` no power of two, or both together more than memory can have; `OutOfMemory`
+    /// if the system has no such memory.
     pub fn new(len: usize, align: usize) -> io::Result<Self> {
         let layout = Layout::from_size_align(len, align).ok().filter(|_| len > 0);
         let layout = layout.ok_or_else(|| {
@@ -29,7 +31,7 @@ impl AlignedBuf {
         })?;
         // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        let start = NonNull::new(start).ok_or_else(|| out_of_memory(layout))?;
         Ok(Self { start, layout })
     }
 
@@ -37,6 +39,21 @@ impl AlignedBuf {
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
+}
+
+/// Names what was asked for, and what bounds it.
+fn out_of_memory(layout: Layout) -> io::Error {
+    let limit = match getrlimit(Resource::As).current {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "unlimited".to_owned(),
+    };
+    let text = format!(
+        "{} bytes aligned to {}: the system has no such memory (its limit for this process's addresses, RLIMIT_AS: {limit}); \
+         take fewer bytes, and use them again",
+        layout.size(),
+        layout.align(),
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
 impl Deref for AlignedBuf {
@@ -104,6 +121,14 @@ mod tests {
             assert!(buf.len() == 5000 && buf.iter().all(|byte| *byte == 0));
             buf[4999] = 1;
         }
+    }
+
+    #[test]
+    fn more_than_the_system_has_is_an_error() {
+        let error = AlignedBuf::new(1 << 47, 4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        let text = error.to_string();
+        assert!(text.contains("140737488355328 bytes") && text.contains("RLIMIT_AS"), "{text}");
     }
 
     #[test]
