@@ -3,10 +3,12 @@
 mod common;
 
 use annulus::signal::{Signal, signals};
-use annulus::spawn;
+use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::{Instant, interval, sleep, sleep_until, timeout};
+use annulus::{Runtime, spawn};
 use common::run;
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,6 +69,28 @@ fn ticks_keep_their_rhythm() {
         assert_eq!((third - first).as_nanos() % MS.as_nanos(), 0, "ticks stand on the rhythm");
         Ok(())
     });
+}
+
+#[test]
+fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
+    let sim = Sim::builder(1).build();
+    let late: io::Result<()> = simulate_on(&sim, Runtime::builder(), async {
+        let mut ticks = interval(MS);
+        let first = ticks.tick().await;
+        // Late by u32::MAX periods, and then by more.
+        for periods in [u64::from(u32::MAX), 1 << 33] {
+            let now = Instant::now();
+            // One more: the tick after the last one was not late yet.
+            sleep(Duration::from_millis(periods + 1)).await;
+            ticks.tick().await;
+            let next = ticks.tick().await;
+            assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "it stands on the rhythm");
+            assert!(next > now + Duration::from_millis(periods), "missed ticks are skipped");
+            assert!(next.elapsed() < MS, "and no more than these");
+        }
+        Ok(())
+    });
+    late.unwrap();
 }
 
 #[test]

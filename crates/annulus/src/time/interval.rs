@@ -36,7 +36,15 @@ impl Interval {
 
     /// The first moment of the rhythm after `due` that is not past.
     fn after(&self, due: Instant) -> Instant {
-        let late = due.elapsed().as_nanos() / self.period.as_nanos();
-        due + self.period.saturating_mul(u32::try_from(late).unwrap_or(u32::MAX - 1) + 1)
+        let late = due.elapsed();
+        due + (late - remainder(late, self.period)) + self.period
     }
+}
+
+/// What is left of `time` after as many whole periods as it has.
+fn remainder(time: Duration, period: Duration) -> Duration {
+    const SECOND: u128 = 1_000_000_000;
+    let nanos = time.as_nanos() % period.as_nanos();
+    // Both fit: it is less than the period.
+    Duration::new((nanos / SECOND) as u64, (nanos % SECOND) as u32)
 }
