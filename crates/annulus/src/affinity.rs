@@ -3,12 +3,22 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 
 /// A pinned thread; dropping it gives the thread its former CPUs back.
+///
+/// It stays on its thread, since dropping it elsewhere would set the CPUs of that thread:
+///
+/// ```compile_fail,E0277
+/// let pinned = annulus::affinity::pin(0).unwrap();
+/// std::thread::spawn(move || drop(pinned));
+/// ```
 #[derive(Debug)]
 #[must_use = "the pin is undone when this is dropped"]
 pub struct Pinned {
     former: CpuSet,
+    /// Neither `Send` nor `Sync`.
+    of_this_thread: PhantomData<*const ()>,
 }
 
 /// A CPU this thread cannot run on.
@@ -29,7 +39,7 @@ pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
     wanted.set(cpu);
     let set = sched_setaffinity(None, &wanted);
     set.map_err(|error| PinError { cpu, allowed: members(&former), source: error.into() })?;
-    Ok(Pinned { former })
+    Ok(Pinned { former, of_this_thread: PhantomData })
 }
 
 /// Whether the calling thread may be pinned to `cpu`, without doing it.
