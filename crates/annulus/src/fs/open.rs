@@ -8,9 +8,11 @@ use super::habits::{Class, Habitual};
 use super::path::{CPath, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload};
 use super::policy::Policy;
+use crate::core::Core;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
 use std::io;
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -150,17 +152,14 @@ impl OpenOptions {
             // SAFETY: path and options outlive the call.
             unsafe { attempt(core, &job(FileCall::Open { at: PathAt { dir, path }, how: &how })) }
         })?;
-        let answer = match tried {
-            Some(answer) => answer,
+        let opened = match tried {
+            Some(answer) => answer.map(|fd| OpenFile::new(core.clone(), fd as i32)),
             None => {
                 let args = Args { path: CPath::new(path)?, how: Box::new(how), _dir: start.keep() };
-                let at = PathAt { dir, path: args.path.as_ptr() };
-                let call = FileCall::Open { at, how: &raw const *args.how };
-                // SAFETY: the path and the options are in boxes of the arguments' own.
-                unsafe { offload(core, job(call), args).await }.0
+                open_later(core, dir, args, job).await
             }
         };
-        let file = OpenFile::new(core.clone(), answer.map_err(wrong)? as i32);
+        let file = opened.map_err(wrong)?;
         let device = device.unwrap_or_else(|| folder.learn(core, &file));
         Ok(File::new(file, device, self.direct, policy))
     }
@@ -219,8 +218,51 @@ impl OpenOptions {
 struct Args {
     path: CPath,
     how: Box<OpenHow>,
-    /// The folder it starts from, kept open.
+    /// The directory it starts from, kept open.
     _dir: Option<Rc<OpenFile>>,
+}
+
+/// Opens off the loop. The ring opens what is not in memory on a thread that would wait for the other end of a named pipe,
+/// for ever if there is none: the file is opened with `O_NONBLOCK`, and that is cleared here.
+async fn open_later(
+    core: &Rc<Core>,
+    dir: RawFd,
+    args: Args,
+    job: impl Fn(FileCall) -> Job,
+) -> io::Result<Rc<OpenFile>> {
+    let how = *args.how;
+    if !how.may_wait() {
+        return open_off_loop(core, dir, args, &job).await.0;
+    }
+    let (opened, args) =
+        open_off_loop(core, dir, Args { how: Box::new(how.nonblocking()), ..args }, &job).await;
+    match opened {
+        // A lease on the file must be given back first, and that is to be waited for.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            open_off_loop(core, dir, Args { how: Box::new(how), ..args }, &job).await.0
+        }
+        Ok(file) => {
+            let call = FileCall::SetFlags { fd: file.fd(), flags: how.flags as u32 };
+            // SAFETY: the call names no memory.
+            unsafe { core.kernel.file(&call) }?;
+            Ok(file)
+        }
+        failed => failed,
+    }
+}
+
+/// Opens off the loop, as the arguments say, and gives them back.
+async fn open_off_loop(
+    core: &Rc<Core>,
+    dir: RawFd,
+    args: Args,
+    job: &impl Fn(FileCall) -> Job,
+) -> (io::Result<Rc<OpenFile>>, Args) {
+    let at = PathAt { dir, path: args.path.as_ptr() };
+    let call = FileCall::Open { at, how: &raw const *args.how };
+    // SAFETY: the path and the options are in boxes of the arguments' own.
+    let (answer, args) = unsafe { offload(core, job(call), args).await };
+    (answer.map(|fd| OpenFile::new(core.clone(), fd as i32)), args)
 }
 
 fn contradiction(text: &str) -> io::Error {

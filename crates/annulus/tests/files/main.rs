@@ -5,6 +5,7 @@ mod copy;
 mod direct;
 mod dirs;
 mod drops;
+mod leases;
 mod mode;
 mod paths;
 mod pipes;

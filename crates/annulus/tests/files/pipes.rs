@@ -7,10 +7,12 @@ use annulus::spawn;
 use annulus::time::timeout;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Longer than any open takes that does not wait.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// More than a pipe holds.
 const LEN: usize = 200_000;
 
@@ -38,6 +40,41 @@ fn both_ends_on_one_loop() {
             make_pipe(&path);
             through(&path).await
         });
+    }
+}
+
+/// The same path by way of `/proc`, whose links no look-up in memory alone can follow: each open goes off the loop.
+fn uncached(path: &Path) -> PathBuf {
+    Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())
+}
+
+/// Whether its reads and writes wait, by its status flags as the kernel tells them.
+fn waits(file: &File) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).unwrap();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+    i32::from_str_radix(flags.trim(), 8).unwrap() & libc::O_NONBLOCK == 0
+}
+
+async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
+    let path = uncached(&place.join("pipe"));
+    make_pipe(&path);
+    let write_only = OpenOptions::new().write(true);
+    let refused = timeout(PATIENCE, write_only.open(&path)).await.expect("it does not wait");
+    let refusal = refused.unwrap_err().to_string();
+    assert!(refusal.ends_with("(os error 6)"), "no reader: {refusal}");
+    let reader = timeout(PATIENCE, File::open(&path)).await.expect("it does not wait")?;
+    let writer = write_only.open(&path).await?;
+    assert!(waits(&reader) && waits(&writer), "as they were asked for");
+    let asked_not_to = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK);
+    assert!(!waits(&asked_not_to.open(&path).await?));
+    drop((reader, writer));
+    through(&path).await
+}
+
+#[test]
+fn an_open_off_the_loop_waits_for_no_other_end() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move { opened_without_its_other_end(&place).await });
     }
 }
 

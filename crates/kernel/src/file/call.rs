@@ -20,7 +20,8 @@ pub struct PathAt {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum FileCall {
-    /// `openat2(2)`; a named pipe without waiting for its other end.
+    /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an entry it may, where the
+    /// path is not in memory: see [`OpenHow::nonblocking`].
     Open { at: PathAt, how: *const OpenHow },
     /// `pread(2)`; with `nowait`, only what is in memory already (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
@@ -58,6 +59,8 @@ pub enum FileCall {
     SetMode { at: PathAt, mode: u32 },
     /// `fchmod(2)`.
     SetModeOf { fd: RawFd, mode: u32 },
+    /// `fcntl(2)` with `F_SETFL`: the status flags.
+    SetFlags { fd: RawFd, flags: u32 },
     /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
     /// `sendfile(2)` to a socket, without waiting for room there, and without a signal where the peer has gone.

@@ -183,6 +183,7 @@ impl FileCall {
                 }
                 Self::SetMode { at, mode } => syscall(libc::SYS_fchmodat, at.dir, at.path, mode),
                 Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
+                Self::SetFlags { fd, flags } => syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags),
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
                 Self::Open { .. }
                 | Self::Read { .. }
@@ -217,8 +218,8 @@ unsafe fn read_cached(
     rustix::io::preadv2(borrow(fd), vectors, offset, ReadWriteFlags::NOWAIT)
 }
 
-/// Opens as io_uring does: without waiting for the other end of a named pipe, or for a line's carrier. What was opened
-/// waits again, unless it was asked not to.
+/// Opens without waiting for the other end of a named pipe, or for a line's carrier. What was opened waits again, unless it
+/// was asked not to.
 ///
 /// # Safety
 /// The path must be valid.
@@ -226,9 +227,7 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(at.path) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
-    // A pipe that is opened both ways has its other end; whoever makes a file means no line with a carrier.
-    let waits_for_nobody = flags.contains(OFlags::CREATE | OFlags::RDWR);
-    if waits_for_nobody || flags.intersects(OFlags::NONBLOCK | OFlags::PATH) {
+    if !how.may_wait() {
         return Ok(open_with(at.dir, path, how, flags)?.into_raw_fd() as usize);
     }
     let opened = match open_with(at.dir, path, how, flags | OFlags::NONBLOCK) {

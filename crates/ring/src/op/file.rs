@@ -29,6 +29,7 @@ pub fn opcode(call: &FileCall) -> Option<u8> {
         | FileCall::ReadDir { .. }
         | FileCall::SetMode { .. }
         | FileCall::SetModeOf { .. }
+        | FileCall::SetFlags { .. }
         | FileCall::Copy { .. }
         | FileCall::Send { .. }
         | FileCall::Seek { .. }

@@ -24,7 +24,7 @@ pub(crate) enum Call {
     Stat { at: Place, itself: bool, into: Piece },
     SetLen { file: OpenId, len: u64 },
     Allocate { file: OpenId, keep_len: bool, offset: u64, len: u64 },
-    Advise { file: OpenId },
+    Nothing,
     Remove { at: Place, directory: bool },
     Rename { from: Place, to: Place, replace: bool },
     Link { from: Place, to: Place },

@@ -87,7 +87,11 @@ impl FileRequest {
             FileCall::Allocate { fd, mode, offset, len } if mode <= FALLOCATE_KEEP_SIZE => {
                 Call::Allocate { file: find(fd)?, keep_len: mode != 0, offset, len }
             }
-            FileCall::Advise { fd, .. } => Call::Advise { file: find(fd)? },
+            // There are no pipes: status flags that may change mean nothing here.
+            FileCall::Advise { fd, .. } | FileCall::SetFlags { fd, .. } => {
+                find(fd)?;
+                Call::Nothing
+            }
             FileCall::ReadDir { fd, buffer, len } => {
                 Call::ReadDir { file: find(fd)?, into: piece(buffer, len as usize) }
             }
