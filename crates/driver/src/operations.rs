@@ -48,7 +48,9 @@ pub struct Operations {
     /// The pair.
     pub verbs: Verbs,
     /// Wait until there is something to receive, instead of trying first. RECV and RECVMSG have a flag for it (5.19);
-    /// before READ and READV the readiness is asked for by an operation of its own, which costs a turn.
+    /// before READ, READV and a multishot receive the readiness is asked for by an operation of its own, which costs a
+    /// turn. With the flag, a multishot receive that finds bytes and the end of the stream together reports the bytes and
+    /// then waits for another arrival: the end is never heard of.
     pub poll_first: bool,
 }
 
@@ -67,7 +69,7 @@ impl Operations {
     /// Readiness is asked for by an operation of its own.
     #[inline]
     pub fn poll_apart(self) -> bool {
-        self.poll_first && self.verbs.are_of_files()
+        self.poll_first && (self.verbs.are_of_files() || self.verbs == Verbs::Multishot)
     }
 }
 

@@ -119,6 +119,7 @@ suite! {
     streams::the_client_half_closes_and_still_hears;
     streams::the_server_half_closes_and_still_hears;
     streams::a_reset_is_seen_and_stays;
+    streams::an_end_behind_unread_bytes_is_heard;
     streams::four_mebibytes_come_back, then streams::were_lent;
     streams::several_chunks_go_as_one, then streams::were_lent;
     streams::two_thousand_single_bytes_come_back;

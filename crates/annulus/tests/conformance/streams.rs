@@ -2,7 +2,7 @@
 
 use crate::common::{echo, pair, pattern, receive};
 use crate::mode::Mode;
-use annulus::net::TcpStream;
+use annulus::net::{TcpStream, UnixStream};
 use annulus::{Counters, spawn};
 use std::io::{self, ErrorKind};
 
@@ -49,6 +49,26 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
     let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
     assert!(gone.contains(&error.kind()), "{error}");
     assert!(gone.contains(&server.flush().await.unwrap_err().kind()), "a send's error stays");
+    Ok(())
+}
+
+/// The end has come, behind bytes, before anything is received; and a send has taken the error that came with it.
+pub(crate) async fn an_end_behind_unread_bytes_is_heard() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("last words").await?;
+    client.flush().await?;
+    client.abort();
+    while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
+    assert_eq!(receive(&mut server, 10).await?, b"last words");
+    assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
+
+    let (mut client, mut server) = UnixStream::pair()?;
+    client.send("last words").await?;
+    client.flush().await?;
+    drop(client);
+    while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
+    assert_eq!(server.recv().await?.as_deref(), Some(&b"last words"[..]));
+    assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
     Ok(())
 }
 

@@ -88,8 +88,9 @@ impl Encoder {
             Op::ReceiveMessage { fd, header } => {
                 op::RecvMsg { target: target(fd), header, flags: MESSAGE }.entry()
             }
+            // Never with poll-first, which can miss the end: see `Operations::poll_first`.
             Op::ReceiveMulti { fd, limit } => {
-                self.tried(op::RecvMulti { target: target(fd), group: STREAMS, limit }.entry())
+                op::RecvMulti { target: target(fd), group: STREAMS, limit }.entry()
             }
             Op::ReceiveLent { fd } => self.receive_lent(target(fd)),
             Op::Receive { fd, buffer, len } => {
