@@ -11,6 +11,7 @@
 //! server, sets the pace.
 
 pub mod bulk;
+pub mod child;
 pub mod contest;
 pub mod cores;
 pub mod doubt;

@@ -10,7 +10,9 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use crate::child;
 
 /// What a build script exits with when a tool is missing.
 const TOOL_MISSING: i32 = 3;
@@ -68,8 +70,8 @@ impl Peers {
         fs::create_dir_all(&output).map_err(|error| PeerError::new(name, error))?;
         let folder = self.folder.join(name);
         let mut build = Command::new("/bin/sh");
-        build.arg("build").arg(&output).current_dir(&folder).stdin(Stdio::null());
-        let built = build.output().map_err(|error| PeerError::new(name, error))?;
+        build.arg("build").arg(&output).current_dir(&folder);
+        let built = child::output(build).map_err(|error| PeerError::new(name, error))?;
         program(name, &built).map(|program| folder.join(program))
     }
 

@@ -15,6 +15,7 @@ use annulus_load::affinity::{self, PinError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use crate::child;
 use crate::words::{Unheard, Words};
 
 /// How long a server may take until it says where it listens.
@@ -54,14 +55,13 @@ impl Spec {
     }
 
     /// Starts its command on its core.
-    pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, ServerError> {
+    pub(crate) fn spawn(&self, command: Command) -> Result<Child, ServerError> {
         // A process is born with its parent's pin: there is no moment in which it could start
         // threads elsewhere.
         let pinned = self.pin.map(affinity::pin).transpose();
         let _pinned =
             pinned.map_err(|error| ServerError::Pin { name: self.name.clone(), error })?;
-        let spawned = command.spawn();
-        spawned.map_err(|error| ServerError::Spawn {
+        child::spawn(command).map_err(|error| ServerError::Spawn {
             name: self.name.clone(),
             program: self.program.clone(),
             error,

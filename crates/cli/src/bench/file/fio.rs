@@ -1,6 +1,7 @@
 //! fio, where it is installed, asked as our own contenders are.
 
 use super::blocks::Ground;
+use annulus_lab::child;
 use annulus_lab::file::{Blocks, Burst, Latency, Paths, Pattern};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -22,8 +23,8 @@ pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<B
         Pattern::Mixed => "randrw".to_owned(),
         pattern => pattern.to_string(),
     };
-    let output = Command::new("fio")
-        .args(["--name=annulus", "--ioengine=io_uring", "--time_based", "--norandommap"])
+    let mut fio = Command::new("fio");
+    fio.args(["--name=annulus", "--ioengine=io_uring", "--time_based", "--norandommap"])
         .args(["--randrepeat=0", "--output-format=json"])
         .arg(format!("--filename={}", ground.path.display()))
         .arg(format!("--size={}", ground.bytes))
@@ -33,9 +34,8 @@ pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<B
         .arg(format!("--direct={}", u8::from(ground.direct)))
         // As ours have it.
         .arg(format!("--fixedbufs={}", u8::from(ground.direct)))
-        .arg(format!("--runtime={}ms", slice.as_millis().max(1)))
-        .output()
-        .context("cannot start fio")?;
+        .arg(format!("--runtime={}ms", slice.as_millis().max(1)));
+    let output = child::output(fio).context("cannot start fio")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("fio: {}: {}", output.status, said.lines().next().unwrap_or_default());
