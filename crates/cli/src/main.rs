@@ -54,3 +54,70 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| usage::fail(&error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::{ContextKind, ErrorKind};
+    use clap::{Arg, CommandFactory};
+
+    /// Values of which every option takes one.
+    const VALUES: [&str; 9] =
+        ["1", "0.5", "1x1", "auto", "fewest", "multishot", "read", "inline", "127.0.0.1:1"];
+
+    /// Every verb, as the words that call it and its options.
+    fn verbs(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, Vec<Arg>)>) {
+        let options = command.get_arguments().filter(|arg| arg.get_long().is_some());
+        found.push((words.to_vec(), options.cloned().collect()));
+        for verb in command.get_subcommands() {
+            verbs(&[words, &[verb.get_name().into()]].concat(), verb, found);
+        }
+    }
+
+    fn parse(words: &[String], options: &[&str]) -> Result<(), ErrorKindAndText> {
+        let words = words.iter().map(String::as_str).chain(options.iter().copied());
+        Cli::try_parse_from(words).map(drop).map_err(|error| {
+            let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            (error.kind(), missing.unwrap_or_default())
+        })
+    }
+
+    type ErrorKindAndText = (ErrorKind, String);
+
+    /// An option with a value that it takes, if one is known.
+    fn given(words: &[String], option: &Arg) -> Option<String> {
+        let long = format!("--{}", option.get_long()?);
+        if !option.get_action().takes_values() {
+            return Some(long);
+        }
+        let values = VALUES.map(|value| format!("{long}={value}"));
+        values.into_iter().find(|text| {
+            let wrong = [ErrorKind::ValueValidation, ErrorKind::InvalidValue];
+            !parse(words, &[text]).is_err_and(|(kind, _)| wrong.contains(&kind))
+        })
+    }
+
+    /// clap waives `requires` when an argument is given that conflicts with the required one.
+    #[test]
+    fn an_option_that_needs_another_is_never_accepted_without_it() {
+        let mut found = Vec::new();
+        verbs(&["annulus".into()], &Cli::command(), &mut found);
+        for (words, options) in found {
+            let given: Vec<String> =
+                options.iter().filter_map(|option| given(&words, option)).collect();
+            for one in &given {
+                let Err((ErrorKind::MissingRequiredArgument, missing)) = parse(&words, &[one])
+                else {
+                    continue;
+                };
+                for other in &given {
+                    let name = other.split('=').next().expect("a first part");
+                    assert!(
+                        missing.contains(name) || parse(&words, &[one, other]).is_err(),
+                        "{words:?} {one} {other}: {missing} is missing"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -19,6 +19,22 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
+/// Refuses options that do nothing unless another one is given, where that one is not `present`.
+///
+/// clap's `requires` does not: it is waived when an argument is given that conflicts with the required one.
+pub(crate) fn only_with(
+    other: &str,
+    present: bool,
+    options: &[(&str, bool)],
+) -> Result<(), Misuse> {
+    match options.iter().find(|(_, given)| *given && !present) {
+        Some((option, _)) => {
+            Err(Misuse(format!("{option} does nothing without {other}: add that, or leave it out")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Prints a failure as one line.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     eprintln!("annulus: {}", one_line(&format!("{error:#}")));

@@ -5,7 +5,7 @@ use super::pins::Pins;
 use super::servers::{Catalogue, Choice};
 use crate::output::Target;
 use crate::span;
-use crate::usage::Misuse;
+use crate::usage::{Misuse, only_with};
 use annulus_lab::cores::Cores;
 use annulus_lab::record::Metric;
 use annulus_lab::rig::{Letters, Load, Visits, Work};
@@ -101,13 +101,13 @@ pub(crate) struct EchoArgs {
     per_connection: bool,
     /// Connections a visit, with --per-connection [default: as many as clients,
     /// but 200 at least]
-    #[arg(long, value_name = "COUNT", requires = "per_connection",
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
     connections: Option<u64>,
-    /// Event loops of the load, with --per-connection
-    #[arg(long, value_name = "COUNT", requires = "per_connection", default_value_t = 1,
+    /// Event loops of the load, with --per-connection [default: 1]
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
-    threads: u64,
+    threads: Option<u64>,
     /// Read every server's memory again after it was left alone for this long
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     idle: Option<Duration>,
@@ -249,6 +249,9 @@ fn servers(args: &EchoArgs, transport: Transport) -> Vec<String> {
 
 /// What the load does in each visit.
 fn work(args: &EchoArgs, transport: Transport, core: usize) -> Result<Work> {
+    let of_visits =
+        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
+    only_with("--per-connection", args.per_connection, &of_visits)?;
     let (pin, seed) = (Some(core), args.seed);
     if transport == Transport::Udp {
         return letters(args, core);
@@ -264,7 +267,7 @@ fn work(args: &EchoArgs, transport: Transport, core: usize) -> Result<Work> {
         }
         (true, Mode::Tasks(driver)) => {
             let connections = args.connections.map(|count| count as usize);
-            let threads = args.threads as usize;
+            let threads = args.threads.unwrap_or(1) as usize;
             Ok(Work::Visits(Visits { connections, threads, pin, seed, driver }))
         }
         (true, Mode::Threads) => {
@@ -338,7 +341,6 @@ pub(super) mod tests {
             "--cells 0x1",
             "--precision 0",
             "--rounds-max 20",
-            "--connections 5",
             "--per-connection --pipeline 2",
         ] {
             assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
@@ -355,6 +357,8 @@ pub(super) mod tests {
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
             ("--clients 10001 --client threads", "at most 10000"),
             ("--per-connection --client threads", "on event loops, as many as --threads says"),
+            ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
+            ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
             ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {

@@ -5,7 +5,7 @@ mod visits;
 
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target};
-use crate::usage::Misuse;
+use crate::usage::{Misuse, only_with};
 use crate::{span, table};
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{
@@ -77,13 +77,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, conflicts_with_all = ["pipeline", "rate", "duration", "warm_up"])]
     per_connection: bool,
     /// Connections in all, with --per-connection [default: as many as clients]
-    #[arg(long, value_name = "COUNT", requires = "per_connection",
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
     connections: Option<u64>,
-    /// Event loops that share the clients, with --per-connection
-    #[arg(long, value_name = "COUNT", requires = "per_connection", default_value_t = 1,
+    /// Event loops that share the clients, with --per-connection [default: 1]
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
-    threads: u64,
+    threads: Option<u64>,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
     duration: Duration,
@@ -115,6 +115,9 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(Kind::Udp(args)) = args.kind {
         return datagrams::run(args);
     }
+    let of_visits =
+        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
+    only_with("--per-connection", args.per_connection, &of_visits)?;
     if args.per_connection {
         return visits::run(args);
     }

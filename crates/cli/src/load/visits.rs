@@ -29,7 +29,7 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
         connections: args.connections.unwrap_or(args.number) as usize,
         clients: args.number as usize,
         length: args.length as usize,
-        threads: args.threads as usize,
+        threads: args.threads.unwrap_or(1) as usize,
         pin: args.pin,
         reply_timeout: args.reply_timeout,
         connect_timeout: args.connect_timeout,

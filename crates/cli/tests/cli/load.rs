@@ -225,5 +225,9 @@ fn a_connection_a_message_fails_as_clearly() {
     visit(&["--driver", "threads"]).complains(2, &["--driver threads", "--threads"]);
     visit(&["--rate", "5"]).complains(2, &["--rate", "--per-connection"]);
     visit(&["--threads", "0"]).complains(2, &["0", "1..=256"]);
-    annulus(["load", "--connections", "5"]).complains(2, &["--per-connection"]);
+    for option in ["--connections=5", "--threads=2"] {
+        annulus(["load", option]).complains(2, &["does nothing without --per-connection"]);
+        annulus(["load", option, "-t", "1"])
+            .complains(2, &["does nothing without --per-connection"]);
+    }
 }

@@ -59,7 +59,7 @@ fn answer(style: Style, args: &FileArgs) -> Result<()> {
             if pattern.is_of_streams() && args.far.is_none() {
                 return Err(Misuse(format!("--contender --pattern {pattern} needs --far")).into());
             }
-            let ground = Ground::new(folder, args.file_size, args.direct);
+            let ground = Ground::new(folder, args.file_size(), args.direct);
             work::answer_blocks(style, &ground, args.far, args.driver, args.policy)
         }
     }

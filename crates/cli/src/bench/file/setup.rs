@@ -8,7 +8,7 @@ use crate::bench::pins::Pin;
 use crate::bench::setup::{distinct, some_time};
 use crate::bench::size;
 use crate::output::Target;
-use crate::usage::Misuse;
+use crate::usage::{Misuse, only_with};
 use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_lab::file::{Blocks, Cycles, Pattern};
@@ -27,6 +27,9 @@ const MAX_DEPTH: u64 = 10_000;
 const DEPTH: u64 = 32;
 const SIZE: u64 = 4096;
 const PIECE: u64 = 256 * 1024;
+/// The size of the file and the length of a round's slice, unless they are given.
+const FILE_SIZE: u64 = 256 << 20;
+const SLICE: Duration = Duration::from_millis(500);
 /// Rounds where nothing is said.
 const ROUNDS: u64 = 15;
 
@@ -83,18 +86,18 @@ pub(crate) struct FileArgs {
     #[arg(long, value_name = "ORDER")]
     pub(super) pattern: Option<Pattern>,
     /// Blocks under way at once [default: 32; of streams 1]
-    #[arg(long, value_name = "COUNT", requires = "pattern",
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: Option<u64>,
     /// Past the page cache (O_DIRECT)
-    #[arg(long, requires = "pattern")]
+    #[arg(long)]
     pub(super) direct: bool,
-    /// The size of that one file
-    #[arg(long, value_name = "SIZE", default_value = "256M", requires = "pattern", value_parser = size::some)]
-    pub(super) file_size: u64,
-    /// How long blocks are read and written in each round
-    #[arg(long, value_name = "TIME", default_value = "0.5", requires = "pattern", value_parser = some_time)]
-    seconds: Duration,
+    /// The size of that one file [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = size::some)]
+    file_size: Option<u64>,
+    /// How long blocks are read and written in each round [default: 0.5]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    seconds: Option<Duration>,
     /// Where the files are made [default: the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub(super) dir: Option<PathBuf>,
@@ -128,6 +131,29 @@ pub(crate) struct FileArgs {
     /// Where a contender finds the other end of its streams
     #[arg(long, value_name = "ADDRESS", requires = "contender", hide = true)]
     pub(super) far: Option<SocketAddr>,
+}
+
+impl FileArgs {
+    /// The size of the one file that blocks are of.
+    pub(super) fn file_size(&self) -> u64 {
+        self.file_size.unwrap_or(FILE_SIZE)
+    }
+
+    /// Refuses options that would do nothing.
+    fn check_options(&self) -> Result<(), Misuse> {
+        let of_blocks = [
+            ("--depth", self.depth.is_some()),
+            ("--direct", self.direct),
+            ("--file-size", self.file_size.is_some()),
+            ("--seconds", self.seconds.is_some()),
+        ];
+        only_with("--pattern", self.pattern.is_some(), &of_blocks)?;
+        let of_tasks = [
+            ("--driver", self.driver != DriverChoice::Auto),
+            ("--policy", self.policy != Policy::default()),
+        ];
+        only_with("--mode tasks or both", self.mode != Mode::Threads, &of_tasks)
+    }
 }
 
 /// Who of ours is measured.
@@ -197,6 +223,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: FileArgs) -> Result<Setup> {
+        args.check_options()?;
         let (allowed, core) = args.pin.choose()?;
         let contenders = contenders(args.mode, &args.beside, args.pattern)?;
         let work = work(&args)?;
@@ -204,7 +231,7 @@ impl Setup {
         check(work, &args, &dir)?;
         let land = args.pattern.map(|pattern| Land {
             pattern,
-            bytes: args.file_size,
+            bytes: args.file_size(),
             direct: args.direct,
             far: None,
         });
@@ -223,7 +250,7 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
             Ok(limits::reserve(cell.workers as usize)?)
         }
         Work::Blocks(cell, _) => {
-            let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size));
+            let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size()));
             let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
             let memory = cell.depth.checked_mul(cell.bytes);
             let more = match cell.pattern {
@@ -232,7 +259,7 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
                 Pattern::Receive => cell.depth,
                 _ => 0,
             };
-            let files = args.file_size.checked_mul(1 + more);
+            let files = args.file_size().checked_mul(1 + more);
             room::check(&asked, memory, files, dir)
         }
     }
@@ -243,7 +270,7 @@ fn work(args: &FileArgs) -> Result<Work> {
     let Some(pattern) = args.pattern else { return cycles(args).map(Work::Cycles) };
     let usual = if pattern.is_of_streams() { (1, PIECE) } else { (DEPTH, SIZE) };
     let (depth, bytes) = (args.depth.unwrap_or(usual.0), args.size.unwrap_or(usual.1));
-    let file = args.file_size;
+    let file = args.file_size();
     if pattern.is_of_streams() && args.direct {
         return Err(Misuse(format!("--direct: not with --pattern {pattern}")).into());
     }
@@ -252,7 +279,7 @@ fn work(args: &FileArgs) -> Result<Work> {
             format!("-s {bytes}: with --pattern a multiple of {STRETCH}, up to the file's {file}");
         return Err(Misuse(text).into());
     }
-    Ok(Work::Blocks(Blocks { pattern, depth, bytes }, args.seconds))
+    Ok(Work::Blocks(Blocks { pattern, depth, bytes }, args.seconds.unwrap_or(SLICE)))
 }
 
 /// Cycles, if all of them can be counted.
@@ -300,7 +327,6 @@ mod tests {
             "--beside glommio",
             "--rounds 0",
             "--pattern dance",
-            "--depth 2",
             "--pattern read -n 2",
             "--pattern read --depth 0",
             "--pattern read --seconds 0",
@@ -323,6 +349,12 @@ mod tests {
             ("--pattern read -s 1000", "-s 1000: with --pattern a multiple of 512"),
             ("--pattern read -s 4K --file-size 1K", "up to the file's 1024"),
             ("--pattern read --file-size 1000000G", "a file of"),
+            ("--depth 2 -c 5", "--depth does nothing without --pattern"),
+            ("--direct -n 5", "--direct does nothing without --pattern"),
+            ("--file-size 1M -c 5", "--file-size does nothing without --pattern"),
+            ("--seconds 1 -n 5", "--seconds does nothing without --pattern: add that"),
+            ("--mode threads --driver epoll", "--driver does nothing without --mode tasks"),
+            ("--mode threads --policy inline", "--policy does nothing without --mode tasks"),
             ("--beside fio", "only with --pattern"),
             ("--pattern read --beside tokio", "not with --pattern"),
             ("--pattern send --beside fio", "and of blocks"),

@@ -45,8 +45,8 @@ pub(crate) struct SuiteArgs {
     /// Which suite
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// List the suites
-    #[arg(long)]
+    /// List the suites, and do nothing else
+    #[arg(long, exclusive = true)]
     list: bool,
     /// Shorten it to about a minute: fewer cells, shorter slices, fewer rounds
     #[arg(long)]
