@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::token::Kind;
     use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::FlockOperation;
 
     pub(super) fn token(slot: u32) -> Token {
         Token::new(Kind::File, 1, slot)
@@ -270,7 +271,7 @@ mod tests {
         // As many waits for a lock keep every thread.
         let path = std::env::temp_dir().join(format!("annulus-workers-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
-        held.lock().unwrap();
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
         let wanted = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
@@ -286,7 +287,7 @@ mod tests {
         assert!(!workers.cancel(last), "only once");
         let cancelled = wait_for(&workers, 1);
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
-        held.unlock().unwrap();
+        rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
         assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(0)));
     }
 }

@@ -77,18 +77,16 @@ impl Contender {
             arguments,
             pin: Some(conditions.core),
         };
-        match self.peer() {
-            Some(peer) => Ok(build(peers, peer)?.map(|program| spec(program, vec![folder.into()]))),
-            None if self == Contender::Fio
-                && let Err(why) = fio::look_for() =>
-            {
-                Ok(Err(why))
-            }
-            None => {
-                let program = env::current_exe().context("cannot find this program to start it")?;
-                Ok(Ok(spec(program, self.arguments(conditions, folder))))
-            }
+        if let Some(peer) = self.peer() {
+            return Ok(build(peers, peer)?.map(|program| spec(program, vec![folder.into()])));
         }
+        if let Contender::Fio = self
+            && let Err(why) = fio::look_for()
+        {
+            return Ok(Err(why));
+        }
+        let program = env::current_exe().context("cannot find this program to start it")?;
+        Ok(Ok(spec(program, self.arguments(conditions, folder))))
     }
 
     /// What makes this program one of our own.
