@@ -1,13 +1,20 @@
-//! The one front door: `cargo xtask VERB` runs what CI runs, and needs nothing installed but Rust.
+//! `cargo xtask VERB` runs what CI runs, one verb a check, and needs nothing installed but Rust.
 //!
 //! A verb is a row of [`VERBS`]; what it runs is printed before it runs, and the last line is the verdict.
 
 use std::process::ExitCode;
 
 mod callgrind;
+mod check;
+mod features;
 mod instructions;
+mod licences;
+mod part;
 mod peers;
+mod sanitizers;
+mod spdx;
 mod step;
+mod style;
 mod verbs;
 
 use step::{Failure, Outcome};
@@ -36,9 +43,33 @@ impl Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "check",
+        arguments: "[--lower]",
+        about: "style, format, licences, clippy, rustdoc; --lower records what style finds less of",
+        run: check::run,
+    },
+    Verb {
+        name: "style",
+        arguments: "[RULE...]",
+        about: "counts what the rules of style find, and lists all that these found",
+        run: style::list,
+    },
+    Verb {
+        name: "features",
         arguments: "",
-        about: "format, clippy and rustdoc, warnings denied; cargo-deny where it is installed",
-        run: |_| verbs::check(),
+        about: "every feature alone, none, and all together, without a warning",
+        run: |_| features::check(),
+    },
+    Verb {
+        name: "msrv",
+        arguments: "",
+        about: "the workspace with the oldest Rust that Cargo.toml promises (needs that toolchain)",
+        run: |_| features::msrv(),
+    },
+    Verb {
+        name: "advisories",
+        arguments: "",
+        about: "security advisories on what is linked (needs cargo-deny and its database)",
+        run: |_| licences::advisories(),
     },
     Verb {
         name: "test",
@@ -50,13 +81,13 @@ const VERBS: &[Verb] = &[
         name: "asan",
         arguments: "",
         about: "the tests of the crates with unsafe code under the address sanitizer (needs a nightly toolchain)",
-        run: |_| verbs::asan(),
+        run: |_| sanitizers::asan(),
     },
     Verb {
         name: "miri",
         arguments: "",
         about: "the unit tests of leases, datagrams, tasks and their like under Miri (needs a nightly toolchain with it)",
-        run: |_| verbs::miri(),
+        run: |_| sanitizers::miri(),
     },
     Verb {
         name: "sim",
@@ -79,7 +110,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "ci",
         arguments: "",
-        about: "what CI runs: test, check, instructions, and peers that are quickly built",
+        about: "what CI runs: check, and every verb above; peers that are quickly built; a table at the end",
         run: |_| verbs::ci(),
     },
 ];

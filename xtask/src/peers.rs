@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::part::is_ci;
 use crate::step::{Failure, Outcome, Step, root, target};
 
 /// The exit code by which a peer says that this machine lacks what it needs.
@@ -30,7 +31,10 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         )));
     }
     if Step::new("python3", "--version").probe().is_none() {
-        return Ok(vec!["peers (no python3)".into()]);
+        return match is_ci() {
+            true => Err(Failure::Failed("peers need python3, and CI may not skip them".into())),
+            false => Ok(vec!["peers (no python3)".into()]),
+        };
     }
     let chosen = if names.is_empty() { &known } else { names };
     chosen.iter().try_fold(Vec::new(), |mut skipped, name| {
@@ -39,10 +43,10 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     })
 }
 
-/// The folders with a `build`, by name.
+/// The directories with a `build`, by name.
 fn all() -> Result<Vec<String>, Failure> {
-    let folder = root().join("peers");
-    let entries = fs::read_dir(&folder)
+    let directory = root().join("peers");
+    let entries = fs::read_dir(&directory)
         .map_err(|error| Failure::Failed(format!("cannot list peers/: {error}")))?;
     let with_build = entries.flatten().filter(|entry| entry.path().join("build").is_file());
     let mut names: Vec<_> =

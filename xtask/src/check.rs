@@ -1,0 +1,42 @@
+//! What every change must pass and is quickly checked: style, format, lints, documentation, licences.
+
+use crate::part::{self, Part};
+use crate::step::{Failure, Outcome, Step};
+use crate::{licences, style};
+
+/// The parts, quick ones first.
+pub(crate) const PARTS: [Part; 5] = [
+    Part { name: "style", required: true, run: style::check },
+    Part { name: "format", required: true, run: format },
+    Part { name: "licences", required: true, run: licences::check },
+    Part { name: "clippy", required: true, run: clippy },
+    Part { name: "doc", required: true, run: doc },
+];
+
+/// Runs the parts; with `--lower`, records the counts of style that went down instead.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    match arguments {
+        [] => part::run(&PARTS),
+        [word] if word == "--lower" => style::lower(),
+        [other, ..] => {
+            let text = format!("unexpected argument '{other}': check takes `--lower`, or none");
+            Err(Failure::Usage(text))
+        }
+    }
+}
+
+fn format() -> Outcome {
+    Step::new("cargo", "fmt --all --check").run()?;
+    Ok(Vec::new())
+}
+
+fn clippy() -> Outcome {
+    Step::new("cargo", "clippy --workspace --all-targets -- -D warnings").run()?;
+    Ok(Vec::new())
+}
+
+fn doc() -> Outcome {
+    let step = Step::new("cargo", "doc --workspace --no-deps --all-features");
+    step.env("RUSTDOCFLAGS", "-D warnings").run()?;
+    Ok(Vec::new())
+}

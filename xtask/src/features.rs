@@ -1,0 +1,91 @@
+//! Every feature alone, none, and all together; and the oldest Rust that is promised.
+
+use serde_json::Value;
+
+use crate::step::{Failure, Outcome, Step, root};
+
+/// Lints each library with none of its features, with each alone, and the whole package with all of them.
+pub(crate) fn check() -> Outcome {
+    let metadata = metadata("--no-deps")?;
+    for (package, features) in featured(&metadata) {
+        let alone =
+            features.iter().map(|feature| format!("--no-default-features --features {feature}"));
+        let choices = std::iter::once("--no-default-features".to_owned()).chain(alone);
+        for choice in choices {
+            lint(&format!("-p {package} --lib {choice}"))?;
+        }
+        lint(&format!("-p {package} --all-targets --all-features"))?;
+    }
+    Ok(Vec::new())
+}
+
+/// Checks the workspace with the oldest Rust that `Cargo.toml` promises; skipped if rustup does not have it.
+pub(crate) fn msrv() -> Outcome {
+    let version = oldest_rust()?;
+    if Step::new("rustup", &format!("run {version} cargo --version")).probe().is_none() {
+        let hint = format!("msrv (`rustup toolchain install {version} --profile minimal`)");
+        return Ok(vec![hint]);
+    }
+    Step::new("rustup", &format!("run {version} cargo check --workspace --all-targets --locked"))
+        .run()?;
+    Ok(Vec::new())
+}
+
+/// What `cargo metadata` tells, as JSON.
+pub(crate) fn metadata(arguments: &str) -> Result<Value, Failure> {
+    let line = format!("metadata --format-version 1 --locked {arguments}");
+    let (status, text) = Step::new("cargo", &line).capture()?;
+    match serde_json::from_str(&text) {
+        Ok(metadata) if status.success() => Ok(metadata),
+        _ => Err(Failure::Failed(format!("`cargo {line}` ended with {status} and told nothing"))),
+    }
+}
+
+/// The entries of a list in it.
+pub(crate) fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value[name].as_array().into_iter().flatten()
+}
+
+fn lint(arguments: &str) -> Result<(), Failure> {
+    Step::new("cargo", &format!("clippy --quiet {arguments} -- -D warnings")).run()
+}
+
+/// Packages that have features, with these; `default` is none of its own.
+fn featured(metadata: &Value) -> Vec<(String, Vec<String>)> {
+    let package = |package: &Value| {
+        let features = package["features"].as_object()?.keys();
+        let features: Vec<String> = features.filter(|name| *name != "default").cloned().collect();
+        (!features.is_empty()).then_some((package["name"].as_str()?.to_owned(), features))
+    };
+    list(metadata, "packages").filter_map(package).collect()
+}
+
+fn oldest_rust() -> Result<String, Failure> {
+    let failure = |why: String| Failure::Failed(format!("Cargo.toml: {why}"));
+    let text = std::fs::read_to_string(root().join("Cargo.toml"));
+    let text = text.map_err(|error| failure(error.to_string()))?;
+    let manifest: toml::Table = text.parse().map_err(|error| failure(format!("{error}")))?;
+    let version = manifest.get("workspace").and_then(|table| table.get("package"));
+    let version = version.and_then(|table| table.get("rust-version")?.as_str());
+    version.map(str::to_owned).ok_or_else(|| failure("no workspace.package.rust-version".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_without_features_are_left_out() {
+        let text = r#"{"packages": [
+            {"name": "a", "features": {"default": ["x"], "x": [], "y": ["x"]}},
+            {"name": "b", "features": {}}]}"#;
+        let found = featured(&serde_json::from_str(text).unwrap());
+        assert_eq!(found, [("a".to_owned(), vec!["x".to_owned(), "y".to_owned()])]);
+    }
+
+    #[test]
+    fn the_oldest_rust_is_what_the_manifest_says() {
+        let version = oldest_rust().ok().unwrap();
+        assert!(env!("CARGO_PKG_RUST_VERSION").starts_with(&version), "{version}");
+    }
+}

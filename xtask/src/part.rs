@@ -1,0 +1,135 @@
+//! The parts of `check` and `ci`: each with a headline, its time, and a line in the table at the end.
+
+use std::env;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::step::{Failure, Outcome};
+
+/// Something that is checked.
+pub(crate) struct Part {
+    /// Its name in headlines and in the table.
+    pub(crate) name: &'static str,
+    /// In CI it must run: if it is skipped there, it has failed.
+    pub(crate) required: bool,
+    /// Checks it.
+    pub(crate) run: fn() -> Outcome,
+}
+
+/// How a part ended.
+struct Ended {
+    name: &'static str,
+    took: Duration,
+    outcome: Outcome,
+}
+
+/// Runs every part, those after a failure too, so that one run tells all; then prints what became of each.
+pub(crate) fn run(parts: &[Part]) -> Outcome {
+    let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
+    eprint!("\n{}", table(&ended));
+    summary(ended)
+}
+
+/// Whether this is a run of CI, where what is required may not be skipped.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off))
+}
+
+fn attempt(part: &Part, is_ci: bool) -> Ended {
+    eprintln!("\n== {}", part.name);
+    let began = now();
+    let outcome = (part.run)().and_then(|skipped| match part.required && is_ci {
+        true if !skipped.is_empty() => {
+            Err(Failure::Failed(format!("CI may not skip it; skipped: {}", skipped.join("; "))))
+        }
+        _ => Ok(skipped),
+    });
+    let took = now() - began;
+    eprintln!("== {}: {} after {}", part.name, verdict(&outcome), seconds(took));
+    Ended { name: part.name, took, outcome }
+}
+
+/// All that was skipped, or all that failed.
+fn summary(ended: Vec<Ended>) -> Outcome {
+    let (mut skipped, mut failed) = (Vec::new(), Vec::new());
+    for Ended { name, outcome, .. } in ended {
+        match outcome {
+            Ok(without) => skipped.extend(without),
+            Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
+            Err(Failure::Failed(why)) => failed.push(format!("{name} ({why})")),
+        }
+    }
+    if failed.is_empty() { Ok(skipped) } else { Err(Failure::Failed(failed.join("; "))) }
+}
+
+fn table(ended: &[Ended]) -> String {
+    let mut text = String::new();
+    let total: Duration = ended.iter().map(|part| part.took).sum();
+    for Ended { name, took, outcome } in ended {
+        let detail = match outcome {
+            Ok(skipped) => skipped.join("; "),
+            Err(Failure::Failed(why) | Failure::Usage(why)) => why.clone(),
+        };
+        let (verdict, took) = (verdict(outcome), seconds(*took));
+        let line = format!("{name:<14} {verdict:<8} {took:>9}  {detail}");
+        _ = writeln!(text, "{}", line.trim_end());
+    }
+    _ = writeln!(text, "{:<14} {:<8} {:>9}", "total", "", seconds(total));
+    text
+}
+
+fn verdict(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Ok(skipped) if skipped.is_empty() => "ok",
+        Ok(_) => "skipped",
+        Err(_) => "FAILED",
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+#[allow(clippy::disallowed_methods)] // How long a part took is told, and decides nothing.
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(required: bool, run: fn() -> Outcome) -> Part {
+        Part { name: "a part", required, run }
+    }
+
+    fn fails() -> Outcome {
+        Err(Failure::Failed("broken".into()))
+    }
+
+    fn skips() -> Outcome {
+        Ok(vec!["miri (none here)".into()])
+    }
+
+    #[test]
+    fn what_ci_requires_may_be_skipped_elsewhere_only() {
+        assert!(attempt(&part(true, skips), true).outcome.is_err());
+        assert!(attempt(&part(true, skips), false).outcome.is_ok());
+        assert!(attempt(&part(false, skips), true).outcome.is_ok());
+        assert!(attempt(&part(true, || Ok(Vec::new())), true).outcome.is_ok());
+    }
+
+    #[test]
+    fn the_parts_after_a_failure_run_too_and_all_are_told() {
+        let all = [part(false, fails), part(false, skips), part(false, || Ok(Vec::new()))];
+        let ended: Vec<Ended> = all.iter().map(|part| attempt(part, false)).collect();
+        let table = table(&ended);
+        let lines: Vec<&str> = table.lines().collect();
+        let [failed, skipped, passed, total] = lines[..] else { panic!("{table}") };
+        assert!(failed.contains("FAILED") && failed.ends_with("broken"), "{table}");
+        assert!(skipped.contains("skipped") && skipped.ends_with("miri (none here)"), "{table}");
+        assert!(passed.contains(" ok ") && total.starts_with("total"), "{table}");
+        let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
+        assert_eq!(text, "a part (broken)");
+    }
+}

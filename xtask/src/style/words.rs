@@ -1,0 +1,178 @@
+//! Words that must not come back: `xtask/style/words.txt` lists them, each with what to say instead;
+//! `xtask/style/allowed.txt` lists the files in which one of them is right.
+//!
+//! Identifiers count by their parts: `OutgoingParcel` and `send_parcel` both have `parcel`. Two words written as one are
+//! listed as one: `PostOffice` is found as `postoffice`, and so is `post_office`.
+
+use std::collections::HashMap;
+use std::fs;
+
+use super::Finding;
+use super::tree::{SourceFile, Tree};
+use crate::step::{Failure, root};
+
+/// The two lists.
+pub(super) struct Words {
+    /// A word, and what to say instead.
+    instead: HashMap<String, String>,
+    /// A path and a word that is right there; `*` stands for every word.
+    allowed: Vec<(String, String)>,
+}
+
+impl Words {
+    /// Reads both lists.
+    pub(super) fn read() -> Result<Words, Failure> {
+        let directory = root().join("xtask").join("style");
+        let text = |name: &str| {
+            fs::read_to_string(directory.join(name))
+                .map_err(|error| Failure::Failed(format!("xtask/style/{name}: {error}")))
+        };
+        Words::parse(&text("words.txt")?, &text("allowed.txt")?).map_err(Failure::Failed)
+    }
+
+    fn parse(words: &str, allowed: &str) -> Result<Words, String> {
+        let mut instead = HashMap::new();
+        for line in entries(words) {
+            let (listed, advice) = line.split_once("  ").ok_or_else(|| {
+                format!("words.txt: '{line}' is not: WORDS, two spaces, what to say instead")
+            })?;
+            for word in listed.split_whitespace() {
+                instead.insert(word.to_owned(), advice.trim().to_owned());
+            }
+        }
+        let allowed = entries(allowed).map(|line| {
+            let mut fields = line.split_whitespace();
+            match (fields.next(), fields.next(), fields.next()) {
+                (Some(path), Some(word), Some(_)) => Ok((path.to_owned(), word.to_owned())),
+                _ => Err(format!("allowed.txt: '{line}' is not: PATH WORD REASON")),
+            }
+        });
+        Ok(Words { instead, allowed: allowed.collect::<Result<_, _>>()? })
+    }
+
+    /// Every place with a listed word.
+    pub(super) fn find(&self, tree: &Tree) -> Vec<Finding> {
+        tree.files.iter().flat_map(|file| self.find_in(file)).collect()
+    }
+
+    /// Entries of `allowed.txt` that allow nothing any more.
+    pub(super) fn unused(&self, tree: &Tree) -> Vec<String> {
+        let is_used = |(path, word): &&(String, String)| {
+            let file = tree.file(path);
+            file.is_some_and(|file| {
+                self.listed(file).any(|(_, found)| word == "*" || *word == found)
+            })
+        };
+        let unused = self.allowed.iter().filter(|entry| !is_used(entry));
+        unused.map(|(path, word)| format!("{path} {word}")).collect()
+    }
+
+    fn find_in(&self, file: &SourceFile) -> Vec<Finding> {
+        let is_allowed = |word: &str| {
+            let here = self.allowed.iter().filter(|(path, _)| *path == file.path);
+            here.into_iter().any(|(_, allowed)| allowed == "*" || allowed == word)
+        };
+        let finding = |(line, word): (usize, String)| {
+            let text = format!("'{word}': {}", self.instead[&word]);
+            Finding::new(&file.path, line, text)
+        };
+        self.listed(file).filter(|(_, word)| !is_allowed(word)).map(finding).collect()
+    }
+
+    /// Listed words in a file, each with its line.
+    fn listed<'a>(&'a self, file: &'a SourceFile) -> impl Iterator<Item = (usize, String)> + 'a {
+        let lines = file.text.lines().enumerate();
+        lines.flat_map(|(index, line)| {
+            let words = identifiers(line).flat_map(parts);
+            let listed = words.filter(|word| self.instead.contains_key(word));
+            listed.map(move |word| (index + 1, word)).collect::<Vec<_>>()
+        })
+    }
+}
+
+/// The lines of a list without its comments.
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// Runs of letters and underscores.
+fn identifiers(line: &str) -> impl Iterator<Item = &str> {
+    let runs = line.split(|c: char| !(c.is_ascii_alphabetic() || c == '_'));
+    runs.filter(|run| !run.is_empty())
+}
+
+/// The words of an identifier in lower case, and each two neighbours written as one.
+fn parts(identifier: &str) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for piece in identifier.split('_').filter(|piece| !piece.is_empty()) {
+        let mut word = String::new();
+        let mut after_small = false;
+        for c in piece.chars() {
+            if c.is_ascii_uppercase() && after_small {
+                parts.push(std::mem::take(&mut word));
+            }
+            word.push(c.to_ascii_lowercase());
+            after_small = c.is_ascii_lowercase();
+        }
+        parts.push(word);
+    }
+    let joined: Vec<String> = parts.windows(2).map(<[String]>::concat).collect();
+    parts.extend(joined);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &str =
+        "# a comment\nparcel parcels  OutgoingDatagram\npostoffice  Datagrams\nwho  a noun\n";
+
+    fn found(allowed: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let words = Words::parse(WORDS, allowed).unwrap();
+        words.find(&Tree::of(files)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn identifiers_and_prose_are_read_alike() {
+        let text =
+            "struct OutgoingParcel;\n// Who sends parcels?\nlet post_office = PostOffice;\nwhole";
+        assert_eq!(
+            found("", &[("a.rs", text)]),
+            [
+                "a.rs:1: 'parcel': OutgoingDatagram",
+                "a.rs:2: 'who': a noun",
+                "a.rs:2: 'parcels': OutgoingDatagram",
+                "a.rs:3: 'postoffice': Datagrams",
+                "a.rs:3: 'postoffice': Datagrams",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_word_is_allowed_by_file() {
+        let files = [("a.md", "who parcel"), ("b.md", "who parcel"), ("c.md", "who")];
+        let allowed = "a.md who it is a quotation\nc.md * names all of them";
+        assert_eq!(
+            found(allowed, &files),
+            [
+                "a.md:1: 'parcel': OutgoingDatagram",
+                "b.md:1: 'who': a noun",
+                "b.md:1: 'parcel': OutgoingDatagram"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_entry_that_allows_nothing_is_told() {
+        let words =
+            Words::parse(WORDS, "a.md who reason\na.md parcel reason\nno.md * reason").unwrap();
+        assert_eq!(words.unused(&Tree::of(&[("a.md", "who")])), ["a.md parcel", "no.md *"]);
+    }
+
+    #[test]
+    fn lists_that_are_none_are_refused_by_line() {
+        assert!(Words::parse("parcel", "").err().unwrap().contains("'parcel' is not"));
+        assert!(Words::parse("", "a.md who").err().unwrap().contains("'a.md who' is not"));
+    }
+}
