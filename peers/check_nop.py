@@ -6,6 +6,7 @@
 Exit code: 0 it does, 1 it does not, 2 usage, 3 it cannot run on this machine (it exited with 3).
 """
 
+import json
 import subprocess
 import sys
 
@@ -21,9 +22,9 @@ def main():
     said = subprocess.run(sys.argv[1:], input=asked, capture_output=True, text=True, timeout=PATIENCE)
     if said.returncode == 3:
         return 3
-    answers = [line.split(" ") for line in said.stdout.splitlines()]
+    answers = [json.loads(line) for line in said.stdout.splitlines()]
     good = said.returncode == 0 and len(answers) == len(QUESTIONS)
-    good = good and all(len(a) == 3 and all(n.isdigit() and int(n) > 0 for n in a) for a in answers)
+    good = good and all(answer[name] > 0 for answer in answers for name in ("operations", "ns", "cpu_ns"))
     print("ok" if good else f"no: {said}")
     return 0 if good else 1
 

@@ -123,7 +123,7 @@ burst(struct io_uring *ring, unsigned entries, uint64_t window, reap *take, bool
         elapsed = now(CLOCK_MONOTONIC) - start;
     } while (elapsed < window);
     cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    if (!warm_up && (printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", operations, elapsed, cpu) < 0 || fflush(stdout)))
+    if (!warm_up && (printf("{\"operations\":%" PRIu64 ",\"ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 "}\n", operations, elapsed, cpu) < 0 || fflush(stdout)))
         fail("cannot answer", errno);
 }
 

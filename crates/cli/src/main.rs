@@ -11,6 +11,7 @@ mod output;
 mod page;
 mod span;
 mod table;
+mod text;
 mod usage;
 
 use clap::{Parser, Subcommand};

@@ -1,23 +1,13 @@
 //! How the command says that something went wrong: one line, and the exit status.
 
 use clap::error::ErrorKind;
-use std::fmt;
 use std::process::ExitCode;
 
 /// Exit status for a command line that cannot be carried out as written.
 const USAGE: u8 = 2;
 
 /// A wrong value that only showed after parsing: exits like a usage error.
-#[derive(Debug)]
-pub(crate) struct Misuse(pub(crate) String);
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misuse {}
+pub(crate) use annulus_lab::UsageError as Misuse;
 
 /// Refuses options that do nothing unless another one is given, where that one is not `present`.
 ///

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use annulus_load::affinity;
+use jiff::Timestamp;
 use serde::Serialize;
-
-use crate::clock;
 
 /// The machine, the program and the circumstances of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -38,20 +38,20 @@ pub struct Environment {
 
 impl Environment {
     /// Reads it off the system; what can't be read stays empty.
-    pub fn read(cores: &[usize]) -> Environment {
+    pub fn read() -> Environment {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Environment {
             kernel: line("/proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH.into(),
             cpu: cpu(&line("/proc/cpuinfo")).unwrap_or_default(),
-            cores: cores.to_vec(),
+            cores: affinity::allowed().unwrap_or_default(),
             mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: option_env!("ANNULUS_COMMIT").map(str::to_owned),
             command_line: command_line(std::env::args()),
             variables: std::env::vars().filter(|(name, _)| matters(name)).collect(),
             load_average: line("/proc/loadavg"),
-            time: clock::utc_now(),
+            time: Timestamp::now().strftime("%FT%TZ").to_string(),
         }
     }
 }
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn reads_this_machine() {
-        let here = Environment::read(&[0]);
+        let here = Environment::read();
         assert!(here.kernel.starts_with(|c: char| c.is_ascii_digit()), "{here:?}");
         assert!(here.time.ends_with('Z') && !here.load_average.is_empty(), "{here:?}");
-        assert_eq!(here.cores, [0]);
+        assert!(!here.cores.is_empty(), "{here:?}");
         assert!(!here.command_line[0].contains('/'), "{here:?}");
     }
 

@@ -10,6 +10,7 @@
 //! The first figure is *server CPU time a request* ([`proc`]): it holds even where the load, not the
 //! server, sets the pace.
 
+pub mod bench;
 pub mod bulk;
 pub mod child;
 pub mod contest;
@@ -18,6 +19,7 @@ pub mod doubt;
 pub mod environment;
 pub mod file;
 pub mod interrupt;
+pub mod jobs;
 pub mod lock;
 pub mod nop;
 pub mod peer;
@@ -34,5 +36,7 @@ pub mod verdict;
 
 mod clock;
 mod cpu_clock;
-mod random;
+mod usage;
 mod words;
+
+pub use usage::{UsageError, distinct};

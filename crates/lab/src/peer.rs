@@ -14,6 +14,8 @@ use std::process::{Command, Output};
 
 use crate::child;
 
+use crate::server::Spec;
+
 /// What a build script exits with when a tool is missing.
 const TOOL_MISSING: i32 = 3;
 
@@ -23,14 +25,15 @@ const SERVES: &str = "serves";
 /// The file that lists a peer's modes.
 const MODES: &str = "modes";
 
-/// What stands in [`SERVES`] where the program is no echo server, but a contender of `bench nop` or `bench file`.
-const CONTESTS: [&str; 2] = ["nop", "file"];
+/// What stands in [`SERVES`] where the program is no echo server, but a contender of `bench nop`, `bench file` or `bench bulk`.
+const CONTESTS: [&str; 3] = ["nop", "file", "bulk"];
 
 /// The folder of all peers, and where they are built.
 #[derive(Clone, Debug)]
 pub struct Peers {
     folder: PathBuf,
     output: PathBuf,
+    announce: fn(&str),
 }
 
 impl Peers {
@@ -38,7 +41,33 @@ impl Peers {
     pub fn find(from: &Path) -> Option<Peers> {
         let folder = from.ancestors().map(|above| above.join("peers")).find(|f| f.is_dir())?;
         let output = folder.parent()?.join("target").join("peers");
-        Some(Peers { folder, output })
+        Some(Peers { folder, output, announce: |_| () })
+    }
+
+    /// Has a peer's name announced before it is built, which may take minutes.
+    pub fn announcing(self, announce: fn(&str)) -> Peers {
+        Peers { announce, ..self }
+    }
+
+    /// How to run a peer as a contender, or what is missing to have it. `spec` makes of a peer's
+    /// program what runs it; without a folder of peers there is none.
+    ///
+    /// # Errors
+    /// If the peer does not build.
+    pub fn prepare(
+        peers: Option<&Peers>,
+        name: &str,
+        spec: impl FnOnce(PathBuf) -> Spec,
+    ) -> anyhow::Result<Result<Spec, String>> {
+        let Some(peers) = peers else {
+            let why = format!("peer {name} is left out: it is built from within the repository");
+            return Ok(Err(why));
+        };
+        match peers.build(name) {
+            Ok(program) => Ok(Ok(spec(program))),
+            Err(missing @ PeerError::ToolMissing { .. }) => Ok(Err(missing.to_string())),
+            Err(failed) => Err(failed.into()),
+        }
     }
 
     /// The names of all peers that echo, sorted.
@@ -66,6 +95,7 @@ impl Peers {
 
     /// Builds a peer and gives its program.
     pub fn build(&self, name: &str) -> Result<PathBuf, PeerError> {
+        (self.announce)(name);
         let output = self.output.join(name);
         fs::create_dir_all(&output).map_err(|error| PeerError::new(name, error))?;
         let folder = self.folder.join(name);
@@ -217,8 +247,10 @@ mod tests {
         let folder = Folder::new("names", &[("b", ""), ("a", "")]);
         assert_eq!(folder.peers().names(), ["a", "b"]);
         fs::create_dir_all(folder.0.join("peers/notes")).expect("folder");
-        folder.file("b", SERVES, "nop\n");
-        assert_eq!(folder.peers().names(), ["a"]);
+        for other in CONTESTS {
+            folder.file("b", SERVES, &format!("{other}\n"));
+            assert_eq!(folder.peers().names(), ["a"], "{other}");
+        }
         assert!(Peers::find(Path::new("/")).is_none() || Path::new("/peers").is_dir());
     }
 }

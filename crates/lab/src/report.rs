@@ -407,7 +407,7 @@ mod tests {
     }
 
     fn report(record: &Record) -> Value {
-        let environment = Environment::read(&[0, 1]);
+        let environment = Environment::read();
         let shared = Cores { server: 0, load: 0 };
         let report = Report::new(record, &settings(), &environment, &[Doubt::SharedCore(shared)]);
         serde_json::to_value(report).expect("plain data")

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::random::Generator;
 use crate::record::{Outcome, Sample};
+use fastrand::Rng;
 
 /// What is asked of every server: so many connections, messages of so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,7 +84,7 @@ impl Schedule {
         measure: &mut impl Measure<S>,
         keep: &mut impl Keep<S>,
     ) -> ControlFlow<()> {
-        let mut generator = Generator::new(self.seed);
+        let mut generator = Rng::with_seed(self.seed);
         for round in 0..self.rounds.max(self.most) {
             let wanted = |cell: &usize| round < self.rounds || keep.wants_more(*cell);
             let cells: Vec<usize> = (0..self.cells).filter(wanted).collect();
@@ -95,7 +95,7 @@ impl Schedule {
         ControlFlow::Continue(())
     }
 
-    fn round(&self, round: usize, cells: Vec<usize>, generator: &mut Generator) -> Vec<Visit> {
+    fn round(&self, round: usize, cells: Vec<usize>, generator: &mut Rng) -> Vec<Visit> {
         let mut visits = Vec::with_capacity(self.servers * cells.len());
         for cell in shuffled(cells, generator) {
             let servers = shuffled((0..self.servers).collect(), generator);
@@ -105,7 +105,7 @@ impl Schedule {
     }
 }
 
-fn shuffled(mut places: Vec<usize>, generator: &mut Generator) -> Vec<usize> {
+fn shuffled(mut places: Vec<usize>, generator: &mut Rng) -> Vec<usize> {
     generator.shuffle(&mut places);
     places
 }

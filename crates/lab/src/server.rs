@@ -39,6 +39,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// A program without arguments, which may run anywhere.
+    pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
+        Spec { name: name.into(), program: program.into(), arguments: Vec::new(), pin: None }
+    }
+
     /// The same server under another name.
     pub fn named(&self, name: String) -> Spec {
         Spec { name, ..self.clone() }

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::random::Generator;
-
 /// Fewer rounds than this carry no 95 % interval: five rounds that all point one way do so by
 /// chance alone in 6 % of runs (2 × ½⁵), six in 3 %.
 pub const FEWEST_ROUNDS: usize = 6;
@@ -87,11 +85,11 @@ pub struct Interval {
 }
 
 fn bootstrap(values: &[f64], seed: u64) -> Interval {
-    let mut generator = Generator::new(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut drawn = vec![0.0; values.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            drawn.fill_with(|| values[generator.below(values.len())]);
+            drawn.fill_with(|| values[random.usize(..values.len())]);
             middle(&mut drawn)
         })
         .collect();
@@ -196,7 +194,7 @@ mod tests {
         #[test]
         fn order_of_rounds_does_not_move_the_median(mut values in rounds(), seed: u64) {
             let before = median(&values);
-            Generator::new(seed).shuffle(&mut values);
+            fastrand::Rng::with_seed(seed).shuffle(&mut values);
             prop_assert_eq!(median(&values), before);
         }
 

@@ -29,7 +29,7 @@ fn answer(question: &str) -> io::Result<()> {
     let nops = vec![opcode::Nop::new().build(); entries as usize];
     burst(&mut ring, &nops, window / 5)?;
     let (operations, elapsed, cpu) = burst(&mut ring, &nops, window)?;
-    println!("{operations} {elapsed} {cpu}");
+    println!(r#"{{"operations":{operations},"ns":{elapsed},"cpu_ns":{cpu}}}"#);
     Ok(())
 }
 

@@ -90,11 +90,8 @@ fn measure(setup: &Setup, field: &Field, desk: &Desk) -> Result<Report> {
     let specs = &field.servers;
     let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let rounds = Rounds { least: setup.rounds, most: setup.rounds_max() };
-    let comparison = Comparison {
-        setup,
-        settings: settings(setup, specs),
-        environment: Environment::read(&setup.allowed),
-    };
+    let comparison =
+        Comparison { setup, settings: settings(setup, specs), environment: Environment::read() };
     let mut session = Session::new(&names, &setup.cells, rounds, setup.seed);
     let mut rig = Rig::start_all(&field.all(), &setup.cells, setup.work)?;
     let before = rig.memory();

@@ -9,6 +9,8 @@ mod moment;
 mod nop;
 mod peer;
 mod pins;
+mod results;
+mod run;
 mod servers;
 mod session;
 mod setup;

@@ -1,45 +1,22 @@
 //! A run under way, whatever it measures: progress, being asked to stop, and what is saved on the way.
 
-use crate::output::{self, Target};
+pub(super) use super::run::RunLock as Desk;
+use crate::output::Target;
 use annulus_lab::doubt::Doubt;
-use annulus_lab::interrupt::{INTERRUPTED, Interrupt};
-use annulus_lab::lock::Lock;
 use annulus_lab::record::{Outcome, Record};
 use annulus_lab::schedule::{Keep, Measure, Schedule, Visit};
-use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fs;
 use std::ops::ControlFlow;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How many times a run saves what it has on its way.
 const SAVES: usize = 10;
 
-/// What the first ctrl-C is answered with.
-const STOPPING: &str = "annulus: stopping after this slice; once more stops at once";
-
-/// The machine, to oneself, and a place for the result that can be written.
-#[derive(Debug)]
-pub(super) struct Desk {
-    _lock: Lock,
-    interrupt: Interrupt,
-    json: Option<Target>,
-}
-
 impl Desk {
-    /// Takes the machine's lock. A path that can't be written shows here, before the work and not after it.
-    pub(super) fn take(json: Option<Target>) -> Result<Desk> {
-        let lock = Lock::take()?;
-        json.clone().map(Target::open).transpose()?;
-        let interrupt =
-            Interrupt::install(|| eprintln!("{STOPPING}")).context("cannot watch for ctrl-C")?;
-        Ok(Desk { _lock: lock, interrupt, json })
-    }
-
-    /// Whether somebody asked to stop.
-    pub(super) fn is_interrupted(&self) -> bool {
+    /// Whether a signal asked to stop.
+    fn is_interrupted(&self) -> bool {
         self.interrupt.is_asked()
     }
 
@@ -59,21 +36,6 @@ impl Desk {
             let saved = serde_json::to_vec_pretty(&report()).map(|json| fs::write(path, json));
             drop(saved);
         }
-    }
-
-    /// Hands the result over: as text, and as JSON where that was asked for.
-    pub(super) fn deliver(
-        &self,
-        report: &impl Serialize,
-        text: impl FnOnce() -> String,
-    ) -> Result<()> {
-        let sheet = self.json.clone().map(Target::open).transpose()?;
-        output::deliver(sheet, report, Some(text()))
-    }
-
-    /// The exit status of a run without a failure.
-    pub(super) fn status(&self) -> ExitCode {
-        ExitCode::from(if self.is_interrupted() { INTERRUPTED } else { 0 })
     }
 }
 

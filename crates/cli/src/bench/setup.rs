@@ -159,8 +159,6 @@ pub(crate) struct Setup {
     pub(crate) work: Work,
     /// How long the servers are left alone before their memory is read again.
     pub(crate) idle: Option<Duration>,
-    /// The cores that may be used, and those that will be.
-    pub(crate) allowed: Vec<usize>,
     pub(crate) cores: Cores,
     pub(crate) json: Option<Target>,
     pub(crate) seed: u64,
@@ -170,7 +168,7 @@ impl Setup {
     /// Checks what was asked for.
     pub(crate) fn new(args: EchoArgs, transport: Transport, catalogue: Catalogue) -> Result<Setup> {
         let seed = args.seed;
-        let (allowed, cores) = args.pins.choose()?;
+        let (_, cores) = args.pins.choose()?;
         let servers = servers(&args, transport);
         let choices = choices(&catalogue, &servers)?;
         if let Some(kind) = transport.kind() {
@@ -193,7 +191,6 @@ impl Setup {
             most,
             work,
             idle,
-            allowed,
             cores,
             json,
             seed,
@@ -229,13 +226,7 @@ fn choices(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// That nothing is asked for twice: the first of all runs twice anyway.
-pub(super) fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result<()> {
-    let twice = all.iter().enumerate().find(|(place, one)| all[..*place].contains(one));
-    twice.map_or(Ok(()), |(_, one)| {
-        Err(Misuse(format!("{} is asked for twice: once will do", named(one))).into())
-    })
-}
+pub(super) use annulus_lab::distinct;
 
 /// The names that were given, or those where none were.
 fn servers(args: &EchoArgs, transport: Transport) -> Vec<String> {

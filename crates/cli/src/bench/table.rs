@@ -222,7 +222,7 @@ mod tests {
             seed: 1,
         };
         let shared = Doubt::SharedCore(Cores { server: 0, load: 0 });
-        Report::new(&record, &settings, &Environment::read(&[0]), &[shared])
+        Report::new(&record, &settings, &Environment::read(), &[shared])
     }
 
     #[test]

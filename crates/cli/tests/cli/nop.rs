@@ -13,13 +13,14 @@ fn our_contenders_are_measured_side_by_side() {
     let said = finish(Command::new(ANNULUS).args(args.split(' ')).args(["--json", "-"]).own_lock());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let report = said.json();
-    assert_eq!(report["settings"]["against"], "ring");
-    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(report["settings"]["baseline"], "ring");
+    let cells = report["results"].as_array().unwrap();
     let names: Vec<_> = cells.iter().map(|row| row["contender"].as_str().unwrap()).collect();
     assert_eq!(names, ["ring", "ring", "lookup", "lookup", "task", "task"]);
     for row in cells.iter().chain(report["controls"].as_array().unwrap()) {
-        assert!(row["operations_per_second"].as_f64().unwrap() > 0.0, "{row}");
-        assert!(row["cpu_ns_per_operation"].as_f64().unwrap() > 0.0, "{row}");
+        for metric in ["rate", "per_cpu_second", "cpu_us"] {
+            assert!(row["figures"][metric]["value"].as_f64().unwrap() > 0.0, "{row}");
+        }
     }
 }
 
@@ -32,8 +33,10 @@ fn a_contender_answers_each_question_and_ends_with_its_input() {
         let (code, answers, _) = ask(contender, "64 0.001\n1 0.001\n");
         assert_eq!((code, answers.lines().count()), (Some(0), 2), "{contender}: {answers}");
         for answer in answers.lines() {
-            let numbers: Vec<u64> = answer.split(' ').map(|n| n.parse().unwrap()).collect();
-            assert!(numbers.len() == 3 && numbers[0] >= 64 && numbers[1] >= 1_000_000, "{answer}");
+            let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+            let number = |name: &str| answer[name].as_f64().unwrap();
+            assert!(number("operations") >= 64.0 && number("ns") >= 1e6, "{answer}");
+            assert!(number("cpu_ns") > 0.0, "{answer}");
         }
     }
 }

@@ -1,103 +1,110 @@
 //! NOP throughput: how many operations a second get through a ring, by queue size and by how it is used.
 //!
-//! A [contender](crate::contest) is asked `ENTRIES SECONDS` and answers `OPERATIONS NANOSECONDS CPU_NANOSECONDS`, with
-//! a ring of that size, warmed up, and kept busy for that long: fill the queue, submit it all, take every completion.
+//! A contender is asked `ENTRIES SECONDS`: with a ring of that size, warmed up, it fills the queue, submits it by one call
+//! and takes every completion, again and again for that long. It answers `operations`, `ns` and `cpu_ns`.
 
-mod report;
+mod work;
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use anyhow::Result;
+use serde_json::Map;
 
-use crate::contest::{self, Question};
-use crate::record::Figure;
+use crate::bench::{Bench, Better, CPU, Cell, Column, Layout, Metric, Plan, Prepared, RATE, Role};
+use crate::jobs::{Job, Known, Programs, gather};
+use crate::peer::Peers;
 
-pub use report::{Figures, Report, Row, Settings, Terms};
+pub use work::{MAX_ENTRIES, Style, answer_all};
 
-/// How much longer than its slice an answer may take: setting a ring up, warming up, and the moods of a machine.
+/// The contenders by name.
+pub const CONTENDERS: [Known; 6] = [
+    Known::own("ring"),
+    Known::own("lookup"),
+    Known::own("task"),
+    Known::peer("liburing", "liburing-nop", None),
+    Known::peer("liburing-one", "liburing-nop", Some("one")),
+    Known::peer("io-uring", "io-uring-nop", None),
+];
+
+/// The contender that the others are compared with, if it is there.
+const BASELINE: &str = "liburing";
+
+/// How much longer than its slice an answer may take: setting a ring up, warming up, a machine that is slow at times.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Contenders at NOPs.
-pub type Rig = contest::Rig<Entries>;
+const METRICS: [Metric; 3] = [
+    Metric { role: Role::Guard(0.97), ..RATE },
+    Metric {
+        key: "per_cpu_second",
+        noun: "operations a second of CPU time",
+        of: |sample| sample.per("operations", "cpu_ns").map(|rate| rate * 1e9),
+        better: Better::Higher,
+        role: Role::Primary,
+        columns: &[Column::Ratio],
+        ..RATE
+    },
+    Metric { columns: &[], ..CPU },
+];
 
-/// A cell: entries of the submission queue, all filled before each system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Entries(pub u32);
-
-impl fmt::Display for Entries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} entries", self.0)
-    }
+/// A comparison that was asked for.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its rounds.
+    pub plan: Plan,
+    /// Contenders by name.
+    pub contenders: Vec<String>,
+    /// Entries of the submission queue, all filled before each system call: a cell each.
+    pub entries: Vec<u32>,
+    /// How long a slice is measured.
+    pub slice: Duration,
+    /// The core of all contenders.
+    pub core: usize,
+    /// Where peers come from.
+    pub peers: Option<Peers>,
 }
 
-impl Question for Entries {
-    type Answer = Burst;
-
-    fn line(&self, slice: Duration) -> String {
-        format!("{} {}", self.0, slice.as_secs_f64())
-    }
-
-    fn read(&self, answer: &str) -> Option<Burst> {
-        Burst::parse(answer)
-    }
-
-    fn patience(&self, slice: Duration) -> Duration {
-        slice + PATIENCE
-    }
-}
-
-/// What one slice measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Burst {
-    /// Operations completed.
-    pub operations: u64,
-    /// The time they took.
-    pub seconds: f64,
-    /// The CPU time that the contender used for them.
-    pub cpu_seconds: f64,
-}
-
-impl Burst {
-    /// Reads `OPERATIONS NANOSECONDS CPU_NANOSECONDS`, none of them zero.
-    fn parse(answer: &str) -> Option<Burst> {
-        let number = |word: &str| word.parse().ok().filter(|&number| number > 0);
-        let numbers: Vec<u64> = answer.split(' ').map(number).collect::<Option<_>>()?;
-        let &[operations, ns, cpu_ns] = numbers.as_slice() else { return None };
-        Some(Burst { operations, seconds: ns as f64 / 1e9, cpu_seconds: cpu_ns as f64 / 1e9 })
-    }
-}
-
-/// A figure of a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speed {
-    /// Operations a second: what is published.
-    Rate,
-    /// Operations a second of CPU time: what is compared, since somebody else's work on the core doesn't move it.
-    PerCpu,
-}
-
-impl Figure<Burst> for Speed {
-    fn of(self, burst: &Burst) -> f64 {
-        let seconds = match self {
-            Speed::Rate => burst.seconds,
-            Speed::PerCpu => burst.cpu_seconds,
+impl Setup {
+    /// Builds peers and starts all contenders.
+    ///
+    /// # Errors
+    /// If a contender cannot be built or started, or none is left.
+    pub fn prepare(self) -> Result<Prepared> {
+        let Setup { plan, contenders, entries, slice, core, peers } = self;
+        let contenders =
+            gather(&CONTENDERS, &contenders, peers.as_ref(), Some(BASELINE), |known| {
+                let own = ["bench", "nop", "--contender", known.name].map(Into::into).into();
+                (Some(core), known.arguments(own, Vec::new()))
+            })?;
+        let cells = entries.iter().map(|&entries| cell(entries)).collect::<Vec<_>>();
+        let job = |cell: &Cell| Job { line: cell.timed_job(slice), timeout: slice + PATIENCE };
+        let jobs = cells.iter().map(job).collect();
+        let measure = Programs::start(&contenders, jobs, &["operations", "ns", "cpu_ns"])?;
+        let seconds = slice.as_secs_f64();
+        let bench = Bench {
+            plan,
+            terms: format!(" of {seconds} s, all on core {core}"),
+            legend: "",
+            layout: Layout::Matrix,
+            contenders,
+            cells,
+            metrics: METRICS.into(),
+            idle: None,
+            cores: None,
+            parameters: Map::from_iter([
+                ("seconds".into(), seconds.into()),
+                ("core".into(), core.into()),
+            ]),
         };
-        burst.operations as f64 / seconds
+        Ok(Prepared { bench, measure: Box::new(measure), scratch: None })
+    }
+
+    /// About what a slice takes, with a fifth to warm up.
+    pub fn cost(&self) -> Duration {
+        self.slice * 6 / 5
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_three_numbers_above_zero() {
-        let burst = Burst { operations: 640, seconds: 2e-6, cpu_seconds: 1e-6 };
-        assert_eq!(Burst::parse("640 2000 1000"), Some(burst));
-        for wrong in ["", "640", "640 2000", "640 2000 0", "0 1 1", "1 2 3 4", "1 2 x", "-1 2 3"] {
-            assert_eq!(Burst::parse(wrong), None, "{wrong}");
-        }
-        assert_eq!((Speed::Rate.of(&burst), Speed::PerCpu.of(&burst)), (3.2e8, 6.4e8));
-    }
+/// The cell of a queue size.
+pub fn cell(entries: u32) -> Cell {
+    Cell::new([("entries", u64::from(entries).into())])
 }

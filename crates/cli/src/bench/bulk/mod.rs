@@ -35,7 +35,7 @@ pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
 }
 
 fn measure(setup: &Setup, field: &Field, desk: &Desk) -> Result<Report> {
-    let environment = Environment::read(&setup.allowed);
+    let environment = Environment::read();
     let comparison = Comparison { setup, settings: settings(setup, field), environment };
     let rounds = Rounds { least: setup.rounds, most: setup.rounds };
     let mut session = Session::new(&field.names(), &setup.cells, rounds, setup.seed);

@@ -84,8 +84,7 @@ pub(super) struct Setup {
     pub(super) cells: Vec<Flow>,
     pub(super) rounds: usize,
     pub(super) slice: Duration,
-    /// The cores that may be used, and those that will be: the receivers' is the server's.
-    pub(super) allowed: Vec<usize>,
+    /// The receivers' core is the server's.
     pub(super) cores: Cores,
     pub(super) json: Option<Target>,
     pub(super) seed: u64,
@@ -94,7 +93,7 @@ pub(super) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: BulkArgs) -> Result<Setup> {
-        let (allowed, cores) = args.pins.choose()?;
+        let (_, cores) = args.pins.choose()?;
         distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
         distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
         Ok(Setup {
@@ -102,7 +101,6 @@ impl Setup {
             cells: args.bytes.iter().map(|&bytes| flow(bytes as usize, args.window)).collect(),
             rounds: args.rounds as usize,
             slice: args.seconds,
-            allowed,
             cores,
             json: args.json,
             seed: args.seed,

@@ -94,7 +94,7 @@ mod tests {
             seed: 1,
             terms: Terms { seconds: 0.2, sender_core: 1, receiver_core: 0 },
         };
-        Report::new(&record, settings, &Environment::read(&[0]), None)
+        Report::new(&record, settings, &Environment::read(), None)
     }
 
     #[test]

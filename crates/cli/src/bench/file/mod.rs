@@ -111,7 +111,7 @@ fn measure<C: Cell>(
         }
     }
     let field = contenders::field(&setup.contenders, conditions, scratch.path())?;
-    let environment = Environment::read(&setup.allowed);
+    let environment = Environment::read();
     let comparison = Comparison { settings: settings(setup, &field)?, environment };
     let report = match field.specs.len() {
         1 => look(setup, cell, slice, &field, &comparison)?,

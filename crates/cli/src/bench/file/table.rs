@@ -193,7 +193,7 @@ mod tests {
                 core: 0,
             },
         };
-        Report::new(&record, settings, &Environment::read(&[0]), None)
+        Report::new(&record, settings, &Environment::read(), None)
     }
 
     #[test]

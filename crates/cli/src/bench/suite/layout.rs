@@ -105,7 +105,7 @@ mod tests {
             server_core: 0,
             load_core: 1,
             seed: 1,
-            environment: Environment::read(&[0]),
+            environment: Environment::read(),
             tables,
             notes: vec!["no server 'tokyo' in this version".into()],
             comparison: None,

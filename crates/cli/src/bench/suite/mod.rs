@@ -91,7 +91,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
     let suite = suites.read(name)?;
     let plan = plan(args)?;
     let desk = Desk::take(args.json.clone())?;
-    let environment = Environment::read(&plan.allowed);
+    let environment = Environment::read();
     let run = Run { name, suite: &suite, plan: &plan, environment };
     let report = run.measure(&desk)?;
     desk.deliver(&report, || layout::of_report(&report))?;
@@ -102,9 +102,9 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
 }
 
 fn plan(args: &SuiteArgs) -> Result<Plan> {
-    let (allowed, cores) = args.pins.choose()?;
+    let (_, cores) = args.pins.choose()?;
     let rounds = args.rounds.map(|rounds| rounds as usize);
-    Ok(Plan { allowed, cores, quick: args.quick, rounds, seed: args.seed })
+    Ok(Plan { cores, quick: args.quick, rounds, seed: args.seed })
 }
 
 /// A suite, and how it is run.

@@ -3,60 +3,49 @@
 use super::Run;
 use super::plan::every;
 use super::report::{Answers, Report};
-use crate::bench::field::Field;
-use crate::bench::nop::contenders;
-use crate::bench::session::{Desk, Purpose, Session};
-use annulus_lab::nop::{Burst, Entries, Report as Comparison, Rig, Settings, Speed, Terms};
-use annulus_lab::record::Record;
+use crate::bench::run::{RunLock, peers};
+use annulus_lab::bench::{Plan, Report as Comparison, Rounds};
+use annulus_lab::nop::{self, Setup};
 use annulus_lab::suite::{Figure, Question};
 use anyhow::Result;
 use std::time::Duration;
 
-pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
+pub(super) fn measure(run: &Run<'_>, lock: &RunLock) -> Result<Report> {
     let mut answers = Answers::default();
-    let field = contenders::field(&run.contenders(&mut answers), run.plan.cores.server)?;
-    field.missing.iter().for_each(|why| answers.note(why.clone()));
+    let known = |name: &str| nop::CONTENDERS.iter().any(|known| known.name == name);
+    let names = every(run.suite, |question| question.servers.clone());
+    let (contenders, unknown): (Vec<String>, Vec<String>) =
+        names.into_iter().partition(|name| known(name));
+    unknown.iter().for_each(|name| answers.note(format!("no contender '{name}' in this version")));
     let slice = Duration::from_millis(if run.plan.quick { 30 } else { 50 });
-    let cells = every(run.suite, |question| question.entries.map(Entries).into_iter().collect());
-    let cost = |_: &Entries| slice * 6 / 5;
-    let cells = run.plan.thin(cells, field.specs.len() + 1, cost, &mut answers);
-    let mut rig = Rig::start(&field.specs, &cells, slice)?;
-    let mut session = run.session(&field.names(), &cells);
-    let nop = Nop { run, answers, settings: settings(run, &field, slice) };
-    session.measure(desk, &mut rig, &nop);
-    Ok(nop.report(&session))
+    let entries = every(run.suite, |question| question.entries.into_iter().collect());
+    let rounds = Rounds::fixed(run.plan.rounds());
+    let mut setup = Setup {
+        plan: Plan { name: format!("suite {}", run.name), rounds, seed: run.plan.seed },
+        contenders,
+        entries,
+        slice,
+        core: run.plan.cores.server,
+        peers: peers(),
+    };
+    let (servers, cost) = (setup.contenders.len() + 1, setup.cost());
+    setup.entries = run.plan.thin(setup.entries, servers, |_| cost, &mut answers);
+    let prepared = setup.prepare()?;
+    prepared.bench.contenders.missing.iter().for_each(|why| answers.note(why.clone()));
+    let result = |report: &Comparison| answer(run, answers.clone(), report);
+    lock.measure(prepared, result).map(|report| result(&report))
 }
 
-/// What a report needs beside the slices.
-struct Nop<'a> {
-    run: &'a Run<'a>,
-    /// What is known before anything is measured.
-    answers: Answers,
-    settings: Settings,
+fn answer(run: &Run<'_>, mut answers: Answers, report: &Comparison) -> Report {
+    answers.fill(run.suite, |question, server| figure(report, question, server));
+    answers.take_report(report);
+    run.report(answers)
 }
 
-impl Purpose<Entries, Burst> for Nop<'_> {
-    type Report = Report;
-
-    fn report(&self, session: &Session<Entries, Burst>) -> Report {
-        let (record, settings) = (session.record(), self.settings.clone());
-        let environment = &self.run.environment;
-        let comparison = Comparison::new(record, settings, environment, session.interrupted());
-        let answers = self.answers.clone();
-        self.run.conclude(answers, &comparison, |question, server| figure(record, question, server))
-    }
-}
-
-fn figure(record: &Record<Entries, Burst>, question: &Question, server: &str) -> Option<f64> {
-    let cell = record.cells().iter().position(|cell| Some(cell.0) == question.entries)?;
-    let server = record.servers().iter().position(|name| name == server)?;
+fn figure(report: &Comparison, question: &Question, server: &str) -> Option<f64> {
+    let row = report.row(server, &nop::cell(question.entries?))?;
     match question.figure {
-        Figure::Rate => record.median(Speed::Rate, server, cell),
+        Figure::Rate => row.value("rate"),
         _ => None,
     }
-}
-
-fn settings(run: &Run<'_>, field: &Field, slice: Duration) -> Settings {
-    let terms = Terms { seconds: slice.as_secs_f64(), core: run.plan.cores.server };
-    field.settings(&format!("suite {}", run.name), run.plan.rounds(), run.plan.seed, terms)
 }

@@ -16,7 +16,6 @@ const QUICK: Duration = Duration::from_secs(50);
 /// How a suite is run.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) allowed: Vec<usize>,
     pub(super) cores: Cores,
     pub(super) quick: bool,
     /// Rounds that were asked for.
@@ -123,7 +122,7 @@ mod tests {
 
     fn plan(quick: bool) -> Plan {
         let cores = Cores { server: 0, load: 0 };
-        Plan { allowed: vec![0], cores, quick, rounds: None, seed: 1 }
+        Plan { cores, quick, rounds: None, seed: 1 }
     }
 
     #[test]

@@ -49,6 +49,12 @@ impl Answers {
         self.comparison = serde_json::to_value(comparison).ok();
     }
 
+    /// Takes over what a report says beside its figures.
+    pub(super) fn take_report(&mut self, report: &annulus_lab::bench::Report) {
+        report.doubts.iter().cloned().chain(report.failures()).for_each(|note| self.note(note));
+        self.comparison = serde_json::to_value(report).ok();
+    }
+
     fn get(&self, question: &Question, server: &str) -> Option<f64> {
         let found = self.figures.iter().find(|(q, s, _)| q == question && s == server);
         found.map(|&(_, _, value)| value)

@@ -1,27 +1,26 @@
-//! What was asked for, and what will be done.
+//! `annulus bench nop`: how many operations a second a ring gets through.
 
-use super::contenders::Contender;
-use super::work::Style;
-use crate::bench::pins::Pin;
-use crate::bench::setup::{distinct, some_time};
-use crate::output::Target;
-use annulus_lab::nop::Entries;
+use super::pins::Pin;
+use super::run::{OutputArgs, compare, peers};
+use super::setup::some_time;
+use annulus_lab::bench::{Plan, Rounds};
+use annulus_lab::distinct;
+use annulus_lab::nop::{self, CONTENDERS, MAX_ENTRIES, Setup, Style};
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use std::process::ExitCode;
 use std::time::Duration;
-
-/// The largest submission queue that the kernel gives.
-pub(super) const MAX_ENTRIES: u32 = 32_768;
 
 const EXPLAIN: &str = "\
 Fills a queue of NOPs, submits them by one system call, takes every completion,
-again and again. All contenders are processes on one core, visited in turn in
+again and again. All contenders are processes on one core, measured in turn in
 short slices, round after round, at each queue size; the first runs a second
 time as a control.
 
 A ratio is operations a second of CPU time over those of liburing used well (or
-of the first contender, where liburing is not there), taken within each round:
-the median, with its bootstrap 95 % interval.
+of the first contender, without liburing), taken within each round: the median,
+with its bootstrap 95 % interval.
 
 Contenders:
   ring          our ring, nothing above it
@@ -44,66 +43,55 @@ pub(crate) struct NopArgs {
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',', default_value = "64,128,256,512,1024,2048,4096",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ENTRIES)))]
     entries: Vec<u32>,
-    /// Who is measured
+    /// What is measured
     #[arg(
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
         hide_possible_values = true,
-        default_value = "ring,lookup,task,liburing,liburing-one,io-uring"
+        default_value = "ring,lookup,task,liburing,liburing-one,io-uring",
+        value_parser = PossibleValuesParser::new(CONTENDERS.map(|known| known.name))
     )]
-    contenders: Vec<Contender>,
-    /// How often each contender is visited at each size
+    contenders: Vec<String>,
+    /// How often each contender is measured at each size
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// How long a visit is measured: seconds, or 50ms
+    /// How long a slice is measured: seconds, or 50ms
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = some_time)]
     seconds: Duration,
     #[command(flatten)]
     pin: Pin,
-    /// Write everything as JSON to a file, or to standard output as -
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<Target>,
-    /// Decides the order of visits and the intervals
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Measure nothing, but be one of ours: answer lines of ENTRIES SECONDS on standard input
-    #[arg(long, value_name = "NAME", hide_possible_values = true)]
-    pub(super) contender: Option<Style>,
+    #[arg(long, value_name = "NAME")]
+    contender: Option<Style>,
 }
 
-/// A comparison that can be carried out.
-#[derive(Debug)]
-pub(super) struct Setup {
-    pub(super) contenders: Vec<Contender>,
-    pub(super) cells: Vec<Entries>,
-    pub(super) rounds: usize,
-    pub(super) slice: Duration,
-    /// The cores that may be used, and the one that will be.
-    pub(super) allowed: Vec<usize>,
-    pub(super) core: usize,
-    pub(super) json: Option<Target>,
-    pub(super) seed: u64,
-}
-
-impl Setup {
-    /// Checks what was asked for.
-    pub(super) fn new(args: NopArgs) -> Result<Setup> {
-        let (allowed, core) = args.pin.choose()?;
-        distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
-        distinct(&args.entries, |entries| format!("a queue of {entries}"))?;
-        Ok(Setup {
-            contenders: args.contenders,
-            cells: args.entries.into_iter().map(Entries).collect(),
-            rounds: args.rounds as usize,
-            slice: args.seconds,
-            allowed,
-            core,
-            json: args.json,
-            seed: args.seed,
-        })
+pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
+    if let Some(style) = args.contender {
+        return nop::answer_all(style).map(|()| ExitCode::SUCCESS);
     }
+    let json = args.output.json.clone();
+    let setup = setup(args)?;
+    compare(json, || setup.prepare())
+}
+
+/// Checks what was asked for.
+fn setup(args: NopArgs) -> Result<Setup> {
+    let (_, core) = args.pin.choose()?;
+    distinct(&args.contenders, |contender| format!("contender '{contender}'"))?;
+    distinct(&args.entries, |entries| format!("a queue of {entries}"))?;
+    let rounds = Rounds::fixed(args.rounds as usize);
+    Ok(Setup {
+        plan: Plan { name: "nop".into(), rounds, seed: args.output.seed },
+        contenders: args.contenders,
+        entries: args.entries,
+        slice: args.seconds,
+        core,
+        peers: peers(),
+    })
 }
 
 #[cfg(test)]
@@ -113,13 +101,13 @@ mod tests {
     use crate::usage::Misuse;
 
     #[test]
-    fn without_arguments_it_ends_within_a_minute_and_a_half() {
-        let setup = Setup::new(parsed("").unwrap()).unwrap();
-        let slices = (setup.contenders.len() + 1) * setup.cells.len() * setup.rounds;
-        // A fifth to warm up, and 2 ms for a ring.
-        let slice = setup.slice * 6 / 5 + Duration::from_millis(2);
+    fn without_arguments_it_ends_within_a_minute() {
+        let setup = setup(parsed("").unwrap()).unwrap();
+        let slices = (setup.contenders.len() + 1) * setup.entries.len() * setup.plan.rounds.least;
+        // 2 ms for a ring.
+        let slice = setup.cost() + Duration::from_millis(2);
         assert!(slice * slices as u32 <= Duration::from_secs(60), "{slices} slices");
-        assert!(setup.rounds >= 15);
+        assert!(setup.plan.rounds.least >= 15);
     }
 
     #[test]
@@ -140,7 +128,7 @@ mod tests {
             ("--contenders ring,ring", "contender 'ring' is asked for twice"),
             ("--pin 9999", "--pin 9999: this process may use "),
         ] {
-            let error = Setup::new(parsed(line).unwrap()).unwrap_err();
+            let error = setup(parsed(line).unwrap()).unwrap_err();
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
         }
     }

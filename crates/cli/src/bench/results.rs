@@ -1,0 +1,174 @@
+//! The report of a bench as text.
+
+use crate::text::{table, wrapped};
+use annulus_lab::bench::{Column, Footprint, Format, Layout, Metric, Report, Row};
+use annulus_lab::environment::Environment;
+use annulus_lab::proc::Memory;
+
+/// What was never measured.
+pub(super) const NOTHING: &str = "–";
+
+/// The longest name of a baseline that the title of a column has room for.
+const BASELINE: usize = 17;
+
+/// All of it: how it was run, the tables, memory, and what weakens the results.
+pub(super) fn of_report(report: &Report) -> String {
+    [heading(report), tables(report), memory(report), doubts(report)].concat()
+}
+
+/// What was run, where, and what the figures are.
+pub(super) fn heading(report: &Report) -> String {
+    let settings = &report.settings;
+    let rounds = match settings.rounds {
+        1 => "once".to_owned(),
+        rounds => format!("{rounds} rounds"),
+    };
+    let run = format!("annulus bench {}: {rounds}{}", settings.bench, settings.terms);
+    let machine = format!("{}; seed {}", machine(&report.environment), settings.seed);
+    let mut text = [run, machine].map(|line| wrapped("", &line)).concat();
+    let medians = if settings.rounds > 1 { "Medians of the rounds" } else { "" };
+    let ratios = match report.controls.first() {
+        Some(_) => format!(
+            "; ÷ is the ratio to {} within them, [95 % interval], the control's to the first",
+            settings.baseline
+        ),
+        None => String::new(),
+    };
+    let legend = [medians, &ratios, report.legend].concat();
+    if !legend.is_empty() {
+        text += &wrapped("", &legend);
+    }
+    text
+}
+
+/// The kernel and the processor.
+pub(super) fn machine(environment: &Environment) -> String {
+    let Environment { kernel, cpu, .. } = environment;
+    let comma = if cpu.is_empty() { "" } else { ", " };
+    format!("Linux {kernel}{comma}{cpu}")
+}
+
+/// A table a cell with its verdict, or a table a metric.
+pub(super) fn tables(report: &Report) -> String {
+    match report.layout {
+        Layout::Cells => cells(report),
+        Layout::Matrix => matrix(report),
+    }
+}
+
+/// A column of a table: a metric, and what of it is shown.
+type Shown<'a> = (&'a Metric, Column);
+
+/// Every column: values first, then ratios, which only a comparison has.
+fn columns(report: &Report) -> Vec<Shown<'_>> {
+    let all = report.metrics.iter().flat_map(|m| m.columns.iter().map(move |column| (m, *column)));
+    let compared = !report.controls.is_empty();
+    let (ratios, values): (Vec<_>, Vec<_>) = all.partition(|shown| shown.1 == Column::Ratio);
+    values.into_iter().chain(ratios.into_iter().filter(|_| compared)).collect()
+}
+
+fn title(report: &Report, (metric, column): Shown<'_>) -> String {
+    let baseline = &report.settings.baseline;
+    match column {
+        Column::Value => metric.title.to_owned(),
+        Column::Best => "best".to_owned(),
+        Column::Ratio if baseline.chars().count() > BASELINE => {
+            format!("{} ÷ baseline", metric.noun)
+        }
+        Column::Ratio => format!("{} ÷ {baseline}", metric.noun),
+    }
+}
+
+fn shown(report: &Report, row: &Row, (metric, column): Shown<'_>) -> String {
+    let Some(figure) = row.figures.get(metric.key) else { return NOTHING.into() };
+    let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
+    let text = match column {
+        Column::Value => number(figure.value),
+        Column::Best => number(figure.best),
+        Column::Ratio if row.contender == report.settings.baseline => {
+            figure.ratio.map(|_| "1".to_owned())
+        }
+        Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
+    };
+    text.unwrap_or_else(|| NOTHING.into())
+}
+
+fn cells(report: &Report) -> String {
+    let first = report.results.first().map(|row| &row.contender);
+    let cells = report.results.iter().filter(|row| Some(&row.contender) == first);
+    cells
+        .map(|Row { cell, .. }| {
+            let rows: Vec<&Row> = report.rows().filter(|row| row.cell == *cell).collect();
+            let verdict = report.verdicts.iter().find(|verdict| verdict.cell == *cell);
+            let verdict = verdict.map_or(String::new(), |verdict| wrapped("→ ", &verdict.text));
+            format!("\n{cell}\n{}{verdict}", cell_table(report, &rows))
+        })
+        .collect()
+}
+
+/// A row a contender; a column for failed slices only if there are some.
+fn cell_table(report: &Report, rows: &[&Row]) -> String {
+    let columns = columns(report);
+    let failed = rows.iter().any(|row| row.failed > 0);
+    let mut lines = vec![vec![String::new()]];
+    lines[0].extend(columns.iter().map(|&column| title(report, column)));
+    for row in rows {
+        let figures = columns.iter().map(|&column| shown(report, row, column));
+        lines.push([row.contender.clone()].into_iter().chain(figures).collect());
+    }
+    if failed {
+        let count = |row: &&Row| row.failed.to_string();
+        let counts = ["failed".to_owned()].into_iter().chain(rows.iter().map(count));
+        lines.iter_mut().zip(counts).for_each(|(line, count)| line.insert(1, count));
+    }
+    table(1, &lines)
+}
+
+/// A row a cell, a column a contender.
+fn matrix(report: &Report) -> String {
+    let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
+    names.dedup();
+    let first: Vec<&Row> = report.results.iter().filter(|row| row.contender == *names[0]).collect();
+    columns(report)
+        .into_iter()
+        .map(|column| {
+            let corner = first[0].cell.first_name().to_owned();
+            let mut lines =
+                vec![[corner].into_iter().chain(names.iter().map(|n| n.to_string())).collect()];
+            for Row { cell, .. } in &first {
+                let figure = |name: &&String| {
+                    report.row(name, cell).map_or(NOTHING.into(), |row| shown(report, row, column))
+                };
+                lines.push([cell.job()].into_iter().chain(names.iter().map(figure)).collect());
+            }
+            format!("\n{}\n{}", title(report, column), table(1, &lines))
+        })
+        .collect()
+}
+
+/// What every contender held, if it was read.
+fn memory(report: &Report) -> String {
+    if report.memory.is_empty() {
+        return String::new();
+    }
+    let titles = ["memory, MiB", "RSS before", "after", "idle", "VIRT before", "after", "idle"];
+    let mut lines = vec![titles.map(String::from).to_vec()];
+    for Footprint { contender, before, after, idle } in &report.memory {
+        let shown = |of: fn(Memory) -> u64| {
+            [before, after, idle].map(|memory| match memory.map(of) {
+                Some(bytes) => Format::Decimals(1).text(bytes as f64 / f64::from(1 << 20)),
+                None => NOTHING.into(),
+            })
+        };
+        let figures = [shown(|memory| memory.resident_bytes), shown(|memory| memory.virtual_bytes)];
+        lines.push([contender.clone()].into_iter().chain(figures.concat()).collect());
+    }
+    format!("\n{}", table(1, &lines))
+}
+
+/// What weakens the results.
+pub(super) fn doubts(report: &Report) -> String {
+    let blank = if report.doubts.is_empty() { "" } else { "\n" };
+    let doubts = report.doubts.iter().map(|doubt| wrapped("! ", doubt));
+    [blank.to_owned()].into_iter().chain(doubts).collect()
+}

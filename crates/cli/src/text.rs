@@ -1,0 +1,101 @@
+//! Text within 80 columns: paragraphs and tables.
+
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets::NOTHING};
+
+/// The width of a page.
+pub(crate) const COLUMNS: usize = 80;
+
+/// The widest that a column of names may be; a longer name is wrapped.
+const NAME: usize = 24;
+
+/// Space between columns.
+const GAP: usize = 2;
+
+/// A paragraph after a mark, its further lines under the first word.
+pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
+    let indent = " ".repeat(mark.chars().count());
+    let options = textwrap::Options::new(COLUMNS).initial_indent(mark);
+    textwrap::fill(paragraph, options.subsequent_indent(&indent).break_words(false)) + "\n"
+}
+
+/// A table of rows, the first of which has the titles: so many columns of names to the left, the others to the right. Columns
+/// that do not fit go below, beside the same names.
+pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let width = |column: usize| match width(column).unwrap_or(0) {
+        width if column < names => width.min(NAME) + GAP,
+        width => width + GAP,
+    };
+    let left: usize = (0..names).map(width).sum::<usize>() - GAP;
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    let mut room = 0;
+    for column in names..rows[0].len() {
+        match blocks.last_mut().filter(|_| width(column) <= room) {
+            Some(block) => block.push(column),
+            None => {
+                blocks.push((0..names).chain([column]).collect());
+                room = COLUMNS.saturating_sub(left);
+            }
+        }
+        room = room.saturating_sub(width(column));
+    }
+    blocks.iter().map(|block| part(names, block, rows)).collect::<Vec<_>>().join("\n")
+}
+
+/// These columns of the table.
+fn part(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    for row in rows {
+        table.add_row(columns.iter().map(|&column| &row[column]));
+    }
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if place == 0 { 0 } else { GAP as u16 }, 0));
+        if place < names {
+            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME as u16 + 2)));
+        } else {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows<const N: usize>(rows: [&[&str]; N]) -> Vec<Vec<String>> {
+        rows.map(|row| row.iter().map(|cell| cell.to_string()).collect()).into()
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_under_their_first_word() {
+        let text = wrapped("! ", &"word ".repeat(30));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
+    }
+
+    #[test]
+    fn names_stand_left_and_cells_right() {
+        let rows =
+            rows([&["entries", "ring", "liburing"], &["64", "17", "16.5"], &["4096", "1", "×"]]);
+        let expected =
+            "entries  ring  liburing\n64         17      16.5\n4096        1         ×\n";
+        assert_eq!(table(1, &rows), expected);
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below_and_long_names_are_wrapped() {
+        let titles = ["", "0", "1", "2", "3", "4"].map(|n| format!("column {n} of a wide table"));
+        let rows = [
+            titles.to_vec(),
+            ["a very long name of some row", "0", "1", "2", "3", "4"].map(String::from).to_vec(),
+        ];
+        let text = table(1, &rows);
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert_eq!((text.matches("a very long").count(), text.matches("column 3").count()), (3, 1));
+    }
+}

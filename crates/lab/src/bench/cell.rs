@@ -1,0 +1,118 @@
+//! A cell: the parameters under which every contender is measured.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count or a size.
+    Number(u64),
+    /// A name, such as an access pattern.
+    Word(String),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Value {
+        Value::Number(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(word: &str) -> Value {
+        Value::Word(word.to_owned())
+    }
+}
+
+/// Named parameters, in the order in which they are shown and sent to a contender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell(Vec<(String, Value)>);
+
+impl Cell {
+    /// A cell of these parameters.
+    pub fn new<const N: usize>(parameters: [(&str, Value); N]) -> Cell {
+        Cell(parameters.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    /// The number of this name, if the cell has it.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.0.iter().find_map(|(known, value)| match value {
+            Value::Number(number) if known == name => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// The name of the first parameter.
+    pub fn first_name(&self) -> &str {
+        self.0.first().map_or("", |(name, _)| name)
+    }
+
+    /// The values alone, with spaces between them: what a contender that reads jobs is sent.
+    pub fn job(&self) -> String {
+        self.0.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The same, followed by how many seconds to measure.
+    pub fn timed_job(&self, slice: Duration) -> String {
+        format!("{} {}", self.job(), slice.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => number.fmt(f),
+            Value::Word(word) => word.fmt(f),
+        }
+    }
+}
+
+/// Such as `50 clients × 128 bytes`, `randread × depth 32`.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, value)) in self.0.iter().enumerate() {
+            let times = if place == 0 { "" } else { " × " };
+            match (value, name.strip_suffix('s')) {
+                (Value::Word(word), _) => write!(f, "{times}{word}")?,
+                (Value::Number(1), Some(one)) => write!(f, "{times}1 {}", singular(one))?,
+                (Value::Number(number), Some(_)) => write!(f, "{times}{number} {name}")?,
+                (Value::Number(number), None) => write!(f, "{times}{name} {number}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `entrie` as `entry`.
+fn singular(stem: &str) -> String {
+    stem.strip_suffix("ie").map_or_else(|| stem.to_owned(), |stem| format!("{stem}y"))
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_shown_sent_and_written() {
+        let cell = Cell::new([("clients", 50.into()), ("bytes", 128.into())]);
+        assert_eq!(cell.to_string(), "50 clients × 128 bytes");
+        assert_eq!(Cell::new([("entries", 1.into())]).to_string(), "1 entry");
+        let cell = Cell::new([("pattern", "randread".into()), ("depth", 4.into())]);
+        assert_eq!(cell.to_string(), "randread × depth 4");
+        assert_eq!(cell.timed_job(Duration::from_millis(50)), "randread 4 0.05");
+        assert_eq!((cell.number("depth"), cell.number("pattern")), (Some(4), None));
+        let json = serde_json::to_string(&cell).expect("plain data");
+        assert_eq!(json, r#"{"pattern":"randread","depth":4}"#);
+    }
+}

@@ -1,0 +1,194 @@
+//! What weakens a result, each in one sentence with what to do about it.
+
+use super::Bench;
+use super::cell::Cell;
+use super::record::Record;
+use super::report::Row;
+use super::verdict::{Verdict, control_failed};
+use crate::cores::Cores;
+use crate::stats::median;
+
+/// Above this share of its core the load, not the server, may set the pace.
+const SATURATED: f64 = 0.9;
+
+/// The number of a sample that says how much of its core the load used, from 0 to 1.
+pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
+
+/// All doubts about a run so far.
+pub(super) fn all(
+    bench: &Bench,
+    record: &Record,
+    controls: &[Row],
+    verdicts: &[Verdict],
+) -> Vec<String> {
+    let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);
+    let all = [
+        shared,
+        interrupted(bench, record),
+        imprecise(bench, record),
+        saturated(bench, record),
+        control(controls, verdicts),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn shared_core(cores: Cores) -> String {
+    match cores {
+        Cores { server, load } if server == load => format!(
+            "server and load share core {server}: rates and latencies say little, and CPU time includes what they do \
+             to each other's caches"
+        ),
+        Cores { server, load } => format!(
+            "cores {server} and {load} are two threads of one core: server and load slow each other down; choose \
+             other cores"
+        ),
+    }
+}
+
+fn interrupted(bench: &Bench, record: &Record) -> Option<String> {
+    let (done, planned) = (record.slices().len(), bench.planned());
+    (done < planned)
+        .then(|| format!("interrupted after {done} of {planned} slices: this is what was measured"))
+}
+
+fn imprecise(bench: &Bench, record: &Record) -> Option<String> {
+    let half_width = bench.plan.rounds.precision?.half_width;
+    let wide = (0..bench.cells.len()).filter(|&cell| !bench.is_precise(record, cell));
+    let cells = list(wide.map(|cell| &bench.cells[cell]))?;
+    Some(format!(
+        "ratios are not known to within ± {half_width} at {cells}: allow more rounds with --rounds-max, or use a quieter \
+         machine"
+    ))
+}
+
+fn saturated(bench: &Bench, record: &Record) -> Option<String> {
+    let share = |cell: usize| {
+        let share = |contender| {
+            let samples =
+                record.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
+            let shares = samples.filter_map(|sample| sample.get(CLIENT_CPU_SHARE));
+            median(&shares.collect::<Vec<_>>())
+        };
+        let shares = (0..bench.contenders.all().count()).filter_map(share);
+        shares.fold(0.0, f64::max)
+    };
+    let busy =
+        || (0..bench.cells.len()).map(|cell| (cell, share(cell))).filter(|c| c.1 > SATURATED);
+    let cells = list(busy().map(|(cell, _)| &bench.cells[cell]))?;
+    let most = 100.0 * busy().map(|(_, share)| share).fold(0.0, f64::max);
+    Some(format!(
+        "the load used {most:.0} % of its core at {cells}: it may set the pace, so rates and latencies are in doubt (CPU \
+         time is not)"
+    ))
+}
+
+fn control(controls: &[Row], verdicts: &[Verdict]) -> Option<String> {
+    let worthless = verdicts.iter().filter(|verdict| verdict.outcome.is_worthless());
+    let strayed = controls.iter().filter(|row| row.checked().any(control_failed));
+    let mut cells: Vec<&Cell> = worthless.map(|verdict| &verdict.cell).collect();
+    cells.extend(
+        strayed.map(|row| &row.cell).filter(|cell| !cells.contains(cell)).collect::<Vec<_>>(),
+    );
+    let cells = list(cells.into_iter())?;
+    Some(format!(
+        "the same contender, measured twice, did not come out the same at {cells}: this run is worth nothing there; take \
+         more rounds on a quieter machine"
+    ))
+}
+
+/// The cells by name; `None` if there is none.
+fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
+    let names: Vec<String> = cells.map(Cell::to_string).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Precision;
+    use super::super::metric::{CPU, Metric, Role, Sample};
+    use super::super::report::Report;
+    use super::super::schedule::Slice;
+    use super::super::tests::{bench, record};
+    use super::*;
+
+    fn doubts(bench: &Bench, record: &Record) -> Vec<String> {
+        Report::new(bench, record, &crate::environment::Environment::read()).doubts
+    }
+
+    #[test]
+    fn a_calm_run_raises_none() {
+        let record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+        assert_eq!(doubts(&bench(&["a", "b"]), &record), [""; 0]);
+    }
+
+    #[test]
+    fn a_load_that_used_up_its_core_is_named_once_with_its_cells() {
+        let mut record = record(3, 15, |_, _| 2.0);
+        for round in 0..15 {
+            let mut busy = Sample::from([
+                ("operations", 1000.0),
+                ("cpu_ns", 2e6),
+                ("ns", 2e6),
+                ("p99_us", 40.0),
+            ]);
+            busy.set(CLIENT_CPU_SHARE, 0.97);
+            record.keep(Slice { round, cell: 0, contender: 1 }, Ok(busy));
+        }
+        let doubts = doubts(&bench(&["a", "b"]), &record);
+        assert_eq!(doubts.len(), 1, "{doubts:?}");
+        let expected = "the load used 97 % of its core at 50 clients × 128 bytes:";
+        assert!(doubts[0].starts_with(expected), "{doubts:?}");
+    }
+
+    #[test]
+    fn an_interval_wider_than_asked_for_is_told() {
+        let record =
+            record(3, 15, |place, round| 2.0 + 0.1 * if place == 1 { round % 3 } else { 0 } as f64);
+        let told = |half_width| {
+            let mut bench = bench(&["a", "b"]);
+            bench.plan.rounds.precision = Some(Precision { metric: "cpu_us", half_width });
+            doubts(&bench, &record).concat()
+        };
+        // The rounds' ratios are 1, 1.05 and 1.1.
+        assert!(!told(0.06).contains('±'));
+        assert!(told(0.01).contains("± 0.01 at 50 clients × 128 bytes"), "{}", told(0.01));
+    }
+
+    #[test]
+    fn a_failed_control_and_a_short_run_are_told() {
+        let failed = record(3, 15, |place, _| [2.0, 4.0, 2.5][place]);
+        let told = doubts(&bench(&["a", "b"]), &failed);
+        assert!(
+            told[0].contains("did not come out the same at 50 clients × 128 bytes: "),
+            "{told:?}"
+        );
+        let short = doubts(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
+        assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
+    }
+
+    /// A metric that is checked spoils a cell, although it decides no win.
+    #[test]
+    fn a_control_that_strays_by_a_checked_metric_is_told() {
+        let mut bench = bench(&["a", "b"]);
+        bench.metrics.push(Metric {
+            key: "real",
+            role: Role::Checked,
+            of: |s| s.get("p99_us"),
+            ..CPU
+        });
+        let mut record = record(3, 15, |_, _| 2.0);
+        for round in 0..15 {
+            let slow = [("operations", 1000.0), ("cpu_ns", 2e6), ("ns", 2e6), ("p99_us", 80.0)];
+            record.keep(Slice { round, cell: 0, contender: 2 }, Ok(Sample::from(slow)));
+        }
+        assert!(doubts(&bench, &record)[0].contains("measured twice"));
+    }
+
+    #[test]
+    fn a_shared_core_is_told() {
+        let mut bench = bench(&["a"]);
+        bench.cores = Some(Cores { server: 0, load: 0 });
+        let doubts = doubts(&bench, &record(2, 15, |_, _| 1.0));
+        assert!(doubts[0].starts_with("server and load share core 0"), "{doubts:?}");
+    }
+}

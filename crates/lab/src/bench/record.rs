@@ -1,0 +1,136 @@
+//! Everything a run measured, slice by slice, and how to ask for it.
+
+use std::collections::BTreeMap;
+
+use super::metric::{Fold, Metric, Sample};
+use super::schedule::Slice;
+use crate::stats::{Ratio, median};
+
+/// What came of a slice: its sample, or the reason in one line why it is not accepted.
+pub type Outcome = Result<Sample, String>;
+
+/// All slices of a run so far.
+#[derive(Clone, Debug)]
+pub struct Record {
+    seed: u64,
+    slices: BTreeMap<Slice, Outcome>,
+}
+
+impl Record {
+    /// An empty record; the seed is that of the intervals.
+    pub fn new(seed: u64) -> Record {
+        Record { seed, slices: BTreeMap::new() }
+    }
+
+    /// Keeps what came of a slice.
+    pub fn keep(&mut self, slice: Slice, outcome: Outcome) {
+        self.slices.insert(slice, outcome);
+    }
+
+    /// All slices, round by round.
+    pub fn slices(&self) -> &BTreeMap<Slice, Outcome> {
+        &self.slices
+    }
+
+    /// The outcomes of one contender in one cell, round by round.
+    pub fn outcomes(&self, contender: usize, cell: usize) -> impl Iterator<Item = &Outcome> {
+        self.of(contender, cell).map(|(_, outcome)| outcome)
+    }
+
+    /// The accepted values of a metric, one a round.
+    pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
+        let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
+        samples.filter_map(|sample| (metric.of)(sample)).collect()
+    }
+
+    /// What the rounds of a metric come to.
+    pub fn value(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
+        let values = self.values(metric, contender, cell);
+        match metric.fold {
+            Fold::Median => median(&values),
+            Fold::Sum => Some(values.iter().sum()).filter(|_| !values.is_empty()),
+        }
+    }
+
+    /// The best round of a metric.
+    pub fn best(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
+        let values = self.values(metric, contender, cell);
+        values.into_iter().reduce(|a, b| metric.better_of(a, b))
+    }
+
+    /// One contender's metric as a multiple of another's, over the rounds that have both.
+    pub fn ratio(
+        &self,
+        metric: &Metric,
+        contender: usize,
+        against: usize,
+        cell: usize,
+    ) -> Option<Ratio> {
+        let value = |outcome: &Outcome| outcome.as_ref().ok().and_then(metric.of);
+        let ratio = |(slice, outcome): (Slice, &Outcome)| {
+            let other = self.slices.get(&Slice { contender: against, ..slice })?;
+            Some(value(outcome)? / value(other)?)
+        };
+        Ratio::of(&self.of(contender, cell).filter_map(ratio).collect::<Vec<_>>(), self.seed)
+    }
+
+    fn of(&self, contender: usize, cell: usize) -> impl Iterator<Item = (Slice, &Outcome)> {
+        let slices = self.slices.iter().map(|(&slice, outcome)| (slice, outcome));
+        slices.filter(move |(slice, _)| (slice.contender, slice.cell) == (contender, cell))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metric::{CPU, RATE};
+    use super::super::tests::record;
+    use super::*;
+
+    const SLICE: Slice = Slice { round: 2, cell: 0, contender: 0 };
+
+    /// Round by round the ratios are 1, 4 and 3, so 3; the ratio of the medians would be 4 / 2.
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let cpu = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];
+        let record = record(3, 3, |contender, round| cpu[contender][round]);
+        let ratio = record.ratio(&CPU, 0, 1, 0).expect("three rounds");
+        assert_eq!((ratio.median, ratio.interval), (3.0, None));
+        let back = record.ratio(&CPU, 1, 0, 0).expect("three rounds");
+        assert_eq!(back.median, 1.0 / 3.0);
+    }
+
+    #[test]
+    fn a_slow_period_that_affects_all_leaves_the_ratio_alone() {
+        let slow = |round: usize| if round.is_multiple_of(3) { 1.5 } else { 1.0 };
+        let record = record(3, 12, |contender, round| [2.0, 4.0, 2.0][contender] * slow(round));
+        let ratio = record.ratio(&CPU, 0, 1, 0).expect("rounds");
+        assert_eq!(ratio.to_string(), "0.500 [0.500, 0.500]");
+    }
+
+    #[test]
+    fn a_failed_slice_takes_its_round_out_of_the_ratio() {
+        let mut record = record(3, 2, |contender, _| [2.0, 4.0, 2.0][contender]);
+        let slow = Sample::from([("cpu_ns", 1e5), ("operations", 1.0)]);
+        record.keep(SLICE, Ok(slow));
+        record.keep(Slice { contender: 1, ..SLICE }, Err("reset".into()));
+        assert_eq!(record.ratio(&CPU, 0, 1, 0).expect("two rounds").median, 0.5);
+        assert_eq!(record.values(&CPU, 0, 0), [2.0, 2.0, 100.0]);
+        assert_eq!(record.values(&CPU, 1, 0), [4.0, 4.0]);
+    }
+
+    #[test]
+    fn rounds_come_to_a_median_a_sum_or_the_best() {
+        let record = record(3, 3, |_, round| (round + 1) as f64);
+        assert_eq!(record.value(&CPU, 0, 0), Some(2.0));
+        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..CPU }, 0, 0), Some(6.0));
+        assert_eq!((record.best(&CPU, 0, 0), record.best(&RATE, 0, 0)), (Some(1.0), Some(1e6)));
+    }
+
+    #[test]
+    fn nothing_measured_has_no_value_and_no_ratio() {
+        let record = record(3, 0, |_, _| 1.0);
+        assert_eq!(record.value(&CPU, 0, 0), None);
+        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..CPU }, 0, 0), None);
+        assert_eq!(record.ratio(&CPU, 0, 1, 0), None);
+    }
+}

@@ -1,0 +1,389 @@
+//! A run as it is written to a file: medians first, and under them every slice.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::cell::Cell;
+use super::doubt;
+use super::metric::{Fold, Metric, Role, Sample};
+use super::record::{Outcome, Record};
+use super::schedule::Slice;
+use super::verdict::Verdict;
+use super::{Bench, Layout};
+use crate::environment::Environment;
+use crate::proc::Memory;
+use crate::server::Spec;
+use crate::stats::Ratio;
+
+/// Everything a run has to say.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How it was set up.
+    pub settings: Settings,
+    /// Where and when.
+    pub environment: Environment,
+    /// A row for every contender in every cell.
+    pub results: Vec<Row>,
+    /// The same for the control, if there is one; its ratios are to the contender that it is a copy of.
+    pub controls: Vec<Row>,
+    /// The memory of each contender, the control's last, if it is read.
+    pub memory: Vec<Footprint>,
+    /// Every contender against every one after it in the list; the control against the first.
+    pub comparisons: Vec<Comparison>,
+    /// One a cell, if there is a control.
+    pub verdicts: Vec<Verdict>,
+    /// What weakens the results.
+    pub doubts: Vec<String>,
+    /// Every slice, round by round.
+    pub samples: Vec<SliceRow>,
+    /// By what it was measured, in the order of the columns.
+    #[serde(skip)]
+    pub metrics: Vec<Metric>,
+    /// How its tables are laid out.
+    #[serde(skip)]
+    pub layout: Layout,
+    /// What a reader must know about its figures.
+    #[serde(skip)]
+    pub legend: &'static str,
+}
+
+/// How a run was set up.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// What was measured.
+    pub bench: String,
+    /// How, in words.
+    pub terms: String,
+    /// The contenders, without the control.
+    pub contenders: Vec<Started>,
+    /// Those that were asked for and could not be had, each with what it lacks.
+    pub missing: Vec<String>,
+    /// The contender that ratios are taken to.
+    pub baseline: String,
+    /// Rounds of every cell.
+    pub rounds: usize,
+    /// Rounds of a cell at most, if its ratios were to be known better.
+    pub rounds_max: usize,
+    /// Half the width that the intervals should have at most, if any was asked for.
+    pub precision: Option<f64>,
+    /// The seed of the order, of the messages and of the intervals.
+    pub seed: u64,
+    /// What only this bench has.
+    #[serde(flatten)]
+    pub parameters: Map<String, Value>,
+}
+
+/// A contender by name, and how it was started.
+#[derive(Clone, Debug, Serialize)]
+pub struct Started {
+    /// Its name.
+    pub name: String,
+    /// Its command line, the program without a directory.
+    pub command: Vec<String>,
+}
+
+impl Report {
+    /// Sums up what was measured so far.
+    pub fn new(bench: &Bench, record: &Record, environment: &Environment) -> Report {
+        let contenders = bench.contenders.specs.len();
+        let cells = 0..bench.cells.len();
+        let rows = |contender, against| {
+            cells.clone().map(move |cell| Row::of(bench, record, contender, against, cell))
+        };
+        let baseline = bench.contenders.baseline;
+        let results = (0..contenders).flat_map(|place| rows(place, baseline)).collect();
+        let control = bench.contenders.control_place();
+        let controls: Vec<Row> = control.into_iter().flat_map(|place| rows(place, 0)).collect();
+        let verdicts: Vec<Verdict> =
+            cells.clone().filter_map(|cell| Verdict::of(bench, record, cell)).collect();
+        Report {
+            settings: Settings::of(bench),
+            environment: environment.clone(),
+            doubts: doubt::all(bench, record, &controls, &verdicts),
+            results,
+            controls,
+            memory: Vec::new(),
+            comparisons: comparisons(bench, record),
+            verdicts,
+            samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
+            metrics: bench.metrics.clone(),
+            layout: bench.layout,
+            legend: bench.legend,
+        }
+    }
+
+    /// The rows, the control's last.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.results.iter().chain(&self.controls)
+    }
+
+    /// The row of a contender in a cell.
+    pub fn row(&self, contender: &str, cell: &Cell) -> Option<&Row> {
+        self.rows().find(|row| row.contender == contender && row.cell == *cell)
+    }
+
+    /// What failed, one line for each contender and cell in which slices did.
+    pub fn failures(&self) -> impl Iterator<Item = String> {
+        self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
+            let why = error.as_deref()?;
+            Some(format!("{contender} failed in {failed} slices at {cell}: {why}"))
+        })
+    }
+}
+
+impl Settings {
+    fn of(bench: &Bench) -> Settings {
+        let rounds = bench.plan.rounds;
+        Settings {
+            bench: bench.plan.name.clone(),
+            terms: bench.terms.clone(),
+            contenders: bench.contenders.specs.iter().map(Started::of).collect(),
+            missing: bench.contenders.missing.clone(),
+            baseline: bench.contenders.specs[bench.contenders.baseline].name.clone(),
+            rounds: rounds.least,
+            rounds_max: rounds.most(),
+            precision: rounds.precision.map(|precision| precision.half_width),
+            seed: bench.plan.seed,
+            parameters: bench.parameters.clone(),
+        }
+    }
+}
+
+impl Started {
+    fn of(spec: &Spec) -> Started {
+        let program = spec.program.file_name().map(|name| name.to_string_lossy().into_owned());
+        let arguments = spec.arguments.iter().map(|word| word.to_string_lossy().into_owned());
+        Started { name: spec.name.clone(), command: program.into_iter().chain(arguments).collect() }
+    }
+}
+
+/// The memory of one contender: `null` once it has ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Footprint {
+    /// The contender.
+    pub contender: String,
+    /// Before the first slice.
+    pub before: Option<Memory>,
+    /// After the last.
+    pub after: Option<Memory>,
+    /// After it was left idle for a while, if that was asked for.
+    pub idle: Option<Memory>,
+}
+
+/// One contender in one cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The contender.
+    pub contender: String,
+    /// The cell.
+    pub cell: Cell,
+    /// What the rounds of each metric came to.
+    pub figures: BTreeMap<&'static str, Figure>,
+    /// Slices that are accepted.
+    pub slices: usize,
+    /// Slices that are not.
+    pub failed: usize,
+    /// The first reason why not.
+    pub error: Option<String>,
+}
+
+/// What the rounds of a metric came to.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figure {
+    /// Their median, or their sum; `null` if there was none.
+    pub value: Option<f64>,
+    /// The best: noise on a shared machine only ever slows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// As a multiple of the baseline's, within the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Ratio>,
+    /// Whether a control must come out equal by it.
+    #[serde(skip)]
+    checked: bool,
+}
+
+impl Row {
+    fn of(bench: &Bench, record: &Record, contender: usize, against: usize, cell: usize) -> Row {
+        let figure = |metric: &Metric| Figure {
+            value: record.value(metric, contender, cell),
+            best: (metric.fold == Fold::Median)
+                .then(|| record.best(metric, contender, cell))
+                .flatten(),
+            ratio: metric
+                .is_compared()
+                .then(|| record.ratio(metric, contender, against, cell))
+                .flatten(),
+            checked: metric.role == Role::Checked,
+        };
+        let outcomes = || record.outcomes(contender, cell);
+        let errors = || outcomes().filter_map(|outcome| outcome.as_ref().err());
+        Row {
+            contender: bench
+                .contenders
+                .all()
+                .nth(contender)
+                .map(|spec| spec.name.clone())
+                .unwrap_or_default(),
+            cell: bench.cells[cell].clone(),
+            figures: bench.metrics.iter().map(|metric| (metric.key, figure(metric))).collect(),
+            slices: outcomes().filter(|outcome| outcome.is_ok()).count(),
+            failed: errors().count(),
+            error: errors().next().cloned(),
+        }
+    }
+
+    /// What the rounds of a metric came to.
+    pub fn value(&self, key: &str) -> Option<f64> {
+        self.figures.get(key)?.value
+    }
+
+    /// The ratios by which a control must come out equal.
+    pub(super) fn checked(&self) -> impl Iterator<Item = Ratio> {
+        self.figures.values().filter(|figure| figure.checked).filter_map(|figure| figure.ratio)
+    }
+}
+
+/// One contender against another in one cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The contender.
+    pub contender: String,
+    /// The other.
+    pub against: String,
+    /// The cell.
+    pub cell: Cell,
+    /// Each compared metric as a multiple of the other's.
+    pub ratios: BTreeMap<&'static str, Option<Ratio>>,
+}
+
+fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
+    let names: Vec<&String> = bench.contenders.all().map(|spec| &spec.name).collect();
+    let asked = bench.contenders.specs.len();
+    let pairs = (0..asked).flat_map(|a| (a + 1..asked).map(move |b| (a, b)));
+    let pairs: Vec<(usize, usize)> =
+        pairs.chain(bench.contenders.control_place().map(|control| (control, 0))).collect();
+    let comparison = |cell: usize, (a, b): (usize, usize)| {
+        let compared = bench.metrics.iter().filter(|metric| metric.is_compared());
+        let ratio = |metric: &Metric| (metric.key, record.ratio(metric, a, b, cell));
+        Comparison {
+            contender: names[a].clone(),
+            against: names[b].clone(),
+            cell: bench.cells[cell].clone(),
+            ratios: compared.map(ratio).collect(),
+        }
+    };
+    let cells = 0..bench.cells.len();
+    cells.flat_map(|cell| pairs.iter().map(move |&pair| comparison(cell, pair))).collect()
+}
+
+/// One slice.
+#[derive(Clone, Debug, Serialize)]
+pub struct SliceRow {
+    /// Its round, from 0.
+    pub round: usize,
+    /// Its contender.
+    pub contender: String,
+    /// Its cell.
+    pub cell: Cell,
+    /// What was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+    /// Why it is not accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl SliceRow {
+    fn of(bench: &Bench, slice: Slice, outcome: &Outcome) -> SliceRow {
+        let spec = bench.contenders.all().nth(slice.contender);
+        SliceRow {
+            round: slice.round,
+            contender: spec.map(|spec| spec.name.clone()).unwrap_or_default(),
+            cell: bench.cells[slice.cell].clone(),
+            sample: outcome.as_ref().ok().cloned(),
+            error: outcome.as_ref().err().cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tests::{bench, record};
+    use super::*;
+
+    fn report(names: &[&str], record: &Record) -> Value {
+        let report = Report::new(&bench(names), record, &Environment::read());
+        serde_json::to_value(report).expect("plain data")
+    }
+
+    #[test]
+    fn rows_have_medians_best_rounds_and_ratios() {
+        let record = record(3, 15, |place, round| [2.0, 4.0, 2.0][place] + round as f64 / 1000.0);
+        let report = report(&["uring", "threads"], &record);
+        let row = &report["results"][0];
+        assert_eq!(row["contender"], "uring");
+        assert_eq!(row["cell"], json!({ "clients": 50, "bytes": 128 }));
+        assert_eq!(row["figures"]["cpu_us"]["value"], json!(2.007));
+        assert_eq!(row["figures"]["cpu_us"]["best"], json!(2.0));
+        assert_eq!(row["figures"]["cpu_us"]["ratio"]["median"], json!(1.0));
+        assert_eq!(report["results"].as_array().map(Vec::len), Some(2));
+        assert_eq!(report["controls"][0]["contender"], "uring (control)");
+        assert_eq!(report["samples"].as_array().map(Vec::len), Some(45));
+        assert_eq!(report["samples"][0]["sample"]["cpu_ns"], json!(2e6));
+    }
+
+    #[test]
+    fn ratios_are_to_the_baseline_and_the_controls_to_the_first() {
+        let mut bench = bench(&["ring", "liburing"]);
+        bench.contenders.baseline = 1;
+        let record = record(3, 6, |place, _| [3.0, 2.0, 3.0][place]);
+        let report = Report::new(&bench, &record, &Environment::read());
+        let ratios: Vec<f64> =
+            report.rows().map(|row| row.figures["cpu_us"].ratio.expect("rounds").median).collect();
+        assert_eq!((ratios, report.settings.baseline.as_str()), (vec![1.5, 1.0, 1.0], "liburing"));
+    }
+
+    #[test]
+    fn comparisons_are_every_pair_and_the_control() {
+        let record = record(4, 6, |place, _| [2.0, 4.0, 8.0, 2.0][place]);
+        let report = report(&["a", "b", "c"], &record);
+        let rows = report["comparisons"].as_array().expect("rows");
+        let pairs: Vec<String> =
+            rows.iter().map(|row| format!("{} {}", row["contender"], row["against"])).collect();
+        assert_eq!(pairs, [r#""a" "b""#, r#""a" "c""#, r#""b" "c""#, r#""a (control)" "a""#]);
+        let quarter = json!({ "median": 0.25, "interval": { "low": 0.25, "high": 0.25 } });
+        assert_eq!(rows[1]["ratios"]["cpu_us"], quarter);
+        assert_eq!(rows[0]["ratios"]["rate"]["median"], json!(2.0));
+    }
+
+    #[test]
+    fn a_failure_shows_in_row_slice_and_verdict() {
+        let mut record = record(3, 6, |_, _| 2.0);
+        record.keep(Slice { round: 2, cell: 0, contender: 1 }, Err("reset".into()));
+        let report = Report::new(&bench(&["a", "b"]), &record, &Environment::read());
+        let failures: Vec<String> = report.failures().collect();
+        assert_eq!(failures, ["b failed in 1 slices at 50 clients × 128 bytes: reset"]);
+        assert_eq!((report.results[1].slices, report.verdicts[0].winner.as_ref()), (5, None));
+        let bad: Vec<_> = report.samples.iter().filter(|slice| slice.sample.is_none()).collect();
+        assert_eq!((bad.len(), bad[0].error.as_deref()), (1, Some("reset")));
+    }
+
+    #[test]
+    fn an_empty_run_still_reports_with_nulls() {
+        let report = report(&["a"], &record(3, 0, |_, _| 1.0));
+        assert_eq!(report["results"][0]["figures"]["rate"], json!({ "value": null }));
+        assert_eq!(report["samples"], json!([]));
+    }
+
+    #[test]
+    fn a_programs_directory_is_left_out() {
+        let mut spec = Spec::of("uring", "/some/where/annulus");
+        spec.arguments = vec!["echo".into()];
+        assert_eq!(Started::of(&spec).command, ["annulus", "echo"]);
+    }
+}

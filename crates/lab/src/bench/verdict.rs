@@ -1,0 +1,327 @@
+//! Which contender wins a cell, and whether that may be said.
+
+use serde::Serialize;
+
+use super::Bench;
+use super::cell::Cell;
+use super::metric::{Better, Metric, Role};
+use super::record::Record;
+use crate::stats::{FEWEST_ROUNDS, Ratio};
+
+/// How far from 1 the whole interval of the control may lie before the cell is worth nothing.
+const CONTROL_TOLERANCE: f64 = 0.02;
+
+/// How wide half of the control's interval may be: beyond that, a cell without a winner is worth nothing.
+const CONTROL_HALF_WIDTH: f64 = 0.10;
+
+/// What a cell showed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The cell.
+    pub cell: Cell,
+    /// The kind of verdict.
+    pub outcome: Outcome,
+    /// The winner, if one may be named.
+    pub winner: Option<String>,
+    /// The verdict as a sentence.
+    pub text: String,
+}
+
+/// The kinds of verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// One contender is better than every other by more than the control strayed, and no worse by the guards.
+    Win,
+    /// One is better than every other by the primary metric, but worse than one of them by a guard.
+    Guarded,
+    /// The best cannot be told from another.
+    Tie,
+    /// There was only one contender.
+    Alone,
+    /// The control differs from the contender that it is a copy of.
+    ControlDiffers,
+    /// The control's interval is too wide to tell what is left to tell.
+    ControlUnsteady,
+    /// A slice failed.
+    Failed,
+    /// There are too few rounds for an interval.
+    FewRounds,
+}
+
+impl Outcome {
+    /// Whether the cell's figures may not be used to compare.
+    pub fn is_worthless(self) -> bool {
+        matches!(self, Outcome::ControlDiffers | Outcome::ControlUnsteady)
+    }
+}
+
+/// Whether a control strayed so far from the contender it is a copy of that nothing can be said beside it.
+pub(super) fn control_failed(control: Ratio) -> bool {
+    control.distance() > CONTROL_TOLERANCE || control.half_width() > Some(CONTROL_HALF_WIDTH)
+}
+
+impl Verdict {
+    /// The verdict on one cell; `None` if the bench has no control or no primary metric.
+    pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<Verdict> {
+        let control = bench.contenders.control_place()?;
+        let primary = bench.metrics.iter().find(|metric| metric.role == Role::Primary)?;
+        let judge = Judge { bench, record, cell, control, primary };
+        let (outcome, winner, text) = judge.decide();
+        let winner = winner.map(|place| judge.name(place).to_owned());
+        Some(Verdict { cell: bench.cells[cell].clone(), outcome, winner, text })
+    }
+}
+
+type Decision = (Outcome, Option<usize>, String);
+
+struct Judge<'a> {
+    bench: &'a Bench,
+    record: &'a Record,
+    cell: usize,
+    control: usize,
+    primary: &'a Metric,
+}
+
+impl Judge<'_> {
+    fn decide(&self) -> Decision {
+        self.failure().or_else(|| self.few_rounds()).unwrap_or_else(|| self.compare())
+    }
+
+    fn failure(&self) -> Option<Decision> {
+        let failed = |contender: usize| {
+            let outcomes = || self.record.outcomes(contender, self.cell);
+            let reason = outcomes().find_map(|outcome| outcome.as_ref().err())?;
+            let failed = outcomes().filter(|outcome| outcome.is_err()).count();
+            let (name, slices) = (self.name(contender), outcomes().count());
+            Some(format!("no verdict: {name} failed in {failed} of {slices} slices: {reason}"))
+        };
+        Some((Outcome::Failed, None, (0..=self.control).find_map(failed)?))
+    }
+
+    fn few_rounds(&self) -> Option<Decision> {
+        let rounds = |contender| self.record.values(self.primary, contender, self.cell).len();
+        let rounds = (0..=self.control).map(rounds).min().unwrap_or(0);
+        let text = format!("can't tell: {rounds} rounds, an interval needs {FEWEST_ROUNDS}");
+        (rounds < FEWEST_ROUNDS).then_some((Outcome::FewRounds, None, text))
+    }
+
+    /// The winner among those that were asked for: all have an interval, and the control has one.
+    fn compare(&self) -> Decision {
+        let control = self.ratio(self.primary, self.control, 0);
+        if control.distance() > CONTROL_TOLERANCE {
+            let text =
+                format!("worth nothing: the control differs from itself, {control}; run it again");
+            return (Outcome::ControlDiffers, None, text);
+        }
+        let best = self.best();
+        let others: Vec<usize> = (0..self.control).filter(|&other| other != best).collect();
+        if others.is_empty() {
+            let text = format!("nothing to compare with; measured twice, it is {control} × itself");
+            return (Outcome::Alone, None, text);
+        }
+        // That its interval excludes 1 is not enough: the control strays from 1, too.
+        let wins = |&other: &usize| self.cost(best, other).is_below_one(control.reach());
+        match others.iter().copied().find(|other| !wins(other)) {
+            Some(_) if control.half_width() > Some(CONTROL_HALF_WIDTH) => {
+                let text = format!(
+                    "worth nothing: the control is too unsteady, {control}; take more rounds"
+                );
+                (Outcome::ControlUnsteady, None, text)
+            }
+            Some(other) => {
+                let (best_name, name) = (self.name(best), self.name(other));
+                let (noun, ratio) = (self.primary.noun, self.ratio(self.primary, best, other));
+                let text = format!(
+                    "can't tell {best_name} from {name}: {ratio} × its {noun}, the control {control}"
+                );
+                (Outcome::Tie, None, text)
+            }
+            None => self.guard(best, &others),
+        }
+    }
+
+    /// CPU time is never read alone: a contender that only batches lazily would win by it.
+    fn guard(&self, best: usize, others: &[usize]) -> Decision {
+        let noun = self.primary.noun;
+        let text = |other: &usize, guards: &[&Metric]| {
+            let guards = guards.iter().map(|guard| {
+                format!("{:.2} × its {}", self.ratio(guard, best, *other).median, guard.noun)
+            });
+            let primary = self.ratio(self.primary, best, *other);
+            let first = format!("{primary} × the {noun} of {}", self.name(*other));
+            [first].into_iter().chain(guards).collect::<Vec<_>>().join(", ")
+        };
+        let all: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();
+        if let Some(other) = others.iter().find(|&&other| self.is_worse(best, other)) {
+            let text = format!("no winner: {} takes {}", self.name(best), text(other, &all));
+            return (Outcome::Guarded, None, text);
+        }
+        let first = &all[..all.len().min(1)];
+        let over: Vec<String> = others.iter().map(|other| text(other, first)).collect();
+        (Outcome::Win, Some(best), format!("{} wins: {}", self.name(best), over.join("; ")))
+    }
+
+    fn guards(&self) -> impl Iterator<Item = (&Metric, f64)> {
+        self.bench.metrics.iter().filter_map(|metric| match metric.role {
+            Role::Guard(limit) => Some((metric, limit)),
+            _ => None,
+        })
+    }
+
+    fn is_worse(&self, best: usize, other: usize) -> bool {
+        self.guards().any(|(guard, limit)| {
+            let median = self.ratio(guard, best, other).median;
+            match guard.better {
+                Better::Lower => median > limit,
+                Better::Higher => median < limit,
+            }
+        })
+    }
+
+    /// The best median by the primary metric.
+    fn best(&self) -> usize {
+        let cost = |place: usize| match self.record.value(self.primary, place, self.cell) {
+            None => f64::MAX,
+            Some(value) if self.primary.better == Better::Higher => -value,
+            Some(value) => value,
+        };
+        let least = (0..self.control).min_by(|&a, &b| cost(a).total_cmp(&cost(b)));
+        least.expect("a bench has at least one contender")
+    }
+
+    /// The primary ratio, turned so that lower is better.
+    fn cost(&self, contender: usize, other: usize) -> Ratio {
+        let ratio = self.ratio(self.primary, contender, other);
+        if self.primary.better == Better::Higher { ratio.inverse() } else { ratio }
+    }
+
+    fn ratio(&self, metric: &Metric, contender: usize, other: usize) -> Ratio {
+        // Samples without a guard's numbers tell nothing: a ratio without an interval excludes no tie.
+        let nothing = Ratio { median: f64::NAN, interval: None };
+        self.record.ratio(metric, contender, other, self.cell).unwrap_or(nothing)
+    }
+
+    fn name(&self, contender: usize) -> &str {
+        self.bench.contenders.all().nth(contender).map_or("", |spec| &spec.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metric::Sample;
+    use super::super::schedule::Slice;
+    use super::super::tests::{bench, record};
+    use super::*;
+
+    const PLACE: Slice = Slice { round: 0, cell: 0, contender: 0 };
+
+    fn of(record: &Record, names: &[&str]) -> Verdict {
+        Verdict::of(&bench(names), record, 0).expect("a control and a primary metric")
+    }
+
+    /// Fifteen rounds in which each contender's CPU time strays by a few thousandths.
+    fn verdict(names: &[&str], cpu: impl Fn(usize) -> f64) -> Verdict {
+        let noise = |place: usize, round: usize| 1.0 + ((place * 7 + round * 5) % 11) as f64 / 2e3;
+        let strays = |place: usize, round: usize| cpu(place) * noise(place, round);
+        of(&record(names.len() + 1, 15, strays), names)
+    }
+
+    #[test]
+    fn the_cheapest_wins_wherever_it_stands_and_over_every_other() {
+        let first = verdict(&["uring", "threads"], |place| [2.0, 4.0, 2.0][place]);
+        assert_eq!((first.outcome, first.winner.as_deref()), (Outcome::Win, Some("uring")));
+        assert!(first.text.starts_with("uring wins: 0.5"), "{first:?}");
+        assert!(first.text.ends_with("× the CPU of threads, 2.00 × its requests/s"), "{first:?}");
+        let second = verdict(&["threads", "uring"], |place| [4.0, 2.0, 4.0][place]);
+        assert_eq!(second.winner.as_deref(), Some("uring"));
+        let three = verdict(&["a", "b", "c"], |place| [2.0, 3.0, 4.0, 2.0][place]);
+        assert!(three.text.contains("CPU of b") && three.text.contains("CPU of c"), "{three:?}");
+    }
+
+    #[test]
+    fn higher_can_be_better() {
+        let rate = Metric { role: Role::Primary, ..super::super::metric::RATE };
+        let mut bench = bench(&["a", "b"]);
+        bench.metrics = vec![rate];
+        let record = record(3, 15, |place, _| [4.0, 2.0, 4.0][place]);
+        let verdict = Verdict::of(&bench, &record, 0).expect("a verdict");
+        assert_eq!(verdict.winner.as_deref(), Some("b"));
+        assert!(
+            verdict.text.contains("2.000 [2.000, 2.000] × the operations/s of a"),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn one_that_ties_with_the_best_takes_the_win_away() {
+        let verdict = verdict(&["a", "b", "c"], |place| [2.0, 2.0, 4.0, 2.0][place]);
+        assert_eq!((verdict.outcome, verdict.winner), (Outcome::Tie, None));
+    }
+
+    #[test]
+    fn a_control_that_differs_spoils_the_cell() {
+        let verdict = verdict(&["uring", "threads"], |place| [2.0, 4.0, 2.1][place]);
+        assert!(verdict.outcome.is_worthless() && verdict.winner.is_none(), "{verdict:?}");
+        assert!(verdict.text.contains("differs from itself, 1.0"), "{verdict:?}");
+    }
+
+    #[test]
+    fn no_win_is_smaller_than_the_control_strayed() {
+        let close = |other: f64| verdict(&["a", "b"], |place| [2.0, other, 2.03][place]);
+        assert_eq!(close(2.02).outcome, Outcome::Tie);
+        assert_eq!(close(2.2).winner.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn an_unsteady_control_hides_what_is_smaller_than_its_interval() {
+        let unsteady = |other: f64| {
+            let cpu = |place: usize, round: usize| match place {
+                1 => other,
+                2 => [1.5, 2.0, 2.5][round % 3],
+                _ => 2.0,
+            };
+            of(&record(3, 15, cpu), &["a", "b"])
+        };
+        assert_eq!(unsteady(2.2).outcome, Outcome::ControlUnsteady);
+        assert_eq!(unsteady(4.0).winner.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn less_cpu_but_fewer_requests_is_no_win() {
+        let mut record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+        for round in 0..15 {
+            let numbers = [("operations", 1000.0), ("cpu_ns", 2e6), ("ns", 1e7), ("p99_us", 40.0)];
+            record.keep(Slice { round, ..PLACE }, Ok(Sample::from(numbers)));
+        }
+        let verdict = of(&record, &["lazy", "eager"]);
+        assert_eq!((verdict.outcome, verdict.winner), (Outcome::Guarded, None));
+        assert!(verdict.text.starts_with("no winner: lazy takes 0.500"), "{}", verdict.text);
+        assert!(verdict.text.ends_with("of eager, 0.40 × its requests/s, 0.50 × its p99"));
+    }
+
+    #[test]
+    fn one_failed_slice_is_told_and_none_wins() {
+        let mut record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+        record.keep(Slice { round: 3, contender: 1, ..PLACE }, Err("reset by the peer".into()));
+        let verdict = of(&record, &["a", "b"]);
+        assert_eq!(verdict.outcome, Outcome::Failed);
+        assert_eq!(verdict.text, "no verdict: b failed in 1 of 15 slices: reset by the peer");
+    }
+
+    #[test]
+    fn too_few_rounds_name_no_winner_however_clear() {
+        let verdict = of(&record(3, 5, |place, _| [1.0, 9.0, 1.0][place]), &["a", "b"]);
+        assert_eq!(verdict.outcome, Outcome::FewRounds);
+        assert!(verdict.text.contains("5 rounds, an interval needs 6"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_contender_alone_has_only_its_control() {
+        let verdict = verdict(&["a"], |_| 2.0);
+        assert_eq!(verdict.outcome, Outcome::Alone);
+        let mut bench = bench(&["a"]);
+        bench.contenders.control = None;
+        assert_eq!(Verdict::of(&bench, &record(1, 6, |_, _| 1.0), 0), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! Contenders that are programs of their own: each reads jobs, a line each, and answers each with a line of JSON.
+//!
+//! All are up at once, and idle until it is their turn. A job asks for one slice of work in one cell; the answer is a
+//! [`Sample`]. A contender ends when its input does.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::bench::{Contenders, Measure, Outcome, Sample, Slice};
+use crate::peer::Peers;
+use crate::server::{END_PATIENCE, Process, ServerError, Spec};
+use crate::words::Words;
+
+/// A contender of a bench, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// The folder of a peer and the mode it runs in; none for this program itself.
+    peer: Option<(&'static str, Option<&'static str>)>,
+}
+
+impl Known {
+    /// This program itself.
+    pub(crate) const fn own(name: &'static str) -> Known {
+        Known { name, peer: None }
+    }
+
+    /// A peer of this folder, in a mode.
+    pub(crate) const fn peer(
+        name: &'static str,
+        folder: &'static str,
+        mode: Option<&'static str>,
+    ) -> Known {
+        Known { name, peer: Some((folder, mode)) }
+    }
+
+    /// The arguments of this program, or those of a peer with its mode behind them.
+    pub(crate) fn arguments(&self, own: Vec<OsString>, peer: Vec<OsString>) -> Vec<OsString> {
+        match self.peer {
+            None => own,
+            Some((_, mode)) => peer.into_iter().chain(mode.map(OsString::from)).collect(),
+        }
+    }
+}
+
+/// Contenders by name: this program and peers, each with the core and the arguments that `run` gives it.
+pub(crate) fn gather(
+    known: &[Known],
+    names: &[String],
+    peers: Option<&Peers>,
+    usual: Option<&str>,
+    run: impl Fn(&Known) -> (Option<usize>, Vec<OsString>),
+) -> Result<Contenders> {
+    let find = |name: &String| {
+        let found = known.iter().find(|known| known.name == name);
+        found.with_context(|| format!("no contender '{name}' in this version"))
+    };
+    let prepare = |known: &Known| {
+        let (pin, arguments) = run(known);
+        let spec = |program| Spec { name: known.name.into(), program, arguments, pin };
+        match known.peer {
+            Some((folder, _)) => Peers::prepare(peers, folder, spec),
+            None => {
+                let program = env::current_exe().context("cannot find this program to start it")?;
+                Ok(Ok(spec(program)))
+            }
+        }
+    };
+    Contenders::gather(names.iter().map(|name| find(name).and_then(prepare)), usual)
+}
+
+/// What contenders are asked in one cell.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The line, without its end.
+    pub line: String,
+    /// How long the answer may take: far more than it should, on a machine that is slow at times.
+    pub timeout: Duration,
+}
+
+/// All contenders of a bench, up and waiting.
+#[derive(Debug)]
+pub struct Programs {
+    programs: Vec<Program>,
+    jobs: Vec<Job>,
+    required: &'static [&'static str],
+}
+
+impl Programs {
+    /// Starts every contender. They are asked a job in each cell; of an answer the `required` numbers must be above 0.
+    pub fn start(
+        contenders: &Contenders,
+        jobs: Vec<Job>,
+        required: &'static [&'static str],
+    ) -> Result<Programs, ServerError> {
+        let programs = contenders.all().map(Program::start).collect::<Result<_, _>>()?;
+        Ok(Programs { programs, jobs, required })
+    }
+}
+
+impl Measure for Programs {
+    fn measure(&mut self, slice: Slice) -> Outcome {
+        let (program, job) = (&mut self.programs[slice.contender], &self.jobs[slice.cell]);
+        let answer = program.ask(job).map_err(|error| error.to_string())?;
+        let sample = serde_json::from_str::<Sample>(&answer).ok().filter(|sample| {
+            self.required.iter().all(|name| sample.get(name).is_some_and(|number| number > 0.0))
+        });
+        let wrong = || program.unanswered(job, format!("`{answer}`")).to_string();
+        sample.ok_or_else(wrong)
+    }
+}
+
+/// A running contender; dropping it ends it.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    process: Process,
+    words: Words,
+    jobs: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Program {
+    /// Starts it; it says nothing until it is asked.
+    fn start(spec: &Spec) -> Result<Program, ServerError> {
+        let mut command = spec.command();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spec.spawn(command)?;
+        let jobs = child.stdin.take().expect("the command pipes it");
+        let answers = lines(child.stdout.take().expect("the command pipes it"));
+        let words = Words::of(child.stderr.take().expect("the command pipes it"));
+        let name = spec.name.clone();
+        let watch = |error| ServerError::Watch { name: name.clone(), error };
+        let process = Process::new(child).map_err(watch)?;
+        Ok(Program { name, process, words, jobs, answers })
+    }
+
+    /// Asks it and waits for its answer, a line without its end.
+    fn ask(&mut self, job: &Job) -> Result<String, ServerError> {
+        let asked = writeln!(self.jobs, "{}", job.line);
+        let answer = self.answers.recv_timeout(job.timeout);
+        match (asked, answer) {
+            (Ok(()), Ok(answer)) => Ok(answer),
+            (Ok(()), Err(RecvTimeoutError::Timeout)) => {
+                Err(self.unanswered(job, format!("nothing within {:?}", job.timeout)))
+            }
+            _ if self.process.ends_within(END_PATIENCE) => {
+                Err(self.process.obituary(&self.name, &self.words))
+            }
+            _ => Err(self.unanswered(job, "it closed its input or output".into())),
+        }
+    }
+
+    /// That what came is no answer to the job.
+    fn unanswered(&self, job: &Job, instead: String) -> ServerError {
+        let (name, asked) = (self.name.clone(), job.line.clone());
+        ServerError::Unanswered { name, asked, instead }
+    }
+}
+
+/// The lines of a pipe, read by a thread, so that waiting for one can time out.
+fn lines(pipe: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut all = BufReader::new(pipe).lines().map_while(io::Result::ok);
+        // It ends with the pipe, or when the receiver is gone.
+        all.try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+/// The other side: answers jobs from standard input on standard output, until the input ends.
+///
+/// # Errors
+/// The first error of `answer`, or of the pipes.
+pub(crate) fn answer_all(mut answer: impl FnMut(&str) -> Result<Sample>) -> Result<()> {
+    for job in io::stdin().lock().lines() {
+        let sample = answer(&job.context("cannot read the next job")?)?;
+        let line = serde_json::to_string(&sample)? + "\n";
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+        written.context("cannot write to standard output")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+    const SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
+
+    /// A shell that runs this script.
+    fn shell(script: &str, timeout: Duration) -> Programs {
+        let mut spec = Spec::of("shell", "/bin/sh");
+        spec.arguments = vec!["-c".into(), script.into()];
+        let mut contenders = Contenders::gather([Ok(Ok(spec))], None).expect("one");
+        contenders.control = None;
+        let jobs = ["1", "20"].map(|line| Job { line: line.into(), timeout });
+        Programs::start(&contenders, jobs.into(), &["n"]).expect("a shell")
+    }
+
+    #[test]
+    fn without_the_repository_peers_are_missing_and_ours_are_not() {
+        let known = [Known::own("task"), Known::peer("liburing", "liburing-nop", Some("one"))];
+        let names = known.map(|known| known.name.to_owned());
+        let run = |known: &Known| (Some(3), known.arguments(vec!["own".into()], vec!["0".into()]));
+        let contenders = gather(&known, &names, None, None, run).expect("ours");
+        let spec = &contenders.specs[0];
+        assert_eq!((spec.name.as_str(), spec.pin, spec.arguments.len()), ("task", Some(3), 1));
+        assert!(contenders.missing[0].contains("liburing-nop is left out"), "{contenders:?}");
+        assert_eq!(run(&known[1]).1, ["0", "one"]);
+        assert!(gather(&known, &["rio".into()], None, None, run).is_err());
+    }
+
+    #[test]
+    fn jobs_are_answered_one_by_one() {
+        let mut twice = shell(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
+        for (cell, number) in [(0, 2.0), (1, 40.0), (0, 2.0)] {
+            let sample = twice.measure(Slice { cell, ..SLICE }).expect("an answer");
+            assert_eq!(sample, Sample::from([("n", number)]));
+        }
+    }
+
+    #[test]
+    fn an_answer_without_what_is_required_is_shown() {
+        for wrong in ["4 80 7", r#"{"n":0}"#, r#"{"m":1}"#, r#"{"n":"x"}"#] {
+            let mut program = shell(&format!("read n; echo '{wrong}'"), TIMEOUT);
+            let error = program.measure(SLICE).expect_err(wrong);
+            assert_eq!(error, format!("server shell: no answer to `1`: `{wrong}`"));
+        }
+    }
+
+    #[test]
+    fn one_that_ends_is_named_with_its_last_line() {
+        let error = shell("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
+        let expected = "server shell ended (exit status: 1); its last words: no ring here";
+        assert_eq!(error, Err(expected.into()));
+    }
+
+    #[test]
+    fn one_that_says_nothing_times_out() {
+        let mut silent = shell("while read n; do :; done", Duration::from_millis(1));
+        let error = silent.measure(SLICE).expect_err("nothing");
+        assert_eq!(error, "server shell: no answer to `1`: nothing within 1ms");
+    }
+}

@@ -1,0 +1,203 @@
+//! Our own contenders at work.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+
+use annulus::Runtime;
+use annulus::ring::{Ring, Wait};
+use annulus_driver::{Kind, Slab, Token};
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::bench::Sample;
+use crate::clock::ClockSample;
+use crate::jobs;
+use crate::usage::UsageError;
+
+/// The largest submission queue that the kernel gives.
+pub const MAX_ENTRIES: u32 = 32_768;
+
+/// Operations between two readings of the clock, at least.
+const STRIDE: u64 = 4096;
+
+/// How much of the ring is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// The ring, nothing above it.
+    Ring,
+    /// The ring, each completion's slot found by its token.
+    Lookup,
+    /// The runtime, a task woken for each completion.
+    Task,
+}
+
+impl FromStr for Style {
+    type Err = UsageError;
+
+    fn from_str(name: &str) -> Result<Style, UsageError> {
+        match name {
+            "ring" => Ok(Style::Ring),
+            "lookup" => Ok(Style::Lookup),
+            "task" => Ok(Style::Task),
+            _ => Err(UsageError(format!("'{name}' is none of ours: ring, lookup or task"))),
+        }
+    }
+}
+
+/// Is a contender: answers jobs until there are no more.
+///
+/// # Errors
+/// If a job makes no sense, or a ring cannot be had.
+pub fn answer_all(style: Style) -> Result<()> {
+    jobs::answer_all(|job| {
+        let (entries, window) = parse(job)?;
+        let meter = Meter::new(window);
+        match style {
+            Style::Ring => ring(entries, meter),
+            Style::Lookup => lookup(entries, meter),
+            Style::Task => task(entries, meter),
+        }
+    })
+}
+
+fn parse(job: &str) -> Result<(u32, Duration), UsageError> {
+    let numbers = || {
+        let (entries, seconds) = job.split_once(' ')?;
+        let entries = entries.parse().ok().filter(|entries| (1..=MAX_ENTRIES).contains(entries))?;
+        Some((entries, Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?))
+    };
+    let usage = || format!("'{job}' is not ENTRIES SECONDS, with 1 to {MAX_ENTRIES} entries");
+    numbers().ok_or_else(|| UsageError(usage()))
+}
+
+fn ring(entries: u32, mut meter: Meter) -> Result<Sample> {
+    let mut ring = small_ring(entries)?;
+    loop {
+        for n in 0..entries {
+            ring.push_nop(n.into())?;
+        }
+        ring.enter(Wait::No)?;
+        let mut completed = 0;
+        for completion in ring.completions() {
+            expect(completion.result)?;
+            completed += 1;
+        }
+        if !meter.count(completed, entries)? {
+            return Ok(meter.sample());
+        }
+    }
+}
+
+/// Each operation has a slot, and each completion finds it, as in the runtime.
+fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
+    let mut ring = small_ring(entries)?;
+    let mut slots = Slab::new();
+    let all: Vec<u32> = (0..entries).map(|_| slots.insert(0u64)).collect();
+    loop {
+        for &slot in &all {
+            ring.push_nop(Token::new(Kind::Nop, slots.generation(slot), slot).bits())?;
+        }
+        ring.enter(Wait::No)?;
+        let mut completed = 0;
+        for completion in ring.completions() {
+            expect(completion.result)?;
+            let token = Token::from_bits(completion.user_data).context("an unknown token")?;
+            *slots.find(token.slot(), token.generation()).context("a slot is gone")? += 1;
+            completed += 1;
+        }
+        if !meter.count(completed, entries)? {
+            // Every slot was found as often as every other.
+            let once = *slots.get(all[0]);
+            ensure!(all.iter().all(|&slot| *slots.get(slot) == once), "a slot was not found");
+            return Ok(meter.sample());
+        }
+    }
+}
+
+/// A task for each entry, woken by its completion to submit again.
+fn task(entries: u32, meter: Meter) -> Result<Sample> {
+    let driver = annulus::DriverChoice::Uring;
+    let builder = Runtime::builder().driver(driver).entries(entries).completions(2 * entries);
+    let meter = Rc::new(RefCell::new(meter));
+    builder.build()?.block_on(async {
+        let worker = |_| {
+            let meter = meter.clone();
+            annulus::spawn(async move {
+                loop {
+                    annulus::nop().await?;
+                    if !meter.borrow_mut().goes_on(1) {
+                        return io::Result::Ok(());
+                    }
+                }
+            })
+        };
+        for worker in (0..entries).map(worker).collect::<Vec<_>>() {
+            worker.await.map_err(|error| anyhow!("{error}"))??;
+        }
+        Ok(meter.borrow().sample())
+    })?
+}
+
+/// A ring whose completion queue holds one turn's.
+fn small_ring(entries: u32) -> Result<Ring> {
+    Ok(Ring::builder().entries(entries).completions(entries).build()?)
+}
+
+fn expect(result: i32) -> Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result).into()) } else { Ok(()) }
+}
+
+/// Counts operations, and says when to stop; a fifth of the window is spent before it opens, to warm up.
+struct Meter {
+    window: Duration,
+    operations: u64,
+    next_reading: u64,
+    created: ClockSample,
+    opened: Option<(ClockSample, u64)>,
+    closed: Option<(ClockSample, u64)>,
+}
+
+impl Meter {
+    fn new(window: Duration) -> Meter {
+        let created = ClockSample::now();
+        Meter { window, operations: 0, next_reading: 0, created, opened: None, closed: None }
+    }
+
+    /// Counts a turn, in which everything must have completed. False when it is time to stop.
+    fn count(&mut self, completed: u64, entries: u32) -> Result<bool> {
+        ensure!(completed == u64::from(entries), "{completed} completions of {entries} entries");
+        Ok(self.goes_on(completed))
+    }
+
+    /// Counts operations. False when it is time to stop.
+    #[inline]
+    fn goes_on(&mut self, operations: u64) -> bool {
+        self.operations += operations;
+        self.operations < self.next_reading || self.read_clock()
+    }
+
+    #[cold]
+    fn read_clock(&mut self) -> bool {
+        self.next_reading = self.operations + STRIDE;
+        let now = (ClockSample::now(), self.operations);
+        match self.opened {
+            None if (now.0 - self.created).wall >= self.window / 5 => self.opened = Some(now),
+            Some((opened, _)) if (now.0 - opened).wall >= self.window => {
+                self.closed.get_or_insert(now);
+                // Every other task is to stop at its next operation, too.
+                self.next_reading = 0;
+            }
+            _ => {}
+        }
+        self.closed.is_none()
+    }
+
+    /// What was measured, once it was time to stop.
+    fn sample(&self) -> Sample {
+        let window = self.opened.zip(self.closed);
+        let ((from, before), (to, after)) = window.expect("taken when the window has closed");
+        (to - from).sample(after - before)
+    }
+}
