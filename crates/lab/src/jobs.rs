@@ -23,7 +23,7 @@ use crate::words::Words;
 pub struct Known {
     /// Its name.
     pub name: &'static str,
-    /// The folder of a peer and the mode it runs in; none for this program itself.
+    /// The directory of a peer and the mode it runs in; none for this program itself.
     peer: Option<(&'static str, Option<&'static str>)>,
 }
 
@@ -33,13 +33,13 @@ impl Known {
         Known { name, peer: None }
     }
 
-    /// A peer of this folder, in a mode.
+    /// The peer in this directory, in a mode.
     pub(crate) const fn peer(
         name: &'static str,
-        folder: &'static str,
+        directory: &'static str,
         mode: Option<&'static str>,
     ) -> Known {
-        Known { name, peer: Some((folder, mode)) }
+        Known { name, peer: Some((directory, mode)) }
     }
 
     /// The arguments of this program, or those of a peer with its mode behind them.
@@ -67,7 +67,7 @@ pub(crate) fn gather(
         let (pin, arguments) = run(known);
         let spec = |program| Spec { name: known.name.into(), program, arguments, pin };
         match known.peer {
-            Some((folder, _)) => Peers::prepare(peers, folder, spec),
+            Some((directory, _)) => Peers::prepare(peers, directory, spec),
             None => {
                 let program = env::current_exe().context("cannot find this program to start it")?;
                 Ok(Ok(spec(program)))

@@ -23,12 +23,3 @@ pub struct Settings<T> {
     #[serde(flatten)]
     pub terms: T,
 }
-
-impl<T> Settings<T> {
-    #[cfg(test)]
-    pub(crate) fn of(against: &str, terms: T) -> Self {
-        let (contenders, missing) = (Vec::new(), Vec::new());
-        let (bench, against) = ("test".into(), against.into());
-        Settings { bench, contenders, missing, against, rounds: 6, seed: 1, terms }
-    }
-}
