@@ -5,15 +5,14 @@ use crate::core::Inner;
 use crate::stream::note_waker;
 use crate::time::{Fire, Instant, TimerKey};
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_kernel::Address;
+use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::RawFd;
 use std::task::{Context, Poll, Waker};
 
 /// A connection attempt.
 pub(crate) struct Connect {
-    fd: RawFd,
+    fd: Fd,
     address: Box<Address>,
     outcome: Option<Result<(), Errno>>,
     timer: Option<TimerKey>,
@@ -36,7 +35,7 @@ impl Inner {
     /// Starts connecting `fd`; at the deadline the attempt is given up.
     pub(crate) fn start_connect(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         address: Address,
         deadline: Option<Instant>,
     ) -> u32 {
@@ -63,7 +62,7 @@ impl Inner {
     }
 
     /// The connected descriptor. The slot is gone once this is ready.
-    pub(crate) fn poll_connect(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
+    pub(crate) fn poll_connect(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<Fd>> {
         let attempt = self.connects.get(slot);
         let Some(outcome) = attempt.outcome else {
             note_waker(&mut attempt.waker, &mut self.after.drops, cx);
@@ -118,7 +117,7 @@ impl Inner {
         }
     }
 
-    fn free_connect(&mut self, slot: u32) -> RawFd {
+    fn free_connect(&mut self, slot: u32) -> Fd {
         let attempt = self.connects.remove(slot);
         if let Some(key) = attempt.timer {
             self.timers.remove(key);

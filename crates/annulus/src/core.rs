@@ -12,7 +12,7 @@ use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
 use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
-use annulus_kernel::Kernel;
+use annulus_kernel::{Fd, Kernel};
 use std::any::Any;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -246,7 +246,7 @@ impl Inner {
 
     /// Closes a descriptor of which nothing is in flight. Listeners that had run out of descriptors try again.
     #[allow(unsafe_code)]
-    pub(crate) fn close(&mut self, fd: i32) {
+    pub(crate) fn close(&mut self, fd: Fd) {
         // SAFETY: a close names no memory.
         unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
         self.resume_accepts();
@@ -301,6 +301,7 @@ impl Inner {
 
     /// An event whose slot has moved on: counted, and what it carries reclaimed.
     #[cold]
+    #[allow(unsafe_code)]
     pub(crate) fn late(&mut self, event: Event) {
         self.driver.counters().late += 1;
         if let Some(id) = event.buffer {
@@ -308,7 +309,8 @@ impl Inner {
             packets.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
-            self.close(fd as i32);
+            // SAFETY: the connection was made for this runtime, and nothing else has heard of it.
+            self.close(unsafe { Fd::from_raw(fd as i32) });
         }
     }
 }
@@ -331,6 +333,7 @@ fn ended() -> io::Error {
 mod tests {
     use crate::Runtime;
     use annulus_driver::{Event, Kind, Token};
+    use annulus_kernel::Fd;
     use rustix::io::Errno;
     use std::io::Write;
     use std::os::fd::IntoRawFd;
@@ -345,11 +348,11 @@ mod tests {
         let core = runtime.core();
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inner = core.enter().unwrap();
-        let stream = inner.add_stream(-1);
+        let stream = inner.add_stream(Fd::NONE);
         let generation = inner.streams.generation(stream);
         inner.streams.remove(stream);
         // The slot's next life has another generation, and gets none of its predecessor's events.
-        let reborn = inner.add_stream(-1);
+        let reborn = inner.add_stream(Fd::NONE);
         assert_eq!(reborn, stream);
         for kind in [
             Kind::Receive,

@@ -5,6 +5,7 @@ use crate::core::Inner;
 use crate::time::{Fire, Instant};
 use annulus_driver::Slab;
 use annulus_driver::{Event, Kind, Op, Token};
+use annulus_kernel::Fd;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -29,9 +30,9 @@ enum State {
 
 /// A listener's slot.
 pub(crate) struct Listener {
-    pub(crate) fd: RawFd,
+    pub(crate) fd: Fd,
     state: State,
-    unclaimed: VecDeque<RawFd>,
+    unclaimed: VecDeque<Fd>,
     /// One connection at a time, since the user was slow to claim.
     singly: bool,
     error: Option<Errno>,
@@ -68,7 +69,7 @@ impl Listener {
 }
 
 impl Inner {
-    pub(crate) fn add_listener(&mut self, fd: RawFd) -> u32 {
+    pub(crate) fn add_listener(&mut self, fd: Fd) -> u32 {
         self.listeners.insert(Listener {
             fd,
             state: State::Idle,
@@ -87,7 +88,7 @@ impl Inner {
         slot: u32,
         waiter: &mut Option<u32>,
         cx: &Context<'_>,
-    ) -> Poll<io::Result<RawFd>> {
+    ) -> Poll<io::Result<Fd>> {
         let outcome = self.claim(slot);
         if outcome.is_some() {
             self.drop_waiter(slot, waiter);
@@ -98,7 +99,7 @@ impl Inner {
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn claim(&mut self, slot: u32) -> Option<io::Result<RawFd>> {
+    fn claim(&mut self, slot: u32) -> Option<io::Result<Fd>> {
         let listener = self.listeners.get(slot);
         let Some(fd) = listener.unclaimed.pop_front() else {
             return listener.error.take().map(|errno| Err(errno.into()));
@@ -151,9 +152,11 @@ impl Inner {
             listener.state = State::Idle;
             self.in_flight -= 1;
         }
-        match event.result {
-            Ok(fd) if listener.dropped => self.close(fd as RawFd),
-            Ok(fd) => listener.unclaimed.push_back(fd as RawFd),
+        // SAFETY: the connection was made for this listener, and nothing else has heard of it.
+        let accepted = event.result.map(|fd| unsafe { Fd::from_raw(fd as RawFd) });
+        match accepted {
+            Ok(fd) if listener.dropped => self.close(fd),
+            Ok(fd) => listener.unclaimed.push_back(fd),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.pause_accepts(slot)
             }

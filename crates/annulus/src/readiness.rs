@@ -4,13 +4,14 @@
 use crate::core::Inner;
 use crate::stream::note_waker;
 use annulus_driver::{Event, Kind, Op, Token};
+use annulus_kernel::Fd;
 use rustix::io::Errno;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll, Waker};
 
 /// Readiness edges of a descriptor. The descriptor is its owner's, who closes it after [`Inner::drop_poll`].
 pub(crate) struct Readiness {
-    fd: RawFd,
+    fd: Fd,
     armed: bool,
     ready: bool,
     waker: Option<Waker>,
@@ -18,7 +19,9 @@ pub(crate) struct Readiness {
 }
 
 impl Inner {
-    pub(crate) fn add_poll(&mut self, fd: RawFd) -> u32 {
+    pub(crate) fn add_poll(&mut self, fd: BorrowedFd<'_>) -> u32 {
+        // SAFETY: its owner closes it after the poll was dropped, or with the runtime.
+        let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
         let readiness = Readiness { fd, armed: false, ready: false, waker: None, dropped: false };
         let slot = self.polls.insert(readiness);
         self.arm_poll(slot);

@@ -6,7 +6,7 @@ use crate::task::TaskRef;
 use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,8 +50,8 @@ impl Remote {
     }
 
     /// The descriptor that turns readable when the sleeping loop is wanted.
-    pub(crate) fn alarm(&self) -> Option<RawFd> {
-        self.alarm.as_ref().map(AsRawFd::as_raw_fd)
+    pub(crate) fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        self.alarm.as_ref().map(AsFd::as_fd)
     }
 
     /// Puts a task in the inbox.

@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use std::future::poll_fn;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -90,7 +90,7 @@ impl Catch {
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
         let id = pipe::register(signal.number(), write)?;
-        let slot = core.enter()?.add_poll(read.as_raw_fd());
+        let slot = core.enter()?.add_poll(read.as_fd());
         Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
     }
 

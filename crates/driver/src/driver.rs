@@ -9,9 +9,8 @@ use crate::operations::Operations;
 use crate::pool::{Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
-use annulus_kernel::{IoVec, Kernel};
+use annulus_kernel::{Fd, IoVec, Kernel};
 use std::io;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,6 +37,8 @@ impl Driver {
     /// waits its turn, in order.
     ///
     /// # Safety
+    /// Descriptors that a call on files names must be open, and the caller's to use, until the terminal event.
+    ///
     /// Memory that the operation names must stay valid, unmoved and untouched until its terminal event was taken; for
     /// the `…Now` sends, until that or until [`settled`](Self::settled) is true once all events were taken.
     #[inline]
@@ -224,7 +225,7 @@ impl Driver {
     }
 
     /// A descriptor of which nothing is in flight leaves, open: it will be used and closed elsewhere.
-    pub fn release(&mut self, fd: RawFd) {
+    pub fn release(&mut self, fd: Fd) {
         match self {
             Self::Uring(_) => {}
             Self::Epoll(epoll) => epoll.release(fd),

@@ -1,8 +1,8 @@
 //! What a driver can be asked to do.
 
 use crate::token::Token;
+use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
-use std::os::fd::RawFd;
 
 /// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
@@ -12,29 +12,29 @@ pub enum Op {
     /// Accepts connections until it ends; each event's value is a descriptor.
     AcceptMulti {
         /// The listening socket.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Accepts one connection.
     Accept {
         /// The listening socket.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Receives into the pool's buffers until it ends.
     ReceiveMulti {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// Ends once this many bytes came; zero is no limit. Only where [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
     ReceiveLent {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Receives once into the submitter's memory.
     Receive {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// Where to.
         buffer: *mut u8,
         /// At most so many bytes.
@@ -46,7 +46,7 @@ pub enum Op {
     /// is never zero. An empty message may end the operation.
     ReceiveMessages {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
@@ -54,7 +54,7 @@ pub enum Op {
     /// its whole length, even where the room was less.
     ReceiveMessage {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *mut u8,
     },
@@ -62,7 +62,7 @@ pub enum Op {
     /// everything it names must outlive the operation.
     SendMessageNow {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
@@ -70,19 +70,19 @@ pub enum Op {
     /// is false.
     SendMessage {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
     /// Tells once that there is room to send, or that nothing can be sent any more.
     WritableOnce {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Sends now or not at all: no event where everything went, else one with the short count or the error.
     SendNow {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// From where.
         buffer: *const u8,
         /// How many bytes.
@@ -91,14 +91,14 @@ pub enum Op {
     /// As `SendNow`, from the vectors of a `struct msghdr`, which must outlive the *submission* only.
     SendVectorNow {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
     /// Sends everything, waiting for room. By the verbs of files it sends what there is room for, at least a byte.
     Send {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// From where.
         buffer: *const u8,
         /// How many bytes.
@@ -107,7 +107,7 @@ pub enum Op {
     /// As `Send`, from vectors.
     SendVector {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
@@ -116,7 +116,7 @@ pub enum Op {
     /// `EOPNOTSUPP` for sockets that can't. Only where the driver was [set up for it](crate::UringConfig::zero_copy).
     Lend {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// From where.
         buffer: *const u8,
         /// How many bytes.
@@ -125,14 +125,14 @@ pub enum Op {
     /// As `Lend`, from vectors. The `struct msghdr` is part of the memory.
     LendVector {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
     /// Connects.
     Connect {
         /// The socket.
-        fd: RawFd,
+        fd: Fd,
         /// A socket address.
         address: *const u8,
         /// Its length.
@@ -141,12 +141,12 @@ pub enum Op {
     /// Tells once when the descriptor is readable; a hint, whose value says nothing.
     ReadableOnce {
         /// The descriptor.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Tells each time the descriptor becomes readable, until it ends.
     Readable {
         /// The descriptor.
-        fd: RawFd,
+        fd: Fd,
     },
     /// Makes a call on files, off the loop: by the ring where it can, else by a worker thread. The call itself, too, must
     /// stay valid and unmoved until the terminal event.
@@ -164,6 +164,6 @@ pub enum Op {
     /// Closes a descriptor. Nothing of it may be in flight. No event.
     Close {
         /// The descriptor.
-        fd: RawFd,
+        fd: Fd,
     },
 }

@@ -8,13 +8,14 @@ mod lookout;
 
 use crate::event::Event;
 use crate::token::Token;
+use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use lookout::Errand;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -65,8 +66,9 @@ impl Workers {
     }
 
     /// What turns readable, edge by edge, when calls are done.
-    pub(crate) fn bell(&self) -> RawFd {
-        self.0.bell.as_raw_fd()
+    pub(crate) fn bell(&self) -> Fd {
+        // SAFETY: it is open as long as the workers, whom the driver holds.
+        unsafe { Fd::from_raw(self.0.bell.as_raw_fd()) }
     }
 
     /// Has a call made.
@@ -75,10 +77,11 @@ impl Workers {
     /// Where there is no thread, and none can be started: the call is not made.
     ///
     /// # Safety
-    /// The memory that the call names must stay valid, unmoved and untouched until its event was taken.
+    /// The memory that the call names must stay valid, unmoved and untouched until its event was taken, and its descriptors open.
     pub(crate) unsafe fn submit(&self, token: Token, call: FileCall) -> Result<(), Errno> {
         let job = Job { token, call };
-        if let Some(errand) = Errand::new(job) {
+        // SAFETY: the caller's promise, passed on.
+        if let Some(errand) = unsafe { Errand::new(job) } {
             return self.send_on(errand);
         }
         let mut state = self.0.state();

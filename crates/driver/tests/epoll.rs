@@ -4,7 +4,8 @@
 mod common;
 
 use annulus_driver::{Kind, Op, Wait};
-use common::{Rig, now, pair, pattern, write};
+use annulus_kernel::Fd;
+use common::{Rig, now, owned, pair, pattern, write};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::net::TcpStream;
@@ -61,13 +62,13 @@ fn a_second_operation_of_a_direction_is_refused() {
 }
 
 /// A number that only the test of this thread uses, put on a new connection.
-fn numbered(number: RawFd) -> (RawFd, TcpStream) {
+fn numbered(number: RawFd) -> (Fd, TcpStream) {
     let (fd, peer) = pair();
     // SAFETY: made by `pair` for us, and closed once, by this owner.
-    let first = unsafe { OwnedFd::from_raw_fd(fd) };
+    let first = unsafe { OwnedFd::from_raw_fd(fd.raw()) };
     let copy = rustix::io::fcntl_dupfd_cloexec(first, number).unwrap().into_raw_fd();
     assert_eq!(copy, number, "the number was free");
-    (copy, peer)
+    (owned(copy), peer)
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn a_released_descriptor_lives_on_elsewhere_and_its_number_is_free() {
     assert_eq!(other.receive(fd, 3), b"two");
     other.driver.release(fd);
     // SAFETY: both drivers have let go of it.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    drop(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     let (next, mut peer) = numbered(600);
     let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd: next, limit: 0 });
     rig.expect_silence();
@@ -113,7 +114,7 @@ fn an_owner_may_close_what_was_readable_once_that_is_cancelled() {
     let mut rig = Rig::epoll();
     let first = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let alarm = rustix::io::fcntl_dupfd_cloexec(first, 700).unwrap();
-    let token = rig.start(Kind::Poll, Op::Readable { fd: alarm.as_raw_fd() });
+    let token = rig.start(Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) });
     rig.expect_silence();
     rig.cancel(token);
     drop(alarm);

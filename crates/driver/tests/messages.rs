@@ -5,13 +5,13 @@ mod common;
 
 use annulus_driver::{Event, Kind, Op, PoolSize, Wait};
 use annulus_kernel::{
-    Address, Control, ControlWriter, Controls, Direction, IoVec, Kernel, Layout, Linux, Message,
-    MsgHeader, SocketOption, SocketType,
+    Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Layout, Linux,
+    Message, MsgHeader, SocketOption, SocketType,
 };
-use common::{Rig, on_each_driver};
+use common::{Rig, on_each_driver, owned};
 use rustix::io::Errno;
 use std::net::UdpSocket;
-use std::os::fd::{IntoRawFd, RawFd};
+use std::os::fd::IntoRawFd;
 use std::ptr;
 
 const PACKETS: PoolSize = PoolSize { buffer: 8192, most: 8 };
@@ -36,7 +36,7 @@ struct Mail {
     payload: Vec<u8>,
 }
 
-fn open(rig: &mut Rig, fd: RawFd) -> annulus_driver::Token {
+fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     rig.driver.open_packets(PACKETS).unwrap();
     rig.start(Kind::Packet, Op::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() })
 }
@@ -59,12 +59,12 @@ fn take(rig: &mut Rig, event: Event) -> Mail {
     mail
 }
 
-fn socket() -> (RawFd, UdpSocket) {
+fn socket() -> (Fd, UdpSocket) {
     let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
     let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
     theirs.connect(ours.local_addr().unwrap()).unwrap();
     ours.set_nonblocking(true).unwrap();
-    (ours.into_raw_fd(), theirs)
+    (owned(ours.into_raw_fd()), theirs)
 }
 
 #[test]
@@ -178,7 +178,7 @@ impl Outgoing {
         Box::new(Self { header, _parts: parts, _name: name, _control: control })
     }
 
-    fn now(&self, fd: RawFd) -> Op {
+    fn now(&self, fd: Fd) -> Op {
         Op::SendMessageNow { fd, header: (&raw const self.header).cast() }
     }
 }
@@ -204,6 +204,7 @@ fn segments_arrive_one_by_one() {
 fn room_is_told_of() {
     on_each_driver(|rig| {
         let (fd, peer) = Linux.socket_pair(SocketType::Datagram, true).unwrap();
+        let (fd, peer) = (owned(fd), owned(peer));
         let outgoing = Outgoing::new(b"datagram", None);
         let mut filled = 0;
         while rig.start(Kind::Parcel, outgoing.now(fd)).slot() > 0 {
@@ -235,11 +236,8 @@ fn room_is_told_of() {
 }
 
 /// One message, by a plain call.
-fn receive(fd: RawFd, room: &mut [u8]) -> &[u8] {
-    use rustix::fd::BorrowedFd;
+fn receive(fd: Fd, room: &mut [u8]) -> &[u8] {
     use rustix::net::{RecvFlags, recv};
-    // SAFETY: the descriptor is open until the test's end.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let (_, len) = recv(fd, &mut *room, RecvFlags::DONTWAIT).unwrap();
+    let (_, len) = recv(Linux::borrow(fd), &mut *room, RecvFlags::DONTWAIT).unwrap();
     &room[..len]
 }

@@ -5,8 +5,8 @@ mod common;
 
 use annulus_driver::{Driver, Kind, Op, Wait};
 use annulus_kernel::file::FileCall;
-use annulus_kernel::{Address, IoVec, MsgHeader};
-use common::{POOL, fill, on_each_driver, pair, pattern, read_later, write};
+use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
+use common::{POOL, fill, on_each_driver, owned, pair, pattern, read_later, write};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
@@ -15,20 +15,20 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-fn listener() -> (RawFd, std::net::SocketAddr) {
+fn listener() -> (Fd, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    (listener.into_raw_fd(), address)
+    (owned(listener.into_raw_fd()), address)
 }
 
 /// A socket that is not connected to anything.
-fn socket() -> RawFd {
+fn socket() -> Fd {
     use annulus_kernel::{Domain, Kernel, Linux, SocketType};
-    Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap()
+    owned(Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap())
 }
 
-fn connect(fd: RawFd, address: &Address) -> Op {
+fn connect(fd: Fd, address: &Address) -> Op {
     let bytes = address.as_bytes();
     Op::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 }
 }
@@ -62,7 +62,7 @@ fn connects_and_accepts() {
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
             assert!(accepted.more, "a multishot accept goes on");
-            let theirs = accepted.result.unwrap() as RawFd;
+            let theirs = owned(accepted.result.unwrap() as RawFd);
             let send = Op::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
             rig.start(Kind::Send, send);
             assert_eq!(rig.receive(theirs, 5), b"hello");
@@ -85,7 +85,7 @@ fn accepts_once() {
             let token = rig.start(Kind::Accept, Op::Accept { fd: listener });
             let event = rig.event(token);
             assert!(!event.more);
-            rig.close(event.result.unwrap() as RawFd);
+            rig.close(owned(event.result.unwrap() as RawFd));
         }
         rig.expect_silence();
         rig.close(listener);
@@ -355,7 +355,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
             (Kind::Send, Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 }),
             (Kind::Accept, Op::AcceptMulti { fd: listener }),
             (Kind::Accept, Op::Accept { fd: listener }),
-            (Kind::Poll, Op::Readable { fd: alarm.as_raw_fd() }),
+            (Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) }),
         ];
         for (kind, op) in operations {
             // Before it has started, and after.
@@ -487,7 +487,7 @@ fn a_cancel_that_comes_too_late_does_nothing() {
 fn every_write_to_an_eventfd_that_nobody_reads_is_an_edge() {
     on_each_driver(|rig| {
         let alarm = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let token = rig.start(Kind::Poll, Op::Readable { fd: alarm.as_raw_fd() });
+        let token = rig.start(Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) });
         rig.expect_silence();
         for _ in 0..5 {
             rustix::io::write(&alarm, &1u64.to_ne_bytes()).unwrap();

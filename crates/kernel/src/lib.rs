@@ -9,6 +9,7 @@
 
 mod address;
 mod control;
+mod fd;
 pub mod file;
 mod kernel;
 mod linux;
@@ -25,6 +26,7 @@ pub use address::{Address, UnixName};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
 };
+pub use fd::Fd;
 pub use kernel::Kernel;
 pub use linux::Linux;
 pub use mapping::Mapping;

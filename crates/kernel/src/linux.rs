@@ -4,12 +4,13 @@
 mod option;
 
 use crate::address::{Address, UnixName};
+use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
 use crate::option::{Credentials, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
-use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
 use rustix::io_uring::{
     IoringEnterFlags, IoringRegisterOp, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg,
@@ -26,11 +27,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-/// Lends a raw descriptor to one system call.
-fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    assert_ne!(fd, -1, "a closed descriptor reached a system call");
-    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
+impl Linux {
+    /// Lends a descriptor to a system call that [`Kernel`] does not have. Panics for [`Fd::NONE`].
+    #[inline]
+    pub fn borrow<'a>(fd: Fd) -> BorrowedFd<'a> {
+        // SAFETY: who made the `Fd` promised that it is open whenever it is used.
+        unsafe { borrow(fd.raw()) }
+    }
 }
 
 fn register_op(what: Register) -> IoringRegisterOp {
@@ -95,12 +98,13 @@ fn is_socket(path: &[u8]) -> bool {
     mode == Ok(FileType::Socket)
 }
 
-impl Kernel for Linux {
-    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+// SAFETY: the kernel itself keeps to what the trait asks for.
+unsafe impl Kernel for Linux {
+    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         // SAFETY: both structures are plain integers in the layout of `struct io_uring_params` (120 bytes, asserted
         // beside `Params`; transmute checks rustix's), so every bit pattern is valid in either.
         let mut theirs: io_uring_params = unsafe { std::mem::transmute(*params) };
-        // SAFETY: set-up only writes into the structure it is given.
+        // SAFETY: set-up only writes into the structure it is given; that this names no other memory, the caller promises.
         let fd = unsafe { io_uring_setup(entries, &mut theirs)? };
         // SAFETY: as above.
         *params = unsafe { std::mem::transmute::<io_uring_params, Params>(theirs) };
@@ -116,7 +120,8 @@ impl Kernel for Linux {
         flags: EnterFlags,
         arg: EnterArg,
     ) -> io::Result<u32> {
-        let fd = borrow(ring.fd);
+        // SAFETY: the caller promises that the ring is open.
+        let fd = unsafe { borrow(ring.fd) };
         let bits =
             flags.bits() | if ring.registered { EnterFlags::REGISTERED_RING.bits() } else { 0 };
         let flags = IoringEnterFlags::from_bits_retain(bits);
@@ -141,21 +146,21 @@ impl Kernel for Linux {
 
     unsafe fn register(
         &self,
-        ring: RawFd,
+        ring: Fd,
         what: Register,
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
         // SAFETY: the caller vouches for `arg`.
-        Ok(unsafe { io_uring_register(borrow(ring), register_op(what), arg.cast(), count)? })
+        Ok(unsafe { io_uring_register(Self::borrow(ring), register_op(what), arg.cast(), count)? })
     }
 
-    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+    fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
         let address =
-            unsafe { mmap(std::ptr::null_mut(), len, prot, flags, borrow(ring), offset)? };
+            unsafe { mmap(std::ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)? };
         // SAFETY: the range was mapped just now. A forked child must not reach its parent's ring.
         unsafe { madvise(address, len, Advice::LinuxDontFork)? };
         Ok(address.cast())
@@ -193,12 +198,12 @@ impl Kernel for Linux {
         Ok((one.into_raw_fd(), other.into_raw_fd()))
     }
 
-    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
-        Ok(net::bind(borrow(fd), &socket_address(address))?)
+    fn bind(&self, fd: Fd, address: &Address) -> io::Result<()> {
+        Ok(net::bind(Self::borrow(fd), &socket_address(address))?)
     }
 
-    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
-        Ok(net::connect(borrow(fd), &socket_address(address))?)
+    fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
+        Ok(net::connect(Self::borrow(fd), &socket_address(address))?)
     }
 
     fn unlink(&self, address: &Address) {
@@ -210,37 +215,37 @@ impl Kernel for Linux {
         }
     }
 
-    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
-        Ok(net::listen(borrow(fd), i32::try_from(backlog).unwrap_or(i32::MAX))?)
+    fn listen(&self, fd: Fd, backlog: u32) -> io::Result<()> {
+        Ok(net::listen(Self::borrow(fd), i32::try_from(backlog).unwrap_or(i32::MAX))?)
     }
 
-    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
+    fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => net::Shutdown::Read,
             Shutdown::Write => net::Shutdown::Write,
             Shutdown::Both => net::Shutdown::Both,
         };
-        Ok(net::shutdown(borrow(fd), how)?)
+        Ok(net::shutdown(Self::borrow(fd), how)?)
     }
 
-    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        option::set(borrow(fd), option)
+    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
+        option::set(Self::borrow(fd), option)
     }
 
-    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
-        option::read(borrow(fd), query)
+    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
+        option::read(Self::borrow(fd), query)
     }
 
-    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
-        option::peer_credentials(borrow(fd))
+    fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {
+        option::peer_credentials(Self::borrow(fd))
     }
 
-    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
-        Ok(plain_address(&net::getsockname(borrow(fd))?))
+    fn local_address(&self, fd: Fd) -> io::Result<Address> {
+        Ok(plain_address(&net::getsockname(Self::borrow(fd))?))
     }
 
-    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
-        let peer = net::getpeername(borrow(fd))?;
+    fn peer_address(&self, fd: Fd) -> io::Result<Address> {
+        let peer = net::getpeername(Self::borrow(fd))?;
         peer.as_ref().map(plain_address).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
@@ -249,9 +254,9 @@ impl Kernel for Linux {
         unsafe { call.call() }
     }
 
-    fn close(&self, fd: RawFd) {
-        debug_assert!(borrow(fd).as_raw_fd() >= 0);
-        // SAFETY: whoever calls gives the descriptor up; it is closed once, here.
-        unsafe { rustix::io::close(fd) };
+    fn close(&self, fd: Fd) {
+        debug_assert!(fd.raw() >= 0, "a descriptor that never was is closed");
+        // SAFETY: who made the `Fd` promised that it is open, and that no copy is used after this.
+        unsafe { rustix::io::close(fd.raw()) };
     }
 }

@@ -1,10 +1,16 @@
 //! The calls on sockets, on the real kernel.
+#![allow(unsafe_code)]
 
 use annulus_kernel::*;
 
+fn socket(domain: Domain) -> Fd {
+    // SAFETY: made just now; each test closes its own, once.
+    unsafe { Fd::from_raw(Linux.socket(domain, SocketType::Datagram, true).unwrap()) }
+}
+
 #[test]
 fn options_come_back_as_they_were_set() {
-    let fd = Linux.socket(Domain::Inet, SocketType::Datagram, true).unwrap();
+    let fd = socket(Domain::Inet);
     let query = |query| Linux.option(fd, query).unwrap();
     for (option, query, wanted) in [
         (SocketOption::Broadcast(true), SocketQuery::Broadcast, 1),
@@ -23,6 +29,8 @@ fn options_come_back_as_they_were_set() {
 #[test]
 fn a_pair_of_unix_sockets_knows_who_made_it() {
     let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
+    // SAFETY: made just now, and closed once.
+    let (one, other) = unsafe { (Fd::from_raw(one), Fd::from_raw(other)) };
     assert_eq!(Linux.peer_credentials(one).unwrap().pid, std::process::id());
     assert_eq!(Linux.local_address(other).unwrap().to_unix().unwrap(), UnixName::Unnamed);
     Linux.close(one);
@@ -36,7 +44,7 @@ fn only_sockets_are_unlinked() {
     std::fs::write(&path, "a file").unwrap();
     Linux.unlink(&address);
     std::fs::remove_file(&path).expect("a plain file is left alone");
-    let fd = Linux.socket(Domain::Unix, SocketType::Datagram, true).unwrap();
+    let fd = socket(Domain::Unix);
     Linux.bind(fd, &address).unwrap();
     Linux.unlink(&address);
     assert!(!path.exists());

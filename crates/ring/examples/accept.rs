@@ -1,7 +1,8 @@
 //! Accepts connections with one entry, greets and closes: `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
 #![allow(unsafe_code)]
 
-use annulus_ring::{Ring, Target, Wait, op};
+use annulus_kernel::Fd;
+use annulus_ring::{Ring, Wait, op};
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(&address).map_err(|e| format!("{address}: {e}"))?;
     println!("listening on {}", listener.local_addr()?);
     let mut ring = Ring::builder().entries(8).build()?;
-    let accept = op::AcceptMulti { target: Target::Fd(listener.as_raw_fd()) }.entry();
+    // SAFETY: the listener stays open until the end.
+    let fd = unsafe { Fd::from_raw(listener.as_raw_fd()) };
+    let accept = op::AcceptMulti { fd }.entry();
     let mut armed = false;
     loop {
         if !armed {

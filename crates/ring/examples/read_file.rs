@@ -1,7 +1,8 @@
 //! Reads a file through the ring and prints it: `cargo run -p annulus-ring --example read_file -- Cargo.toml`
 #![allow(unsafe_code)]
 
-use annulus_ring::{Ring, Target, Wait, op};
+use annulus_kernel::Fd;
+use annulus_ring::{Ring, Wait, op};
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,16 +11,13 @@ use std::os::fd::AsRawFd;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("which file? read_file PATH")?;
     let file = File::open(&path).map_err(|e| format!("{path}: {e}"))?;
+    // SAFETY: the file stays open until the end.
+    let fd = unsafe { Fd::from_raw(file.as_raw_fd()) };
     let mut ring = Ring::builder().entries(8).build()?;
     let mut buffer = vec![0; 64 * 1024];
     let mut offset = 0;
     loop {
-        let read = op::Read {
-            target: Target::Fd(file.as_raw_fd()),
-            buffer: buffer.as_mut_ptr(),
-            len: buffer.len() as u32,
-            offset,
-        };
+        let read = op::Read { fd, buffer: buffer.as_mut_ptr(), len: buffer.len() as u32, offset };
         // SAFETY: the buffer is not touched before the read's completion, which is awaited below.
         unsafe { ring.push(read.entry()) }?;
         let completion = loop {

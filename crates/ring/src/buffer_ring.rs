@@ -6,6 +6,7 @@ use crate::params::BufferRingSetup;
 use crate::ring::Ring;
 use annulus_kernel::{Mapping, Register};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Most entries a buffer ring may have.
@@ -22,10 +23,10 @@ struct Slot {
 
 /// A registered buffer ring (5.19): the kernel takes buffers at the head, we publish at the tail.
 ///
-/// The ring holds *entries*, not the buffers' memory. It must be unregistered, or its [`Ring`] dropped and the kernel's
-/// teardown over, before that memory goes.
+/// The ring holds *entries*, not the buffers' memory, which must stay until the ring is unregistered or the kernel has torn down
+/// its [`Ring`]. The entries' own memory is freed by [`unregister`](Self::unregister) alone, and leaked otherwise.
 pub struct BufferRing {
-    memory: Mapping,
+    memory: ManuallyDrop<Mapping>,
     group: u16,
     mask: u16,
     tail: u16,
@@ -56,7 +57,7 @@ impl BufferRing {
         };
         ring.register(Register::BufferRing, (&raw mut setup).cast(), 1)
             .map_err(|e| SetupError::Step("registering a buffer ring", e))?;
-        Ok(Self { memory, group, mask: (entries - 1) as u16, tail: 0 })
+        Ok(Self { memory: ManuallyDrop::new(memory), group, mask: (entries - 1) as u16, tail: 0 })
     }
 
     /// The group's number.
@@ -96,17 +97,19 @@ impl BufferRing {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Takes the group away from the kernel. Its memory may go once this has returned.
+    /// Takes the group away from the kernel, and frees the entries' memory.
     ///
     /// # Errors
-    /// Whatever the kernel says; the memory is then kept from being reused by leaking the entries.
-    pub fn unregister(self, ring: &Ring) -> io::Result<()> {
+    /// Whatever the kernel says; the memory is leaked then.
+    ///
+    /// # Safety
+    /// `ring` must be the one that the group was registered with.
+    pub unsafe fn unregister(mut self, ring: &Ring) -> io::Result<()> {
         let mut setup = BufferRingSetup { group: self.group, ..BufferRingSetup::default() };
-        let answer = ring.register(Register::UnregisterBufferRing, (&raw mut setup).cast(), 1);
-        if answer.is_err() {
-            std::mem::forget(self.memory);
-        }
-        answer.map(drop)
+        ring.register(Register::UnregisterBufferRing, (&raw mut setup).cast(), 1)?;
+        // SAFETY: it is dropped once: the value ends here. The kernel has let go of the memory.
+        unsafe { ManuallyDrop::drop(&mut self.memory) };
+        Ok(())
     }
 
     fn slots(&self) -> *mut Slot {
@@ -129,7 +132,7 @@ mod tests {
     /// A ring over plain memory whose tail stands just below the wrap.
     fn below_the_wrap() -> BufferRing {
         let memory = Mapping::anonymous(4 * size_of::<Slot>()).unwrap();
-        BufferRing { memory, group: 0, mask: 3, tail: u16::MAX }
+        BufferRing { memory: ManuallyDrop::new(memory), group: 0, mask: 3, tail: u16::MAX }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Setting a ring up: the wishes, and the ladder down to what the kernel grants.
+#![allow(unsafe_code)]
 
 use crate::error::SetupError;
 use crate::params::{SetupFlags, SqPoll};
 use crate::restrictions::restrict;
 use crate::ring::Ring;
-use annulus_kernel::{Kernel, Linux, Params};
-use std::os::fd::RawFd;
+use annulus_kernel::{Fd, Kernel, Linux, Params};
 use std::rc::Rc;
 
 /// Most submission entries the kernel allows.
@@ -122,13 +122,15 @@ impl Builder {
         Ok(ring)
     }
 
-    fn climb_down(&self) -> Result<(RawFd, Params), SetupError> {
+    fn climb_down(&self) -> Result<(Fd, Params), SetupError> {
         let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
         let ladder = if self.sq_poll.is_some() { POLLED } else { LADDER };
         for flags in ladder.into_iter().filter(|rung| !rung.intersects(self.without)) {
             let mut params = self.params(flags);
-            match self.kernel.setup(self.entries, &mut params) {
-                Ok(fd) => return Ok((fd, params)),
+            // SAFETY: the parameters are those of `params`, which names neither memory nor another ring.
+            match unsafe { self.kernel.setup(self.entries, &mut params) } {
+                // SAFETY: made just now: the ring's own, which closes it once, as it is dropped.
+                Ok(fd) => return Ok((unsafe { Fd::from_raw(fd) }, params)),
                 Err(error) => refusal = error,
             }
             if refusal.raw_os_error() != Some(rustix::io::Errno::INVAL.raw_os_error()) {

@@ -1,8 +1,8 @@
 //! A submission queue entry (SQE), as the kernel reads it.
 
 use crate::opcode;
+use annulus_kernel::Fd;
 use bitflags::bitflags;
-use std::os::fd::RawFd;
 
 bitflags! {
     /// `IOSQE_*`: how an entry is to be treated.
@@ -21,15 +21,6 @@ bitflags! {
     }
 }
 
-/// The file an operation works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An ordinary descriptor of the process.
-    Fd(RawFd),
-    /// An index into the ring's table of direct descriptors.
-    Fixed(u32),
-}
-
 /// One submission queue entry: 64 bytes, plain data, integer opcode.
 ///
 /// The field names are the kernel's; where a field is a union there, the name here is its commonest use. Entries are
@@ -43,7 +34,7 @@ pub struct Entry {
     pub flags: u8,
     /// Operation's own flags (receive, send, accept) or priority.
     pub ioprio: u16,
-    /// Descriptor, or index of a direct one.
+    /// Descriptor.
     pub fd: i32,
     /// Offset in a file, or a second address.
     pub off: u64,
@@ -68,14 +59,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry of `opcode` on `target`, everything else zero.
+    /// An entry of `opcode` on `fd`, everything else zero.
     #[inline]
-    pub fn new(opcode: u8, target: Target) -> Self {
-        let (fd, flags) = match target {
-            Target::Fd(fd) => (fd, EntryFlags::empty()),
-            Target::Fixed(index) => (index as i32, EntryFlags::FIXED_FILE),
-        };
-        Self { opcode, fd, flags: flags.bits(), ..Self::default() }
+    pub fn new(opcode: u8, fd: Fd) -> Self {
+        Self { opcode, fd: fd.raw(), ..Self::default() }
     }
 
     /// The same read or write, whose memory lies within what is registered in this place of the ring's

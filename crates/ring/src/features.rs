@@ -1,14 +1,14 @@
 //! What this kernel's io_uring offers: one line a feature, with the version that brought it.
 
 use crate::completion::Completion;
-use crate::entry::{Entry, Target};
+use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::op;
 use crate::opcode;
 use crate::params::{KernelFeatures, SetupFlags};
 use crate::probe::Probe;
 use crate::ring::{Ring, Wait};
-use annulus_kernel::{Kernel, Linux};
+use annulus_kernel::{Fd, Kernel, Linux};
 use std::rc::Rc;
 
 /// How presence is found out.
@@ -30,8 +30,6 @@ struct Row {
     buys: &'static str,
     test: Test,
 }
-
-const NO_FILE: Target = Target::Fd(-1);
 
 const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Test) -> Row {
     Row { name, since, buys, test }
@@ -108,20 +106,20 @@ const ROWS: [Row; 21] = [
 ];
 
 fn accept_multi() -> Entry {
-    op::AcceptMulti { target: NO_FILE }.entry()
+    op::AcceptMulti { fd: Fd::NONE }.entry()
 }
 
 fn recv_multi() -> Entry {
-    op::RecvMulti { target: NO_FILE, group: 0, limit: 0 }.entry()
+    op::RecvMulti { fd: Fd::NONE, group: 0, limit: 0 }.entry()
 }
 
 fn recv_limited() -> Entry {
-    op::RecvMulti { target: NO_FILE, group: 0, limit: 1 }.entry()
+    op::RecvMulti { fd: Fd::NONE, group: 0, limit: 1 }.entry()
 }
 
 fn send_zero_copy() -> Entry {
-    let (target, buffer, len, flags) = (NO_FILE, std::ptr::null(), 0, 0);
-    op::zero_copy(op::Send { target, buffer, len, flags }.entry(), true)
+    let (fd, buffer, len, flags) = (Fd::NONE, std::ptr::null(), 0, 0);
+    op::zero_copy(op::Send { fd, buffer, len, flags }.entry(), true)
 }
 
 /// One thing a kernel may offer.

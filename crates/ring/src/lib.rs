@@ -4,9 +4,9 @@
 //! registers buffer rings, and tells what the running kernel offers. It knows no tasks, no wakers and no sockets'
 //! life cycle; those live in the layers above.
 //!
-//! Everything that reaches the operating system goes through one small trait, [`Kernel`](annulus_kernel::Kernel), so
-//! that a simulated kernel can stand where Linux stands. Submission entries, completions and the probe are our own
-//! plain-data types with integer opcodes: a newer kernel may report operations that this crate has never heard of.
+//! Everything that reaches the operating system goes through one trait, [`annulus_kernel::Kernel`], so that a simulated kernel
+//! can stand where Linux stands. Submission entries, completions and the probe are our own plain-data types with
+//! integer opcodes: a newer kernel may report operations that this crate has never heard of.
 //!
 //! ```no_run
 //! use annulus_ring::{Ring, Wait, op};
@@ -40,7 +40,7 @@ pub use buffer_ring::BufferRing;
 pub use buffer_table::BufferTable;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
-pub use entry::{Entry, EntryFlags, Target};
+pub use entry::{Entry, EntryFlags};
 pub use error::SetupError;
 pub use features::{Feature, Features};
 pub use filter::deny_setup;

@@ -1,9 +1,8 @@
 //! A ring's own memory, which the kernel writes and reads beside us.
 #![allow(unsafe_code)]
 
-use annulus_kernel::Kernel;
+use annulus_kernel::{Fd, Kernel};
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ impl RingMemory {
     /// Maps `len` bytes at `offset` of a ring's memory.
     pub(crate) fn map(
         kernel: &Rc<dyn Kernel>,
-        ring: RawFd,
+        ring: Fd,
         offset: u64,
         len: usize,
     ) -> io::Result<Self> {

@@ -7,8 +7,9 @@ pub mod file;
 mod message;
 mod rw;
 
-use crate::entry::{Entry, EntryFlags, Target};
+use crate::entry::{Entry, EntryFlags};
 use crate::opcode;
+use annulus_kernel::Fd;
 
 pub use message::{RecvMsg, RecvMsgMulti};
 pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
@@ -37,7 +38,7 @@ impl Nop {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry::new(opcode::NOP, Target::Fd(-1))
+        Entry::new(opcode::NOP, Fd::NONE)
     }
 }
 
@@ -45,14 +46,14 @@ impl Nop {
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
     /// The listening socket.
-    pub target: Target,
+    pub fd: Fd,
 }
 
 impl Accept {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry { op_flags: SOCK_CLOEXEC, ..Entry::new(opcode::ACCEPT, self.target) }
+        Entry { op_flags: SOCK_CLOEXEC, ..Entry::new(opcode::ACCEPT, self.fd) }
     }
 }
 
@@ -60,14 +61,14 @@ impl Accept {
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptMulti {
     /// The listening socket.
-    pub target: Target,
+    pub fd: Fd,
 }
 
 impl AcceptMulti {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry { ioprio: ACCEPT_MULTISHOT, ..Accept { target: self.target }.entry() }
+        Entry { ioprio: ACCEPT_MULTISHOT, ..Accept { fd: self.fd }.entry() }
     }
 }
 
@@ -75,7 +76,7 @@ impl AcceptMulti {
 #[derive(Clone, Copy, Debug)]
 pub struct Recv {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// Where to.
     pub buffer: *mut u8,
     /// At most this many bytes.
@@ -86,7 +87,7 @@ impl Recv {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.target) }
+        Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.fd) }
     }
 }
 
@@ -94,7 +95,7 @@ impl Recv {
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMulti {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// The buffer group.
     pub group: u16,
     /// Ends after this many bytes in all; zero is no limit. Needs 6.17, refused with EINVAL before.
@@ -105,7 +106,7 @@ impl RecvMulti {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::RECV, self.target).with(EntryFlags::BUFFER_SELECT);
+        let base = Entry::new(opcode::RECV, self.fd).with(EntryFlags::BUFFER_SELECT);
         Entry { ioprio: RECV_MULTISHOT, buf_group: self.group, file_index: self.limit, ..base }
     }
 }
@@ -114,7 +115,7 @@ impl RecvMulti {
 #[derive(Clone, Copy, Debug)]
 pub struct RecvSelect {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// The buffer group.
     pub group: u16,
 }
@@ -125,7 +126,7 @@ impl RecvSelect {
     pub fn entry(self) -> Entry {
         Entry {
             buf_group: self.group,
-            ..Entry::new(opcode::RECV, self.target).with(EntryFlags::BUFFER_SELECT)
+            ..Entry::new(opcode::RECV, self.fd).with(EntryFlags::BUFFER_SELECT)
         }
     }
 }
@@ -134,7 +135,7 @@ impl RecvSelect {
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgSelect {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// Address of a `struct msghdr` without vectors, name and control, which the kernel writes to as the operation ends.
     pub header: *mut u8,
     /// The buffer group.
@@ -145,7 +146,7 @@ impl RecvMsgSelect {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::RECVMSG, self.target).with(EntryFlags::BUFFER_SELECT);
+        let base = Entry::new(opcode::RECVMSG, self.fd).with(EntryFlags::BUFFER_SELECT);
         Entry { addr: self.header as u64, len: 1, buf_group: self.group, ..base }
     }
 }
@@ -160,7 +161,7 @@ pub fn poll_first(entry: Entry) -> Entry {
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// From where.
     pub buffer: *const u8,
     /// How many.
@@ -173,7 +174,7 @@ impl Send {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::SEND, self.target);
+        let base = Entry::new(opcode::SEND, self.fd);
         Entry { addr: self.buffer as u64, len: self.len, op_flags: self.flags, ..base }
     }
 }
@@ -184,7 +185,7 @@ impl Send {
 #[derive(Clone, Copy, Debug)]
 pub struct SendMsg {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// Address of a `struct msghdr`.
     pub header: *const u8,
     /// [`msg`](annulus_kernel::msg) flags.
@@ -195,7 +196,7 @@ impl SendMsg {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::SENDMSG, self.target);
+        let base = Entry::new(opcode::SENDMSG, self.fd);
         Entry { addr: self.header as u64, len: 1, op_flags: self.flags, ..base }
     }
 }
@@ -216,7 +217,7 @@ pub fn zero_copy(send: Entry, reports: bool) -> Entry {
 #[derive(Clone, Copy, Debug)]
 pub struct Connect {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// Address of a socket address.
     pub address: *const u8,
     /// Its length.
@@ -227,7 +228,7 @@ impl Connect {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::CONNECT, self.target);
+        let base = Entry::new(opcode::CONNECT, self.fd);
         Entry { addr: self.address as u64, off: u64::from(self.len), ..base }
     }
 }
@@ -236,7 +237,7 @@ impl Connect {
 #[derive(Clone, Copy, Debug)]
 pub struct Poll {
     /// The descriptor.
-    pub target: Target,
+    pub fd: Fd,
     /// [`poll`] bits.
     pub events: u32,
 }
@@ -248,7 +249,7 @@ impl Poll {
         // The kernel reads the events as two little-endian half words, whatever the machine's order.
         let events =
             if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
-        Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.target) }
+        Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.fd) }
     }
 }
 
@@ -256,7 +257,7 @@ impl Poll {
 #[derive(Clone, Copy, Debug)]
 pub struct PollMulti {
     /// The descriptor.
-    pub target: Target,
+    pub fd: Fd,
     /// [`poll`] bits.
     pub events: u32,
 }
@@ -265,7 +266,7 @@ impl PollMulti {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry { len: POLL_ADD_MULTI, ..Poll { target: self.target, events: self.events }.entry() }
+        Entry { len: POLL_ADD_MULTI, ..Poll { fd: self.fd, events: self.events }.entry() }
     }
 }
 
@@ -290,7 +291,7 @@ impl Timeout {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::TIMEOUT, Target::Fd(-1));
+        let base = Entry::new(opcode::TIMEOUT, Fd::NONE);
         Entry { addr: self.after as u64, len: 1, ..base }
     }
 }
@@ -307,7 +308,7 @@ impl Cancel {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry { addr: self.user_data, ..Entry::new(opcode::ASYNC_CANCEL, Target::Fd(-1)) }
+        Entry { addr: self.user_data, ..Entry::new(opcode::ASYNC_CANCEL, Fd::NONE) }
     }
 }
 
@@ -315,13 +316,13 @@ impl Cancel {
 #[derive(Clone, Copy, Debug)]
 pub struct Close {
     /// The descriptor.
-    pub fd: i32,
+    pub fd: Fd,
 }
 
 impl Close {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        Entry::new(opcode::CLOSE, Target::Fd(self.fd))
+        Entry::new(opcode::CLOSE, self.fd)
     }
 }

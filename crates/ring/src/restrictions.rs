@@ -60,7 +60,8 @@ fn rules(operations: &[u8]) -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, Target, Wait, opcode};
+    use crate::{Entry, Wait, opcode};
+    use annulus_kernel::Fd;
     use rustix::io::Errno;
 
     /// The answer of a ring to one entry.
@@ -74,22 +75,25 @@ mod tests {
 
     /// Opens the root directory, for its path alone.
     fn open() -> Entry {
+        const AT_FDCWD: i32 = -100;
         const O_PATH: u32 = 0o10_000_000;
         let path = c"/".as_ptr() as u64;
-        Entry { addr: path, op_flags: O_PATH, ..Entry::new(opcode::OPENAT, Target::Fd(-100)) }
+        Entry { fd: AT_FDCWD, addr: path, op_flags: O_PATH, ..Entry::new(opcode::OPENAT, Fd::NONE) }
     }
 
     #[test]
+    #[allow(unsafe_code)]
     fn what_is_not_on_the_list_is_refused() {
         let Ok(mut free) = Ring::builder().build() else {
             return eprintln!("skipped: io_uring is blocked here");
         };
         let fd = answer(&mut free, open());
         assert!(fd >= 0, "an open is nothing special: {fd}");
-        free.kernel().close(fd);
+        // SAFETY: it was opened just now, and is closed once.
+        free.kernel().close(unsafe { Fd::from_raw(fd) });
         let mut ring = Ring::builder().only(&[opcode::NOP]).build().unwrap();
         assert_eq!(answer(&mut ring, open()), -Errno::ACCESS.raw_os_error());
-        let nop = Entry::new(opcode::NOP, Target::Fd(-1));
+        let nop = Entry::new(opcode::NOP, Fd::NONE);
         assert_eq!(answer(&mut ring, nop), 0);
         assert_eq!(answer(&mut ring, nop.with(EntryFlags::ASYNC)), -Errno::ACCESS.raw_os_error());
         // What the ring's owner registers still goes; that the list is closed, another list shows.

@@ -10,8 +10,7 @@ use crate::op::Nop;
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use crate::queue::{Completed, Completions, Full, Submission};
-use annulus_kernel::Params;
-use annulus_kernel::{EnterArg, EnterFlags, Kernel, Register, RingId};
+use annulus_kernel::{EnterArg, EnterFlags, Fd, Kernel, Params, Register, RingId};
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -71,7 +70,7 @@ pub struct Ring {
 /// The ring's descriptor, closed on drop through the kernel that made it.
 struct Handle {
     kernel: Rc<dyn Kernel>,
-    fd: RawFd,
+    fd: Fd,
 }
 
 impl Drop for Handle {
@@ -89,7 +88,7 @@ impl Ring {
     /// Maps a ring that was set up. Takes the descriptor over.
     pub(crate) fn open(
         kernel: Rc<dyn Kernel>,
-        fd: RawFd,
+        fd: Fd,
         params: &Params,
     ) -> Result<Self, SetupError> {
         let handle = Handle { kernel, fd };
@@ -125,7 +124,7 @@ impl Ring {
             completed: unsafe { Completed::new(rings.area(), &params.cq_off) },
             features,
             setup,
-            id: RingId { fd, registered: false },
+            id: RingId { fd: fd.raw(), registered: false },
             _rings: rings,
             _entries: entries,
             handle,
@@ -136,7 +135,8 @@ impl Ring {
     pub(crate) fn enable(&mut self) -> Result<(), SetupError> {
         self.register(Register::EnableRings, std::ptr::null_mut(), 0)
             .map_err(|e| SetupError::Step("enabling the ring", e))?;
-        let mut update = RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd as u64 };
+        let mut update =
+            RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
         // An older kernel, or a thread with 16 rings already, goes on with the plain descriptor.
         if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
             self.id = RingId { fd: update.offset as RawFd, registered: true };
@@ -156,6 +156,8 @@ impl Ring {
     /// [`Full`] where the queue has no room: enter, then push again.
     ///
     /// # Safety
+    /// Descriptors that the entry names must be open, or none at all, and the caller's to use.
+    ///
     /// Memory that the entry names must stay valid, unmoved and untouched (unread, where the kernel writes it) until
     /// the operation's *terminal* completion has been taken: the one without [`more`](crate::Completion::more). For an
     /// entry that skips its completion on success, until the enter that consumed it has returned and every completion
@@ -336,7 +338,7 @@ fn outcome(error: io::Error) -> io::Result<Entered> {
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring")
-            .field("fd", &self.handle.fd)
+            .field("fd", &self.handle.fd.raw())
             .field("setup", &self.setup)
             .finish_non_exhaustive()
     }

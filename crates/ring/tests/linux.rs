@@ -1,7 +1,7 @@
 //! The ring over the real kernel.
 #![allow(unsafe_code)]
 
-use annulus_kernel::*;
+use annulus_kernel::{Fd, msg};
 use annulus_ring::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,6 +14,11 @@ fn small_ring() -> Ring {
         .completions(8)
         .build()
         .expect("these tests need io_uring; see `annulus doctor`")
+}
+
+fn fd(socket: &TcpStream) -> Fd {
+    // SAFETY: the tests submit with it while they hold the socket.
+    unsafe { Fd::from_raw(socket.as_raw_fd()) }
 }
 
 fn nop(ring: &mut Ring, user_data: u64) {
@@ -87,7 +92,7 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
         unsafe { buffers.add(buffer.as_mut_ptr(), 16, id as u16) };
     }
     buffers.publish();
-    let receive = op::RecvMulti { target: Target::Fd(server.as_raw_fd()), group: 3, limit: 0 };
+    let receive = op::RecvMulti { fd: fd(&server), group: 3, limit: 0 };
     // SAFETY: as above.
     unsafe { ring.push(receive.entry().user_data(9)) }.unwrap();
 
@@ -103,7 +108,8 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
     client.write_all(b"third").unwrap();
     let end = take(&mut ring, 1)[0];
     assert_eq!((end.result, end.more()), (-rustix::io::Errno::NOBUFS.raw_os_error(), false));
-    buffers.unregister(&ring).unwrap();
+    // SAFETY: it was registered with this ring.
+    unsafe { buffers.unregister(&ring) }.unwrap();
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn a_send_that_skips_its_completion_leaves_none() {
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     let send = op::Send {
-        target: Target::Fd(server.as_raw_fd()),
+        fd: fd(&server),
         buffer: b"quiet".as_ptr(),
         len: 5,
         flags: msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL,

@@ -9,7 +9,6 @@ use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::Sim;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::time::Instant;
 
 const CONNECTIONS: usize = 100;
@@ -30,8 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     buffers.publish();
     let ends = connect(&sim, &mut ring)?;
     for &fd in &ends {
-        let receive = op::RecvMulti { target: Target::Fd(fd), group: 0, limit: 0 };
-        push(&mut ring, receive.entry().user_data(fd as u64));
+        let receive = op::RecvMulti { fd, group: 0, limit: 0 };
+        push(&mut ring, receive.entry().user_data(fd.raw() as u64));
     }
     for &fd in ends.iter().step_by(2) {
         push(&mut ring, reply(fd, address(0), MESSAGE as u32));
@@ -45,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         messages += taken.len();
         for done in taken.drain(..) {
             let id = done.buffer().ok_or("a receive without a buffer")?;
-            push(&mut ring, reply(done.user_data as RawFd, address(id), done.result as u32));
+            push(&mut ring, reply(owned(done.user_data as i32), address(id), done.result as u32));
             // SAFETY: the send above is consumed before a receive can use the buffer again: both in the next enter.
             unsafe { buffers.add(address(id), BUFFER as u32, id) };
         }
@@ -64,6 +63,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+fn owned(number: i32) -> Fd {
+    // SAFETY: every number is one that the simulation has made here, and none is closed.
+    unsafe { Fd::from_raw(number) }
+}
+
 fn push(ring: &mut Ring, entry: Entry) {
     // SAFETY: what the entries name outlives the ring.
     while unsafe { ring.push(entry) }.is_err() {
@@ -71,32 +75,32 @@ fn push(ring: &mut Ring, entry: Entry) {
     }
 }
 
-fn reply(fd: RawFd, buffer: *const u8, len: u32) -> Entry {
+fn reply(fd: Fd, buffer: *const u8, len: u32) -> Entry {
     let flags = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-    let send = op::Send { target: Target::Fd(fd), buffer, len, flags };
+    let send = op::Send { fd, buffer, len, flags };
     send.entry().with(EntryFlags::SKIP_SUCCESS)
 }
 
 /// Both ends of every connection.
-fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<RawFd>, Box<dyn std::error::Error>> {
-    let listener = sim.socket(Domain::Inet, SocketType::Stream, false)?;
+fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<Fd>, Box<dyn std::error::Error>> {
+    let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, false)?);
     sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 80)).into())?;
     sim.listen(listener, 16)?;
     let address: Address = sim.local_address(listener)?;
     let bytes = address.as_bytes();
     let mut ends = Vec::new();
     for _ in 0..CONNECTIONS {
-        let client = sim.socket(Domain::Inet, SocketType::Stream, false)?;
-        let (target, len) = (Target::Fd(client), bytes.len() as u32);
-        push(ring, op::Connect { target, address: bytes.as_ptr(), len }.entry());
-        push(ring, op::Accept { target: Target::Fd(listener) }.entry().user_data(1));
+        let client = owned(sim.socket(Domain::Inet, SocketType::Stream, false)?);
+        let (fd, len) = (client, bytes.len() as u32);
+        push(ring, op::Connect { fd, address: bytes.as_ptr(), len }.entry());
+        push(ring, op::Accept { fd: listener }.entry().user_data(1));
         let mut done = Vec::new();
         while done.len() < 2 {
             ring.enter(Wait::For { completions: 1, timeout: None })?;
             done.extend(ring.completions());
         }
         let accepted = done.iter().find(|done| done.user_data == 1).ok_or("an accept")?;
-        ends.extend([client, accepted.result]);
+        ends.extend([client, owned(accepted.result)]);
     }
     Ok(ends)
 }

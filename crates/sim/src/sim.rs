@@ -9,8 +9,8 @@ use crate::memory::{Argument, FileRequest};
 use crate::world::World;
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
-    Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Params, Register, RingId, Shutdown,
-    SocketOption, SocketQuery, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, Kernel, Params, Register, RingId,
+    Shutdown, SocketOption, SocketQuery, SocketType,
 };
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -112,8 +112,10 @@ impl Sim {
     }
 }
 
-impl Kernel for Sim {
-    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+// SAFETY: rings' memory is mapped from the process's own and stays until it is unmapped; counts, buffers and results are checked
+// against what was submitted (`memory`); and a descriptor's number names what was opened, until it is closed.
+unsafe impl Kernel for Sim {
+    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         self.call(|world| world.setup(entries, params))
     }
 
@@ -130,18 +132,18 @@ impl Kernel for Sim {
 
     unsafe fn register(
         &self,
-        ring: RawFd,
+        ring: Fd,
         what: Register,
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
         // SAFETY: the caller vouches for `arg` and `count`.
         let arg = unsafe { Argument::new(arg, count) };
-        self.call(|world| world.register(ring, what, arg))
+        self.call(|world| world.register(ring.raw(), what, arg))
     }
 
-    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
-        self.call(|world| world.map(ring, offset, len))
+    fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
+        self.call(|world| world.map(ring.raw(), offset, len))
     }
 
     unsafe fn unmap(&self, address: *mut u8, _: usize) {
@@ -176,48 +178,48 @@ impl Kernel for Sim {
         self.call(|world| world.socket_pair(kind, nonblocking))
     }
 
-    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
-        self.call(|world| world.connect(fd, address))
+    fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
+        self.call(|world| world.connect(fd.raw(), address))
     }
 
     fn unlink(&self, address: &Address) {
         self.world.borrow_mut().net.unlink(address);
     }
 
-    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
-        self.call(|world| world.option(fd, query))
+    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
+        self.call(|world| world.option(fd.raw(), query))
     }
 
-    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
-        self.call(|world| world.peer_credentials(fd))
+    fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {
+        self.call(|world| world.peer_credentials(fd.raw()))
     }
 
-    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
-        self.call(|world| world.bind(fd, address))
+    fn bind(&self, fd: Fd, address: &Address) -> io::Result<()> {
+        self.call(|world| world.bind(fd.raw(), address))
     }
 
-    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
-        self.call(|world| world.listen(fd, backlog))
+    fn listen(&self, fd: Fd, backlog: u32) -> io::Result<()> {
+        self.call(|world| world.listen(fd.raw(), backlog))
     }
 
-    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
-        self.call(|world| world.shutdown(fd, how))
+    fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
+        self.call(|world| world.shutdown(fd.raw(), how))
     }
 
-    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        self.call(|world| world.set_option(fd, option))
+    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
+        self.call(|world| world.set_option(fd.raw(), option))
     }
 
-    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
-        self.call(|world| world.local_address(fd))
+    fn local_address(&self, fd: Fd) -> io::Result<Address> {
+        self.call(|world| world.local_address(fd.raw()))
     }
 
-    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
-        self.call(|world| world.peer_address(fd))
+    fn peer_address(&self, fd: Fd) -> io::Result<Address> {
+        self.call(|world| world.peer_address(fd.raw()))
     }
 
-    fn close(&self, fd: RawFd) {
-        _ = self.call(|world| world.close(fd));
+    fn close(&self, fd: Fd) {
+        _ = self.call(|world| world.close(fd.raw()));
     }
 }
 

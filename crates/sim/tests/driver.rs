@@ -31,6 +31,11 @@ fn submit(driver: &mut Driver, token: Token, op: Op) {
     unsafe { driver.submit(token, op) };
 }
 
+fn owned(number: i32) -> Fd {
+    // SAFETY: the test's own, of its simulated kernel, closed once.
+    unsafe { Fd::from_raw(number) }
+}
+
 #[test]
 fn an_echo_through_the_driver() {
     for profile in [Profile::current(), Profile::old()] {
@@ -38,10 +43,10 @@ fn an_echo_through_the_driver() {
         let sim = Sim::builder(5).profile(profile).build();
         let mut driver = driver(&sim);
         assert_eq!(driver.limits_receives(), limits);
-        let listener = sim.socket(Domain::Inet, SocketType::Stream, false).unwrap();
+        let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, false).unwrap());
         sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 7000)).into()).unwrap();
         sim.listen(listener, 8).unwrap();
-        let client = sim.socket(Domain::Inet, SocketType::Stream, false).unwrap();
+        let client = owned(sim.socket(Domain::Inet, SocketType::Stream, false).unwrap());
         let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 7000)));
         let (bytes, token) = (address.as_bytes(), |kind| Token::new(kind, 1, 0));
         submit(&mut driver, token(Kind::Accept), Op::AcceptMulti { fd: listener });
@@ -49,7 +54,7 @@ fn an_echo_through_the_driver() {
         submit(&mut driver, token(Kind::Connect), Op::Connect { fd: client, address, len });
         let made = events(&mut driver, 2);
         let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
-        let server = accepted.result.unwrap() as i32;
+        let server = owned(accepted.result.unwrap() as i32);
 
         submit(&mut driver, token(Kind::Receive), Op::ReceiveMulti { fd: server, limit: 0 });
         let text = b"through the driver";

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::rc::Rc;
 
 /// A connection made in good weather, with buffers; from then on the fault strikes every time.
-fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [i32; 2]) {
+fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [Fd; 2]) {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let lent = Lent::new(&host.ring, 8, 16);
@@ -19,7 +19,7 @@ fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [i32; 2]) {
 }
 
 /// A receive, and enough for two buffers to arrive.
-fn receive_two(host: &mut Host, [client, server]: [i32; 2]) -> Vec<(u64, i32, bool)> {
+fn receive_two(host: &mut Host, [client, server]: [Fd; 2]) -> Vec<(u64, i32, bool)> {
     host.push(1, recv_multi(server, 0));
     host.push(2, send(client, &[1; 32], NOW).with(EntryFlags::SKIP_SUCCESS));
     host.settle().iter().map(told).collect()
@@ -31,11 +31,11 @@ fn a_multishot_can_end_with_a_success() {
     assert_eq!(receive_two(&mut host, ends), [(1, 16, false)]);
     assert_eq!(sim.counts().faults, 1);
     let (listener, address) = host.listener(4);
-    host.push(3, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    host.push(3, op::AcceptMulti { fd: listener }.entry());
     let client = host.socket();
     let bytes = Address::from(address);
     let (address, len) = (bytes.as_bytes().as_ptr(), bytes.as_bytes().len() as u32);
-    host.push(4, op::Connect { target: Target::Fd(client), address, len }.entry());
+    host.push(4, op::Connect { fd: client, address, len }.entry());
     let taken = host.take(2);
     assert!(taken.iter().any(|c| c.user_data == 3 && c.result > 0 && !c.more()), "{taken:?}");
 }
@@ -59,7 +59,7 @@ fn memory_can_be_short_for_any_operation() {
     let nomem = errno(Errno::NOMEM);
     assert_eq!(host.send(client, b"x"), nomem);
     assert_eq!(host.recv(server), Err(nomem));
-    assert_eq!(host.once(op::Accept { target: Target::Fd(server) }.entry()), nomem);
+    assert_eq!(host.once(op::Accept { fd: server }.entry()), nomem);
     assert_eq!(host.once(op::Nop.entry()), 0);
 }
 
@@ -101,8 +101,8 @@ fn a_cancel_can_lose_the_race_to_its_targets_data() {
     let (mut host, sim, mut lent, [client, server]) = under(Fault::CancelLost);
     let mut answers = Vec::new();
     for single in [true, false, true, true, true, true] {
-        let target = Target::Fd(server);
-        let once = op::RecvSelect { target, group: GROUP }.entry();
+        let fd = server;
+        let once = op::RecvSelect { fd, group: GROUP }.entry();
         host.push(1, if single { once } else { recv_multi(server, 0) });
         host.push(9, send(client, b"consumed", NOW).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();
@@ -148,8 +148,8 @@ fn enters_can_be_refused_interrupted_or_cut_short() {
     sim.set_faults(Faults::none().with(Fault::Interrupt, 1000));
     host.reap();
     let mut memory = [0; 8];
-    let (target, buffer) = (Target::Fd(client), memory.as_mut_ptr());
-    host.push(20, op::Recv { target, buffer, len: 8 }.entry());
+    let (fd, buffer) = (client, memory.as_mut_ptr());
+    host.push(20, op::Recv { fd, buffer, len: 8 }.entry());
     assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done, "it submitted something");
     assert_eq!(host.ring.enter(wait).unwrap(), Entered::Interrupted);
 }
@@ -157,11 +157,11 @@ fn enters_can_be_refused_interrupted_or_cut_short() {
 #[test]
 fn descriptors_can_run_out_for_no_reason() {
     let (mut host, sim, _lent, _) = under(Fault::SocketLimit);
-    let error = host.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
+    let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
     assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
     sim.set_faults(Faults::none().with(Fault::AcceptLimit, 1000));
     let (listener, _) = host.listener(1);
-    host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    host.push(1, op::AcceptMulti { fd: listener }.entry());
     assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
 }
 
@@ -181,8 +181,8 @@ fn independent_work_is_shuffled_and_the_order_on_a_socket_stays() {
     let pairs: Vec<_> = (0..6).map(|_| host.pair()).collect();
     let mut memory = [[0u8; 4]; 12];
     for (n, memory) in memory.iter_mut().enumerate() {
-        let (target, buffer) = (Target::Fd(pairs[n / 2].1), memory.as_mut_ptr());
-        host.push(n as u64, op::Recv { target, buffer, len: 4 }.entry());
+        let (fd, buffer) = (pairs[n / 2].1, memory.as_mut_ptr());
+        host.push(n as u64, op::Recv { fd, buffer, len: 4 }.entry());
         host.reap();
     }
     for &(client, _) in &pairs {

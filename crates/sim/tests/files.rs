@@ -189,8 +189,8 @@ fn others_get_on_while_the_device_works_unless_the_call_was_made_on_the_loop() {
     let mut memory = [0u8; 8];
     let sync = FileCall::Sync { fd: file, data_only: false };
     home.host.push(1, op::file::entry(&sync).unwrap());
-    let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-    home.host.push(2, op::Recv { target, buffer, len: 8 }.entry());
+    let (fd, buffer) = (server, memory.as_mut_ptr());
+    home.host.push(2, op::Recv { fd, buffer, len: 8 }.entry());
     home.host.push(3, send(client, b"quick", ALL));
     home.host.push(4, cancel(1));
     assert_eq!(home.host.take_of(2).result, 5);

@@ -8,7 +8,6 @@ use annulus_ring::*;
 use annulus_sim::Sim;
 use common::errno;
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +25,7 @@ fn allow(kind: u16, value: u8) -> [u8; 16] {
 
 fn register(
     kernel: &dyn Kernel,
-    ring: RawFd,
+    ring: Fd,
     what: Register,
     rules: &mut [[u8; 16]],
 ) -> Result<u32, Errno> {
@@ -38,7 +37,7 @@ fn register(
 }
 
 /// Submits one entry to a ring that nothing was submitted to before, and tells its result.
-fn submit(kernel: &dyn Kernel, ring: RawFd, params: &Params, entry: Entry) -> i32 {
+fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
     let rings = kernel.map(ring, RINGS, PAGE).unwrap();
     let entries = kernel.map(ring, ENTRIES, size_of::<Entry>()).unwrap();
     // SAFETY: the offsets are the kernel's own, for these mappings; the kernel looks at them only inside `enter`.
@@ -48,7 +47,7 @@ fn submit(kernel: &dyn Kernel, ring: RawFd, params: &Params, entry: Entry) -> i3
         entries.cast::<Entry>().add((tail & (params.sq_entries - 1)) as usize).write(entry);
         word(params.sq_off.tail).store(tail.wrapping_add(1), Ordering::Release);
         let head = word(params.cq_off.head).load(Ordering::Relaxed) & (params.cq_entries - 1);
-        let id = RingId { fd: ring, registered: false };
+        let id = RingId { fd: ring.raw(), registered: false };
         let arg = EnterArg::default();
         assert_eq!(kernel.enter(id, 1, 1, EnterFlags::GETEVENTS, arg).unwrap(), 1);
         let completions = rings.add(params.cq_off.cqes as usize).cast::<Completion>();
@@ -62,7 +61,7 @@ fn submit(kernel: &dyn Kernel, ring: RawFd, params: &Params, entry: Entry) -> i3
 #[test]
 fn a_restricted_ring_refuses_what_it_was_not_allowed() {
     let quiet = EntryFlags::SKIP_SUCCESS.bits();
-    let nop = Entry::new(opcode::NOP, Target::Fd(-1));
+    let nop = Entry::new(opcode::NOP, Fd::NONE);
     let cases = [
         (nop, 0),
         (Entry { flags: EntryFlags::ASYNC.bits(), ..nop }, errno(Errno::ACCESS)),
@@ -74,7 +73,8 @@ fn a_restricted_ring_refuses_what_it_was_not_allowed() {
         for (entry, answer) in cases {
             let flags = SetupFlags::R_DISABLED | SetupFlags::NO_SQARRAY | SetupFlags::SUBMIT_ALL;
             let mut params = Params { flags: flags.bits(), ..Params::default() };
-            let ring = kernel.setup(1, &mut params).unwrap();
+            // SAFETY: the parameters name no memory and no other ring.
+            let ring = common::owned(unsafe { kernel.setup(1, &mut params) }.unwrap());
             let operations = [allow(1, opcode::NOP), allow(1, opcode::ACCEPT)];
             let mut rules = [operations[0], operations[1], allow(2, quiet), allow(0, 12)];
             register(&*kernel, ring, Register::Restrictions, &mut rules).unwrap();

@@ -2,6 +2,7 @@
 
 mod common;
 
+use annulus_kernel::Fd;
 use annulus_ring::*;
 use common::*;
 use rustix::io::Errno;
@@ -141,9 +142,9 @@ fn no_buffers_is_told_at_once_and_when_they_run_out() {
         let none = (3, errno(Errno::NOBUFS), false);
         assert_eq!(told(&host.take(1)[0]), none, "although there is nothing to receive");
         assert_eq!(lent.bytes(&taken[0]), [5; 16]);
-        host.push(4, op::RecvSelect { target: Target::Fd(server), group: GROUP }.entry());
+        host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
         assert_eq!(told(&host.take(1)[0]), (4, 8, false));
-        host.push(5, op::RecvSelect { target: Target::Fd(server), group: 99 }.entry());
+        host.push(5, op::RecvSelect { fd: server, group: 99 }.entry());
         assert_eq!(told(&host.take(1)[0]), (5, errno(Errno::NOBUFS), false));
         lent.unregister(&host.ring);
     });
@@ -228,11 +229,11 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
         let (listener, _) = host.listener(1);
         let (client, server) = host.pair();
         let mut memory = [0; 8];
-        let target = Target::Fd(client);
-        host.push(1, op::Accept { target: Target::Fd(listener) }.entry());
-        host.push(2, op::AcceptMulti { target: Target::Fd(listener) }.entry());
-        host.push(3, op::Recv { target, buffer: memory.as_mut_ptr(), len: 8 }.entry());
-        host.push(4, op::PollMulti { target: Target::Fd(server), events: op::poll::IN }.entry());
+        let fd = client;
+        host.push(1, op::Accept { fd: listener }.entry());
+        host.push(2, op::AcceptMulti { fd: listener }.entry());
+        host.push(3, op::Recv { fd, buffer: memory.as_mut_ptr(), len: 8 }.entry());
+        host.push(4, op::PollMulti { fd: server, events: op::poll::IN }.entry());
         host.reap();
         for target in 1..=4 {
             host.push(100 + target, cancel(target));
@@ -247,7 +248,7 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
 fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
     on_both(|mut host| {
         let (client, server) = host.pair();
-        host.push(1, op::PollMulti { target: Target::Fd(server), events: op::poll::IN }.entry());
+        host.push(1, op::PollMulti { fd: server, events: op::poll::IN }.entry());
         host.reap();
         for _ in 0..3 {
             host.push(9, send(client, b"edge", NOW).with(EntryFlags::SKIP_SUCCESS));
@@ -284,17 +285,17 @@ fn a_timer_ends_after_its_time_or_is_cancelled() {
 fn bad_entries_are_answered_in_the_order_of_linux() {
     on_both(|mut host| {
         let (_client, server) = host.pair();
-        let target = Target::Fd(server);
+        let fd = server;
         let bare = op::Nop.entry();
         let (inval, badf) = (errno(Errno::INVAL), errno(Errno::BADF));
-        let many = op::RecvMulti { target, group: GROUP, limit: 0 }.entry();
-        let none = op::RecvMulti { target: Target::Fd(-1), group: GROUP, limit: 1 }.entry();
+        let many = op::RecvMulti { fd, group: GROUP, limit: 0 }.entry();
+        let none = op::RecvMulti { fd: Fd::NONE, group: GROUP, limit: 1 }.entry();
         let cases = [
             ("an unknown operation", Entry { opcode: 250, ..bare }, inval),
             ("a multishot without a group", Entry { flags: 0, ..many }, inval),
             ("unknown receive flags", Entry { ioprio: 1 << 14, ..many }, inval),
             ("a file that is not there", none, badf),
-            ("a close of nothing", op::Close { fd: 9_999 }.entry(), badf),
+            ("a close of nothing", op::Close { fd: owned(9_999) }.entry(), badf),
         ];
         for (what, entry, answer) in cases {
             assert_eq!(host.once(entry), answer, "{what}");
@@ -308,8 +309,8 @@ fn one_enter_harvests_twenty_unless_more_is_asked_for() {
         let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
         let mut memory = vec![[0u8; 8]; pairs.len()];
         for (n, (&(_, server), memory)) in pairs.iter().zip(&mut memory).enumerate() {
-            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-            host.push(n as u64, op::Recv { target, buffer, len: 8 }.entry());
+            let (fd, buffer) = (server, memory.as_mut_ptr());
+            host.push(n as u64, op::Recv { fd, buffer, len: 8 }.entry());
             host.reap();
         }
         for chunk in pairs.chunks(8) {

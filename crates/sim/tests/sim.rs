@@ -64,7 +64,7 @@ fn a_wait_that_nothing_can_end_is_a_deadlock() {
 fn latency_is_paid_once_a_direction() {
     let latency = Duration::from_millis(20);
     let (mut host, _) = Host::simulated(link(|link| link.latency = latency));
-    let (mut client, mut server) = (0, 0);
+    let (mut client, mut server) = (Fd::NONE, Fd::NONE);
     let connected = time(&mut host, |host| (client, server) = host.pair());
     assert!(about(connected, 2 * latency), "{connected:?} for a handshake");
     let echoed = time(&mut host, |host| {
@@ -90,8 +90,8 @@ fn bandwidth_is_shared_by_nobody() {
         let mut got = 0;
         while got < bytes.len() {
             let mut memory = vec![0; 65_536];
-            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let (fd, buffer) = (server, memory.as_mut_ptr());
+            host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
             let mut taken = host.take(1);
             if taken.iter().all(|c| c.user_data == 1) {
                 taken.extend(host.take(1));
@@ -111,7 +111,7 @@ fn a_full_backlog_makes_clients_try_again_later() {
     for n in 0..3 {
         let (fd, address) = (host.socket(), bytes.as_bytes());
         let (address, len) = (address.as_ptr(), address.len() as u32);
-        host.push(n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+        host.push(n, op::Connect { fd, address, len }.entry());
     }
     assert_eq!(host.settle().len(), 2, "a backlog of one keeps two, as Linux does");
     host.accept(listener);
@@ -128,7 +128,7 @@ fn a_backlog_that_stays_full_is_a_timeout_in_the_end() {
     let second = host.socket();
     let bytes = Address::from(address);
     let (address, len) = (bytes.as_bytes().as_ptr(), bytes.as_bytes().len() as u32);
-    host.push(1, op::Connect { target: Target::Fd(second), address, len }.entry());
+    host.push(1, op::Connect { fd: second, address, len }.entry());
     let waited = time(&mut host, |host| {
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
@@ -147,9 +147,9 @@ fn descriptors_run_out_and_come_back() {
     let client = host.socket();
     assert_eq!(host.connect(client, address), 0);
     let third = host.socket();
-    let error = host.kernel.socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
+    let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
     assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
-    host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+    host.push(1, op::AcceptMulti { fd: listener }.entry());
     assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
     assert_eq!(
@@ -177,8 +177,8 @@ fn an_old_kernel_harvests_all_there_is() {
     let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
     let mut memory = [0; 8];
     for (n, &(_, server)) in pairs.iter().enumerate() {
-        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-        host.push(n as u64, op::Recv { target, buffer, len: 8 }.entry());
+        let (fd, buffer) = (server, memory.as_mut_ptr());
+        host.push(n as u64, op::Recv { fd, buffer, len: 8 }.entry());
         host.reap();
     }
     for &(client, _) in &pairs {
@@ -204,7 +204,7 @@ fn a_missing_operation_is_refused_and_not_probed() {
     let (mut host, _) =
         Host::simulated(Sim::builder(1).profile(Profile::current().without(opcode::SENDMSG)));
     assert!(!host.ring.probe().unwrap().has(opcode::SENDMSG));
-    let message = op::SendMsg { target: Target::Fd(-1), header: std::ptr::null(), flags: 0 };
+    let message = op::SendMsg { fd: Fd::NONE, header: std::ptr::null(), flags: 0 };
     assert_eq!(host.once(message.entry()), errno(Errno::INVAL));
 }
 
@@ -213,9 +213,9 @@ fn a_ring_that_goes_leaves_nothing_behind() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let mut memory = [0; 8];
-    let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-    host.push(1, op::Recv { target, buffer, len: 8 }.entry());
-    let unknown = op::PollMulti { target: Target::Fd(5), events: op::poll::IN };
+    let (fd, buffer) = (server, memory.as_mut_ptr());
+    host.push(1, op::Recv { fd, buffer, len: 8 }.entry());
+    let unknown = op::PollMulti { fd: owned(5), events: op::poll::IN };
     host.push(2, unknown.entry());
     assert_eq!(host.settle(), []);
     assert_eq!((sim.open_descriptors(), sim.pending_operations()), (3, 2));
@@ -229,7 +229,7 @@ fn a_ring_that_goes_leaves_nothing_behind() {
 #[test]
 fn a_descriptor_of_the_process_never_becomes_readable_and_can_be_cancelled() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
-    host.push(1, op::PollMulti { target: Target::Fd(0), events: op::poll::IN }.entry());
+    host.push(1, op::PollMulti { fd: owned(0), events: op::poll::IN }.entry());
     assert_eq!(host.settle(), []);
     host.push(2, cancel(1));
     let told: Vec<_> = host.take(2).iter().map(told).collect();

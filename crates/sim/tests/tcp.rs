@@ -151,7 +151,7 @@ fn a_socket_that_is_not_connected_says_so() {
 fn a_listener_that_is_shut_down_ends_its_accepts() {
     on_both(|mut host| {
         let (listener, address) = host.listener(1);
-        host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+        host.push(1, op::AcceptMulti { fd: listener }.entry());
         host.reap();
         host.kernel.shutdown(listener, Shutdown::Read).unwrap();
         assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::INVAL), false));
@@ -187,12 +187,12 @@ fn a_closed_descriptor_leaves_its_operations_alone() {
 fn a_multishot_accept_takes_everybody() {
     on_both(|mut host| {
         let (listener, address) = host.listener(16);
-        host.push(1, op::AcceptMulti { target: Target::Fd(listener) }.entry());
+        host.push(1, op::AcceptMulti { fd: listener }.entry());
         let address = Address::from(address);
         for n in 0..3 {
             let (fd, bytes) = (host.socket(), address.as_bytes());
             let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
-            host.push(10 + n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+            host.push(10 + n, op::Connect { fd, address, len }.entry());
         }
         let taken = host.take(6);
         let accepted: Vec<_> = taken.iter().filter(|c| c.user_data == 1).collect();
@@ -205,14 +205,14 @@ fn a_multishot_accept_takes_everybody() {
 fn a_nonblocking_socket_still_waits_on_a_ring() {
     on_both(|mut host| {
         let (listener, address) = host.listener(1);
-        let nonblocking = |host: &Host| host.kernel.socket(Domain::Inet, SocketType::Stream, true);
+        let nonblocking = |host: &Host| host.new_socket(Domain::Inet, SocketType::Stream, true);
         let client = nonblocking(&host).unwrap();
         assert_eq!(host.connect(client, address), 0);
-        let accept = op::Accept { target: Target::Fd(listener) }.entry();
-        let server = host.once(Entry { op_flags: accept.op_flags | 0o4000, ..accept });
+        let accept = op::Accept { fd: listener }.entry();
+        let server = owned(host.once(Entry { op_flags: accept.op_flags | 0o4000, ..accept }));
         let mut memory = [0; 8];
-        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-        host.push(1, op::Recv { target, buffer, len: 8 }.entry());
+        let (fd, buffer) = (server, memory.as_mut_ptr());
+        host.push(1, op::Recv { fd, buffer, len: 8 }.entry());
         assert_eq!(host.settle(), []);
         let big = vec![1; 32 << 20];
         host.push(2, send(server, &big, ALL));
@@ -238,7 +238,7 @@ fn vectors_are_read_when_they_are_submitted() {
             flags: 0,
         };
         let address = (&raw const header).cast();
-        let message = op::SendMsg { target: Target::Fd(client), header: address, flags: NOW };
+        let message = op::SendMsg { fd: client, header: address, flags: NOW };
         host.push(1, message.entry());
         host.ring.enter(Wait::No).unwrap();
         header.vector_count = 0;
@@ -259,8 +259,8 @@ fn a_slow_reader_holds_the_sender_back() {
         let mut got = Vec::new();
         while got.len() < bytes.len() {
             let mut memory = vec![0; 65_536];
-            let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
-            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let (fd, buffer) = (server, memory.as_mut_ptr());
+            host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
             let taken = host.take(1);
             for done in taken.iter().filter(|c| c.user_data == 1) {
                 assert_eq!(done.result as usize, bytes.len());
@@ -279,7 +279,7 @@ fn a_slow_reader_holds_the_sender_back() {
 #[test]
 fn families_do_not_mix_but_a_dual_listener_takes_both() {
     on_both(|mut host| {
-        let dual = host.kernel.socket(Domain::Inet6, SocketType::Stream, false).unwrap();
+        let dual = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
         let any: SocketAddr = "[::]:0".parse().unwrap();
         host.kernel.bind(dual, &Address::from(any)).unwrap();
         host.kernel.listen(dual, 4).unwrap();
@@ -288,7 +288,7 @@ fn families_do_not_mix_but_a_dual_listener_takes_both() {
         let (_client, server) = host.pair_through(dual, to);
         let seen = host.kernel.local_address(server).unwrap().to_inet().unwrap();
         assert_eq!(seen.to_string(), format!("[::ffff:127.0.0.1]:{port}"));
-        let newer = host.kernel.socket(Domain::Inet6, SocketType::Stream, false).unwrap();
+        let newer = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
         host.kernel.set_option(newer, SocketOption::V6Only(true)).unwrap();
         let error = host.kernel.bind(newer, &Address::from(to)).unwrap_err();
         assert!(Errno::from_io_error(&error).is_some());

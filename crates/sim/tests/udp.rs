@@ -69,13 +69,13 @@ fn what_cannot_be_sent_is_refused() {
 fn ports_are_claimed_and_given_back() {
     on_both(|host| {
         let (a, address) = host.udp(Domain::Inet);
-        let other = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+        let other = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
         assert_eq!(refused(host.kernel.bind(other, &address)), Errno::ADDRINUSE);
         assert_eq!(refused(host.kernel.bind(a, &address)), Errno::INVAL);
         host.kernel.close(a);
         host.kernel.bind(other, &address).unwrap();
         let [one, two] = [(); 2].map(|()| {
-            let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+            let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
             host.kernel.set_option(fd, SocketOption::ReusePort(true)).unwrap();
             fd
         });
@@ -87,7 +87,7 @@ fn ports_are_claimed_and_given_back() {
 #[test]
 fn a_first_send_takes_a_port() {
     on_both(|mut host| {
-        let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+        let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
         let (b, to) = host.udp(Domain::Inet);
         assert_eq!(host.send_to(fd, &to, b"hello"), 5);
         let own = host.kernel.local_address(fd).unwrap().to_inet().unwrap();
@@ -313,7 +313,7 @@ fn groups_hear_what_is_for_them() {
         let group = [239, 7, 8, 9].into();
         let interface = [127, 0, 0, 1].into();
         let members = [(); 2].map(|()| {
-            let fd = host.kernel.socket(Domain::Inet, SocketType::Datagram, false).unwrap();
+            let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
             host.kernel.set_option(fd, SocketOption::ReuseAddress(true)).unwrap();
             fd
         });
@@ -344,7 +344,7 @@ fn groups_hear_what_is_for_them() {
 #[test]
 fn a_dual_socket_speaks_both_protocols() {
     on_both(|mut host| {
-        let dual = host.kernel.socket(Domain::Inet6, SocketType::Datagram, false).unwrap();
+        let dual = host.new_socket(Domain::Inet6, SocketType::Datagram, false).unwrap();
         host.kernel.bind(dual, &inet("[::]:0")).unwrap();
         let port = inet_of(&host.kernel.local_address(dual).unwrap()).port();
         let (older, from) = host.udp(Domain::Inet);

@@ -7,7 +7,6 @@ use annulus_ring::*;
 use common::mail::*;
 use common::*;
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A name that nobody else has, on either kernel.
@@ -26,26 +25,26 @@ fn path() -> Address {
     Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap()
 }
 
-fn socket(host: &Host, kind: SocketType, nonblocking: bool) -> RawFd {
-    host.kernel.socket(Domain::Unix, kind, nonblocking).unwrap()
+fn socket(host: &Host, kind: SocketType, nonblocking: bool) -> Fd {
+    host.new_socket(Domain::Unix, kind, nonblocking).unwrap()
 }
 
-fn bound(host: &Host, kind: SocketType, name: &Address) -> RawFd {
+fn bound(host: &Host, kind: SocketType, name: &Address) -> Fd {
     let fd = socket(host, kind, false);
     host.kernel.bind(fd, name).unwrap();
     fd
 }
 
-fn listener(host: &Host, backlog: u32, name: &Address) -> RawFd {
+fn listener(host: &Host, backlog: u32, name: &Address) -> Fd {
     let fd = bound(host, SocketType::Stream, name);
     host.kernel.listen(fd, backlog).unwrap();
     fd
 }
 
-fn connect(host: &mut Host, fd: RawFd, to: &Address) -> i32 {
+fn connect(host: &mut Host, fd: Fd, to: &Address) -> i32 {
     let bytes = to.as_bytes();
-    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
-    host.once(op::Connect { target, address: bytes.as_ptr(), len }.entry())
+    let len = bytes.len() as u32;
+    host.once(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
 }
 
 fn same(one: &Address, other: &Address) -> bool {
@@ -78,18 +77,18 @@ fn a_stream_goes_there_and_back_and_half_closes() {
 #[test]
 fn a_peer_that_closes_is_felt_at_once() {
     on_both(|mut host| {
-        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Stream, false);
         host.kernel.close(other);
         assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
         assert_eq!(host.recv(one).unwrap(), b"");
-        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Stream, false);
         assert_eq!(host.send(one, b"nobody reads this"), 17);
         assert_eq!(host.send(other, b"before"), 6);
         host.kernel.close(other);
         assert_eq!(host.recv(one).unwrap(), b"before");
         assert_eq!(host.recv(one), Err(errno(Errno::CONNRESET)));
         assert_eq!(host.recv(one).unwrap(), b"");
-        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Stream, false);
         host.kernel.shutdown(other, Shutdown::Read).unwrap();
         assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
     });
@@ -98,15 +97,15 @@ fn a_peer_that_closes_is_felt_at_once() {
 #[test]
 fn a_slow_reader_holds_a_stream_back() {
     on_both(|mut host| {
-        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Stream, false);
         let bytes: Vec<u8> = (0..4 << 20).map(|i| (i % 251) as u8).collect();
         host.push(1, send(one, &bytes, ALL));
         assert_eq!(host.settle(), []);
         let mut got = Vec::new();
         while got.len() < bytes.len() {
             let mut memory = vec![0; 65_536];
-            let (target, buffer) = (Target::Fd(other), memory.as_mut_ptr());
-            host.push(2, op::Recv { target, buffer, len: 65_536 }.entry());
+            let (fd, buffer) = (other, memory.as_mut_ptr());
+            host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
             let count = host.take_of(2).result as usize;
             got.extend_from_slice(&memory[..count]);
         }
@@ -166,13 +165,13 @@ fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
         let patient = socket(&host, SocketType::Stream, false);
         let bytes = name.as_bytes();
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
-        host.push(1, op::Connect { target: Target::Fd(patient), address, len }.entry());
+        host.push(1, op::Connect { fd: patient, address, len }.entry());
         assert_eq!(host.settle(), []);
-        host.push(2, op::Accept { target: Target::Fd(fd) }.entry());
+        host.push(2, op::Accept { fd }.entry());
         assert!(host.take_of(2).result > 0);
         assert_eq!(told(&host.take_of(1)), (1, 0, false));
         host.kernel.connect(hasty, &name).unwrap_err();
-        assert!(host.accept(fd) > 0);
+        host.accept(fd);
         host.kernel.connect(hasty, &name).unwrap();
     });
 }
@@ -188,7 +187,7 @@ fn a_caller_that_waits_is_refused_or_cancelled() {
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
         let waiting = [1, 2].map(|n| {
             let fd = socket(&host, SocketType::Stream, false);
-            host.push(n, op::Connect { target: Target::Fd(fd), address, len }.entry());
+            host.push(n, op::Connect { fd, address, len }.entry());
             fd
         });
         assert_eq!(host.settle(), []);
@@ -204,7 +203,7 @@ fn a_caller_that_waits_is_refused_or_cancelled() {
 #[test]
 fn datagrams_arrive_whole_in_order_and_are_cut_as_elsewhere() {
     on_both(|mut host| {
-        let (one, other) = host.kernel.socket_pair(SocketType::Datagram, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Datagram, false);
         for len in [1, 0, 5000, 60_000] {
             assert_eq!(host.send(one, &vec![len as u8; len]), len as i32);
         }
@@ -234,8 +233,8 @@ fn a_send_that_waits_for_a_full_box_arrives_empty() {
         assert_eq!(host.settle(), []);
         for expected in 0..=sent {
             let mut memory = [0; 8];
-            let (target, buffer) = (Target::Fd(receiver), memory.as_mut_ptr());
-            host.push(2, op::Recv { target, buffer, len: 8 }.entry());
+            let (fd, buffer) = (receiver, memory.as_mut_ptr());
+            host.push(2, op::Recv { fd, buffer, len: 8 }.entry());
             let got = if expected < sent { (1, expected) } else { (0, 0) };
             assert_eq!((host.take_of(2).result, memory[0]), got);
         }
@@ -253,7 +252,7 @@ fn a_poll_tells_when_a_full_box_has_a_place() {
         host.kernel.connect(sender, &name).unwrap();
         let now = send(sender, b"x", msg::DONTWAIT | msg::NOSIGNAL);
         while host.once(now) == 1 {}
-        host.push(1, op::PollMulti { target: Target::Fd(sender), events: op::poll::OUT }.entry());
+        host.push(1, op::PollMulti { fd: sender, events: op::poll::OUT }.entry());
         assert_eq!(host.settle(), []);
         while host.take_now(receiver) == Ok(1) {}
         let ready = host.take_of(1);
@@ -310,7 +309,7 @@ fn a_connected_datagram_socket_hears_its_peer_only() {
 #[test]
 fn a_multishot_receive_of_datagrams_ends_with_an_empty_one() {
     on_both(|mut host| {
-        let (one, other) = host.kernel.socket_pair(SocketType::Datagram, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Datagram, false);
         let mut lent = Lent::new(&host.ring, 4, 64);
         host.push(1, recv_multi(other, 0));
         host.reap();
@@ -324,13 +323,13 @@ fn a_multishot_receive_of_datagrams_ends_with_an_empty_one() {
 }
 
 /// Descriptors as a control message.
-fn passing(fds: &[RawFd]) -> Vec<u8> {
-    fds.iter().flat_map(|fd| fd.to_ne_bytes()).collect()
+fn passing(fds: &[Fd]) -> Vec<u8> {
+    fds.iter().flat_map(|fd| fd.raw().to_ne_bytes()).collect()
 }
 
-fn passed(got: &Got) -> Vec<RawFd> {
+fn passed(got: &Got) -> Vec<Fd> {
     let found = got.controls().into_iter().filter_map(|control| match control {
-        Control::Descriptors(bytes) => Some(descriptors(bytes).collect::<Vec<_>>()),
+        Control::Descriptors(bytes) => Some(descriptors(bytes).map(owned).collect::<Vec<_>>()),
         _ => None,
     });
     found.flatten().collect()
@@ -340,8 +339,8 @@ fn passed(got: &Got) -> Vec<RawFd> {
 fn descriptors_are_passed_and_stay_open() {
     on_both(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
-            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
-            let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+            let (one, other) = host.new_pair(kind, false);
+            let (near, far) = host.new_pair(SocketType::Stream, false);
             let rights = passing(&[far, near]);
             assert_eq!(host.send_msg(one, None, b"take", &[Control::Descriptors(&rights)]), 4);
             host.kernel.close(far);
@@ -361,9 +360,9 @@ fn descriptors_are_passed_and_stay_open() {
 fn descriptors_that_find_no_room_or_no_reader_are_closed() {
     on_both(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
-            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
+            let (one, other) = host.new_pair(kind, false);
             let ends = [(); 3].map(|()| {
-                let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+                let (near, far) = host.new_pair(SocketType::Stream, false);
                 let rights = passing(&[far]);
                 assert_eq!(host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]), 1);
                 host.kernel.close(far);
@@ -384,8 +383,8 @@ fn descriptors_that_find_no_room_or_no_reader_are_closed() {
 #[test]
 fn two_sends_with_descriptors_are_not_read_together() {
     on_both(|mut host| {
-        let (one, other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
-        let (near, far) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, other) = host.new_pair(SocketType::Stream, false);
+        let (near, far) = host.new_pair(SocketType::Stream, false);
         let (first, second) = (passing(&[near]), passing(&[far]));
         assert_eq!(host.send(one, b"plain "), 6);
         assert_eq!(host.send_msg(one, None, b"first ", &[Control::Descriptors(&first)]), 6);
@@ -402,8 +401,8 @@ fn two_sends_with_descriptors_are_not_read_together() {
 #[test]
 fn a_descriptor_that_is_none_is_refused() {
     on_both(|mut host| {
-        let (one, _) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
-        let rights = passing(&[99_999]);
+        let (one, _) = host.new_pair(SocketType::Stream, false);
+        let rights = passing(&[owned(99_999)]);
         let answer = host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]);
         assert_eq!(answer, errno(Errno::BADF));
     });
@@ -413,7 +412,7 @@ fn a_descriptor_that_is_none_is_refused() {
 fn credentials_come_with_what_is_received() {
     on_both(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
-            let (one, other) = host.kernel.socket_pair(kind, false).unwrap();
+            let (one, other) = host.new_pair(kind, false);
             host.kernel.set_option(other, SocketOption::PassCredentials(true)).unwrap();
             assert_eq!(host.send(one, b"x"), 1);
             let got = host.recv_msg(other, 10, 64, 0).unwrap();

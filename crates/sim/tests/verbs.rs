@@ -3,13 +3,12 @@
 
 mod common;
 
-use annulus_kernel::{IoVec, MsgHeader, SocketType, msg};
+use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
-use annulus_ring::{Entry, EntryFlags, Target};
+use annulus_ring::{Entry, EntryFlags};
 use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
-use std::os::fd::RawFd;
 use std::ptr;
 
 /// What receives name that take no name, vector or control message; the kernel may write into the header.
@@ -34,29 +33,29 @@ impl Nothing {
     }
 
     /// A receive by each verb into a lent buffer; those that can wait for readiness, so too.
-    fn receives(&self, fd: RawFd) -> [Entry; 6] {
-        let (target, group) = (Target::Fd(fd), GROUP);
+    fn receives(&self, fd: Fd) -> [Entry; 6] {
+        let group = GROUP;
         let header = self.header.get().cast();
-        let recv = op::RecvSelect { target, group }.entry();
-        let message = op::RecvMsgSelect { target, header, group }.entry();
+        let recv = op::RecvSelect { fd, group }.entry();
+        let message = op::RecvMsgSelect { fd, header, group }.entry();
         let vector = ptr::from_ref(&self.vector);
         [
             recv,
             message,
             op::poll_first(recv),
             op::poll_first(message),
-            op::ReadSelect { target, group }.entry(),
-            op::ReadvSelect { target, vector, group }.entry(),
+            op::ReadSelect { fd, group }.entry(),
+            op::ReadvSelect { fd, vector, group }.entry(),
         ]
     }
 }
 
-fn write(fd: RawFd, bytes: &[u8], flags: u32) -> Entry {
-    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
-    op::Write { target, buffer: bytes.as_ptr(), len, flags }.entry()
+fn write(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
+    let len = bytes.len() as u32;
+    op::Write { fd, buffer: bytes.as_ptr(), len, flags }.entry()
 }
 
-fn quiet(fd: RawFd, bytes: &[u8]) -> Entry {
+fn quiet(fd: Fd, bytes: &[u8]) -> Entry {
     write(fd, bytes, rwf::NOWAIT).with(EntryFlags::SKIP_SUCCESS)
 }
 
@@ -126,15 +125,15 @@ fn a_read_goes_into_memory_of_the_submitter() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut memory = [0; 8];
-        let (target, buffer) = (Target::Fd(server), memory.as_mut_ptr());
+        let (fd, buffer) = (server, memory.as_mut_ptr());
         host.send(client, b"plain");
-        assert_eq!(host.once(op::Read { target, buffer, len: 8, offset: u64::MAX }.entry()), 5);
+        assert_eq!(host.once(op::Read { fd, buffer, len: 8, offset: u64::MAX }.entry()), 5);
         assert_eq!(&memory[..5], b"plain");
     });
 }
 
 /// Writes until there is no room, and returns what the last one answered.
-fn fill(host: &mut Host, fd: RawFd, big: &[u8]) -> i32 {
+fn fill(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
     for _ in 0..1000 {
         host.push(3, quiet(fd, big));
         let answer = host.take(1)[0].result;
@@ -187,10 +186,10 @@ fn a_write_waits_for_room_and_sends_what_there_is_room_for() {
 }
 
 /// Receives a piece beside another operation that may end meanwhile.
-fn host_receives(host: &mut Host, fd: RawFd) -> usize {
+fn host_receives(host: &mut Host, fd: Fd) -> usize {
     let mut memory = vec![0; 1 << 16];
-    let (target, len) = (Target::Fd(fd), memory.len() as u32);
-    let fd = op::Recv { target, buffer: memory.as_mut_ptr(), len };
+    let len = memory.len() as u32;
+    let fd = op::Recv { fd, buffer: memory.as_mut_ptr(), len };
     host.push(6, fd.entry());
     host.ring.enter(annulus_ring::Wait::For { completions: 1, timeout: None }).unwrap();
     let first = host.ring.peek(0).expect("a completion");
@@ -206,8 +205,8 @@ fn vectors_are_written_in_order() {
         let (client, server) = host.pair();
         let parts =
             [&b"one "[..], b"", b"two "].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
-        let (target, vectors) = (Target::Fd(client), parts.as_ptr());
-        assert_eq!(host.once(op::Writev { target, vectors, count: 3, flags: 0 }.entry()), 8);
+        let (fd, vectors) = (client, parts.as_ptr());
+        assert_eq!(host.once(op::Writev { fd, vectors, count: 3, flags: 0 }.entry()), 8);
         assert_eq!(host.recv(server).unwrap(), b"one two ");
     });
 }
@@ -216,7 +215,7 @@ fn vectors_are_written_in_order() {
 fn readiness_is_told_once() {
     on_both(|mut host| {
         let (client, server) = host.pair();
-        let poll = op::Poll { target: Target::Fd(server), events: op::poll::IN }.entry();
+        let poll = op::Poll { fd: server, events: op::poll::IN }.entry();
         host.push(1, poll);
         assert_eq!(host.settle(), []);
         host.push(9, quiet(client, b"ready"));
@@ -228,7 +227,7 @@ fn readiness_is_told_once() {
 }
 
 /// A send that is not copied; only Linux since 6.2 can be asked for a report.
-fn lent(fd: RawFd, bytes: &[u8]) -> Entry {
+fn lent(fd: Fd, bytes: &[u8]) -> Entry {
     op::zero_copy(send(fd, bytes, msg::WAITALL), false)
 }
 
@@ -244,8 +243,8 @@ fn a_send_without_a_copy_has_two_completions() {
         let parts = [&b"and "[..], b"back"].map(|p| IoVec { base: p.as_ptr(), len: p.len() });
         let mut header = Nothing::new().header.into_inner();
         (header.vectors, header.vector_count) = (parts.as_ptr(), 2);
-        let (target, flags) = (Target::Fd(server), msg::WAITALL);
-        let message = op::SendMsg { target, header: ptr::from_ref(&header).cast(), flags };
+        let (fd, flags) = (server, msg::WAITALL);
+        let message = op::SendMsg { fd, header: ptr::from_ref(&header).cast(), flags };
         host.push(2, op::zero_copy(message.entry(), true));
         let taken = host.take(2);
         assert_eq!((told(&taken[0]), taken[1].is_notification()), ((2, 8, true), true));
@@ -256,7 +255,7 @@ fn a_send_without_a_copy_has_two_completions() {
 #[test]
 fn a_send_without_a_copy_is_refused_where_it_cannot_be() {
     on_both(|mut host| {
-        let (one, _other) = host.kernel.socket_pair(SocketType::Stream, false).unwrap();
+        let (one, _other) = host.new_pair(SocketType::Stream, false);
         host.push(1, lent(one, b"there"));
         assert_eq!(host.take(1)[0].result, errno(Errno::OPNOTSUPP));
         host.settle();

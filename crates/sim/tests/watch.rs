@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// A receive armed over two lent buffers, at one end of a connection.
-fn armed(builder: Builder) -> (Host, Rc<Sim>, Lent, i32) {
+fn armed(builder: Builder) -> (Host, Rc<Sim>, Lent, Fd) {
     let (mut host, sim) = Host::simulated(builder);
     let (client, server) = host.pair();
     let lent = Lent::new(&host.ring, 2, 1024);
@@ -80,8 +80,8 @@ fn memory_of_a_waiting_receive_is_watched() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let memory = Mapping::anonymous(4096).unwrap();
-    let (target, buffer) = (Target::Fd(server), memory.as_ptr());
-    host.push(7, op::Recv { target, buffer, len: 100 }.entry());
+    let (fd, buffer) = (server, memory.as_ptr());
+    host.push(7, op::Recv { fd, buffer, len: 100 }.entry());
     host.reap();
     sim.check();
     // SAFETY: the byte lies in the mapping; see `scribble`.

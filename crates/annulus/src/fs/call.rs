@@ -7,6 +7,7 @@
 use crate::core::{Core, Inner};
 use crate::stream::note_waker;
 use annulus_driver::{Event, Kind, Op, Token};
+use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::any::Any;
@@ -31,9 +32,10 @@ impl CallSlot {
         self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
     }
 
-    fn made_descriptor(&self) -> Option<RawFd> {
+    fn made_descriptor(&self) -> Option<Fd> {
         match (self.call, self.outcome) {
-            (FileCall::Open { .. }, Some(Ok(fd))) => Some(fd as RawFd),
+            // SAFETY: opened for this call alone, whose future has gone.
+            (FileCall::Open { .. }, Some(Ok(fd))) => Some(unsafe { Fd::from_raw(fd as RawFd) }),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
 use super::policy::Policy;
 use super::trust::Trust;
 use crate::core::Core;
+use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;
 use std::cell::OnceCell;
@@ -28,19 +29,19 @@ pub(super) const CURSOR: u64 = u64::MAX;
 /// A descriptor, closed when nobody uses it any more: neither a file nor a call that is still under way.
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
-    fd: RawFd,
+    fd: Fd,
     /// In a box: seldom asked for, and large.
     known: OnceCell<Option<Box<Metadata>>>,
     pub(super) trust: Trust,
 }
 
 impl OpenFile {
-    pub(crate) fn new(core: Rc<Core>, fd: RawFd) -> Rc<Self> {
+    pub(crate) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
         Rc::new(Self { core, fd, known: OnceCell::new(), trust: Trust::new() })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.fd
+        self.fd.raw()
     }
 
     /// The number of its device; of one that does not tell, zero.
@@ -57,7 +58,7 @@ impl OpenFile {
     fn known(&self) -> Option<&Metadata> {
         let look = || {
             let mut stat = FileStat::default();
-            let at = PathAt { dir: self.fd, path: c"".as_ptr() };
+            let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
             let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
             // SAFETY: path and answer outlive the call.
             let looked = unsafe { self.core.kernel.file(&call) };
@@ -295,7 +296,7 @@ impl File {
     /// # Errors
     /// The device's: what had been written may be lost, and a second try that succeeds does not bring it back.
     pub async fn sync_all(&self) -> io::Result<()> {
-        self.plain(None, FileCall::Sync { fd: self.open.fd, data_only: false }).await
+        self.plain(None, FileCall::Sync { fd: self.open.fd(), data_only: false }).await
     }
 
     /// As [`sync_all`](Self::sync_all), without what is not needed to read the data back, such as times.
@@ -303,7 +304,7 @@ impl File {
     /// # Errors
     /// As there.
     pub async fn sync_data(&self) -> io::Result<()> {
-        self.plain(None, FileCall::Sync { fd: self.open.fd, data_only: true }).await
+        self.plain(None, FileCall::Sync { fd: self.open.fd(), data_only: true }).await
     }
 
     /// Cuts the file, or extends it with zeroes that take no room.
@@ -311,7 +312,7 @@ impl File {
     /// # Errors
     /// `InvalidInput` for a file not open for writing, `FileTooLarge`, ….
     pub async fn set_len(&self, len: u64) -> io::Result<()> {
-        self.plain(Some(Class::Change), FileCall::SetLen { fd: self.open.fd, len }).await
+        self.plain(Some(Class::Change), FileCall::SetLen { fd: self.open.fd(), len }).await
     }
 
     /// Reserves room on the device, so that writes there cannot run out of it. The file grows where it ends before.
@@ -319,7 +320,7 @@ impl File {
     /// # Errors
     /// `StorageFull`; `Unsupported` where the file system cannot.
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let call = FileCall::Allocate { fd: self.open.fd, mode: 0, offset, len };
+        let call = FileCall::Allocate { fd: self.open.fd(), mode: 0, offset, len };
         self.plain(None, call).await
     }
 
@@ -332,7 +333,7 @@ impl File {
             let text = format!("advice for {len} bytes: at most {} at a time", u32::MAX);
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
-        let call = FileCall::Advise { fd: self.open.fd, offset, len, advice: advice as u32 };
+        let call = FileCall::Advise { fd: self.open.fd(), offset, len, advice: advice as u32 };
         self.plain(None, call).await
     }
 
@@ -342,7 +343,7 @@ impl File {
     /// `PermissionDenied`, ….
     pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let mode = permissions.mode() & 0o7777;
-        self.plain(Some(Class::Change), FileCall::SetModeOf { fd: self.open.fd, mode }).await
+        self.plain(Some(Class::Change), FileCall::SetModeOf { fd: self.open.fd(), mode }).await
     }
 
     /// What is known about the file.
@@ -351,7 +352,7 @@ impl File {
     /// The system's; or outside a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let mut stat: Box<FileStat> = Box::default();
-        let at = PathAt { dir: self.open.fd, path: c"".as_ptr() };
+        let at = PathAt { dir: self.open.fd(), path: c"".as_ptr() };
         let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut *stat };
         // SAFETY: the call writes to the box's memory.
         let (answer, stat) = unsafe { self.perform(Class::Look, 0, call, stat).await };
@@ -388,7 +389,7 @@ impl File {
             SeekFrom::End(offset) => (offset, 2),
         };
         let mut position: Box<u64> = Box::default();
-        let call = FileCall::Seek { fd: self.open.fd, offset, whence, position: &mut *position };
+        let call = FileCall::Seek { fd: self.open.fd(), offset, whence, position: &mut *position };
         // SAFETY: the call writes to the box's memory.
         let (answer, position) = unsafe { self.perform(Class::Look, 0, call, position).await };
         answer.map(|_| *position)
@@ -398,7 +399,7 @@ impl File {
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
         let mut position = 0;
         let call =
-            FileCall::Seek { fd: self.open.fd, offset: by, whence: 1, position: &mut position };
+            FileCall::Seek { fd: self.open.fd(), offset: by, whence: 1, position: &mut position };
         // SAFETY: the answer outlives the call.
         unsafe { self.open.core.kernel.file(&call)? };
         Ok(position)
@@ -411,7 +412,7 @@ impl File {
 
     /// The descriptor, which stays the file's.
     pub fn as_raw_fd(&self) -> RawFd {
-        self.open.fd
+        self.open.fd()
     }
 
     /// A call that names no memory, and answers nothing but whether it went well.

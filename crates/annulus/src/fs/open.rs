@@ -9,6 +9,7 @@ use super::path::{CPath, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload};
 use super::policy::Policy;
 use crate::core::Core;
+use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
 use std::io;
@@ -153,7 +154,7 @@ impl OpenOptions {
             unsafe { attempt(core, &job(FileCall::Open { at: PathAt { dir, path }, how: &how })) }
         })?;
         let opened = match tried {
-            Some(answer) => answer.map(|fd| OpenFile::new(core.clone(), fd as i32)),
+            Some(answer) => answer.map(|fd| opened_as(core, fd)),
             None => {
                 let args = Args { path: CPath::new(path)?, how: Box::new(how), _dir: start.keep() };
                 open_later(core, dir, args, job).await
@@ -262,7 +263,13 @@ async fn open_off_loop(
     let call = FileCall::Open { at, how: &raw const *args.how };
     // SAFETY: the path and the options are in boxes of the arguments' own.
     let (answer, args) = unsafe { offload(core, job(call), args).await };
-    (answer.map(|fd| OpenFile::new(core.clone(), fd as i32)), args)
+    (answer.map(|fd| opened_as(core, fd)), args)
+}
+
+/// What an open has answered.
+fn opened_as(core: &Rc<Core>, fd: u32) -> Rc<OpenFile> {
+    // SAFETY: opened just now, for this file alone, which closes it.
+    OpenFile::new(core.clone(), unsafe { Fd::from_raw(fd as RawFd) })
 }
 
 fn contradiction(text: &str) -> io::Error {

@@ -3,8 +3,8 @@
 use super::{Format, Mailbox, Settings};
 use crate::core::Inner;
 use crate::time::Fire;
+use annulus_kernel::Fd;
 use std::io;
-use std::os::fd::RawFd;
 
 impl Inner {
     /// Takes a datagram socket in. The first one makes the pool that all of them receive into.
@@ -14,7 +14,7 @@ impl Inner {
     /// caller's.
     pub(crate) fn add_mailbox(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         format: &'static Format,
         settings: Settings,
     ) -> io::Result<u32> {

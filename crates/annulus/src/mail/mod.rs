@@ -26,17 +26,16 @@ pub(crate) use parcel::Envelope;
 pub(crate) use receive::Desk;
 
 use annulus_driver::{PoolSize, Slab};
-use annulus_kernel::Domain;
+use annulus_kernel::{Domain, Fd};
 use outbox::Outbox;
 use parcel::Parcel;
 use receive::Inbox;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
 
 /// A datagram socket's slot.
 pub(crate) struct Mailbox {
-    pub(crate) fd: RawFd,
+    pub(crate) fd: Fd,
     /// How its datagrams are laid out, which follows from its family.
     pub(crate) format: &'static Format,
     pub(crate) rx: Inbox,
@@ -46,7 +45,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(fd: RawFd, format: &'static Format, settings: Settings) -> Self {
+    pub(crate) fn new(fd: Fd, format: &'static Format, settings: Settings) -> Self {
         Self {
             fd,
             format,

@@ -2,11 +2,10 @@
 
 use super::socket::{NewFd, Socket};
 use crate::core::Core;
-use annulus_kernel::Kernel;
+use annulus_kernel::{Fd, Kernel};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -37,7 +36,7 @@ impl Drop for Waiting<'_> {
 impl Acceptor {
     /// Takes a listening socket in.
     pub(super) fn new(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
-        let slot = core.enter()?.add_listener(socket.into_raw());
+        let slot = core.enter()?.add_listener(socket.into_fd());
         Ok(Self { core: core.clone(), slot, place: Cell::new(None) })
     }
 
@@ -48,7 +47,7 @@ impl Acceptor {
     }
 
     /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
-    pub(super) async fn accept_fd(&self) -> io::Result<RawFd> {
+    pub(super) async fn accept_fd(&self) -> io::Result<Fd> {
         let mut waiting = Waiting { acceptor: self, place: None };
         poll_fn(|cx| self.poll_fd(&mut waiting.place, cx)).await
     }
@@ -61,17 +60,17 @@ impl Acceptor {
         polled?.map(|fd| self.adopt(fd))
     }
 
-    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<RawFd>> {
+    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Fd>> {
         self.core.enter_running()?.poll_accept(self.slot, place, cx)
     }
 
-    fn adopt(&self, fd: RawFd) -> io::Result<Socket> {
+    fn adopt(&self, fd: Fd) -> io::Result<Socket> {
         Socket::new(self.core.clone(), fd)
     }
 
     pub(super) fn with_fd<R>(
         &self,
-        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+        f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
         let fd = self.core.enter()?.listeners.get(self.slot).fd;
         f(&*self.core.kernel, fd)

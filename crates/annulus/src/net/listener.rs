@@ -1,7 +1,7 @@
 //! Listening for TCP connections.
 
 use super::acceptor::Acceptor;
-use super::parts::{Parts, owned};
+use super::parts::{Parts, given, owned};
 use super::resolve::first;
 use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
@@ -11,7 +11,7 @@ use annulus_kernel::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -100,11 +100,11 @@ impl ListenOptions {
         &self,
         address: impl ToSocketAddrs,
         count: usize,
-    ) -> io::Result<Vec<OwnedFd>> {
+    ) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let bind = |address| self.bind_all(&kernel, address, count);
-        let group = first(address, "listening on", bind)?;
-        Ok(group.into_iter().map(|socket| owned(socket.into_raw())).collect())
+        let (group, address) = first(address, "listening on", bind)?;
+        Ok((group.into_iter().map(|socket| owned(socket.into_fd())).collect(), address))
     }
 
     fn bind_all(
@@ -112,14 +112,14 @@ impl ListenOptions {
         kernel: &Rc<dyn Kernel>,
         mut address: SocketAddr,
         count: usize,
-    ) -> io::Result<Vec<NewFd>> {
+    ) -> io::Result<(Vec<NewFd>, SocketAddr)> {
         let mut group = Vec::with_capacity(count);
         for index in 0..count {
             let socket = self.prepared(kernel, address)?;
             // The first finds out whether another program has the port: sharing it would split the connections with that.
             if index == 0 {
                 socket.bind(&Address::from(address))?;
-                address = kernel.local_address(socket.raw())?.to_inet()?;
+                address = kernel.local_address(socket.fd())?.to_inet()?;
             }
             socket.set(SocketOption::ReusePort(self.reuse_port || count > 1))?;
             if index > 0 {
@@ -128,7 +128,7 @@ impl ListenOptions {
             socket.listen(self.backlog)?;
             group.push(socket);
         }
-        Ok(group)
+        Ok((group, address))
     }
 
     fn prepared(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
@@ -167,7 +167,7 @@ impl TcpListener {
             let text = "a real socket cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::adopt(&core, NewFd::own(&core.kernel, socket.into_raw_fd()))
+        Self::adopt(&core, NewFd::own(&core.kernel, given(socket)))
     }
 
     fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {

@@ -1,7 +1,8 @@
 //! A connection between two runtimes.
 #![allow(unsafe_code)]
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use annulus_kernel::Fd;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 /// A connection that belongs to no runtime: its descriptor, and the bytes it had received that nobody took. `Send`.
 #[derive(Debug)]
@@ -13,17 +14,23 @@ pub struct Parts {
 }
 
 /// Owns a real descriptor that a runtime or its kernel has handed over.
-pub(super) fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: whoever calls gives the descriptor up, and nothing of it is in flight.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+pub(super) fn owned(fd: Fd) -> OwnedFd {
+    // SAFETY: the caller gives the descriptor up, and nothing of it is in flight.
+    unsafe { OwnedFd::from_raw_fd(fd.raw()) }
+}
+
+/// Hands a real descriptor over to a runtime.
+pub(super) fn given(socket: OwnedFd) -> Fd {
+    // SAFETY: the owner gives the descriptor up.
+    unsafe { Fd::from_raw(socket.into_raw_fd()) }
 }
 
 impl Parts {
-    pub(super) fn new(fd: RawFd, received: Vec<u8>) -> Self {
+    pub(super) fn new(fd: Fd, received: Vec<u8>) -> Self {
         Self { socket: owned(fd), received }
     }
 
-    pub(super) fn take(self) -> (RawFd, Vec<u8>) {
-        (std::os::fd::IntoRawFd::into_raw_fd(self.socket), self.received)
+    pub(super) fn take(self) -> (Fd, Vec<u8>) {
+        (given(self.socket), self.received)
     }
 }

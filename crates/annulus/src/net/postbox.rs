@@ -4,12 +4,11 @@ use super::socket::NewFd;
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::mail::{Envelope, Format, Mail, Settings};
-use annulus_kernel::{Kernel, SocketOption};
+use annulus_kernel::{Fd, Kernel, SocketOption};
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -32,9 +31,9 @@ impl Postbox {
         settings: Settings,
     ) -> io::Result<Self> {
         settings.check(format.domain)?;
-        let slot = core.enter()?.add_mailbox(socket.raw(), format, settings)?;
+        let slot = core.enter()?.add_mailbox(socket.fd(), format, settings)?;
         // The slot closes it from here on.
-        socket.into_raw();
+        socket.into_fd();
         let (receives, sends, flushes) = Default::default();
         Ok(Self { core: core.clone(), slot, receives, sends, flushes })
     }
@@ -96,7 +95,7 @@ impl Postbox {
 
     pub(super) fn with_fd<R>(
         &self,
-        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+        f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
         let fd = self.core.enter()?.post.boxes.get(self.slot).fd;
         f(&*self.core.kernel, fd)

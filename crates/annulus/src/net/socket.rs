@@ -1,14 +1,14 @@
 //! The handle on a stream's slot, and everything that one does to a stream through it.
+#![allow(unsafe_code)]
 
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::lease::Lease;
-use annulus_kernel::{Address, Domain, Kernel, SocketOption, SocketType};
+use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -27,7 +27,7 @@ pub(crate) trait AsSocket {
 }
 
 impl Socket {
-    pub(super) fn new(core: Rc<Core>, fd: RawFd) -> io::Result<Self> {
+    pub(super) fn new(core: Rc<Core>, fd: Fd) -> io::Result<Self> {
         let slot = core.enter()?.add_stream(fd);
         Ok(Self::of_slot(core, slot))
     }
@@ -106,7 +106,7 @@ impl Socket {
 
     pub(crate) fn with_fd<R>(
         &self,
-        f: impl FnOnce(&dyn Kernel, RawFd) -> io::Result<R>,
+        f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
         let fd = self.core.enter()?.streams.get(self.slot).fd;
         f(&*self.core.kernel, fd)
@@ -155,7 +155,7 @@ impl Drop for Socket {
 /// A descriptor that is closed again unless it is handed over.
 pub(super) struct NewFd {
     kernel: Rc<dyn Kernel>,
-    fd: RawFd,
+    fd: Fd,
     handed_over: bool,
 }
 
@@ -166,11 +166,21 @@ impl NewFd {
         domain: Domain,
         kind: SocketType,
     ) -> io::Result<Self> {
-        Ok(Self::own(kernel, kernel.socket(domain, kind, true)?))
+        let number = kernel.socket(domain, kind, true)?;
+        // SAFETY: made just now, for this owner.
+        Ok(Self::own(kernel, unsafe { Fd::from_raw(number) }))
     }
 
-    /// A descriptor that is nobody's yet.
-    pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: RawFd) -> Self {
+    /// Two Unix sockets that are connected.
+    pub(super) fn pair(kernel: &Rc<dyn Kernel>, kind: SocketType) -> io::Result<(Self, Self)> {
+        let (one, other) = kernel.socket_pair(kind, true)?;
+        // SAFETY: made just now, for these owners.
+        let own = |number| Self::own(kernel, unsafe { Fd::from_raw(number) });
+        Ok((own(one), own(other)))
+    }
+
+    /// A descriptor that has no owner yet.
+    pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
         Self { kernel: kernel.clone(), fd, handed_over: false }
     }
 
@@ -180,7 +190,7 @@ impl NewFd {
         Self::new(kernel, domain, SocketType::Stream)
     }
 
-    pub(super) fn raw(&self) -> RawFd {
+    pub(super) fn fd(&self) -> Fd {
         self.fd
     }
 
@@ -204,7 +214,7 @@ impl NewFd {
     }
 
     /// Hands the descriptor over.
-    pub(super) fn into_raw(mut self) -> RawFd {
+    pub(super) fn into_fd(mut self) -> Fd {
         self.handed_over = true;
         self.fd
     }

@@ -9,12 +9,11 @@ use crate::core::Core;
 use crate::current;
 use crate::lease::Lease;
 use crate::time::Instant;
-use annulus_kernel::{Address, SocketOption};
+use annulus_kernel::{Address, Fd, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -319,11 +318,11 @@ impl Attempt {
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let slot = core.enter()?.start_connect(socket.into_raw(), Address::from(address), deadline);
+        let slot = core.enter()?.start_connect(socket.into_fd(), Address::from(address), deadline);
         Ok(Self { core: core.clone(), slot: Some(slot) })
     }
 
-    async fn connected(mut self) -> io::Result<RawFd> {
+    async fn connected(mut self) -> io::Result<Fd> {
         poll_fn(|cx| {
             let Some(slot) = self.slot else { unreachable!("polled after it was ready") };
             let outcome = ready!(self.core.enter_running()?.poll_connect(slot, cx));

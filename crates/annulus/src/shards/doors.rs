@@ -5,11 +5,11 @@ use super::shard::Shard;
 use crate::current;
 use crate::handle::Handle;
 use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
-use annulus_kernel::{Kernel, Linux, SocketOption};
+use annulus_kernel::SocketOption;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,8 +99,7 @@ impl Doors {
             return Err(misuse("0 shards would accept nothing; take at least 1".into()));
         }
         let listeners = if spread == Spread::Fewest { 1 } else { count };
-        let sockets = options.bind_group(address, listeners)?;
-        let address = Linux.local_address(sockets[0].as_raw_fd())?;
+        let (sockets, address) = options.bind_group(address, listeners)?;
         let doors: Vec<Door> = match spread {
             Spread::Fewest => {
                 sockets.into_iter().flat_map(|one| Door::handing(one, count)).collect()
@@ -108,7 +107,7 @@ impl Doors {
             Spread::Hash | Spread::Cpu => sockets.into_iter().map(Door::Listener).collect(),
         };
         let doors = Mutex::new(doors.into_iter().map(Some).collect());
-        Ok(Self { spread, address: address.to_inet()?, count, doors })
+        Ok(Self { spread, address, count, doors })
     }
 
     /// The address they listen on.

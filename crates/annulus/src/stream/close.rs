@@ -3,12 +3,11 @@
 use super::{Receive, Stream};
 use crate::core::Inner;
 use crate::time::Fire;
-use annulus_kernel::SocketOption;
-use std::os::fd::RawFd;
+use annulus_kernel::{Fd, SocketOption};
 use std::time::Duration;
 
 impl Inner {
-    pub(crate) fn add_stream(&mut self, fd: RawFd) -> u32 {
+    pub(crate) fn add_stream(&mut self, fd: Fd) -> u32 {
         self.streams.insert(Stream::new(fd))
     }
 
@@ -82,7 +81,7 @@ impl Inner {
     }
 
     /// Takes a stream of which nothing is in flight off the runtime, descriptor and received bytes.
-    pub(crate) fn release_stream(&mut self, slot: u32) -> (RawFd, Vec<u8>) {
+    pub(crate) fn release_stream(&mut self, slot: u32) -> (Fd, Vec<u8>) {
         let mut received = Vec::with_capacity(self.streams.get(slot).rx.undelivered() as usize);
         while let Some(lease) = self.take_received(slot) {
             received.extend_from_slice(&lease);
@@ -95,7 +94,7 @@ impl Inner {
     }
 
     /// Puts a stream back on a runtime, with what it had received.
-    pub(crate) fn adopt_stream(&mut self, fd: RawFd, received: Vec<u8>) -> u32 {
+    pub(crate) fn adopt_stream(&mut self, fd: Fd, received: Vec<u8>) -> u32 {
         let mut stream = Stream::new(fd);
         stream.rx = Receive::with_bytes(received);
         self.streams.insert(stream)

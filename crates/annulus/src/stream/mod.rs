@@ -20,12 +20,12 @@ pub(crate) use vectors::Vectors;
 
 use crate::core::Inner;
 use annulus_driver::{Kind, Token};
-use std::os::fd::RawFd;
+use annulus_kernel::Fd;
 use std::task::{Context, Waker};
 
 /// A stream's slot.
 pub(crate) struct Stream {
-    pub(crate) fd: RawFd,
+    pub(crate) fd: Fd,
     pub(crate) rx: Receive,
     pub(crate) tx: Transmit,
     /// Descriptors travel with its bytes.
@@ -35,7 +35,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(fd: RawFd) -> Self {
+    pub(crate) fn new(fd: Fd) -> Self {
         Self { fd, rx: Receive::default(), tx: Transmit::default(), passing: None, dropped: false }
     }
 }

@@ -2,8 +2,8 @@
 
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
-    Address, Credentials, Domain, EnterArg, EnterFlags, Kernel, Linux, Params, Register, RingId,
-    Shutdown, SocketOption, SocketQuery, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, Kernel, Linux, Params, Register,
+    RingId, Shutdown, SocketOption, SocketQuery, SocketType,
 };
 use annulus_ring::SetupFlags;
 use std::io;
@@ -21,14 +21,16 @@ pub(crate) enum Bent {
     WaitsLoudly,
 }
 
-impl Kernel for Bent {
-    fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
+// SAFETY: it is Linux, but for calls that it refuses.
+unsafe impl Kernel for Bent {
+    unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
             Self::HasNoPollers if params.flags & SetupFlags::SQPOLL.bits() != 0 => {
                 Err(io::Error::from_raw_os_error(libc::EPERM))
             }
-            Self::HasNoPollers | Self::WaitsLoudly => Linux.setup(entries, params),
+            // SAFETY: the caller's promise, passed on.
+            Self::HasNoPollers | Self::WaitsLoudly => unsafe { Linux.setup(entries, params) },
         }
     }
 
@@ -47,7 +49,7 @@ impl Kernel for Bent {
 
     unsafe fn register(
         &self,
-        ring: RawFd,
+        ring: Fd,
         what: Register,
         arg: *mut u8,
         count: u32,
@@ -56,7 +58,7 @@ impl Kernel for Bent {
         unsafe { Linux.register(ring, what, arg, count) }
     }
 
-    fn map(&self, ring: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+    fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
         Linux.map(ring, offset, len)
     }
 
@@ -77,11 +79,11 @@ impl Kernel for Bent {
         Linux.socket_pair(kind, nonblocking)
     }
 
-    fn bind(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+    fn bind(&self, fd: Fd, address: &Address) -> io::Result<()> {
         Linux.bind(fd, address)
     }
 
-    fn connect(&self, fd: RawFd, address: &Address) -> io::Result<()> {
+    fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
         Linux.connect(fd, address)
     }
 
@@ -89,35 +91,35 @@ impl Kernel for Bent {
         Linux.unlink(address)
     }
 
-    fn listen(&self, fd: RawFd, backlog: u32) -> io::Result<()> {
+    fn listen(&self, fd: Fd, backlog: u32) -> io::Result<()> {
         Linux.listen(fd, backlog)
     }
 
-    fn shutdown(&self, fd: RawFd, how: Shutdown) -> io::Result<()> {
+    fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
         Linux.shutdown(fd, how)
     }
 
-    fn set_option(&self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
         Linux.set_option(fd, option)
     }
 
-    fn option(&self, fd: RawFd, query: SocketQuery) -> io::Result<u32> {
+    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
         Linux.option(fd, query)
     }
 
-    fn peer_credentials(&self, fd: RawFd) -> io::Result<Credentials> {
+    fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {
         Linux.peer_credentials(fd)
     }
 
-    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
+    fn local_address(&self, fd: Fd) -> io::Result<Address> {
         Linux.local_address(fd)
     }
 
-    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, fd: Fd) -> io::Result<Address> {
         Linux.peer_address(fd)
     }
 
-    fn close(&self, fd: RawFd) {
+    fn close(&self, fd: Fd) {
         Linux.close(fd)
     }
 

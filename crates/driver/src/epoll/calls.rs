@@ -1,27 +1,18 @@
 //! The system calls of operations, none of which ever waits. Whoever calls vouches for the memory.
 #![allow(unsafe_code)]
 
-use annulus_kernel::{IoVec, MsgHeader};
-use rustix::fd::{BorrowedFd, IntoRawFd};
+use annulus_kernel::{Fd, IoVec, Linux, MsgHeader};
+use rustix::fd::IntoRawFd;
 use rustix::io::{Errno, Result};
 use rustix::net::{
     self, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, ipproto, sockopt,
 };
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
 use std::slice;
 
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-
-/// Lends a raw descriptor to one system call.
-#[inline]
-pub(super) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    assert_ne!(fd, -1, "a closed descriptor reached a system call");
-    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
-}
 
 /// Calls again where a signal came first.
 #[inline]
@@ -32,12 +23,12 @@ pub(super) fn again<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
 /// # Safety
 /// `len` bytes from `buffer` must be the caller's to write.
 #[inline]
-pub(super) unsafe fn receive(fd: RawFd, buffer: *mut u8, len: u32) -> Result<u32> {
+pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
     again(|| {
         // SAFETY: the caller's promise; the kernel initialises what it counts, and nobody reads more.
         let memory =
             unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize) };
-        let (_, count) = net::recv(borrow(fd), memory, RecvFlags::DONTWAIT)?;
+        let (_, count) = net::recv(Linux::borrow(fd), memory, RecvFlags::DONTWAIT)?;
         Ok(count as u32)
     })
 }
@@ -45,22 +36,22 @@ pub(super) unsafe fn receive(fd: RawFd, buffer: *mut u8, len: u32) -> Result<u32
 /// Whether bytes flow without marks between them. Those of a Unix stream do not: a receive ends behind a descriptor that came
 /// along, and where the sender changes.
 #[cold]
-pub(super) fn is_tcp(fd: RawFd) -> bool {
-    sockopt::socket_protocol(borrow(fd)) == Ok(Some(ipproto::TCP))
+pub(super) fn is_tcp(fd: Fd) -> bool {
+    sockopt::socket_protocol(Linux::borrow(fd)) == Ok(Some(ipproto::TCP))
 }
 
 /// # Safety
 /// The part must be readable.
 #[inline]
-pub(super) unsafe fn send(fd: RawFd, part: IoVec) -> Result<usize> {
+pub(super) unsafe fn send(fd: Fd, part: IoVec) -> Result<usize> {
     // SAFETY: the caller's promise.
     let bytes = unsafe { slice::from_raw_parts(part.base, part.len) };
-    again(|| net::send(borrow(fd), bytes, SEND))
+    again(|| net::send(Linux::borrow(fd), bytes, SEND))
 }
 
 /// # Safety
 /// Each part must be readable.
-pub(super) unsafe fn send_all(fd: RawFd, parts: &[IoVec]) -> Result<usize> {
+pub(super) unsafe fn send_all(fd: Fd, parts: &[IoVec]) -> Result<usize> {
     if let [part] = parts {
         // SAFETY: the caller's promise, passed on.
         return unsafe { send(fd, *part) };
@@ -68,7 +59,7 @@ pub(super) unsafe fn send_all(fd: RawFd, parts: &[IoVec]) -> Result<usize> {
     // SAFETY: both types are `struct iovec`, and the caller vouches for the bytes they name.
     let slices =
         unsafe { slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
-    again(|| net::sendmsg(borrow(fd), slices, &mut SendAncillaryBuffer::default(), SEND))
+    again(|| net::sendmsg(Linux::borrow(fd), slices, &mut SendAncillaryBuffer::default(), SEND))
 }
 
 /// The parts that a `struct msghdr` names.
@@ -83,8 +74,8 @@ pub(super) unsafe fn parts<'a>(header: *const u8) -> &'a [IoVec] {
 }
 
 /// A connection's descriptor, non-blocking as the listener must be.
-pub(super) fn accept(fd: RawFd) -> Result<u32> {
-    let socket = again(|| net::accept_with(borrow(fd), ACCEPTED))?;
+pub(super) fn accept(fd: Fd) -> Result<u32> {
+    let socket = again(|| net::accept_with(Linux::borrow(fd), ACCEPTED))?;
     Ok(socket.into_raw_fd() as u32)
 }
 
@@ -92,10 +83,10 @@ pub(super) fn accept(fd: RawFd) -> Result<u32> {
 ///
 /// # Safety
 /// `len` bytes from `address` must be a readable socket address.
-pub(super) unsafe fn connect(fd: RawFd, address: *const u8, len: u32) -> Result<u32> {
+pub(super) unsafe fn connect(fd: Fd, address: *const u8, len: u32) -> Result<u32> {
     // SAFETY: the caller's promise.
     let address = unsafe { SocketAddrAny::read(address.cast(), len) };
-    match again(|| net::connect(borrow(fd), &address)) {
+    match again(|| net::connect(Linux::borrow(fd), &address)) {
         Ok(()) | Err(Errno::ISCONN) => Ok(0),
         Err(Errno::INPROGRESS | Errno::ALREADY) => Err(Errno::AGAIN),
         Err(errno) => Err(errno),

@@ -6,9 +6,8 @@ use super::{calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::Token;
-use annulus_kernel::Layout;
+use annulus_kernel::{Fd, Layout};
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +32,7 @@ impl Input {
     ///
     /// # Safety
     /// The header of one that receives messages must point to a `struct msghdr`.
-    pub(super) unsafe fn of(op: Op) -> Option<(RawFd, Self)> {
+    pub(super) unsafe fn of(op: Op) -> Option<(Fd, Self)> {
         Some(match op {
             Op::ReceiveMulti { fd, limit } => {
                 let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
@@ -56,7 +55,7 @@ impl Input {
 }
 
 impl Epoll {
-    pub(super) fn start_input(&mut self, token: Token, fd: RawFd, input: Input) {
+    pub(super) fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
         let watch = self.watches.meet(fd);
         if watch.input.is_some() {
             return self.end(token, Err(Errno::BUSY));
@@ -70,7 +69,7 @@ impl Epoll {
 
     /// Tries the operation of a descriptor that has one.
     #[inline]
-    pub(super) fn attempt_input(&mut self, fd: RawFd) -> Option<Event> {
+    pub(super) fn attempt_input(&mut self, fd: Fd) -> Option<Event> {
         let watch = self.watches.known(fd);
         let (token, input) = watch.input?;
         match input {
@@ -88,7 +87,7 @@ impl Epoll {
     }
 
     #[inline]
-    fn receive_lent(&mut self, fd: RawFd, token: Token, left: u64, multi: bool) -> Option<Event> {
+    fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
         let Some(id) = self.pool.lend() else { return self.starve(fd, token) };
         let room = self.pool.buffer_size();
         // SAFETY: the buffer was lent just now, and holds what is asked for.
@@ -106,7 +105,7 @@ impl Epoll {
 
     /// Remembers what a receive tells of its descriptor.
     #[inline]
-    fn received(&mut self, fd: RawFd, count: u32, room: u32) {
+    fn received(&mut self, fd: Fd, count: u32, room: u32) {
         let watch = self.watches.known(fd);
         if count < room && !*watch.in_pieces.get_or_insert_with(|| !calls::is_tcp(fd)) {
             watch.drained();
@@ -115,12 +114,12 @@ impl Epoll {
     }
 
     #[cold]
-    pub(super) fn starve(&mut self, fd: RawFd, token: Token) -> Option<Event> {
+    pub(super) fn starve(&mut self, fd: Fd, token: Token) -> Option<Event> {
         self.counters.enobufs += 1;
         self.end_input(fd, token, Err(Errno::NOBUFS))
     }
 
-    fn receive(&mut self, fd: RawFd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
+    fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
         // SAFETY: the submitter lends the memory until the terminal event, which is still to come.
         let result = unsafe { calls::receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
@@ -129,7 +128,7 @@ impl Epoll {
         self.end_input(fd, token, result)
     }
 
-    fn accept(&mut self, fd: RawFd, token: Token, multi: bool) -> Option<Event> {
+    fn accept(&mut self, fd: Fd, token: Token, multi: bool) -> Option<Event> {
         match calls::accept(fd) {
             Ok(socket) if multi => {
                 Some(Event { token, result: Ok(socket), more: true, buffer: None })
@@ -142,7 +141,7 @@ impl Epoll {
     #[inline]
     pub(super) fn end_input(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         token: Token,
         result: Result<u32, Errno>,
     ) -> Option<Event> {

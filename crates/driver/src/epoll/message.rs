@@ -7,9 +7,8 @@ use super::calls::{self, again};
 use crate::event::Event;
 use crate::pool::Pool;
 use crate::token::{Kind, Token};
-use annulus_kernel::{IoVec, Layout, Message, MsgHeader};
+use annulus_kernel::{Fd, IoVec, Layout, Message, MsgHeader};
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 use std::ptr;
 use std::rc::Rc;
 
@@ -53,12 +52,14 @@ impl Batch {
 
     /// # Safety
     /// The first `count` headers must have been aimed at memory of the caller's.
-    unsafe fn receive(&mut self, fd: RawFd, count: usize) -> Result<usize, Errno> {
+    unsafe fn receive(&mut self, fd: Fd, count: usize) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
         again(|| {
             let (headers, timeout) = (self.headers.as_mut_ptr(), ptr::null_mut());
             // SAFETY: the caller's promise.
-            answer(unsafe { libc::recvmmsg(fd, headers, count as u32, flags, timeout) } as isize)
+            answer(
+                unsafe { libc::recvmmsg(fd.raw(), headers, count as u32, flags, timeout) } as isize
+            )
         })
     }
 
@@ -84,10 +85,10 @@ fn answer(value: isize) -> Result<usize, Errno> {
 
 /// # Safety
 /// The header and all that it names must be readable.
-pub(super) unsafe fn send(fd: RawFd, header: *const u8) -> Result<usize, Errno> {
+pub(super) unsafe fn send(fd: Fd, header: *const u8) -> Result<usize, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller's promise.
-    again(|| answer(unsafe { libc::sendmsg(fd, header.cast(), flags) }))
+    again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
 }
 
 /// Sends the parts that a header names, and what goes beside them.
@@ -95,7 +96,7 @@ pub(super) unsafe fn send(fd: RawFd, header: *const u8) -> Result<usize, Errno> 
 /// # Safety
 /// As for [`send`].
 pub(super) unsafe fn send_vector(
-    fd: RawFd,
+    fd: Fd,
     header: *const u8,
     parts: &[IoVec],
 ) -> Result<usize, Errno> {
@@ -107,10 +108,10 @@ pub(super) unsafe fn send_vector(
 
 /// # Safety
 /// The header and all that it names must be the caller's, to write where it receives.
-unsafe fn receive(fd: RawFd, header: *mut u8) -> Result<u32, Errno> {
+unsafe fn receive(fd: Fd, header: *mut u8) -> Result<u32, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
     // SAFETY: the caller's promise.
-    let count = again(|| answer(unsafe { libc::recvmsg(fd, header.cast(), flags) }))?;
+    let count = again(|| answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), flags) }))?;
     Ok(count as u32)
 }
 
@@ -135,7 +136,7 @@ impl Epoll {
     /// Receives messages into lent buffers: several datagrams at once, but of a stream one piece.
     pub(super) fn receive_messages(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         token: Token,
         layout: Layout,
     ) -> Option<Event> {
@@ -181,7 +182,7 @@ impl Epoll {
         &mut self,
         batch: &Batch,
         count: usize,
-        fd: RawFd,
+        fd: Fd,
         token: Token,
         layout: Layout,
     ) -> Option<Event> {
@@ -208,7 +209,7 @@ impl Epoll {
     ///
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
-    pub(super) unsafe fn send_message_now(&mut self, token: Token, fd: RawFd, header: *const u8) {
+    pub(super) unsafe fn send_message_now(&mut self, token: Token, fd: Fd, header: *const u8) {
         // SAFETY: the caller's promise, passed on.
         let Err(errno) = (unsafe { send(fd, header) }) else { return };
         if errno == Errno::AGAIN
@@ -221,7 +222,7 @@ impl Epoll {
 
     pub(super) fn receive_message(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         token: Token,
         header: *mut u8,
     ) -> Option<Event> {

@@ -25,7 +25,7 @@ use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use crate::workers::Workers;
 use annulus_kernel::file::FileCall;
-use annulus_kernel::{IoVec, Kernel};
+use annulus_kernel::{Fd, IoVec, Kernel};
 use input::Input;
 use message::Batch;
 use output::Outputs;
@@ -34,7 +34,6 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 use timer::Alarm;
@@ -52,7 +51,7 @@ pub struct Epoll {
     watches: Watches,
     outputs: Outputs,
     /// Descriptors with something to try, oldest first.
-    work: VecDeque<RawFd>,
+    work: VecDeque<Fd>,
     /// Of these, how many are for this turn.
     due: usize,
     /// Events that the first of them may still bring in this turn.
@@ -198,7 +197,7 @@ impl Epoll {
     }
 
     #[inline]
-    fn sent_now(&mut self, token: Token, fd: RawFd, sent: Result<usize, Errno>, len: usize) {
+    fn sent_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>, len: usize) {
         if sent != Ok(len) {
             if let Some(watch) = self.watches.find(fd) {
                 watch.writable = false;
@@ -208,7 +207,7 @@ impl Epoll {
     }
 
     /// Lets an operation wait for its descriptor, or sees to it that it is tried where an edge came before it.
-    fn park(&mut self, token: Token, fd: RawFd) -> Result<(), Errno> {
+    fn park(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
         self.watches.settle(token, fd);
         let watch = self.watches.known(fd);
         let wants_room = token.kind() != Kind::Packet;
@@ -248,7 +247,7 @@ impl Epoll {
     }
 
     /// The descriptor goes elsewhere, open.
-    pub(crate) fn release(&mut self, fd: RawFd) {
+    pub(crate) fn release(&mut self, fd: Fd) {
         if self.watches.find(fd).is_some_and(|watch| watch.registered) {
             self.poller.remove(fd);
             self.watches.forget(fd);
@@ -317,7 +316,7 @@ impl Epoll {
     /// The first descriptor has nothing to try any more, or has had its share of this turn. Where the turn has had its
     /// own, the others keep their places for the next one.
     #[inline]
-    fn next_descriptor(&mut self, fd: RawFd) {
+    fn next_descriptor(&mut self, fd: Fd) {
         self.work.pop_front();
         self.watches.known(fd).queued = false;
         if self.watches.enlist(fd) {
@@ -328,7 +327,7 @@ impl Epoll {
     }
 
     #[inline]
-    fn attempt(&mut self, fd: RawFd) -> Option<Event> {
+    fn attempt(&mut self, fd: Fd) -> Option<Event> {
         let watch = self.watches.known(fd);
         if watch.can_write()
             && let Some(event) = self.attempt_output(fd)

@@ -6,9 +6,8 @@ use super::{Epoll, calls, message};
 use crate::event::Event;
 use crate::op::Op;
 use crate::token::{Kind, Token};
-use annulus_kernel::{IoVec, MsgHeader};
+use annulus_kernel::{Fd, IoVec, MsgHeader};
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 use std::ptr;
 
 /// A send that has sent this much ends there, so that its count fits an event.
@@ -35,7 +34,7 @@ enum Job {
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) token: Token,
-    pub(super) fd: RawFd,
+    pub(super) fd: Fd,
     job: Job,
     /// What is still to be sent: a copy, since the submitter's vectors last for the submission only.
     parts: Vec<IoVec>,
@@ -50,7 +49,7 @@ impl Output {
     fn empty() -> Self {
         Self {
             token: Token::IGNORED,
-            fd: -1,
+            fd: Fd::NONE,
             job: Job::Send,
             parts: Vec::new(),
             gone: 0,
@@ -167,7 +166,7 @@ impl Outputs {
 impl Epoll {
     /// # Safety
     /// See [`Driver::submit`](crate::Driver::submit).
-    pub(super) unsafe fn start_output(&mut self, token: Token, fd: RawFd, op: Op) {
+    pub(super) unsafe fn start_output(&mut self, token: Token, fd: Fd, op: Op) {
         let watch = self.watches.meet(fd);
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
@@ -186,7 +185,7 @@ impl Epoll {
 
     /// Tries the operation of a descriptor that has one.
     #[cold]
-    pub(super) fn attempt_output(&mut self, fd: RawFd) -> Option<Event> {
+    pub(super) fn attempt_output(&mut self, fd: Fd) -> Option<Event> {
         let watch = self.watches.known(fd);
         let output = self.outputs.get(watch.output?);
         let token = output.token;
@@ -199,7 +198,7 @@ impl Epoll {
     }
 
     /// The operation of a descriptor has ended.
-    pub(super) fn end_output(&mut self, fd: RawFd) {
+    pub(super) fn end_output(&mut self, fd: Fd) {
         let watch = self.watches.known(fd);
         let Some(place) = watch.output.take() else { return };
         let of_datagrams = self.outputs.get(place).token.kind() == Kind::Room;

@@ -1,7 +1,8 @@
 //! The epoll instance: what is watched, and the wait.
+#![allow(unsafe_code)]
 
-use super::calls::borrow;
 use super::timer::{Timer, timespec};
+use annulus_kernel::{Fd, Linux};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -44,8 +45,13 @@ impl Poller {
     }
 
     /// Watches a descriptor; how ready it is already comes as its first edge.
-    pub(super) fn add(&self, fd: RawFd, interest: EventFlags) -> Result<(), Errno> {
-        match epoll::add(&self.epoll, borrow(fd), EventData::new_u64(fd as u64), interest) {
+    pub(super) fn add(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
+        match epoll::add(
+            &self.epoll,
+            Linux::borrow(fd),
+            EventData::new_u64(fd.raw() as u64),
+            interest,
+        ) {
             // Known from an earlier life: told anew all the same.
             Err(Errno::EXIST) => self.change(fd, interest),
             outcome => outcome,
@@ -53,14 +59,14 @@ impl Poller {
     }
 
     /// Watches a descriptor for something else; how ready it is comes as an edge.
-    pub(super) fn change(&self, fd: RawFd, interest: EventFlags) -> Result<(), Errno> {
-        epoll::modify(&self.epoll, borrow(fd), EventData::new_u64(fd as u64), interest)
+    pub(super) fn change(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
+        epoll::modify(&self.epoll, Linux::borrow(fd), EventData::new_u64(fd.raw() as u64), interest)
     }
 
     /// Watches a descriptor no longer. A closed one goes by itself.
-    pub(super) fn remove(&self, fd: RawFd) {
+    pub(super) fn remove(&self, fd: Fd) {
         // It fails only where the descriptor is not watched.
-        _ = epoll::delete(&self.epoll, borrow(fd));
+        _ = epoll::delete(&self.epoll, Linux::borrow(fd));
     }
 
     /// Waits for edges: one system call, and another for the timer where the wait is short.
@@ -77,8 +83,10 @@ impl Poller {
 
     /// What the last wait brought.
     #[inline]
-    pub(super) fn edges(&self) -> impl Iterator<Item = (RawFd, EventFlags)> {
-        self.edges.iter().map(|edge| (edge.data.u64() as RawFd, edge.flags))
+    pub(super) fn edges(&self) -> impl Iterator<Item = (Fd, EventFlags)> {
+        // SAFETY: the number is that of an `Fd` that was added, and the kernel drops a closed one by itself.
+        let fd = |number| unsafe { Fd::from_raw(number) };
+        self.edges.iter().map(move |edge| (fd(edge.data.u64() as RawFd), edge.flags))
     }
 
     /// Whether the timer ends the wait, since milliseconds are too coarse for it. It may go off after its wait is over:

@@ -1,7 +1,7 @@
 //! What the driver remembers of a descriptor, and the calls it saves by it.
 
 use super::*;
-use annulus_kernel::Linux;
+use annulus_kernel::{Fd, Linux};
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -15,6 +15,11 @@ struct Scene {
     peer: TcpStream,
 }
 
+fn lent(socket: &TcpStream) -> Fd {
+    // SAFETY: each scene holds its socket to the end.
+    unsafe { Fd::from_raw(socket.as_raw_fd()) }
+}
+
 impl Scene {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -22,7 +27,7 @@ impl Scene {
         let (socket, _) = listener.accept().unwrap();
         let pool = PoolSize { buffer: BUFFER, most: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
-        let (token, fd) = (Token::new(Kind::Receive, 0, 0), socket.as_raw_fd());
+        let (token, fd) = (Token::new(Kind::Receive, 0, 0), lent(&socket));
         // SAFETY: a receive into the pool names no memory.
         unsafe { epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 }) };
         Self { epoll, socket, peer }
@@ -40,7 +45,7 @@ impl Scene {
     }
 
     fn is_tried_again(&mut self) -> bool {
-        self.epoll.watches.known(self.socket.as_raw_fd()).can_read()
+        self.epoll.watches.known(lent(&self.socket)).can_read()
     }
 }
 

@@ -1,11 +1,13 @@
 //! Timers of the kernel that end a wait.
+#![allow(unsafe_code)]
 
+use annulus_kernel::Fd;
 use rustix::event::Timespec;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// The longest time a timer or a wait is set for: one that wakes once a day for nothing still sleeps.
@@ -23,8 +25,9 @@ impl Timer {
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    pub(super) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+    pub(super) fn fd(&self) -> Fd {
+        // SAFETY: it is open as long as the timer, which its users hold.
+        unsafe { Fd::from_raw(self.0.as_raw_fd()) }
     }
 
     /// Lets it go off once, after this long; an earlier setting is forgotten.

@@ -2,8 +2,8 @@
 
 use super::input::Input;
 use crate::token::{Kind, Token};
+use annulus_kernel::Fd;
 use rustix::event::epoll::EventFlags;
-use std::os::fd::RawFd;
 
 /// The descriptor can be tried for reading, be it for an error.
 const READ: EventFlags = EventFlags::IN.union(WARY);
@@ -79,31 +79,31 @@ impl Watch {
 pub(super) struct Watches {
     table: Vec<Watch>,
     /// The descriptor of the last operation that waited, by the slot of its token, one list a kind.
-    homes: [Vec<RawFd>; Kind::ALL.len()],
+    homes: [Vec<Fd>; Kind::ALL.len()],
 }
 
 impl Watches {
     /// A descriptor that operations have named before.
     #[inline]
-    pub(super) fn known(&mut self, fd: RawFd) -> &mut Watch {
-        &mut self.table[fd as usize]
+    pub(super) fn known(&mut self, fd: Fd) -> &mut Watch {
+        &mut self.table[fd.raw() as usize]
     }
 
     /// The operation that waits to read from a descriptor.
     #[inline]
-    pub(super) fn reader(&self, fd: RawFd) -> Option<Token> {
-        self.table[fd as usize].input.map(|(token, _)| token)
+    pub(super) fn reader(&self, fd: Fd) -> Option<Token> {
+        self.table[fd.raw() as usize].input.map(|(token, _)| token)
     }
 
     /// A descriptor, unless it was never waited for.
     #[inline]
-    pub(super) fn find(&mut self, fd: RawFd) -> Option<&mut Watch> {
-        self.table.get_mut(usize::try_from(fd).ok()?)
+    pub(super) fn find(&mut self, fd: Fd) -> Option<&mut Watch> {
+        self.table.get_mut(usize::try_from(fd.raw()).ok()?)
     }
 
     /// A descriptor from here on.
-    pub(super) fn meet(&mut self, fd: RawFd) -> &mut Watch {
-        let index = fd as usize;
+    pub(super) fn meet(&mut self, fd: Fd) -> &mut Watch {
+        let index = fd.raw() as usize;
         if index >= self.table.len() {
             self.table.resize_with((index + 1).next_power_of_two(), Watch::default);
         }
@@ -111,7 +111,7 @@ impl Watches {
     }
 
     /// The number means another descriptor from here on, if any.
-    pub(super) fn forget(&mut self, fd: RawFd) {
+    pub(super) fn forget(&mut self, fd: Fd) {
         if let Some(watch) = self.find(fd) {
             debug_assert!(watch.input.is_none() && watch.output.is_none(), "closed under way");
             *watch = Watch { queued: watch.queued, ..Watch::default() };
@@ -120,7 +120,7 @@ impl Watches {
 
     /// Notes an edge; true where the descriptor is to be put on the list.
     #[inline]
-    pub(super) fn note(&mut self, fd: RawFd, flags: EventFlags) -> bool {
+    pub(super) fn note(&mut self, fd: Fd, flags: EventFlags) -> bool {
         self.find(fd).is_some_and(|watch| {
             watch.note(flags);
             watch.enlist()
@@ -129,23 +129,26 @@ impl Watches {
 
     /// True where a descriptor has something to try and is not on the list yet: the caller puts it there.
     #[inline]
-    pub(super) fn enlist(&mut self, fd: RawFd) -> bool {
+    pub(super) fn enlist(&mut self, fd: Fd) -> bool {
         self.known(fd).enlist()
     }
 
     /// Remembers which descriptor an operation waits for.
-    pub(super) fn settle(&mut self, token: Token, fd: RawFd) {
+    pub(super) fn settle(&mut self, token: Token, fd: Fd) {
         let homes = &mut self.homes[token.kind() as usize];
         let slot = token.slot() as usize;
         if slot >= homes.len() {
-            homes.resize((slot + 1).next_power_of_two(), -1);
+            homes.resize((slot + 1).next_power_of_two(), Fd::NONE);
         }
         homes[slot] = fd;
     }
 
     /// The descriptor that an operation may be waiting for.
-    pub(super) fn home(&self, token: Token) -> Option<RawFd> {
-        self.homes[token.kind() as usize].get(token.slot() as usize).copied().filter(|fd| *fd >= 0)
+    pub(super) fn home(&self, token: Token) -> Option<Fd> {
+        self.homes[token.kind() as usize]
+            .get(token.slot() as usize)
+            .copied()
+            .filter(|fd| *fd != Fd::NONE)
     }
 }
 

@@ -4,9 +4,9 @@ use super::lending::{self, STREAMS};
 use crate::op::Op;
 use crate::operations::{Operations, Verbs};
 use crate::token::Token;
-use annulus_kernel::{IoVec, MsgHeader, msg};
+use annulus_kernel::{Fd, IoVec, MsgHeader, msg};
 use annulus_ring::op::{self, poll, rwf};
-use annulus_ring::{Entry, EntryFlags, Target};
+use annulus_ring::{Entry, EntryFlags};
 use std::cell::UnsafeCell;
 use std::ptr;
 
@@ -59,50 +59,41 @@ impl Encoder {
     /// See [`entry`](Self::entry).
     #[inline]
     unsafe fn plain(self, token: Token, op: Op) -> Entry {
-        let target = Target::Fd;
         match op {
             Op::Nop => op::Nop.entry(),
-            Op::SendNow { fd, buffer, len } => quiet(self.send(target(fd), buffer, len, true)),
-            Op::Send { fd, buffer, len } => self.send(target(fd), buffer, len, false),
+            Op::SendNow { fd, buffer, len } => quiet(self.send(fd, buffer, len, true)),
+            Op::Send { fd, buffer, len } => self.send(fd, buffer, len, false),
             Op::SendVectorNow { fd, header } => {
                 // SAFETY: the caller's promise, passed on.
-                quiet(unsafe { self.send_vector(target(fd), header, true) })
+                quiet(unsafe { self.send_vector(fd, header, true) })
             }
             // SAFETY: as above.
-            Op::SendVector { fd, header } => unsafe { self.send_vector(target(fd), header, false) },
+            Op::SendVector { fd, header } => unsafe { self.send_vector(fd, header, false) },
             Op::Lend { fd, buffer, len } => {
-                let send = op::Send { target: target(fd), buffer, len, flags: ALL };
+                let send = op::Send { fd, buffer, len, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
             Op::LendVector { fd, header } => {
-                let send = op::SendMsg { target: target(fd), header, flags: ALL };
+                let send = op::SendMsg { fd, header, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
-            Op::SendMessageNow { fd, header } => quiet(message(target(fd), header)),
-            Op::SendMessage { fd, header } => message(target(fd), header),
-            Op::WritableOnce { fd } => op::Poll { target: target(fd), events: poll::OUT }.entry(),
+            Op::SendMessageNow { fd, header } => quiet(message(fd, header)),
+            Op::SendMessage { fd, header } => message(fd, header),
+            Op::WritableOnce { fd } => op::Poll { fd, events: poll::OUT }.entry(),
             Op::ReceiveMessages { fd, header } => {
-                let (target, group) = (target(fd), lending::group(token));
-                op::RecvMsgMulti { target, group, header, flags: MESSAGE }.entry()
+                let group = lending::group(token);
+                op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
             }
-            Op::ReceiveMessage { fd, header } => {
-                op::RecvMsg { target: target(fd), header, flags: MESSAGE }.entry()
-            }
+            Op::ReceiveMessage { fd, header } => op::RecvMsg { fd, header, flags: MESSAGE }.entry(),
             // Never with poll-first, which can miss the end: see `Operations::poll_first`.
-            Op::ReceiveMulti { fd, limit } => {
-                op::RecvMulti { target: target(fd), group: STREAMS, limit }.entry()
-            }
-            Op::ReceiveLent { fd } => self.receive_lent(target(fd)),
-            Op::Receive { fd, buffer, len } => {
-                self.tried(op::Recv { target: target(fd), buffer, len }.entry())
-            }
-            Op::AcceptMulti { fd } => op::AcceptMulti { target: target(fd) }.entry(),
-            Op::Accept { fd } => op::Accept { target: target(fd) }.entry(),
-            Op::Connect { fd, address, len } => {
-                op::Connect { target: target(fd), address, len }.entry()
-            }
-            Op::ReadableOnce { fd } => op::Poll { target: target(fd), events: poll::IN }.entry(),
-            Op::Readable { fd } => op::PollMulti { target: target(fd), events: poll::IN }.entry(),
+            Op::ReceiveMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
+            Op::ReceiveLent { fd } => self.receive_lent(fd),
+            Op::Receive { fd, buffer, len } => self.tried(op::Recv { fd, buffer, len }.entry()),
+            Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
+            Op::Accept { fd } => op::Accept { fd }.entry(),
+            Op::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
+            Op::ReadableOnce { fd } => op::Poll { fd, events: poll::IN }.entry(),
+            Op::Readable { fd } => op::PollMulti { fd, events: poll::IN }.entry(),
             Op::Cancel { target } => quiet(op::Cancel { user_data: target.bits() }.entry()),
             Op::File { .. } => unreachable!("files encode their own"),
             Op::Close { fd } => quiet(op::Close { fd }.entry()),
@@ -110,20 +101,16 @@ impl Encoder {
     }
 
     #[inline]
-    fn receive_lent(self, target: Target) -> Entry {
+    fn receive_lent(self, fd: Fd) -> Entry {
         let group = STREAMS;
         match self.operations.verbs {
-            Verbs::Multishot | Verbs::RecvSend => {
-                self.tried(op::RecvSelect { target, group }.entry())
-            }
+            Verbs::Multishot | Verbs::RecvSend => self.tried(op::RecvSelect { fd, group }.entry()),
             Verbs::RecvmsgSendmsg => {
                 let header = NO_HEADER.0.get().cast();
-                self.tried(op::RecvMsgSelect { target, header, group }.entry())
+                self.tried(op::RecvMsgSelect { fd, header, group }.entry())
             }
-            Verbs::ReadWrite => op::ReadSelect { target, group }.entry(),
-            Verbs::ReadvWritev => {
-                op::ReadvSelect { target, vector: NO_VECTOR.0.get(), group }.entry()
-            }
+            Verbs::ReadWrite => op::ReadSelect { fd, group }.entry(),
+            Verbs::ReadvWritev => op::ReadvSelect { fd, vector: NO_VECTOR.0.get(), group }.entry(),
         }
     }
 
@@ -134,32 +121,32 @@ impl Encoder {
     }
 
     #[inline]
-    fn send(self, target: Target, buffer: *const u8, len: u32, now: bool) -> Entry {
+    fn send(self, fd: Fd, buffer: *const u8, len: u32, now: bool) -> Entry {
         if self.operations.verbs.are_of_files() {
-            op::Write { target, buffer, len, flags: write_flags(now) }.entry()
+            op::Write { fd, buffer, len, flags: write_flags(now) }.entry()
         } else {
-            op::Send { target, buffer, len, flags: send_flags(now) }.entry()
+            op::Send { fd, buffer, len, flags: send_flags(now) }.entry()
         }
     }
 
     /// # Safety
     /// The header must be a live `struct msghdr`.
     #[inline]
-    unsafe fn send_vector(self, target: Target, header: *const u8, now: bool) -> Entry {
+    unsafe fn send_vector(self, fd: Fd, header: *const u8, now: bool) -> Entry {
         // SAFETY: the caller's promise.
         let MsgHeader { vectors, vector_count, control_len, .. } =
             unsafe { header.cast::<MsgHeader>().read() };
         // A write carries nothing beside its bytes.
         if !self.operations.verbs.are_of_files() || control_len > 0 {
-            return op::SendMsg { target, header, flags: send_flags(now) }.entry();
+            return op::SendMsg { fd, header, flags: send_flags(now) }.entry();
         }
         let count = vector_count as u32;
-        op::Writev { target, vectors, count, flags: write_flags(now) }.entry()
+        op::Writev { fd, vectors, count, flags: write_flags(now) }.entry()
     }
 }
 
-fn message(target: Target, header: *const u8) -> Entry {
-    op::SendMsg { target, header, flags: WHOLE_NOW }.entry()
+fn message(fd: Fd, header: *const u8) -> Entry {
+    op::SendMsg { fd, header, flags: WHOLE_NOW }.entry()
 }
 
 fn quiet(entry: Entry) -> Entry {

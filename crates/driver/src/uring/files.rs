@@ -10,7 +10,7 @@ use crate::workers::Workers;
 use annulus_kernel::Kernel;
 use annulus_kernel::file::FileCall;
 use annulus_ring::op::{PollMulti, file, poll};
-use annulus_ring::{Entry, Probe, Target};
+use annulus_ring::{Entry, Probe};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -100,9 +100,9 @@ impl Files {
 
     /// The entry that has the ring tell when workers are done, unless one does already.
     fn listen(&mut self) -> Option<Entry> {
-        let bell = Target::Fd(self.workers.as_ref()?.bell());
+        let fd = self.workers.as_ref()?.bell();
         let listens = std::mem::replace(&mut self.listening, true);
-        let entry = PollMulti { target: bell, events: poll::IN }.entry();
+        let entry = PollMulti { fd, events: poll::IN }.entry();
         (!listens).then(|| entry.user_data(Self::BELL.bits()))
     }
 

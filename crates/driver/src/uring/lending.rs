@@ -63,7 +63,10 @@ impl Lending {
         self.pool.trim(flags.contains(SetupFlags::DEFER_TASKRUN));
     }
 
-    pub(super) fn close(self, ring: &Ring) -> io::Result<()> {
-        self.buffers.unregister(ring)
+    /// # Safety
+    /// `ring` must be the one that it was made for.
+    pub(super) unsafe fn close(self, ring: &Ring) -> io::Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.buffers.unregister(ring) }
     }
 }

@@ -412,7 +412,9 @@ impl Uring {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let Self { ring, streams, packets, .. } = self;
-        let outcome = streams.close(&ring);
-        packets.map_or(Ok(()), |packets| packets.close(&ring)).and(outcome)
+        // SAFETY: both were made for this ring, the only one of the driver.
+        let close = |lending: Lending| unsafe { lending.close(&ring) };
+        let outcome = close(streams);
+        packets.map_or(Ok(()), close).and(outcome)
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     use crate::token::Token;
     use crate::uring::encode::Encoder;
     use crate::uring::quiet::Alarm;
-    use annulus_kernel::MsgHeader;
+    use annulus_kernel::{Fd, MsgHeader};
     use std::collections::BTreeSet;
     use std::ptr;
 
@@ -81,7 +81,7 @@ mod tests {
 
     /// One of each.
     fn every_op(header: &MsgHeader) -> [Op; 22] {
-        let (fd, len, limit) = (-1, 0, 0);
+        let (fd, len, limit) = (Fd::NONE, 0, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
         [

@@ -79,10 +79,11 @@ impl Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annulus_ring::{Target, opcode};
+    use annulus_kernel::Fd;
+    use annulus_ring::opcode;
 
     fn entry(opcode: u8, addr: u64, len: u32) -> Entry {
-        Entry { addr, len, ..Entry::new(opcode, Target::Fd(3)) }
+        Entry { addr, len, ..Entry::new(opcode, Fd::NONE) }
     }
 
     #[test]

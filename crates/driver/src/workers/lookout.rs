@@ -8,11 +8,11 @@
 use super::{Job, Shared, State};
 use crate::token::Token;
 use annulus_kernel::file::FileCall;
+use annulus_kernel::{Fd, Linux};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 
 /// The offset that stands for a file's cursor.
 const CURSOR: u64 = u64::MAX;
@@ -22,7 +22,7 @@ const PIPE_BUF: u32 = 4096;
 /// A call that waits for its descriptor.
 pub(super) struct Errand {
     job: Job,
-    fd: RawFd,
+    fd: Fd,
     flags: PollFlags,
     pub(super) under_way: bool,
     cancelled: bool,
@@ -30,27 +30,26 @@ pub(super) struct Errand {
 
 impl Errand {
     /// `None` for a call that waits for nothing, or for a device.
-    pub(super) fn new(job: Job) -> Option<Self> {
+    ///
+    /// # Safety
+    /// The call's descriptors must stay open until its event was taken.
+    pub(super) unsafe fn new(job: Job) -> Option<Self> {
         let (fd, flags) = match job.call {
             FileCall::Read { fd, offset: CURSOR, .. } => (fd, PollFlags::IN),
             FileCall::Write { fd, offset: CURSOR, .. } => (fd, PollFlags::OUT),
             _ => return None,
         };
+        // SAFETY: the caller's promise, passed on.
+        let fd = unsafe { Fd::from_raw(fd) };
         is_shared(fd).then_some(Self { job, fd, flags, under_way: false, cancelled: false })
     }
 }
 
 /// Whether there is somebody at the other end. Of what cannot be asked, the call tells what is wrong.
-fn is_shared(fd: RawFd) -> bool {
+fn is_shared(fd: Fd) -> bool {
     use FileType::{CharacterDevice, Fifo, Socket, Unknown};
-    let kind = fstat(borrow(fd)).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let kind = fstat(Linux::borrow(fd)).map(|stat| FileType::from_raw_mode(stat.st_mode));
     matches!(kind, Ok(CharacterDevice | Fifo | Socket | Unknown))
-}
-
-/// Lends a raw descriptor to one system call.
-fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF or POLLNVAL.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 impl State {
@@ -93,7 +92,8 @@ impl Shared {
     fn sights(&self) -> Option<(Vec<Token>, Vec<PollFd<'_>>)> {
         let state = self.state();
         let mut looked_at = vec![PollFd::from_borrowed_fd(self.news.as_fd(), PollFlags::IN)];
-        let look = |errand: &Errand| PollFd::from_borrowed_fd(borrow(errand.fd), errand.flags);
+        let look =
+            |errand: &Errand| PollFd::from_borrowed_fd(Linux::borrow(errand.fd), errand.flags);
         looked_at.extend(state.errands.iter().map(look));
         let tokens = state.errands.iter().map(|errand| errand.job.token).collect();
         (!state.closed).then_some((tokens, looked_at))
@@ -157,7 +157,7 @@ mod tests {
     use super::super::tests::{token, wait_for};
     use super::super::{MOST, Workers};
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, RawFd};
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
         FileCall::Read { fd, buffer: byte, len: 1, offset: CURSOR, nowait: false }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use annulus_driver::{Driver, Epoll, Event, Kind, Op, PoolSize, Token, Uring, UringConfig, Wait};
-use annulus_kernel::{Kernel, Linux};
+use annulus_kernel::{Fd, Kernel, Linux};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{Read, Write};
@@ -64,7 +64,7 @@ impl Rig {
         unsafe { self.driver.submit(Token::IGNORED, Op::Cancel { target }) };
     }
 
-    pub(crate) fn close(&mut self, fd: RawFd) {
+    pub(crate) fn close(&mut self, fd: Fd) {
         // SAFETY: a close names no memory.
         unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
     }
@@ -119,7 +119,7 @@ impl Rig {
     }
 
     /// Receives into the pool until so many bytes have come, arming anew as often as it takes.
-    pub(crate) fn receive(&mut self, fd: RawFd, len: usize) -> Vec<u8> {
+    pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
             let token = self.start(Kind::Receive, Op::ReceiveLent { fd });
@@ -130,8 +130,14 @@ impl Rig {
     }
 }
 
+/// A descriptor that a test has opened or got from an event.
+pub(crate) fn owned(number: RawFd) -> Fd {
+    // SAFETY: these tests own what they open, and close each descriptor once, after its last operation.
+    unsafe { Fd::from_raw(number) }
+}
+
 /// A descriptor for the driver, and a blocking socket at the other end. Little fits in between.
-pub(crate) fn pair() -> (RawFd, TcpStream) {
+pub(crate) fn pair() -> (Fd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
@@ -139,11 +145,11 @@ pub(crate) fn pair() -> (RawFd, TcpStream) {
     peer.set_nodelay(true).unwrap();
     sockopt::set_socket_send_buffer_size(&ours, 64 * 1024).unwrap();
     sockopt::set_socket_recv_buffer_size(&peer, 64 * 1024).unwrap();
-    (ours.into_raw_fd(), peer)
+    (owned(ours.into_raw_fd()), peer)
 }
 
 /// Fills a socket until it takes no more, by the driver's own sends; tells how much went.
-pub(crate) fn fill(rig: &mut Rig, fd: RawFd, bytes: &[u8]) -> usize {
+pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
     let mut sent = 0;
     loop {
         let rest = &bytes[sent..];

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{FileCall, FileStat, OpenHow, PathAt};
+use crate::fd::borrow;
 use crate::vectors::IoVec;
 use libc::{c_long, syscall};
 use rustix::fd::{BorrowedFd, IntoRawFd};
@@ -24,7 +25,8 @@ impl FileCall {
     /// The system's.
     ///
     /// # Safety
-    /// What the call points to must be valid for it, and no one else may touch what it writes.
+    /// What the call points to must be valid for it, and no other code may touch what it writes meanwhile. Its descriptors must be
+    /// open, and the caller's to use.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
         // SAFETY: the caller's promise, passed on.
@@ -58,7 +60,7 @@ impl FileCall {
     /// As [`call`](Self::call).
     #[inline]
     unsafe fn once(&self) -> Result<usize, Errno> {
-        // SAFETY: for what it points to the caller vouches; descriptors are borrowed for the call.
+        // SAFETY: the caller promises that what it points to is valid, and that its descriptors are open.
         unsafe {
             match *self {
                 Self::Read { fd, buffer, len, offset, nowait: false } => {
@@ -100,7 +102,11 @@ impl FileCall {
     #[inline(never)]
     unsafe fn seldom(&self) -> Result<usize, Errno> {
         match *self {
-            Self::Send { from, offset, to, len } => send(from, offset, to, len as usize),
+            Self::Send { from, offset, to, len } => {
+                // SAFETY: the caller promises that both are open.
+                let (from, to) = unsafe { (borrow(from), borrow(to)) };
+                send(from, offset, to, len as usize)
+            }
             Self::Seek { fd, offset, whence, position } => {
                 // SAFETY: a seek names no memory; where it puts the answer, the caller vouches for.
                 unsafe {
@@ -204,7 +210,7 @@ fn place(offset: &mut u64) -> *mut u64 {
 }
 
 /// # Safety
-/// The vectors and their memory must be valid, and nobody else's.
+/// The vectors and their memory must be valid, and no other code's; the descriptor open.
 unsafe fn read_cached(
     fd: RawFd,
     vectors: *const IoVec,
@@ -215,24 +221,26 @@ unsafe fn read_cached(
     let vectors = unsafe {
         slice::from_raw_parts_mut(vectors.cast_mut().cast::<IoSliceMut<'_>>(), count as usize)
     };
-    rustix::io::preadv2(borrow(fd), vectors, offset, ReadWriteFlags::NOWAIT)
+    // SAFETY: the caller's promise.
+    let fd = unsafe { borrow(fd) };
+    rustix::io::preadv2(fd, vectors, offset, ReadWriteFlags::NOWAIT)
 }
 
 /// Opens without waiting for the other end of a named pipe, or for a line's carrier. What was opened waits again, unless it
 /// was asked not to.
 ///
 /// # Safety
-/// The path must be valid.
+/// The path must be valid; the directory open, or `AT_FDCWD`.
 unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
-    let path = unsafe { CStr::from_ptr(at.path) };
+    let (dir, path) = unsafe { (borrow(at.dir), CStr::from_ptr(at.path)) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
     if !how.may_wait() {
-        return Ok(open_with(at.dir, path, how, flags)?.into_raw_fd() as usize);
+        return Ok(open_with(dir, path, how, flags)?.into_raw_fd() as usize);
     }
-    let opened = match open_with(at.dir, path, how, flags | OFlags::NONBLOCK) {
+    let opened = match open_with(dir, path, how, flags | OFlags::NONBLOCK) {
         // Somebody must give his lease on the file back first.
-        Err(Errno::AGAIN) if how.resolve == 0 => open_with(at.dir, path, how, flags)?,
+        Err(Errno::AGAIN) if how.resolve == 0 => open_with(dir, path, how, flags)?,
         opened => opened?,
     };
     rustix::fs::fcntl_setfl(&opened, flags)?;
@@ -240,18 +248,22 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
 }
 
 /// The older call takes less where it suffices: it has fewer arguments to fetch.
-fn open_with(dir: RawFd, path: &CStr, how: &OpenHow, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_with(
+    dir: BorrowedFd<'_>,
+    path: &CStr,
+    how: &OpenHow,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
     let mode = Mode::from_bits_retain(how.mode as u32);
     if how.resolve == 0 {
-        return rustix::fs::openat(borrow(dir), path, flags, mode);
+        return rustix::fs::openat(dir, path, flags, mode);
     }
     let resolve = ResolveFlags::from_bits_retain(how.resolve);
-    rustix::fs::openat2(borrow(dir), path, flags, mode, resolve)
+    rustix::fs::openat2(dir, path, flags, mode, resolve)
 }
 
 /// Sends pages of a file. `sendfile` waits for room as long as the socket itself says so: that is changed for the call.
-fn send(from: RawFd, offset: u64, to: RawFd, len: usize) -> Result<usize, Errno> {
-    let (from, to) = (borrow(from), borrow(to));
+fn send(from: BorrowedFd<'_>, offset: u64, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
     let flags = rustix::fs::fcntl_getfl(to)?;
     let waits = !flags.contains(OFlags::NONBLOCK);
     if waits {
@@ -281,13 +293,6 @@ fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errn
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
         outcome
     }
-}
-
-/// Lends a descriptor, or `AT_FDCWD`, to one system call.
-fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    debug_assert_ne!(fd, -1, "a closed descriptor reached a system call");
-    // SAFETY: the borrow ends with the system call it is made for, and a stale number is answered by EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 fn last_error() -> Errno {

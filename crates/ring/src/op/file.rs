@@ -1,7 +1,8 @@
 //! Calls on files as submission entries.
 
-use crate::entry::{Entry, Target};
+use crate::entry::Entry;
 use crate::opcode;
+use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, OpenHow};
 
 const FSYNC_DATASYNC: u32 = 1;
@@ -39,7 +40,7 @@ pub fn opcode(call: &FileCall) -> Option<u8> {
 
 /// The entry; `None` where io_uring has no such operation.
 pub fn entry(call: &FileCall) -> Option<Entry> {
-    let base = |fd| opcode(call).map(|code| Entry::new(code, Target::Fd(fd)));
+    let base = |fd| opcode(call).map(|code| Entry { fd, ..Entry::new(code, Fd::NONE) });
     Some(match *call {
         FileCall::Open { at, how } => Entry {
             addr: at.path as u64,
@@ -73,7 +74,7 @@ pub fn entry(call: &FileCall) -> Option<Entry> {
 
 /// Of the calls that name a path and open nothing.
 fn path_entry(call: &FileCall) -> Option<Entry> {
-    let base = |fd| opcode(call).map(|code| Entry::new(code, Target::Fd(fd)));
+    let base = |fd| opcode(call).map(|code| Entry { fd, ..Entry::new(code, Fd::NONE) });
     Some(match *call {
         FileCall::Stat { at, flags, stat } => Entry {
             addr: at.path as u64,

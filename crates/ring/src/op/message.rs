@@ -1,8 +1,9 @@
 //! Receiving messages: datagrams, and what travels beside bytes.
 
 use super::RECV_MULTISHOT;
-use crate::entry::{Entry, EntryFlags, Target};
+use crate::entry::{Entry, EntryFlags};
 use crate::opcode;
+use annulus_kernel::Fd;
 
 /// Receives one message into the vectors that a `struct msghdr` names; sender and control messages go where it says.
 ///
@@ -11,7 +12,7 @@ use crate::opcode;
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsg {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *mut u8,
     /// [`msg`](annulus_kernel::msg) flags.
@@ -22,7 +23,7 @@ impl RecvMsg {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::RECVMSG, self.target);
+        let base = Entry::new(opcode::RECVMSG, self.fd);
         Entry { addr: self.header as u64, len: 1, op_flags: self.flags, ..base }
     }
 }
@@ -36,7 +37,7 @@ impl RecvMsg {
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgMulti {
     /// The socket.
-    pub target: Target,
+    pub fd: Fd,
     /// The buffer group.
     pub group: u16,
     /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
@@ -50,7 +51,7 @@ impl RecvMsgMulti {
     #[inline]
     pub fn entry(self) -> Entry {
         let flags = self.flags;
-        let base = RecvMsg { target: self.target, header: self.header.cast_mut(), flags }
+        let base = RecvMsg { fd: self.fd, header: self.header.cast_mut(), flags }
             .entry()
             .with(EntryFlags::BUFFER_SELECT);
         Entry { ioprio: RECV_MULTISHOT, buf_group: self.group, ..base }

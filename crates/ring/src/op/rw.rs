@@ -1,8 +1,8 @@
 //! Reads and writes: the calls of files, which streams take as well.
 
-use crate::entry::{Entry, EntryFlags, Target};
+use crate::entry::{Entry, EntryFlags};
 use crate::opcode;
-use annulus_kernel::IoVec;
+use annulus_kernel::{Fd, IoVec};
 
 /// Where a stream is read or written: it has no places.
 const STREAM: u64 = u64::MAX;
@@ -17,7 +17,7 @@ pub mod rwf {
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// The file.
-    pub target: Target,
+    pub fd: Fd,
     /// Where to.
     pub buffer: *mut u8,
     /// At most this many bytes.
@@ -30,7 +30,7 @@ impl Read {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READ, self.target);
+        let base = Entry::new(opcode::READ, self.fd);
         Entry { addr: self.buffer as u64, len: self.len, off: self.offset, ..base }
     }
 }
@@ -39,7 +39,7 @@ impl Read {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadSelect {
     /// The stream.
-    pub target: Target,
+    pub fd: Fd,
     /// The buffer group.
     pub group: u16,
 }
@@ -48,7 +48,7 @@ impl ReadSelect {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READ, self.target).with(EntryFlags::BUFFER_SELECT);
+        let base = Entry::new(opcode::READ, self.fd).with(EntryFlags::BUFFER_SELECT);
         Entry { off: STREAM, buf_group: self.group, ..base }
     }
 }
@@ -58,7 +58,7 @@ impl ReadSelect {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadvSelect {
     /// The stream.
-    pub target: Target,
+    pub fd: Fd,
     /// One vector. Its base counts for nothing.
     pub vector: *const IoVec,
     /// The buffer group.
@@ -69,7 +69,7 @@ impl ReadvSelect {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READV, self.target).with(EntryFlags::BUFFER_SELECT);
+        let base = Entry::new(opcode::READV, self.fd).with(EntryFlags::BUFFER_SELECT);
         Entry { addr: self.vector as u64, len: 1, off: STREAM, buf_group: self.group, ..base }
     }
 }
@@ -78,7 +78,7 @@ impl ReadvSelect {
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// The stream.
-    pub target: Target,
+    pub fd: Fd,
     /// From where.
     pub buffer: *const u8,
     /// How many.
@@ -91,7 +91,7 @@ impl Write {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::WRITE, self.target);
+        let base = Entry::new(opcode::WRITE, self.fd);
         let (addr, len) = (self.buffer as u64, self.len);
         Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
     }
@@ -102,7 +102,7 @@ impl Write {
 #[derive(Clone, Copy, Debug)]
 pub struct Writev {
     /// The stream.
-    pub target: Target,
+    pub fd: Fd,
     /// The first vector.
     pub vectors: *const IoVec,
     /// How many.
@@ -115,7 +115,7 @@ impl Writev {
     /// The entry.
     #[inline]
     pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::WRITEV, self.target);
+        let base = Entry::new(opcode::WRITEV, self.fd);
         let (addr, len) = (self.vectors as u64, self.count);
         Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
     }

@@ -60,7 +60,7 @@ impl Home {
     }
 
     pub fn close(&mut self, fd: RawFd) {
-        self.host.kernel.close(fd);
+        self.host.kernel.close(owned(fd));
     }
 
     pub fn write(&mut self, fd: RawFd, bytes: &[u8], offset: u64) -> Result<u32, Errno> {

@@ -4,7 +4,7 @@ use super::*;
 
 /// One end of a connection.
 pub struct End {
-    pub fd: RawFd,
+    pub fd: Fd,
     /// What it sends: the number of the stream, its bytes, how many went.
     pub stream: usize,
     pub bytes: Vec<u8>,
@@ -48,7 +48,7 @@ fn no_header() -> MsgHeader {
 }
 
 impl End {
-    pub fn new(fd: RawFd, stream: usize, len: usize) -> Self {
+    pub fn new(fd: Fd, stream: usize, len: usize) -> Self {
         Self {
             fd,
             stream,
@@ -81,7 +81,7 @@ impl End {
         self.header.vectors = self.vectors.as_ptr();
         self.header.vector_count = parts;
         let header = std::ptr::from_ref(&*self.header).cast();
-        op::SendMsg { target: Target::Fd(self.fd), header, flags }.entry()
+        op::SendMsg { fd: self.fd, header, flags }.entry()
     }
 
     /// What came must be the next bytes of the stream it is from.

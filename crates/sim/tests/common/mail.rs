@@ -62,32 +62,32 @@ pub fn room(layout: Layout) -> MsgHeader {
     }
 }
 
-pub fn recv_msg_multi(fd: RawFd, header: &MsgHeader, flags: u32) -> Entry {
+pub fn recv_msg_multi(fd: Fd, header: &MsgHeader, flags: u32) -> Entry {
     let header = std::ptr::from_ref(header).cast();
-    op::RecvMsgMulti { target: Target::Fd(fd), group: GROUP, header, flags }.entry()
+    op::RecvMsgMulti { fd, group: GROUP, header, flags }.entry()
 }
 
 impl Host {
     /// A UDP socket on the loopback, and its address.
-    pub fn udp(&self, domain: Domain) -> (RawFd, Address) {
-        let fd = self.kernel.socket(domain, SocketType::Datagram, false).unwrap();
+    pub fn udp(&self, domain: Domain) -> (Fd, Address) {
+        let fd = self.new_socket(domain, SocketType::Datagram, false).unwrap();
         let address = if domain == Domain::Inet { "127.0.0.1:0" } else { "[::1]:0" };
         self.kernel.bind(fd, &inet(address)).unwrap();
         (fd, self.kernel.local_address(fd).unwrap())
     }
 
-    pub fn send_to(&mut self, fd: RawFd, to: &Address, bytes: &[u8]) -> i32 {
+    pub fn send_to(&mut self, fd: Fd, to: &Address, bytes: &[u8]) -> i32 {
         self.send_msg(fd, Some(to), bytes, &[])
     }
 
     /// As [`send_to`](Self::send_to), while another operation is in flight whose completions wait.
-    pub fn send_to_aside(&mut self, fd: RawFd, to: &Address, bytes: &[u8], other: u64) -> i32 {
+    pub fn send_to_aside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
         self.aside(fd, Some(to), bytes, &[], other)
     }
 
     pub fn send_msg(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         to: Option<&Address>,
         bytes: &[u8],
         controls: &[Control<'_>],
@@ -97,7 +97,7 @@ impl Host {
 
     fn aside(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         to: Option<&Address>,
         bytes: &[u8],
         controls: &[Control<'_>],
@@ -119,7 +119,7 @@ impl Host {
             flags: 0,
         };
         let header = (&raw const header).cast();
-        let entry = op::SendMsg { target: Target::Fd(fd), header, flags: ALL }.entry();
+        let entry = op::SendMsg { fd, header, flags: ALL }.entry();
         self.push(77, entry);
         let done = self.take_of(77);
         assert!(other != u64::MAX || self.kept.is_empty(), "{:?}", self.kept);
@@ -140,7 +140,7 @@ impl Host {
     /// Receives a message once.
     pub fn recv_msg(
         &mut self,
-        fd: RawFd,
+        fd: Fd,
         len: usize,
         control_len: usize,
         flags: u32,
@@ -157,8 +157,7 @@ impl Host {
             flags: 0,
         };
         let address = (&raw mut header).cast();
-        let result =
-            self.once(op::RecvMsg { target: Target::Fd(fd), header: address, flags }.entry());
+        let result = self.once(op::RecvMsg { fd, header: address, flags }.entry());
         bytes.truncate(usize::try_from(result).map_err(|_| result)?);
         control.truncate(header.control_len);
         let from =
@@ -167,19 +166,18 @@ impl Host {
     }
 
     /// Receives up to `len` bytes; how many it were.
-    pub fn recv_some(&mut self, fd: RawFd, len: usize) -> Result<usize, i32> {
+    pub fn recv_some(&mut self, fd: Fd, len: usize) -> Result<usize, i32> {
         let mut memory = vec![0u8; len];
-        let entry =
-            op::Recv { target: Target::Fd(fd), buffer: memory.as_mut_ptr(), len: len as u32 };
+        let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len: len as u32 };
         let count = self.once(entry.entry());
         usize::try_from(count).map_err(|_| count)
     }
 
     /// Receives what is there, without waiting; how much it was.
-    pub fn take_now(&mut self, fd: RawFd) -> Result<usize, i32> {
+    pub fn take_now(&mut self, fd: Fd) -> Result<usize, i32> {
         let mut memory = [0u8; 2048];
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
-        let entry = op::Recv { target: Target::Fd(fd), buffer, len }.entry();
+        let entry = op::Recv { fd, buffer, len }.entry();
         self.push(78, Entry { op_flags: msg::DONTWAIT, ..entry });
         let count = self.take_of(78).result;
         usize::try_from(count).map_err(|_| count)

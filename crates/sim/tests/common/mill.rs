@@ -27,11 +27,11 @@ pub struct Mill {
     host: Host,
     lent: Lent,
     random: Random,
-    listener: RawFd,
+    listener: Fd,
     address: Box<Address>,
     ends: Vec<End>,
     /// Sockets whose connect has not come back.
-    connecting: Vec<RawFd>,
+    connecting: Vec<Fd>,
     size: Size,
     accepting: bool,
     limits: bool,
@@ -83,14 +83,14 @@ impl Mill {
         self.connect(fd, number);
     }
 
-    fn connect(&mut self, fd: RawFd, number: u64) {
+    fn connect(&mut self, fd: Fd, number: u64) {
         let bytes = self.address.as_bytes();
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
-        let entry = op::Connect { target: Target::Fd(fd), address, len }.entry();
+        let entry = op::Connect { fd, address, len }.entry();
         self.push(CONNECT | number, entry);
     }
 
-    fn add(&mut self, fd: RawFd) {
+    fn add(&mut self, fd: Fd) {
         let stream = self.ends.len();
         let len = self.random.below(self.size.bytes as u64) as usize;
         self.ends.push(End::new(fd, stream, len));
@@ -112,10 +112,10 @@ impl Mill {
     fn start(&mut self) {
         if !self.accepting {
             self.accepting = true;
-            let target = Target::Fd(self.listener);
+            let fd = self.listener;
             let multi = self.random.chance(700);
-            let single = op::Accept { target }.entry();
-            self.push(ACCEPT, if multi { op::AcceptMulti { target }.entry() } else { single });
+            let single = op::Accept { fd }.entry();
+            self.push(ACCEPT, if multi { op::AcceptMulti { fd }.entry() } else { single });
         }
         for index in 0..self.ends.len() {
             if self.random.chance(900) {
@@ -137,15 +137,15 @@ impl Mill {
             return;
         }
         end.receiving = true;
-        let target = Target::Fd(end.fd);
+        let fd = end.fd;
         let limit = if self.limits { self.random.pick(&[0, 1, 500, 5000]) } else { 0 };
         let entry = match self.random.below(4) {
-            0 => op::RecvSelect { target, group: GROUP }.entry(),
+            0 => op::RecvSelect { fd, group: GROUP }.entry(),
             1 => {
                 let buffer = end.memory.as_mut_ptr();
-                op::Recv { target, buffer, len: end.memory.len() as u32 }.entry()
+                op::Recv { fd, buffer, len: end.memory.len() as u32 }.entry()
             }
-            _ => op::RecvMulti { target, group: GROUP, limit }.entry(),
+            _ => op::RecvMulti { fd, group: GROUP, limit }.entry(),
         };
         self.push(RECEIVE | index as u64, entry);
     }
@@ -223,7 +223,7 @@ impl Mill {
     fn on_accept(&mut self, completion: Completion) {
         self.accepting = completion.more();
         if completion.result >= 0 {
-            self.add(completion.result);
+            self.add(owned(completion.result));
         } else {
             let known = [Errno::MFILE, Errno::NOMEM, Errno::CANCELED].map(errno);
             assert!(known.contains(&completion.result), "{completion:?}");

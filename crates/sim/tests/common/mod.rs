@@ -47,6 +47,13 @@ pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::Ref
     }
 }
 
+/// A descriptor that a kernel has made for the test.
+pub fn owned(number: RawFd) -> Fd {
+    // SAFETY: it is the test's alone, used with that kernel only, and closed once. Tests that go on with a number after its end do
+    // so on a simulated kernel, which knows what each number stands for.
+    unsafe { Fd::from_raw(number) }
+}
+
 pub fn errno(errno: Errno) -> i32 {
     -errno.raw_os_error()
 }
@@ -113,9 +120,25 @@ impl Host {
         taken[0].result
     }
 
+    /// A new TCP socket. A full table is a fault that passes.
+    pub fn socket(&self) -> Fd {
+        owned(self.patiently(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false)))
+    }
+
     /// A new socket.
-    pub fn socket(&self) -> RawFd {
-        self.patiently(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false))
+    pub fn new_socket(
+        &self,
+        domain: Domain,
+        kind: SocketType,
+        nonblocking: bool,
+    ) -> std::io::Result<Fd> {
+        self.kernel.socket(domain, kind, nonblocking).map(owned)
+    }
+
+    /// Two new sockets that are connected.
+    pub fn new_pair(&self, kind: SocketType, nonblocking: bool) -> (Fd, Fd) {
+        let (one, other) = self.kernel.socket_pair(kind, nonblocking).unwrap();
+        (owned(one), owned(other))
     }
 
     /// What the kernel makes. A full table is a fault that passes.
@@ -128,56 +151,56 @@ impl Host {
         }
     }
 
-    pub fn listener(&self, backlog: u32) -> (RawFd, SocketAddr) {
+    pub fn listener(&self, backlog: u32) -> (Fd, SocketAddr) {
         let fd = self.socket();
         self.kernel.bind(fd, &Address::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
         self.kernel.listen(fd, backlog).unwrap();
         (fd, self.kernel.local_address(fd).unwrap().to_inet().unwrap())
     }
 
-    pub fn connect(&mut self, fd: RawFd, to: SocketAddr) -> i32 {
+    pub fn connect(&mut self, fd: Fd, to: SocketAddr) -> i32 {
         let address = Address::from(to);
         let bytes = address.as_bytes();
-        let (target, len) = (Target::Fd(fd), bytes.len() as u32);
-        self.once(op::Connect { target, address: bytes.as_ptr(), len }.entry())
+        let len = bytes.len() as u32;
+        self.once(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
     }
 
-    pub fn accept(&mut self, listener: RawFd) -> RawFd {
-        let fd = self.once(op::Accept { target: Target::Fd(listener) }.entry());
+    pub fn accept(&mut self, listener: Fd) -> Fd {
+        let fd = self.once(op::Accept { fd: listener }.entry());
         assert!(fd >= 0, "accept answered {fd}");
-        fd
+        owned(fd)
     }
 
     /// The two ends of a connection.
-    pub fn pair(&mut self) -> (RawFd, RawFd) {
+    pub fn pair(&mut self) -> (Fd, Fd) {
         let (listener, address) = self.listener(16);
         let ends = self.pair_through(listener, address);
         self.kernel.close(listener);
         ends
     }
 
-    pub fn pair_through(&mut self, listener: RawFd, address: SocketAddr) -> (RawFd, RawFd) {
+    pub fn pair_through(&mut self, listener: Fd, address: SocketAddr) -> (Fd, Fd) {
         let client = self.socket();
         assert_eq!(self.connect(client, address), 0);
         (client, self.accept(listener))
     }
 
-    pub fn send(&mut self, fd: RawFd, bytes: &[u8]) -> i32 {
+    pub fn send(&mut self, fd: Fd, bytes: &[u8]) -> i32 {
         self.once(send(fd, bytes, ALL))
     }
 
     /// Receives once, up to 64 KiB.
-    pub fn recv(&mut self, fd: RawFd) -> Result<Vec<u8>, i32> {
+    pub fn recv(&mut self, fd: Fd) -> Result<Vec<u8>, i32> {
         let mut memory = vec![0; 65_536];
         let len = memory.len() as u32;
-        let entry = op::Recv { target: Target::Fd(fd), buffer: memory.as_mut_ptr(), len }.entry();
+        let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len }.entry();
         let count = self.once(entry);
         memory.truncate(usize::try_from(count).map_err(|_| count)?);
         Ok(memory)
     }
 
     /// Receives until the end of the stream.
-    pub fn recv_to_end(&mut self, fd: RawFd) -> Vec<u8> {
+    pub fn recv_to_end(&mut self, fd: Fd) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
             let part = self.recv(fd).unwrap();
@@ -189,13 +212,13 @@ impl Host {
     }
 }
 
-pub fn send(fd: RawFd, bytes: &[u8], flags: u32) -> Entry {
-    let (target, len) = (Target::Fd(fd), bytes.len() as u32);
-    op::Send { target, buffer: bytes.as_ptr(), len, flags }.entry()
+pub fn send(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
+    let len = bytes.len() as u32;
+    op::Send { fd, buffer: bytes.as_ptr(), len, flags }.entry()
 }
 
-pub fn recv_multi(fd: RawFd, limit: u32) -> Entry {
-    op::RecvMulti { target: Target::Fd(fd), group: GROUP, limit }.entry()
+pub fn recv_multi(fd: Fd, limit: u32) -> Entry {
+    op::RecvMulti { fd, group: GROUP, limit }.entry()
 }
 
 pub fn cancel(user_data: u64) -> Entry {
@@ -244,6 +267,7 @@ impl Lent {
     }
 
     pub fn unregister(self, ring: &Ring) {
-        self.entries.unregister(ring).unwrap();
+        // SAFETY: each test has one ring.
+        unsafe { self.entries.unregister(ring) }.unwrap();
     }
 }

@@ -30,7 +30,7 @@ pub struct Tally {
 
 /// One socket.
 struct Post {
-    fd: RawFd,
+    fd: Fd,
     address: Address,
     /// A Unix socket's partner.
     partner: Option<usize>,
@@ -51,7 +51,7 @@ struct Flight {
     letters: u32,
     to: Option<Address>,
     control: Vec<u8>,
-    passed: Option<RawFd>,
+    passed: Option<Fd>,
     vector: IoVec,
     header: MsgHeader,
 }
@@ -86,8 +86,8 @@ impl Office {
     }
 
     fn open_udp(&mut self) {
-        let fd =
-            self.host.patiently(|kernel| kernel.socket(Domain::Inet, SocketType::Datagram, false));
+        let make = |kernel: &dyn Kernel| kernel.socket(Domain::Inet, SocketType::Datagram, false);
+        let fd = owned(self.host.patiently(make));
         self.host.kernel.bind(fd, &inet("127.0.0.1:0")).unwrap();
         let coalesces = self.random.chance(500);
         self.host.kernel.set_option(fd, SocketOption::Coalesce(coalesces)).unwrap();
@@ -101,11 +101,11 @@ impl Office {
             self.host.patiently(|kernel| kernel.socket_pair(SocketType::Datagram, false));
         let first = self.posts.len();
         let unnamed = Address::unix(UnixName::Unnamed).unwrap();
-        self.add(one, unnamed, Some(first + 1));
-        self.add(other, unnamed, Some(first));
+        self.add(owned(one), unnamed, Some(first + 1));
+        self.add(owned(other), unnamed, Some(first));
     }
 
-    fn add(&mut self, fd: RawFd, address: Address, partner: Option<usize>) {
+    fn add(&mut self, fd: Fd, address: Address, partner: Option<usize>) {
         let (memory, heard) = (vec![0; 512], BTreeMap::new());
         let post = Post {
             fd,
@@ -169,8 +169,8 @@ impl Office {
         let entry = if post.framed {
             recv_msg_multi(post.fd, &self.header, 0)
         } else {
-            let (target, buffer) = (Target::Fd(post.fd), post.memory.as_mut_ptr());
-            op::Recv { target, buffer, len: post.memory.len() as u32 }.entry()
+            let (fd, buffer) = (post.fd, post.memory.as_mut_ptr());
+            op::Recv { fd, buffer, len: post.memory.len() as u32 }.entry()
         };
         self.push(RECEIVE | index as u64, entry);
     }
@@ -195,10 +195,10 @@ impl Office {
             control_len: flight.control.len(),
             flags: 0,
         };
-        let target = Target::Fd(self.posts[index].fd);
+        let fd = self.posts[index].fd;
         let header = (&raw const flight.header).cast();
         // A full Unix socket must not be waited for: see DIVERGENCES.md.
-        let entry = op::SendMsg { target, header, flags: NOW }.entry();
+        let entry = op::SendMsg { fd, header, flags: NOW }.entry();
         self.posts[index].flying = Some(flight);
         self.push(SEND | index as u64, entry);
     }
@@ -207,9 +207,9 @@ impl Office {
     fn letter(&mut self, index: usize) -> Box<Flight> {
         let len = self.random.between(LEAST as u64, 300) as usize;
         let bytes = text(index, self.posts[index].next, len);
-        let socket = || self.host.kernel.socket(Domain::Inet, SocketType::Stream, false).ok();
+        let socket = || self.host.new_socket(Domain::Inet, SocketType::Stream, false).ok();
         let passed = if self.random.chance(200) { socket() } else { None };
-        let fd = passed.map(i32::to_ne_bytes);
+        let fd = passed.map(|fd: Fd| fd.raw().to_ne_bytes());
         let control = fd.map_or_else(Vec::new, |fd| written(Control::Descriptors(&fd)));
         Flight::new(bytes, 1, None, control, passed)
     }
@@ -282,7 +282,7 @@ impl Office {
             match control {
                 Control::SegmentSize(size) => segment = Some(usize::from(size)),
                 Control::Descriptors(fds) => {
-                    descriptors(fds).for_each(|fd| self.host.kernel.close(fd));
+                    descriptors(fds).map(owned).for_each(|fd| self.host.kernel.close(fd));
                 }
                 other => panic!("{other:?} was not asked for"),
             }
@@ -341,7 +341,7 @@ impl Flight {
         letters: u32,
         to: Option<Address>,
         control: Vec<u8>,
-        passed: Option<RawFd>,
+        passed: Option<Fd>,
     ) -> Box<Self> {
         let vector = IoVec { base: std::ptr::null(), len: 0 };
         Box::new(Self {

@@ -148,7 +148,7 @@ impl UnixOptions {
         let socket = self.socket(&core, SocketType::Stream)?;
         let mut pause = FIRST_RETRY;
         // It is decided at once, but for a full backlog, of which nothing tells when it has room.
-        while let Err(error) = core.kernel.connect(socket.raw(), &address) {
+        while let Err(error) = core.kernel.connect(socket.fd(), &address) {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, "connecting to", &address));
             }
@@ -213,7 +213,7 @@ impl UnixOptions {
     }
 
     fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
-        let socket = Socket::new(core.clone(), socket.into_raw())?;
+        let socket = Socket::new(core.clone(), socket.into_fd())?;
         if self.descriptors {
             core.enter()?.pass_descriptors(socket.slot);
         }
@@ -241,8 +241,7 @@ impl UnixOptions {
     }
 
     fn sockets(&self, core: &Core, kind: SocketType) -> io::Result<(NewFd, NewFd)> {
-        let (one, other) = core.kernel.socket_pair(kind, true)?;
-        let pair = (NewFd::own(&core.kernel, one), NewFd::own(&core.kernel, other));
+        let pair = NewFd::pair(&core.kernel, kind)?;
         self.set_up(core, &pair.0)?;
         self.set_up(core, &pair.1)?;
         Ok(pair)

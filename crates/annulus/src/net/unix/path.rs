@@ -112,7 +112,7 @@ fn is_path(address: &Address) -> bool {
 /// Nobody listens: a connection is refused. Whatever else comes of it, somebody may.
 fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
     let probe = NewFd::new(&core.kernel, Domain::Unix, kind)
-        .and_then(|probe| core.kernel.connect(probe.raw(), address));
+        .and_then(|probe| core.kernel.connect(probe.fd(), address));
     probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
