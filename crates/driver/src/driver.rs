@@ -119,16 +119,6 @@ impl Driver {
         }
     }
 
-    /// Whether operations start, and buffers are filled, at any time, and not within a turn: receives that are armed
-    /// already may then take what is published before those that are armed next.
-    #[inline]
-    pub fn is_polled(&self) -> bool {
-        match self {
-            Self::Uring(uring) => uring.is_polled(),
-            Self::Epoll(_) => false,
-        }
-    }
-
     /// Which operations carry the bytes of streams. What is asked for by another name is done by these.
     #[inline]
     pub fn operations(&self) -> Operations {

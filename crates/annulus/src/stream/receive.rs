@@ -22,6 +22,9 @@ use std::task::{Context, Poll, Waker};
 const NONE: u16 = u16::MAX;
 /// Buffers that one run of a multishot receive may take before anybody sees the first.
 const RUN: u32 = 33;
+/// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
+/// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
+const MISSES: u8 = 2;
 /// Most bytes of a receive into heap memory, which is zeroed first.
 const HEAP: u32 = 16 * 1024;
 /// Pieces up to this size share a buffer where nobody takes them, so that many of them do not hold one each: bytes.
@@ -53,8 +56,8 @@ pub(crate) struct Receive {
     end: Option<End>,
     /// There was something to receive when it was last asked.
     is_ready: bool,
-    /// The last receive found no buffer, and whoever has one armed takes the next one first.
-    starved: bool,
+    /// Receives in a row that found no buffer and brought nothing.
+    misses: u8,
     /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
     singly: bool,
     /// Receives no more: the stream is being moved.
@@ -80,7 +83,7 @@ impl Default for Receive {
             state: State::Idle,
             end: None,
             is_ready: false,
-            starved: false,
+            misses: 0,
             singly: false,
             stopping: false,
             first: NONE,
@@ -247,7 +250,8 @@ impl Inner {
         if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
             return self.arm_readiness(slot);
         }
-        if std::mem::take(&mut rx.starved) && rx.waker.is_some() {
+        if rx.misses >= MISSES {
+            rx.misses = 0;
             return self.arm_on_heap(slot);
         }
         let singly = rx.singly || operations.verbs != Verbs::Multishot;
@@ -302,7 +306,10 @@ impl Inner {
                 rx.end = Some(End::Eof);
                 buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
             }
-            (Ok(len), Some(id)) => self.queue(slot, id, len),
+            (Ok(len), Some(id)) => {
+                rx.misses = 0;
+                self.queue(slot, id, len);
+            }
             (Ok(len), None) => {
                 if let Some(held) = &mut rx.heap {
                     held.len = len;
@@ -311,7 +318,7 @@ impl Inner {
             }
             (Err(errno), buffer) => {
                 buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
-                rx.starved = errno == Errno::NOBUFS && self.driver.is_polled();
+                rx.misses = rx.misses.saturating_add(u8::from(errno == Errno::NOBUFS));
                 if !ends_the_operation_only(errno) {
                     rx.end = Some(End::Failed(errno));
                 }

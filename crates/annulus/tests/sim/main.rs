@@ -4,6 +4,7 @@
 //! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (500 without it) and a tenth of them twice, `ANNULUS_SIM_SEED=n` runs
 //! only that one, `ANNULUS_SIM_CANCELS=N` counts to so many cancels. A failure prints the command that replays it.
 
+mod buffers;
 mod direct;
 mod ends;
 mod files;

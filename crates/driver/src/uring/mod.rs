@@ -386,11 +386,6 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn is_polled(&self) -> bool {
-        self.ring.setup_flags().contains(SetupFlags::SQPOLL)
-    }
-
-    #[inline]
     pub(crate) fn operations(&self) -> Operations {
         self.encoder.operations
     }

@@ -1,0 +1,47 @@
+//! A kernel that says there are no buffers, although all of them are published: as Linux 6.1 does of reads that wait, each of
+//! which keeps a buffer.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Fault, Faults, Sim, run_on};
+use annulus::time::timeout;
+use annulus::{Operations, Runtime, counters, spawn};
+use std::io;
+use std::time::Duration;
+
+const LEN: usize = 100_000;
+
+async fn there_and_back() -> io::Result<u64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    let (mut server, _) = listener.accept().await?;
+    let echo = spawn(async move {
+        while let Some(lease) = server.recv().await? {
+            server.send(lease).await?;
+        }
+        io::Result::Ok(())
+    });
+    client.send(vec![7; LEN]).await?;
+    let mut heard = 0;
+    while heard < LEN {
+        heard += client.recv().await?.expect("all of it comes back").len();
+    }
+    drop(client);
+    echo.await.unwrap()?;
+    let counters = counters().unwrap();
+    assert!(counters.heap_receives > 0);
+    Ok(counters.enobufs / counters.heap_receives)
+}
+
+#[test]
+fn a_receive_that_finds_no_buffer_again_and_again_is_served_from_the_heap() {
+    for operations in Operations::ALL {
+        let faults = Faults::none().with(Fault::NoBuffers, 1000);
+        let sim = Sim::builder(1).faults(faults).build();
+        let ran = run_on(&sim, Runtime::builder().operations(operations), async {
+            let served = timeout(Duration::from_millis(100), there_and_back()).await;
+            served.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        });
+        let tries = ran.unwrap_or_else(|error| panic!("{operations}: {error}"));
+        assert!(tries <= 2, "{operations}: {tries} tries for each receive");
+    }
+}
