@@ -16,6 +16,7 @@ pub mod child;
 pub mod contest;
 pub mod cores;
 pub mod doubt;
+pub mod echo;
 pub mod environment;
 pub mod file;
 pub mod interrupt;

@@ -1,170 +1,370 @@
-//! `annulus bench echo`: which echo server needs less.
+//! `annulus bench echo`, `udp` and `unix`: which echo server needs less.
 
-use super::servers::{self, Catalogue};
-use super::session::{Desk, Purpose, Rounds, Session};
-use super::setup::{EchoArgs, Setup, Transport};
-use super::table;
-use annulus_lab::doubt::Doubt;
-use annulus_lab::environment::Environment;
-use annulus_lab::proc::Memory;
-use annulus_lab::record::{Record, Sample, control_name};
-use annulus_lab::report::{Footprint, Report, ServerFacts, Settings};
-use annulus_lab::rig::Rig;
-use annulus_lab::schedule::Cell;
-use annulus_lab::scratch::Scratch;
-use annulus_lab::server::Spec;
-use annulus_load::Place;
-use anyhow::{Context, Result, bail, ensure};
+use super::args::{Pins, bytes, some_time};
+use super::run::{OutputArgs, compare, peers};
+use crate::span;
+use crate::usage::{Misuse, condense, only_with};
+use annulus_lab::bench::{Cell, Plan, Precision, Rounds};
+use annulus_lab::distinct;
+use annulus_lab::echo::{self, Catalogue, Choice, Kind, Load, Setup, Transport};
+use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
+use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode};
+use anyhow::Result;
+use clap::{Args, Parser};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
-    let setup = Setup::new(args, transport, Catalogue::here())?;
-    let desk = Desk::take(setup.json.clone())?;
-    let field = Field::prepare(&setup)?;
-    let report = measure(&setup, &field, &desk)?;
-    desk.deliver(&report, || table::of_report(&report))?;
-    if let Some(row) = report.failures().next() {
-        let (server, cell, failed) = (&row.server, row.cell, row.failed);
-        let why = row.error.as_deref().unwrap_or_default();
-        bail!("{server} failed in {failed} slices at {cell}: {why}");
-    }
-    Ok(desk.status())
+const EXPLAIN: &str = "\
+Starts every server, pinned to one core, and keeps all up. The load runs on
+another core and measures them in turn in short slices, round after round. The
+first server runs a second time as a control: it must come out equal to itself.
+
+With --per-connection each message has a connection of its own: connect, send,
+receive all of it, close. Average and p99 are then of the echo, from the send to
+the last byte; CPU is a connection's.
+
+A CPU ratio is a server's CPU time a request over the first one's, taken within
+each round: the median, with its bootstrap 95 % interval. A winner is named only
+if the interval excludes 1 by more than the control strays from it.
+
+Servers: uring, epoll and threads (ours), and the directories in peers/, built
+when asked for; peer:NAME if one of ours has the same name. Ours take the options
+of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them; a peer
+takes one of its modes: go-uring+sqpoll.
+
+Examples:
+  annulus bench echo                                    about 50 seconds
+  annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
+  annulus bench echo --clients 50 --pipeline 16
+  annulus bench echo --clients 50 --client threads
+  annulus bench echo --per-connection --cells 1000x16K --idle 30
+  annulus bench echo --servers uring,uring-floor --rounds 40
+  annulus bench echo --servers uring,uring+locked-down
+  annulus bench echo --json - | jq .verdicts";
+
+/// Compare echo servers: CPU time a request, requests/s, latency
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct EchoArgs {
+    /// Connections: one number or several [default: 1,50,200]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
+    clients: Vec<u64>,
+    /// Bytes a message: one number or several [default: 128]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+    bytes: Vec<u64>,
+    /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
+    /// beside every --clients with every --bytes
+    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = pair)]
+    cells: Vec<(u64, u64)>,
+    /// Servers by name; the others are compared with the first [default:
+    /// uring,epoll,threads; for udp and unix uring,epoll]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    servers: Vec<String>,
+    /// How often each server is measured at each size
+    #[arg(long, value_name = "COUNT", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: u64,
+    /// Go on with more rounds until half the width of every CPU ratio's interval
+    /// is at most this, such as 0.03
+    #[arg(long, value_name = "RATIO", value_parser = precision)]
+    precision: Option<f64>,
+    /// The most rounds that --precision may take
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds_max: u64,
+    /// How long a slice is measured: seconds, or 300ms
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
+    seconds: Duration,
+    /// How long a slice runs before it is measured
+    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = span::parse)]
+    warm_up: Duration,
+    /// Messages in flight at each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
+    pipeline: u64,
+    /// What the clients run on: auto, uring or epoll, or threads (a blocking
+    /// thread a connection: requests arrive one at a time)
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    client: Mode,
+    /// Clients send as one what leaves at once, and have the kernel put together
+    /// what comes (GSO and GRO): for bench udp, with --pipeline
+    #[arg(long)]
+    segments: bool,
+    /// A connection a message: connect, send, receive all of it, close; compares
+    /// average and p99, too
+    #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
+    per_connection: bool,
+    /// Connections a slice, with --per-connection [default: as many as clients,
+    /// but 200 at least]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
+    connections: Option<u64>,
+    /// Event loops of the load, with --per-connection [default: 1]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
+    threads: Option<u64>,
+    /// Read every server's memory again after it was idle for this long
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    idle: Option<Duration>,
+    #[command(flatten)]
+    pins: Pins,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-/// How to run each server; those that lack a tool are left out with a line that says so.
-fn specs(setup: &Setup) -> Result<Vec<Spec>> {
-    let mut specs = Vec::new();
-    for choice in &setup.choices {
-        match setup.catalogue.prepare(choice, setup.cores.server)? {
-            Ok(spec) => specs.push(spec),
-            Err(missing) => eprintln!("annulus: {missing}"),
+pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
+    let json = args.output.json.clone();
+    let setup = setup(&args, transport)?;
+    compare(json, || setup.prepare())
+}
+
+/// Our own servers, and the peers of the directory `peers` here or above.
+pub(super) fn catalogue() -> Catalogue {
+    /// What `annulus echo` would be told.
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Echo {
+        #[command(flatten)]
+        _args: crate::echo::EchoArgs,
+    }
+    let check_own = |arguments: &[String]| {
+        let parsed = Echo::try_parse_from(arguments);
+        parsed.map(drop).map_err(|error| condense(&error.to_string()))
+    };
+    Catalogue::new(peers(), check_own)
+}
+
+/// Checks what was asked for.
+fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
+    let (cores, catalogue) = (args.pins.choose()?, catalogue());
+    let load = Load {
+        kind: kind(args, transport)?,
+        warm_up: args.warm_up,
+        duration: args.seconds,
+        pipeline: args.pipeline as usize,
+        pin: Some(cores.load),
+        seed: args.output.seed,
+    };
+    // What a comparison is about: of connections, how long they take.
+    let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
+    let precision = args.precision.map(|half_width| Precision { metric, half_width });
+    let rounds = Rounds { least: args.rounds as usize, limit: args.rounds_max as usize, precision };
+    let setup = Setup {
+        plan: Plan {
+            name: transport.kind().unwrap_or("echo").into(),
+            rounds,
+            seed: args.output.seed,
+        },
+        servers: servers(args, transport, &catalogue)?,
+        transport,
+        catalogue,
+        cells: cells(args)?,
+        load,
+        cores,
+        idle: args.idle,
+        is_lenient: false,
+    };
+    setup.check()?;
+    Ok(setup)
+}
+
+/// Those that were given, or the usual ones.
+fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Choice>> {
+    let usual = match transport {
+        Transport::Tcp => &["uring", "epoll", "threads"][..],
+        Transport::Udp | Transport::Unix => &["uring", "epoll"],
+    };
+    let usual: Vec<String> = usual.iter().map(|&name| name.into()).collect();
+    let names = if args.servers.is_empty() { &usual } else { &args.servers };
+    let chosen = names.iter().map(|name| catalogue.choose(name).map_err(Misuse));
+    let chosen = chosen.collect::<Result<_, _>>()?;
+    distinct(names, |name| format!("server '{name}'"))?;
+    Ok(chosen)
+}
+
+/// Every number of clients with every size, if either was given or no pairs were, and then the pairs; each once.
+fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
+    let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
+    let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
+    let bytes = if args.bytes.is_empty() { &[128] } else { args.bytes.as_slice() };
+    let product = clients.iter().flat_map(|&clients| bytes.iter().map(move |&b| (clients, b)));
+    let pairs = product.filter(|_| !alone).chain(args.cells.iter().copied());
+    let cells: Vec<Cell> = pairs.map(|(c, b)| echo::cell(c as usize, b as usize)).collect();
+    distinct(&cells, Cell::to_string)?;
+    Ok(cells)
+}
+
+/// What the clients do.
+fn kind(args: &EchoArgs, transport: Transport) -> Result<Kind, Misuse> {
+    let of_connections =
+        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
+    only_with("--per-connection", args.per_connection, &of_connections)?;
+    let refuse = |text: &str| Err(Misuse(text.into()));
+    match (transport, args.client) {
+        (Transport::Udp, Mode::Threads) => {
+            refuse("--client threads sends no datagrams: leave it out")
+        }
+        (Transport::Udp, _) if args.per_connection => {
+            refuse("--per-connection: datagrams have no connection")
+        }
+        (Transport::Udp, Mode::Tasks(driver)) => {
+            Ok(Kind::Datagrams { segments: args.segments, driver })
+        }
+        _ if args.segments => refuse("--segments: only bench udp has them, leave it out"),
+        (_, Mode::Threads) if args.per_connection => refuse(
+            "--per-connection with --client threads: it runs on event loops, as many as --threads says",
+        ),
+        (_, Mode::Tasks(driver)) if args.per_connection => {
+            let count = args.connections.map(|count| count as usize);
+            Ok(Kind::Connections { count, threads: args.threads.unwrap_or(1) as usize, driver })
+        }
+        (_, mode) => Ok(Kind::Streams(mode)),
+    }
+}
+
+/// Reads `50x128`, `100x16K` or `10x1M`.
+fn pair(text: &str) -> Result<(u64, u64), String> {
+    let (clients, size) =
+        text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
+    let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
+    let up_to = |value: u64, most: usize, what: &str| match value {
+        value if (1..=most as u64).contains(&value) => Ok(value),
+        _ => Err(format!("{value} {what}: ask for 1 to {most}")),
+    };
+    Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_LENGTH, "bytes")?))
+}
+
+/// Reads half an interval's width: above 0, at most 1.
+fn precision(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
+        _ => Err("write a number above 0 and at most 1, such as 0.03".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::args::tests::parsed;
+    use annulus_load::limits;
+
+    fn setup(line: &str, transport: Transport) -> Result<Setup> {
+        super::setup(&parsed(line).expect("it parses"), transport)
+    }
+
+    #[track_caller]
+    fn refused(line: &str, transport: Transport, part: &str) {
+        let error = setup(line, transport).unwrap_err();
+        assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+    }
+
+    #[test]
+    fn without_arguments_it_ends_within_a_minute() {
+        let setup = setup("", Transport::Tcp).unwrap();
+        let slices = (setup.servers.len() + 1) * setup.cells.len() * setup.plan.rounds.least;
+        // 20 ms a slice for connecting and parting is more than 200 connections take.
+        let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
+        assert!(slice * (slices as u32) < Duration::from_secs(55), "{slices} slices of {slice:?}");
+        assert!(setup.plan.rounds.least >= 15);
+    }
+
+    #[test]
+    fn cells_are_every_pair_and_those_named() {
+        let cells = |line: &str| {
+            let cells = setup(line, Transport::Tcp).unwrap().cells;
+            cells.iter().map(Cell::job).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(cells("--clients 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
+        assert_eq!(cells(""), "1 128, 50 128, 200 128");
+        assert_eq!(cells("--cells 100x16K,10x1M"), "100 16384, 10 1048576");
+        assert_eq!(cells("--clients 4 --cells 1×2"), "4 128, 1 2");
+    }
+
+    #[test]
+    fn values_out_of_range_do_not_parse() {
+        for line in [
+            "--rounds 0",
+            "--seconds 0",
+            "--clients 0",
+            "--bytes 0",
+            "--clients 1,x",
+            "--seconds -1",
+            "--cells 0x1",
+            "--precision 0",
+            "--precision NaN",
+            "--rounds-max 20",
+            "--per-connection --pipeline 2",
+        ] {
+            assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
+        }
+        let error = parsed::<EchoArgs>("--seconds 0").unwrap_err().to_string();
+        assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
+        for (text, part) in [
+            ("50", "such as 50x128"),
+            ("0x1", "0 clients: ask for 1 to 1000000"),
+            ("x1", "'' is not a number of clients"),
+            ("1x", "'' is not a number of bytes"),
+            ("1xé", "'é' is not a number of bytes"),
+            ("1x65M", "68157440 bytes: ask for 1 to 67108864"),
+            ("1x18446744073709551615M", "is not a number of bytes"),
+        ] {
+            let error = pair(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
-    ensure!(!specs.is_empty(), "no server is left to measure");
-    Ok(specs)
-}
 
-/// The servers of a comparison, each at an address of its own.
-struct Field {
-    servers: Vec<Spec>,
-    /// The first one again.
-    control: Spec,
-    /// Where their paths are, if that is what they listen at.
-    _scratch: Option<Scratch>,
-}
+    #[test]
+    fn misuse_names_the_value_and_the_way_out() {
+        for (line, part) in [
+            ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
+            ("--servers uring,uring", "server 'uring' is asked for twice"),
+            ("--servers uring+spin=5", "unexpected argument '--spin'"),
+            ("--servers uring+grace=soon", "invalid value 'soon' for '--grace"),
+            ("--servers uring+driver=epoll", "cannot be used multiple times"),
+            ("--servers uring+help", "unexpected argument '--help'"),
+            ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
+            ("--clients 10001 --client threads", "at most 10000"),
+            ("--per-connection --client threads", "on event loops, as many as --threads says"),
+            ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
+            ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
+            ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
+            ("--clients 50 --cells 50x128", "50 clients × 128 bytes is asked for twice"),
+            ("--segments", "only bench udp has them"),
+            ("--server-pin 9999", "--server-pin 9999: this process may use "),
+        ] {
+            refused(line, Transport::Tcp, part);
+        }
+    }
 
-impl Field {
-    fn prepare(setup: &Setup) -> Result<Field> {
-        let mut servers = specs(setup)?;
-        let scratch = (setup.transport == Transport::Unix).then(paths).transpose()?;
-        servers.push(servers[0].named(control_name(&servers[0].name)));
-        let place = |(number, spec): (usize, Spec)| match (setup.transport, &scratch) {
-            (Transport::Udp, _) => servers::over_udp(spec),
-            (_, Some(scratch)) => {
-                let address = Place::Unix(scratch.path().join(number.to_string())).to_string();
-                servers::elsewhere(spec, &address, &address)
-            }
-            (_, None) => spec,
+    #[test]
+    fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
+        let plain = setup("--pipeline 4", Transport::Udp).unwrap();
+        assert!(matches!(plain.load.kind, Kind::Datagrams { .. }) && plain.servers.len() == 2);
+        for (line, part) in [
+            ("--servers uring,threads", "server 'threads' serves TCP only"),
+            ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
+            ("--pipeline 1025", "1025 datagrams under way: ask for 1 to 1024"),
+            ("--client threads", "--client threads sends no datagrams"),
+            ("--segments --per-connection", "datagrams have no connection"),
+        ] {
+            refused(line, Transport::Udp, part);
+        }
+        let plain = setup("--per-connection", Transport::Unix).unwrap();
+        assert!(matches!(plain.load.kind, Kind::Connections { .. }) && plain.servers.len() == 2);
+        refused("--segments", Transport::Unix, "only bench udp has them");
+        refused("--servers uring,threads", Transport::Unix, "server 'threads' serves TCP only");
+    }
+
+    #[test]
+    fn more_clients_than_open_files_is_told_with_both_numbers() {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
+            return assert!(limits::room() >= MAX_CLIENTS, "no limit here that could be passed");
         };
-        let mut servers: Vec<Spec> = servers.into_iter().enumerate().map(place).collect();
-        let control = servers.pop().expect("it was put there");
-        Ok(Field { servers, control, _scratch: scratch })
-    }
-
-    fn all(&self) -> Vec<Spec> {
-        self.servers.iter().chain([&self.control]).cloned().collect()
-    }
-}
-
-/// A folder for the paths that servers listen at.
-fn paths() -> Result<Scratch> {
-    let folder = std::env::temp_dir();
-    Scratch::within(&folder).with_context(|| {
-        format!("cannot make a folder in {}: set TMPDIR elsewhere", folder.display())
-    })
-}
-
-/// Starts the servers, visits them, and ends them.
-fn measure(setup: &Setup, field: &Field, desk: &Desk) -> Result<Report> {
-    let specs = &field.servers;
-    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-    let rounds = Rounds { least: setup.rounds, most: setup.rounds_max() };
-    let comparison =
-        Comparison { setup, settings: settings(setup, specs), environment: Environment::read() };
-    let mut session = Session::new(&names, &setup.cells, rounds, setup.seed);
-    let mut rig = Rig::start_all(&field.all(), &setup.cells, setup.work)?;
-    let before = rig.memory();
-    session.measure(desk, &mut rig, &comparison);
-    let mut report = comparison.report(&session);
-    report.memory = footprints(&report, before, &rig, setup.idle, desk);
-    Ok(report)
-}
-
-/// What every server held before, after, and when it had been left alone for a while.
-fn footprints(
-    report: &Report,
-    before: Vec<Option<Memory>>,
-    rig: &Rig,
-    idle: Option<Duration>,
-    desk: &Desk,
-) -> Vec<Footprint> {
-    let after = rig.memory();
-    let idle = idle.map(|time| {
-        desk.rest(time);
-        rig.memory()
-    });
-    let names = report.settings.servers.iter().map(|server| server.name.clone());
-    let names = names.chain(report.settings.servers.first().map(|s| control_name(&s.name)));
-    let footprint = |(place, server): (usize, String)| Footprint {
-        server,
-        before: before[place],
-        after: after[place],
-        idle: idle.as_ref().and_then(|idle| idle[place]),
-    };
-    names.enumerate().map(footprint).collect()
-}
-
-/// What a report needs beside the slices.
-struct Comparison<'a> {
-    setup: &'a Setup,
-    settings: Settings,
-    environment: Environment,
-}
-
-impl Comparison<'_> {
-    fn doubts(&self, session: &Session<Cell, Sample>) -> Vec<Doubt> {
-        let Setup { cores, precision, .. } = *self.setup;
-        let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
-        let wide = precision
-            .and_then(|half| Doubt::of_precision(session.record(), self.setup.figure(), half));
-        shared.into_iter().chain(session.interrupted()).chain(wide).collect()
-    }
-}
-
-impl Purpose<Cell, Sample> for Comparison<'_> {
-    type Report = Report;
-
-    fn report(&self, session: &Session<Cell, Sample>) -> Report {
-        let doubts = self.doubts(session);
-        Report::new(session.record(), &self.settings, &self.environment, &doubts)
-    }
-
-    fn wants_more(&self, record: &Record, cell: usize) -> bool {
-        let figure = self.setup.figure();
-        self.setup.precision.is_some_and(|half_width| !record.is_precise(figure, cell, half_width))
-    }
-}
-
-fn settings(setup: &Setup, specs: &[Spec]) -> Settings {
-    Settings {
-        servers: specs.iter().map(ServerFacts::of).collect(),
-        rounds: setup.rounds,
-        rounds_max: setup.rounds_max(),
-        precision: setup.precision,
-        server_core: setup.cores.server,
-        load_core: setup.cores.load,
-        seed: setup.seed,
-        ..Settings::of(setup.transport.bench().into(), setup.work)
+        let line = format!("--clients {beyond}");
+        let error = setup(&line, Transport::Tcp).unwrap_err().to_string();
+        assert!(error.contains(&beyond.to_string()) && error.contains("limit"), "{error}");
     }
 }

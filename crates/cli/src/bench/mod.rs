@@ -1,23 +1,19 @@
 //! `annulus bench`: servers side by side, in one run.
 
+mod args;
 mod bulk;
-mod cells;
 mod echo;
 mod field;
 mod file;
 mod moment;
 mod nop;
 mod peer;
-mod pins;
 mod results;
 mod run;
-mod servers;
 mod session;
-mod setup;
-mod size;
 mod suite;
-mod table;
 
+use annulus_lab::echo::Transport;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -31,13 +27,13 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    Echo(setup::EchoArgs),
+    Echo(echo::EchoArgs),
     /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is
     /// how many are under way at each client
-    Udp(setup::EchoArgs),
+    Udp(echo::EchoArgs),
     /// Compare echo servers over Unix sockets: as bench echo, with streams at
     /// paths
-    Unix(setup::EchoArgs),
+    Unix(echo::EchoArgs),
     Bulk(bulk::BulkArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
@@ -46,9 +42,9 @@ enum Bench {
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     match args.bench {
-        Bench::Echo(args) => echo::run(args, setup::Transport::Tcp),
-        Bench::Udp(args) => echo::run(args, setup::Transport::Udp),
-        Bench::Unix(args) => echo::run(args, setup::Transport::Unix),
+        Bench::Echo(args) => echo::run(args, Transport::Tcp),
+        Bench::Udp(args) => echo::run(args, Transport::Udp),
+        Bench::Unix(args) => echo::run(args, Transport::Unix),
         Bench::Bulk(args) => bulk::run(args),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),

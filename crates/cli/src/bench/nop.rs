@@ -1,8 +1,7 @@
 //! `annulus bench nop`: how many operations a second a ring gets through.
 
-use super::pins::Pin;
+use super::args::{Pin, some_time};
 use super::run::{OutputArgs, compare, peers};
-use super::setup::some_time;
 use annulus_lab::bench::{Plan, Rounds};
 use annulus_lab::distinct;
 use annulus_lab::nop::{self, CONTENDERS, MAX_ENTRIES, Setup, Style};
@@ -80,7 +79,7 @@ pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
 
 /// Checks what was asked for.
 fn setup(args: NopArgs) -> Result<Setup> {
-    let (_, core) = args.pin.choose()?;
+    let core = args.pin.choose()?;
     distinct(&args.contenders, |contender| format!("contender '{contender}'"))?;
     distinct(&args.entries, |entries| format!("a queue of {entries}"))?;
     let rounds = Rounds::fixed(args.rounds as usize);
@@ -97,7 +96,7 @@ fn setup(args: NopArgs) -> Result<Setup> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::setup::tests::parsed;
+    use crate::bench::args::tests::parsed;
     use crate::usage::Misuse;
 
     #[test]

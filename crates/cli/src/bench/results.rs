@@ -1,7 +1,7 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Column, Footprint, Format, Layout, Metric, Report, Row};
+use annulus_lab::bench::{Column, Footprint, Format, Layout, Metric, Report, Role, Row};
 use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 
@@ -63,7 +63,8 @@ type Shown<'a> = (&'a Metric, Column);
 fn columns(report: &Report) -> Vec<Shown<'_>> {
     let all = report.metrics.iter().flat_map(|m| m.columns.iter().map(move |column| (m, *column)));
     let compared = !report.controls.is_empty();
-    let (ratios, values): (Vec<_>, Vec<_>) = all.partition(|shown| shown.1 == Column::Ratio);
+    let (mut ratios, values): (Vec<_>, Vec<_>) = all.partition(|shown| shown.1 == Column::Ratio);
+    ratios.sort_by_key(|(metric, _)| metric.role != Role::Primary);
     values.into_iter().chain(ratios.into_iter().filter(|_| compared)).collect()
 }
 

@@ -9,7 +9,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fs;
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 /// How many times a run saves what it has on its way.
 const SAVES: usize = 10;
@@ -18,16 +17,6 @@ impl Desk {
     /// Whether a signal asked to stop.
     fn is_interrupted(&self) -> bool {
         self.interrupt.is_asked()
-    }
-
-    /// Does nothing for a while, or until somebody asks to stop.
-    pub(super) fn rest(&self, time: Duration) {
-        const GLANCE: Duration = Duration::from_millis(50);
-        let mut left = time;
-        while !left.is_zero() && !self.is_interrupted() {
-            std::thread::sleep(left.min(GLANCE));
-            left = left.saturating_sub(GLANCE);
-        }
     }
 
     /// A run that is killed leaves what it had. That this fails is told at the end, when it matters.

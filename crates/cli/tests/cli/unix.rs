@@ -214,10 +214,10 @@ fn a_bench() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let json = said.json();
     assert_eq!(json["settings"]["bench"], "unix");
-    let command = json["settings"]["servers"][0]["command"].as_array().unwrap();
+    let command = json["settings"]["contenders"][0]["command"].as_array().unwrap();
     let path = command.iter().find_map(|word| word.as_str()?.strip_prefix("unix:")).unwrap();
     assert!(!Path::new(path).parent().unwrap().exists(), "{path} has gone with its folder");
-    for row in [&json["cells"][0], &json["controls"][0]] {
-        assert!(row["requests_per_second"].as_f64().unwrap() > 0.0, "{row}");
+    for row in [&json["results"][0], &json["controls"][0]] {
+        assert!(row["figures"]["rate"]["value"].as_f64().unwrap() > 0.0, "{row}");
     }
 }

@@ -234,6 +234,11 @@ impl Prepared {
     }
 }
 
+/// What a `json!({ … })` has.
+pub(crate) fn parameters(object: Json) -> Map<String, Json> {
+    if let Json::Object(map) = object { map } else { Map::new() }
+}
+
 /// Does nothing for a while, or until the run is stopped.
 fn rest(time: Duration, observer: &dyn Observer) {
     const STEP: Duration = Duration::from_millis(50);

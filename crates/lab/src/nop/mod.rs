@@ -8,9 +8,11 @@ mod work;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::Map;
+use serde_json::json;
 
-use crate::bench::{Bench, Better, CPU, Cell, Column, Layout, Metric, Plan, Prepared, RATE, Role};
+use crate::bench::{
+    Bench, Better, CPU, Cell, Column, Layout, Metric, Plan, Prepared, RATE, Role, parameters,
+};
 use crate::jobs::{Job, Known, Programs, gather};
 use crate::peer::Peers;
 
@@ -90,10 +92,7 @@ impl Setup {
             metrics: METRICS.into(),
             idle: None,
             cores: None,
-            parameters: Map::from_iter([
-                ("seconds".into(), seconds.into()),
-                ("core".into(), core.into()),
-            ]),
+            parameters: parameters(json!({ "seconds": seconds, "core": core })),
         };
         Ok(Prepared { bench, measure: Box::new(measure), scratch: None })
     }

@@ -1,11 +1,11 @@
 //! What was asked for, and what will be done.
 
 use super::contenders::Contender;
-use crate::bench::pins::EndPins;
-use crate::bench::setup::{distinct, some_time};
+use crate::bench::args::{EndPins, some_time};
 use crate::output::Target;
 use annulus_lab::bulk::Flow;
 use annulus_lab::cores::Cores;
+use annulus_lab::distinct;
 use annulus_load::bulk::{LENGTHS, MAX_WINDOW};
 use anyhow::Result;
 use clap::Args;
@@ -93,7 +93,7 @@ pub(super) struct Setup {
 impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: BulkArgs) -> Result<Setup> {
-        let (_, cores) = args.pins.choose()?;
+        let cores = args.pins.choose()?;
         distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
         distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
         Ok(Setup {
@@ -116,7 +116,7 @@ fn flow(bytes: usize, window: Option<u64>) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::setup::tests::parsed;
+    use crate::bench::args::tests::parsed;
     use crate::usage::Misuse;
 
     #[test]

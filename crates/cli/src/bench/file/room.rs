@@ -1,6 +1,5 @@
 //! Whether what is asked for fits memory and disk, and which file system that is.
 
-use crate::bench::size::shown;
 use crate::usage::Misuse;
 use annulus_lab::file::Cycles;
 use anyhow::Result;
@@ -75,6 +74,14 @@ fn roughly(bytes: u64) -> String {
         0 => format!("{}M", bytes >> 20),
         gigabytes => format!("{gigabytes}G"),
     }
+}
+
+/// A size as people write it: in the largest unit that leaves no rest.
+pub(super) fn shown(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let fits = |shift: u32| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    let unit = units.into_iter().find(|&(shift, _)| fits(shift));
+    unit.map_or_else(|| bytes.to_string(), |(shift, name)| format!("{}{name}", bytes >> shift))
 }
 
 #[cfg(test)]

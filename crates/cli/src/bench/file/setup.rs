@@ -3,14 +3,14 @@
 use super::blocks::STRETCH;
 use super::contenders::{Conditions, Contender, Land};
 use super::room;
+use super::room::shown;
 use super::work::Style;
-use crate::bench::pins::Pin;
-use crate::bench::setup::{distinct, some_time};
-use crate::bench::size;
+use crate::bench::args::{Pin, some_bytes, some_time};
 use crate::output::Target;
 use crate::usage::{Misuse, only_with};
 use annulus::DriverChoice;
 use annulus::fs::Policy;
+use annulus_lab::distinct;
 use annulus_lab::file::{Blocks, Cycles, Pattern};
 use annulus_load::limits;
 use anyhow::Result;
@@ -79,7 +79,7 @@ pub(crate) struct FileArgs {
     cycles: u64,
     /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M [default:
     /// 4096; to and from streams 256K]
-    #[arg(short, long, value_name = "SIZE", value_parser = size::some)]
+    #[arg(short, long, value_name = "SIZE", value_parser = some_bytes)]
     size: Option<u64>,
     /// Blocks of one file instead: read, write, randread, randwrite or mixed; or
     /// all of it over TCP: send or receive
@@ -93,7 +93,7 @@ pub(crate) struct FileArgs {
     #[arg(long)]
     pub(super) direct: bool,
     /// The size of that one file [default: 256M]
-    #[arg(long, value_name = "SIZE", value_parser = size::some)]
+    #[arg(long, value_name = "SIZE", value_parser = some_bytes)]
     file_size: Option<u64>,
     /// How long blocks are read and written in each round [default: 0.5]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
@@ -224,7 +224,8 @@ impl Setup {
     /// Checks what was asked for.
     pub(super) fn new(args: FileArgs) -> Result<Setup> {
         args.check_options()?;
-        let (allowed, core) = args.pin.choose()?;
+        let core = args.pin.choose()?;
+        let allowed = annulus_load::affinity::allowed()?;
         let contenders = contenders(args.mode, &args.beside, args.pattern)?;
         let work = work(&args)?;
         let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -250,7 +251,7 @@ fn check(work: Work, args: &FileArgs, dir: &Path) -> Result<()> {
             Ok(limits::reserve(cell.workers as usize)?)
         }
         Work::Blocks(cell, _) => {
-            let (bytes, file) = (size::shown(cell.bytes), size::shown(args.file_size()));
+            let (bytes, file) = (shown(cell.bytes), shown(args.file_size()));
             let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
             let memory = cell.depth.checked_mul(cell.bytes);
             let more = match cell.pattern {
@@ -294,7 +295,7 @@ fn cycles(args: &FileArgs) -> Result<Cycles> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::setup::tests::parsed;
+    use crate::bench::args::tests::parsed;
 
     #[test]
     fn the_documents_flags_are_taken() {

@@ -1,26 +1,19 @@
 //! Suites of echo servers: under connections that stay, under a connection a message, or under datagrams.
 
 use super::Run;
-use super::plan::{cell, cells, servers};
+use super::plan::{cell, cells, every};
 use super::report::{Answers, Report};
-use crate::bench::session::{Desk, Purpose, Session};
+use crate::bench::echo::catalogue;
+use crate::bench::run::RunLock;
 use annulus::DriverChoice;
-use annulus_lab::doubt::Doubt;
+use annulus_lab::bench::{Plan, Report as Comparison, Rounds};
+use annulus_lab::echo::{Kind, Load, Setup, Transport};
 use annulus_lab::proc::Memory;
-use annulus_lab::record::{Metric, Record, Sample};
-use annulus_lab::report::{Report as Comparison, Row, ServerFacts, Settings};
-use annulus_lab::rig::{Letters, Load, Rig, Visits, Work};
-use annulus_lab::schedule::Cell;
-use annulus_lab::server::Spec;
 use annulus_lab::stats::median;
-use annulus_lab::suite::{Figure, Question};
+use annulus_lab::suite::{Figure, Kind as Suites, Question};
 use annulus_load::{Mode, limits};
 use anyhow::Result;
 use std::time::Duration;
-
-/// What a connection and a byte take, about: for the length of a quick run only.
-const CONNECTION: Duration = Duration::from_micros(100);
-const BYTES_A_MICROSECOND: usize = 500;
 
 /// What the documents call a MB.
 const MEGABYTE: f64 = (1 << 20) as f64;
@@ -31,182 +24,113 @@ const RUN: f64 = 30.0;
 const QUICK_IDLE: Duration = Duration::from_secs(12);
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How long a visit runs before it is measured.
+/// How long a slice runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// How long a visit is measured.
-fn slice(run: &Run<'_>) -> Duration {
-    Duration::from_millis(if run.plan.quick { 100 } else { 200 })
-}
-
-/// By connections that stay, as most documents measure.
-pub(super) fn measure(run: &Run<'_>, desk: &Desk) -> Result<Report> {
-    let load = Load {
+/// By connections that stay, by a connection a message over four event loops as document 002 has them, or by datagrams.
+fn load(run: &Run<'_>) -> Load {
+    let driver = DriverChoice::Auto;
+    Load {
+        kind: match run.suite.kind {
+            Suites::Connect => Kind::Connections { count: None, threads: 4, driver },
+            Suites::Udp => Kind::Datagrams { segments: false, driver },
+            _ => Kind::Streams(Mode::default()),
+        },
         warm_up: WARM_UP,
-        duration: slice(run),
-        pin: Some(run.plan.cores.load),
-        seed: run.plan.seed,
-        client: Mode::default(),
+        duration: Duration::from_millis(if run.plan.quick { 100 } else { 200 }),
         pipeline: 1,
-    };
-    by(Work::Loop(load), run, desk)
-}
-
-/// By a connection a message, all at once, over four event loops as document 002 has them.
-pub(super) fn measure_visits(run: &Run<'_>, desk: &Desk) -> Result<Report> {
-    let visits = Visits {
-        connections: None,
-        threads: 4,
         pin: Some(run.plan.cores.load),
         seed: run.plan.seed,
-        driver: DriverChoice::Auto,
-    };
-    by(Work::Visits(visits), run, desk)
+    }
 }
 
-/// By datagrams, one under way at each client.
-pub(super) fn measure_letters(run: &Run<'_>, desk: &Desk) -> Result<Report> {
-    let letters = Letters {
-        warm_up: WARM_UP,
-        duration: slice(run),
-        window: 1,
-        segments: false,
-        pin: Some(run.plan.cores.load),
-        seed: run.plan.seed,
-        driver: DriverChoice::Auto,
-    };
-    by(Work::Letters(letters), run, desk)
-}
-
-fn by(work: Work, run: &Run<'_>, desk: &Desk) -> Result<Report> {
+pub(super) fn measure(run: &Run<'_>, lock: &RunLock) -> Result<Report> {
     let mut answers = Answers::default();
-    let specs = servers(run.suite, run.plan, &mut answers)?;
-    if specs.is_empty() {
-        return Ok(run.report(answers));
+    let catalogue = catalogue();
+    let transport = if run.suite.kind == Suites::Udp { Transport::Udp } else { Transport::Tcp };
+    let mut servers = Vec::new();
+    for name in every(run.suite, |question| question.servers.clone()) {
+        let choice = catalogue.choose(&name).map_err(|why| first_part(&why));
+        let served = choice.and_then(|choice| match transport.kind() {
+            Some(kind) => catalogue.check(&choice, kind).map(|()| choice),
+            None => Ok(choice),
+        });
+        served.map(|choice| servers.push(choice)).unwrap_or_else(|why| answers.note(why));
     }
-    let cells = cells(run.suite, &mut answers);
-    let cells = run.plan.thin(cells, specs.len() + 1, |cell| cost(work, cell), &mut answers);
-    limits::reserve(2 * cells.iter().map(|cell| cell.clients).max().unwrap_or_default())?;
-    let mut rig = Rig::start(&specs, &cells, work)?;
-    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-    let mut session = run.session(&names, &cells);
-    let settings = settings(run, &specs, work);
-    let mut echo = Echo { run, answers, settings, memory: None };
-    session.measure(desk, &mut rig, &echo);
-    if run.suite.questions().any(|question| question.figure.is_of_memory()) {
-        echo.memory = Some(memory(&rig, run.plan.quick, desk));
-    }
-    Ok(echo.report(&session))
+    let of_memory = run.suite.questions().any(|question| question.figure.is_of_memory());
+    let idle = if run.plan.quick { QUICK_IDLE } else { IDLE };
+    let rounds = Rounds::fixed(run.plan.rounds());
+    let mut setup = Setup {
+        plan: Plan { name: format!("suite {}", run.name), rounds, seed: run.plan.seed },
+        transport,
+        catalogue,
+        servers,
+        cells: cells(run.suite, &mut answers),
+        load: load(run),
+        cores: run.plan.cores,
+        idle: of_memory.then_some(idle),
+        is_lenient: true,
+    };
+    let cells = std::mem::take(&mut setup.cells);
+    let contenders = setup.servers.len() + 1;
+    setup.cells = run.plan.thin(cells, contenders, |cell| setup.cost(cell), &mut answers);
+    setup.check()?;
+    let clients = setup.cells.iter().filter_map(|cell| cell.number("clients")).max();
+    limits::reserve(2 * clients.unwrap_or_default() as usize)?;
+    run.carry_out(lock, setup.prepare()?, answers, figure)
 }
 
-/// What a visit to a cell takes, about.
-fn cost(work: Work, cell: &Cell) -> Duration {
-    let connections = CONNECTION * cell.clients as u32;
-    match work {
-        Work::Loop(load) => load.warm_up + load.duration + connections,
-        Work::Letters(letters) => letters.warm_up + letters.duration + connections,
-        Work::Visits(_) => {
-            let micros = cell.clients * cell.bytes / BYTES_A_MICROSECOND;
-            connections + Duration::from_micros(micros as u64)
+/// A figure of one server.
+fn figure(report: &Comparison, question: &Question, server: &str) -> Option<f64> {
+    if question.figure.is_of_memory() {
+        return memory(report, question.figure, server);
+    }
+    let cell = cell(question)?;
+    let value = |key| report.row(server, &cell)?.value(key);
+    match question.figure {
+        Figure::Rate => {
+            let slices = report.samples.iter().filter(|slice| slice.contender == server);
+            let slices = slices.filter(|slice| slice.cell == cell);
+            let samples = slices.filter_map(|slice| slice.sample.as_ref());
+            let rate = report.metrics.iter().find(|metric| metric.key == "rate")?;
+            let rates: Vec<f64> = samples.filter_map(rate.of).collect();
+            median(third(&rates, question.part))
         }
-    }
-}
-
-/// Each server's memory at once, and after idling.
-fn memory(rig: &Rig, quick: bool, desk: &Desk) -> [Vec<Option<Memory>>; 2] {
-    let now = rig.memory();
-    desk.rest(if quick { QUICK_IDLE } else { IDLE });
-    [now, rig.memory()]
-}
-
-/// What a report needs beside the slices.
-struct Echo<'a> {
-    run: &'a Run<'a>,
-    /// What is known before anything is measured.
-    answers: Answers,
-    settings: Settings,
-    /// Each server's after everything, and after idling.
-    memory: Option<[Vec<Option<Memory>>; 2]>,
-}
-
-impl Purpose<Cell, Sample> for Echo<'_> {
-    type Report = Report;
-
-    fn report(&self, session: &Session<Cell, Sample>) -> Report {
-        let cores = self.run.plan.cores;
-        let shared = cores.are_shared().then_some(Doubt::SharedCore(cores));
-        let doubts: Vec<Doubt> = shared.into_iter().chain(session.interrupted()).collect();
-        let record = session.record();
-        let comparison = Comparison::new(record, &self.settings, &self.run.environment, &doubts);
-        let mut answers = self.answers.clone();
-        answers.fill(self.run.suite, |question, server| self.figure(record, question, server));
-        let failures = comparison.failures();
-        let failures =
-            failures.map(|row| (format!("{} at {}", row.server, row.cell), row.error.clone()));
-        answers.take(&comparison.doubts, failures, &comparison);
-        for row in comparison.cells.iter().filter(|row| row.lost > 0) {
-            let Row { server, cell, lost, .. } = row;
-            answers.note(format!("{server} at {cell}: {lost} datagrams were lost"));
+        Figure::Percent => {
+            let first = &report.settings.contenders.first()?.name;
+            Some(100.0 * value("rate")? / report.row(first, &cell)?.value("rate")?)
         }
-        self.run.report(answers)
+        Figure::Average => value("mean_us"),
+        Figure::P99 => value("p99_us"),
+        Figure::AverageMs => value("mean_us").map(|us| us / 1e3),
+        Figure::P99Ms => value("p99_us").map(|us| us / 1e3),
+        Figure::MegabytesPerSecond => Some(value("rate")? * question.bytes? as f64 / MEGABYTE),
+        Figure::Megabytes => Some(value("rate")? * question.bytes? as f64 * RUN / MEGABYTE),
+        _ => None,
     }
 }
 
-impl Echo<'_> {
-    /// A cell's figure of one server.
-    fn figure(&self, record: &Record, question: &Question, server: &str) -> Option<f64> {
-        let server = record.servers().iter().position(|name| name == server)?;
-        if question.figure.is_of_memory() {
-            return self.memory(question.figure, server);
-        }
-        let asked = cell(question)?;
-        let cell = record.cells().iter().position(|cell| *cell == asked)?;
-        let all = |metric| record.median(metric, server, cell);
-        match question.figure {
-            Figure::Rate => {
-                median(third(&record.values(Metric::Rate, server, cell), question.part))
-            }
-            Figure::Percent => {
-                Some(100.0 * all(Metric::Rate)? / record.median(Metric::Rate, 0, cell)?)
-            }
-            Figure::Average => all(Metric::Mean),
-            Figure::P99 => all(Metric::P99),
-            Figure::AverageMs => all(Metric::Mean).map(|us| us / 1e3),
-            Figure::P99Ms => all(Metric::P99).map(|us| us / 1e3),
-            Figure::MegabytesPerSecond => Some(all(Metric::Rate)? * asked.bytes as f64 / MEGABYTE),
-            Figure::Megabytes => Some(all(Metric::Rate)? * asked.bytes as f64 * RUN / MEGABYTE),
-            _ => None,
-        }
-    }
-
-    /// In MB as `top` has them: 2^20 bytes.
-    fn memory(&self, figure: Figure, server: usize) -> Option<f64> {
-        let [now, idle] = self.memory.as_ref()?;
-        let bytes = match figure {
-            Figure::VirtualMb => now[server]?.virtual_bytes,
-            Figure::ResidentMb => now[server]?.resident_bytes,
-            _ => idle[server]?.resident_bytes,
-        };
-        Some(bytes as f64 / MEGABYTE)
+/// In MB as `top` has them: 2^20 bytes.
+fn memory(report: &Comparison, figure: Figure, server: &str) -> Option<f64> {
+    let footprint = report.memory.iter().find(|footprint| footprint.contender == server)?;
+    let bytes = |memory: Option<Memory>, of: fn(Memory) -> u64| Some(of(memory?) as f64 / MEGABYTE);
+    match figure {
+        Figure::VirtualMb => bytes(footprint.after, |memory| memory.virtual_bytes),
+        Figure::ResidentMb => bytes(footprint.after, |memory| memory.resident_bytes),
+        _ => bytes(footprint.idle, |memory| memory.resident_bytes),
     }
 }
 
-/// The first, second or third third of the rounds; all of them where none is asked for.
+/// The first, second or third third of the rounds; all of them if none is asked for.
 fn third(rates: &[f64], part: Option<usize>) -> &[f64] {
     let edge = |part: usize| rates.len() * part / 3;
     part.map_or(rates, |part| &rates[edge(part - 1)..edge(part)])
 }
 
-fn settings(run: &Run<'_>, specs: &[Spec], work: Work) -> Settings {
-    Settings {
-        servers: specs.iter().map(ServerFacts::of).collect(),
-        rounds: run.plan.rounds(),
-        rounds_max: run.plan.rounds(),
-        server_core: run.plan.cores.server,
-        load_core: run.plan.cores.load,
-        seed: run.plan.seed,
-        ..Settings::of(format!("suite {}", run.name), work)
-    }
+/// An unknown name without the list of those that are known.
+fn first_part(why: &str) -> String {
+    let part = why.split(": there are ").next().unwrap_or(why);
+    if part == why { why.to_owned() } else { format!("{part} in this version") }
 }
 
 #[cfg(test)]

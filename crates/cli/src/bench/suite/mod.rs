@@ -7,10 +7,12 @@ mod nop;
 mod plan;
 mod report;
 
-use super::pins::Pins;
+use super::args::Pins;
+use super::run::RunLock;
 use super::session::{Desk, Rounds, Session};
 use crate::output::{self, Target};
 use crate::usage::Misuse;
+use annulus_lab::bench::{Prepared, Report as Comparison};
 use annulus_lab::contest::{self, Figures};
 use annulus_lab::environment::Environment;
 use annulus_lab::suite::{Kind, Question, Suite, Suites};
@@ -102,7 +104,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
 }
 
 fn plan(args: &SuiteArgs) -> Result<Plan> {
-    let (_, cores) = args.pins.choose()?;
+    let cores = args.pins.choose()?;
     let rounds = args.rounds.map(|rounds| rounds as usize);
     Ok(Plan { cores, quick: args.quick, rounds, seed: args.seed })
 }
@@ -118,12 +120,28 @@ struct Run<'a> {
 impl Run<'_> {
     fn measure(&self, desk: &Desk) -> Result<Report> {
         match self.suite.kind {
-            Kind::Echo => echo::measure(self, desk),
-            Kind::Connect => echo::measure_visits(self, desk),
+            Kind::Echo | Kind::Connect | Kind::Udp => echo::measure(self, desk),
             Kind::Nop => nop::measure(self, desk),
-            Kind::Udp => echo::measure_letters(self, desk),
             Kind::File => file::measure(self, desk),
         }
+    }
+
+    /// Measures, and answers every question by the report.
+    fn carry_out(
+        &self,
+        lock: &RunLock,
+        prepared: Prepared,
+        mut answers: Answers,
+        figure: fn(&Comparison, &Question, &str) -> Option<f64>,
+    ) -> Result<Report> {
+        prepared.bench.contenders.missing.iter().for_each(|why| answers.note(why.clone()));
+        let answer = |report: &Comparison| {
+            let mut answers = answers.clone();
+            answers.fill(self.suite, |question, server| figure(report, question, server));
+            answers.take_report(report);
+            self.report(answers)
+        };
+        lock.measure(prepared, answer).map(|report| answer(&report))
     }
 
     /// Those that the suite names and this version has; the others are told.

@@ -30,16 +30,7 @@ pub(super) fn measure(run: &Run<'_>, lock: &RunLock) -> Result<Report> {
     };
     let (servers, cost) = (setup.contenders.len() + 1, setup.cost());
     setup.entries = run.plan.thin(setup.entries, servers, |_| cost, &mut answers);
-    let prepared = setup.prepare()?;
-    prepared.bench.contenders.missing.iter().for_each(|why| answers.note(why.clone()));
-    let result = |report: &Comparison| answer(run, answers.clone(), report);
-    lock.measure(prepared, result).map(|report| result(&report))
-}
-
-fn answer(run: &Run<'_>, mut answers: Answers, report: &Comparison) -> Report {
-    answers.fill(run.suite, |question, server| figure(report, question, server));
-    answers.take_report(report);
-    run.report(answers)
+    run.carry_out(lock, setup.prepare()?, answers, figure)
 }
 
 fn figure(report: &Comparison, question: &Question, server: &str) -> Option<f64> {

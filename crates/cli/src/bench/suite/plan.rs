@@ -1,13 +1,11 @@
 //! How long and how often, and whom of those that a suite asks for there is.
 
 use super::report::Answers;
-use crate::bench::servers::{Catalogue, over_udp};
+use annulus_lab::bench::Cell;
 use annulus_lab::cores::Cores;
-use annulus_lab::schedule::Cell;
-use annulus_lab::server::{Server, Spec};
-use annulus_lab::suite::{Kind, Question, Suite};
+use annulus_lab::echo;
+use annulus_lab::suite::{Question, Suite};
 use annulus_load::limits;
-use anyhow::Result;
 use std::time::Duration;
 
 /// What a quick run may take, about.
@@ -67,53 +65,21 @@ pub(super) fn every<T: PartialEq>(suite: &Suite, of: impl Fn(&Question) -> Vec<T
 
 /// Clients and bytes of a question that has both.
 pub(super) fn cell(question: &Question) -> Option<Cell> {
-    Some(Cell { clients: question.clients?, bytes: question.bytes? })
+    Some(echo::cell(question.clients?, question.bytes?))
 }
 
 /// The cells of a suite; those with more connections than the process may open files are told, and left out.
 pub(super) fn cells(suite: &Suite, answers: &mut Answers) -> Vec<Cell> {
     let all = every(suite, |question| cell(question).into_iter().collect());
     let most = limits::room() / 2;
-    let (some, beyond): (Vec<Cell>, Vec<Cell>) =
-        all.into_iter().partition(|cell| cell.clients <= most);
+    let fits = |cell: &Cell| cell.number("clients").is_none_or(|clients| clients <= most as u64);
+    let (some, beyond): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(fits);
     for cell in beyond {
         answers.note(format!(
             "{cell}: at most {most} fit under the limit of open files; raise it (ulimit -Hn)"
         ));
     }
     some
-}
-
-/// How to run each server that a suite asks for and that starts here; what the others lack is told.
-pub(super) fn servers(suite: &Suite, plan: &Plan, answers: &mut Answers) -> Result<Vec<Spec>> {
-    let catalogue = Catalogue::here();
-    let mut specs = Vec::new();
-    for name in every(suite, |question| question.servers.clone()) {
-        match ready(&catalogue, &name, suite.kind, plan) {
-            Ok(spec) => specs.push(spec),
-            Err(why) => answers.note(why),
-        }
-    }
-    Ok(specs)
-}
-
-/// A server that has been seen to start.
-fn ready(catalogue: &Catalogue, name: &str, kind: Kind, plan: &Plan) -> Result<Spec, String> {
-    let choice = catalogue.choose(name).map_err(|why| first_part(&why))?;
-    if kind == Kind::Udp {
-        catalogue.check(&choice, "udp")?;
-    }
-    let prepared = catalogue.prepare(&choice, plan.cores.server).map_err(|why| why.to_string())?;
-    let spec = prepared.map_err(|missing| missing.to_string())?;
-    let spec = if kind == Kind::Udp { over_udp(spec) } else { spec };
-    Server::start(&spec).map_err(|why| why.to_string())?;
-    Ok(spec)
-}
-
-/// An unknown name without the list of those that are known.
-fn first_part(why: &str) -> String {
-    let part = why.split(": there are ").next().unwrap_or(why);
-    if part == why { why.to_owned() } else { format!("{part} in this version") }
 }
 
 #[cfg(test)]

@@ -52,6 +52,12 @@ impl Answers {
     /// Takes over what a report says beside its figures.
     pub(super) fn take_report(&mut self, report: &annulus_lab::bench::Report) {
         report.doubts.iter().cloned().chain(report.failures()).for_each(|note| self.note(note));
+        for row in &report.results {
+            if let Some(lost) = row.value("lost").filter(|lost| *lost > 0.0) {
+                let (contender, cell) = (&row.contender, &row.cell);
+                self.note(format!("{contender} at {cell}: {lost} datagrams were lost"));
+            }
+        }
         self.comparison = serde_json::to_value(report).ok();
     }
 

@@ -1,0 +1,126 @@
+//! Values of options that several benches have: cores, sizes, times.
+
+use crate::span;
+use crate::usage::Misuse;
+use annulus_lab::cores::Cores;
+use annulus_load::affinity;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::time::Duration;
+
+/// A core for the servers and one for the load.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Pins {
+    /// The core of the servers [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    server_pin: Option<usize>,
+    /// The core of the load [default: one that shares nothing with the servers']
+    #[arg(long, value_name = "CPU")]
+    load_pin: Option<usize>,
+}
+
+/// A core for what sends and one for what receives.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct EndPins {
+    /// The core of the senders [default: one that shares nothing with the
+    /// receivers']
+    #[arg(long, value_name = "CPU")]
+    pub(super) sender_pin: Option<usize>,
+    /// The core of the receivers [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    pub(super) receiver_pin: Option<usize>,
+}
+
+/// One core for all contenders.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Pin {
+    /// The core of all of them [default: the first that may be used]
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+}
+
+impl Pins {
+    /// The cores that will be used.
+    pub(super) fn choose(self) -> Result<Cores> {
+        choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
+    }
+}
+
+impl EndPins {
+    /// The cores that will be used: the receivers' as the server's.
+    pub(super) fn choose(self) -> Result<Cores> {
+        choose(("--receiver-pin", self.receiver_pin), ("--sender-pin", self.sender_pin))
+    }
+}
+
+impl Pin {
+    /// The core that will be used.
+    pub(super) fn choose(self) -> Result<usize> {
+        Ok(choose(("--pin", self.pin), ("", None))?.server)
+    }
+}
+
+fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<Cores> {
+    let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
+    for (option, pin) in [server, load] {
+        if let Some(core) = pin.filter(|core| !allowed.contains(core)) {
+            let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+            return Err(Misuse(format!("{option} {core}: this process may use {list}")).into());
+        }
+    }
+    Ok(Cores::choose(&allowed, server.1, load.1))
+}
+
+/// A length of time that is not zero.
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+    match span::parse(text)? {
+        Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
+        time => Ok(time),
+    }
+}
+
+/// Bytes: `128`, `16K`, `4M` or `1G`, each unit 1024 of the one before.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("'{text}' is not a number of bytes: write 4096, 16K, 4M or 1G"))
+}
+
+/// Bytes, but not none.
+pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err("0 bytes are nothing to measure: write 4096, 16K, 4M or 1G".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use clap::Command;
+
+    /// What a verb is told by a line of arguments.
+    pub(crate) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
+        let verb = A::augment_args(Command::new("verb").no_binary_name(true));
+        A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in
+            [("1", 1), ("1000", 1000), ("16K", 16 << 10), ("4m", 4 << 20), ("1G", 1 << 30)]
+        {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "K", "x", "-1", "1.5K", "99999999999G", "18446744073709551616"] {
+            let error = bytes(text).unwrap_err();
+            assert!(error.contains(&format!("'{text}'")) && error.contains("16K"), "{error}");
+        }
+        assert!(some_bytes("0K").unwrap_err().contains("0 bytes"));
+    }
+}

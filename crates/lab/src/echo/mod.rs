@@ -1,0 +1,281 @@
+//! Echo servers over TCP, UDP and Unix sockets, under our load.
+
+mod catalogue;
+mod load;
+mod servers;
+
+use std::time::Duration;
+
+use annulus_load::{Place, limits};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use crate::bench::{
+    Bench, CLIENT_CPU_SHARE, CPU, Cell, Column, Contenders, Fold, Format, Layout, Metric, PLAIN,
+    Plan, Prepared, RATE, Role, parameters,
+};
+use crate::cores::Cores;
+use crate::scratch::Scratch;
+use crate::server::{Server, Spec};
+use crate::usage::UsageError;
+
+pub use catalogue::{Catalogue, Choice};
+pub use load::{Kind, Load};
+pub use servers::Servers;
+
+/// What the servers are spoken to over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, which every server serves.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// Unix streams.
+    Unix,
+}
+
+impl Transport {
+    /// What a peer that serves it calls it, if that is not all of them.
+    pub fn kind(self) -> Option<&'static str> {
+        match self {
+            Transport::Tcp => None,
+            Transport::Udp => Some("udp"),
+            Transport::Unix => Some("unix"),
+        }
+    }
+}
+
+/// CPU time is not lower at the price of fewer requests than this, as a multiple of the other's …
+const LEAST_RATE: f64 = 0.97;
+
+/// … or of a higher p99 than this.
+const MOST_P99: f64 = 1.1;
+
+const VALUE: &[Column] = &[Column::Value];
+const RATIO: &[Column] = &[Column::Value, Column::Ratio];
+
+/// What is told of a server under connections that stay, and under datagrams.
+const METRICS: [Metric; 8] = [
+    Metric {
+        title: "requests/s",
+        noun: "requests/s",
+        role: Role::Guard(LEAST_RATE),
+        columns: RATIO,
+        ..RATE
+    },
+    Metric {
+        role: Role::Primary,
+        columns: &[Column::Value, Column::Best, Column::Ratio],
+        format: Format::Significant,
+        ..CPU
+    },
+    latency("mean_us", "mean µs", "mean", |sample| sample.get("mean_us")),
+    Metric { columns: VALUE, ..latency("p50_us", "p50 µs", "p50", |sample| sample.get("p50_us")) },
+    Metric {
+        role: Role::Guard(MOST_P99),
+        columns: RATIO,
+        ..latency("p99_us", "p99 µs", "p99", |sample| sample.get("p99_us"))
+    },
+    Metric { key: "switches", of: |sample| sample.per("switches", "operations"), ..HIDDEN },
+    Metric { key: "resident_bytes", of: |sample| sample.get("resident_bytes"), ..HIDDEN },
+    Metric { key: CLIENT_CPU_SHARE, of: |sample| sample.get(CLIENT_CPU_SHARE), ..HIDDEN },
+];
+
+const HIDDEN: Metric = Metric { columns: &[], ..PLAIN };
+
+/// Datagrams that were lost, in all slices.
+const LOST: Metric = Metric {
+    key: "lost",
+    title: "lost",
+    of: |sample| sample.get("lost"),
+    format: Format::Whole,
+    fold: Fold::Sum,
+    ..PLAIN
+};
+
+const fn latency(
+    key: &'static str,
+    title: &'static str,
+    noun: &'static str,
+    of: fn(&crate::bench::Sample) -> Option<f64>,
+) -> Metric {
+    Metric { key, title, noun, of, role: Role::Compared, format: Format::Micros, ..HIDDEN }
+}
+
+/// The metrics of a kind of load.
+fn metrics(kind: Kind) -> Vec<Metric> {
+    let mut metrics = METRICS.to_vec();
+    match kind {
+        Kind::Streams(_) => {}
+        Kind::Datagrams { .. } => metrics.push(LOST),
+        Kind::Connections { .. } => {
+            for metric in &mut metrics {
+                match metric.key {
+                    "rate" => (metric.title, metric.columns) = ("connects/s", VALUE),
+                    "mean_us" => metric.columns = RATIO,
+                    "p50_us" => metric.columns = &[],
+                    _ => {}
+                }
+            }
+        }
+    }
+    metrics
+}
+
+/// The cell of so many clients, each with messages of so many bytes.
+pub fn cell(clients: usize, bytes: usize) -> Cell {
+    Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
+}
+
+/// A comparison that was asked for.
+#[derive(Debug)]
+pub struct Setup {
+    /// Its rounds.
+    pub plan: Plan,
+    /// What the servers are spoken to over.
+    pub transport: Transport,
+    /// Where servers come from.
+    pub catalogue: Catalogue,
+    /// Those that are compared.
+    pub servers: Vec<Choice>,
+    /// Clients and bytes.
+    pub cells: Vec<Cell>,
+    /// What the load does.
+    pub load: Load,
+    /// The cores of servers and load.
+    pub cores: Cores,
+    /// How long servers are left idle before their memory is read again, if they are.
+    pub idle: Option<Duration>,
+    /// Whether a server that does not start is left out, instead of an error.
+    pub is_lenient: bool,
+}
+
+impl Setup {
+    /// Checks what can be known before anything starts.
+    ///
+    /// # Errors
+    /// Names the value that cannot be, its limit, and the way out.
+    pub fn check(&self) -> Result<()> {
+        if let Some(kind) = self.transport.kind() {
+            let check = |server| self.catalogue.check(server, kind).map_err(UsageError);
+            self.servers.iter().try_for_each(check)?;
+        }
+        let clients = self.cells.iter().filter_map(|cell| cell.number("clients")).max();
+        limits::reserve(clients.unwrap_or_default() as usize)?;
+        let check = |cell: &Cell| {
+            self.load.check(cell).map_err(|error| UsageError(format!("{cell}: {error}")))
+        };
+        Ok(self.cells.iter().try_for_each(check)?)
+    }
+
+    /// Builds peers and starts all servers, each at an address of its own.
+    ///
+    /// # Errors
+    /// If a server cannot be built or started, or none is left.
+    pub fn prepare(self) -> Result<Prepared> {
+        let specs = self.servers.iter().map(|server| {
+            let prepared = self.catalogue.prepare(server, self.cores.server)?;
+            Ok(prepared.and_then(|spec| self.started(spec)))
+        });
+        let mut contenders = Contenders::gather(specs, None)?;
+        let scratch = (self.transport == Transport::Unix).then(scratch).transpose()?;
+        if let Some(scratch) = &scratch {
+            for (number, spec) in contenders.all_mut().enumerate() {
+                let address = Place::Unix(scratch.path().join(number.to_string())).to_string();
+                catalogue::listen_at(spec, &address, &address);
+            }
+        }
+        let measure = Servers::start(&contenders, &self.cells, self.load)?;
+        let bench = Bench {
+            terms: self.terms(),
+            legend: "; CPU µs: of the server, a request",
+            layout: Layout::Cells,
+            metrics: metrics(self.load.kind),
+            idle: self.idle,
+            cores: Some(self.cores),
+            parameters: self.parameters(),
+            plan: self.plan,
+            cells: self.cells,
+            contenders,
+        };
+        Ok(Prepared { bench, measure: Box::new(measure), scratch })
+    }
+
+    /// About what a slice in a cell takes.
+    pub fn cost(&self, cell: &Cell) -> Duration {
+        /// What a connection takes, and how many bytes go in a µs.
+        const CONNECTION: Duration = Duration::from_micros(100);
+        const BYTES: u64 = 500;
+        let number = |name| cell.number(name).unwrap_or_default();
+        let connections = CONNECTION * number("clients") as u32;
+        match self.load.kind {
+            Kind::Streams(_) | Kind::Datagrams { .. } => {
+                self.load.warm_up + self.load.duration + connections
+            }
+            Kind::Connections { .. } => {
+                connections + Duration::from_micros(number("clients") * number("bytes") / BYTES)
+            }
+        }
+    }
+
+    /// A server that speaks the transport; one that does not start is missing, if that is no error.
+    fn started(&self, mut spec: Spec) -> Result<Spec, String> {
+        if self.transport == Transport::Udp {
+            catalogue::listen_at(&mut spec, "udp://127.0.0.1:0", "udp:0");
+        }
+        if self.is_lenient {
+            Server::start(&spec).map_err(|error| error.to_string())?;
+        }
+        Ok(spec)
+    }
+
+    fn terms(&self) -> String {
+        let Load { kind, duration, pipeline, .. } = self.load;
+        let Cores { server, load } = self.cores;
+        let seconds = format!(" of {} s", duration.as_secs_f64());
+        let (slices, client, how) = match kind {
+            Kind::Streams(mode) => {
+                (seconds, mode.to_string(), format!("{pipeline} in flight a client"))
+            }
+            Kind::Datagrams { segments, driver } => {
+                let how = if segments { ", as segments" } else { "" };
+                (seconds, driver.to_string(), format!("{pipeline} in flight a client{how}"))
+            }
+            Kind::Connections { threads, driver, .. } => {
+                let how = format!("a connection a message, event loops: {threads}");
+                (String::new(), driver.to_string(), how)
+            }
+        };
+        format!("{slices}, servers on core {server}, load ({client}) on core {load}, {how}")
+    }
+
+    fn parameters(&self) -> Map<String, Value> {
+        let Load { kind, warm_up, duration, pipeline, .. } = self.load;
+        let (client, of_kind) = match kind {
+            Kind::Streams(mode) => (mode.to_string(), json!({ "pipeline": pipeline })),
+            Kind::Datagrams { segments, driver } => {
+                (driver.to_string(), json!({ "pipeline": pipeline, "segments": segments }))
+            }
+            Kind::Connections { threads, driver, .. } => {
+                (driver.to_string(), json!({ "per_connection": true, "threads": threads }))
+            }
+        };
+        let mut all = parameters(json!({
+            "client": client,
+            "seconds": duration.as_secs_f64(),
+            "warm_up_seconds": warm_up.as_secs_f64(),
+            "server_core": self.cores.server,
+            "load_core": self.cores.load,
+        }));
+        all.extend(parameters(of_kind));
+        all
+    }
+}
+
+/// A directory for the paths that servers listen at.
+fn scratch() -> Result<Scratch> {
+    let directory = std::env::temp_dir();
+    Scratch::within(&directory).with_context(|| {
+        format!("cannot make a directory in {}: set TMPDIR elsewhere", directory.display())
+    })
+}

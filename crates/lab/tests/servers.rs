@@ -1,0 +1,107 @@
+//! Servers as real processes under the load: this test program itself, started again as a server.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use annulus::DriverChoice;
+use annulus_lab::bench::{Contenders, Measure, Outcome, Slice};
+use annulus_lab::echo::{self, Kind, Load, Servers};
+use annulus_lab::server::Spec;
+use annulus_load::Mode;
+
+/// Says how the server should behave, and that this is the server.
+const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
+
+/// This program as a server that behaves so.
+fn server(role: &str) -> Spec {
+    let this = std::env::current_exe().expect("this program");
+    let mut arguments = vec![format!("{ROLE}={role}").into(), this.into_os_string()];
+    arguments.extend(["--ignored", "--exact", "serves", "--nocapture"].map(Into::into));
+    Spec { arguments, ..Spec::of(role, "/usr/bin/env") }
+}
+
+fn start(role: &str, kind: Kind) -> Servers {
+    let contenders = Contenders::gather([Ok(Ok(server(role)))], None).expect("one server");
+    let load = Load {
+        kind,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(100),
+        pipeline: 2,
+        pin: None,
+        seed: 1,
+    };
+    Servers::start(&contenders, &[echo::cell(3, 1000)], load).expect("servers")
+}
+
+fn measure(servers: &mut Servers, contender: usize) -> Outcome {
+    servers.measure(Slice { round: 0, cell: 0, contender })
+}
+
+#[test]
+fn a_server_and_its_control_are_both_measured() {
+    let driver = DriverChoice::Auto;
+    let connections = Kind::Connections { count: Some(100), threads: 2, driver };
+    for kind in [Kind::Streams(Mode::default()), Kind::Streams(Mode::Threads), connections] {
+        let mut servers = start("echo", kind);
+        assert!(servers.memory().iter().all(|memory| memory.is_some()));
+        for contender in [0, 1] {
+            let sample = measure(&mut servers, contender).expect("an accepted slice");
+            let number = |name| sample.get(name).unwrap_or_else(|| panic!("no {name}: {sample:?}"));
+            for name in ["operations", "ns", "cpu_ns", "client_cpu_share"] {
+                assert!(number(name) > 0.0, "{sample:?}");
+            }
+            assert!(number("switches") >= 0.0 && number("resident_bytes") > 1e5, "{sample:?}");
+            assert!(0.0 < number("p50_us") && number("p50_us") <= number("p99_us"), "{sample:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_answers_wrongly_is_not_accepted() {
+    let mut servers = start("wrong", Kind::Streams(Mode::default()));
+    let error = measure(&mut servers, 0).expect_err("wrong bytes");
+    assert!(error.contains("wrong bytes"), "{error}");
+}
+
+#[test]
+fn a_server_that_ends_is_named_with_its_last_words() {
+    let mut servers = start("fall", Kind::Streams(Mode::default()));
+    let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
+    assert!(error.contains("server fall ended (exit status: 9)"), "{error}");
+    assert!(error.ends_with("its last words: out of luck"), "{error}");
+    let again = measure(&mut servers, 0).expect_err("it does not come back");
+    assert_eq!(again, error);
+}
+
+/// The server that the other tests start; nothing where it was not they who started it.
+#[test]
+#[ignore = "the server of the other tests"]
+fn serves() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    eprintln!("{role}: listening on {}", listener.local_addr().expect("address"));
+    for stream in listener.incoming() {
+        let role = role.clone();
+        thread::spawn(move || answer(stream.expect("a client"), &role));
+    }
+}
+
+fn answer(mut stream: TcpStream, role: &str) {
+    stream.set_nodelay(true).expect("nodelay");
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        match role {
+            "wrong" => buffer[length - 1] ^= 1,
+            "fall" => {
+                eprintln!("out of luck");
+                std::process::exit(9);
+            }
+            _ => {}
+        }
+        if stream.write_all(&buffer[..length]).is_err() {
+            return;
+        }
+    }
+}
