@@ -1,5 +1,8 @@
 //! The annulus command: an echo server, a load generator, benchmarks, and a look at the machine.
 
+// They panic if the stream cannot be written to.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod address;
 mod bench;
 mod doctor;
@@ -24,7 +27,8 @@ Examples:
   annulus bench echo                   compare the servers, a minute
   annulus doctor                       what this machine offers
 
-Exit status: 0 done, 1 failed, 2 wrong usage.";
+Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141: the
+reader of standard output has gone).";
 
 /// An I/O runtime on io_uring, and the tools that prove what it does.
 #[derive(Debug, Parser)]

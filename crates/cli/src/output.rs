@@ -1,8 +1,11 @@
-//! Where results go: a file, or standard output as `-`.
+//! Where text goes: results to a file, or to standard output as `-`; notes to standard error.
+//!
+//! Nothing here panics: either stream may be closed, full, or a pipe that is no longer read.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,23 +21,21 @@ pub(crate) enum Target {
 /// A target that is open, so that a wrong path shows before the work and not after it.
 #[derive(Debug)]
 pub(crate) struct Sheet {
-    target: Target,
-    file: Option<File>,
+    /// None for standard output.
+    file: Option<(PathBuf, File)>,
 }
 
 impl Target {
     /// Opens it, emptying a file.
     pub(crate) fn open(self) -> Result<Sheet> {
-        let file = match &self {
-            Target::Stdout => None,
-            Target::File(path) => Some(File::create(path).with_context(|| {
-                format!(
-                    "cannot write {}: choose another file, or - for standard output",
-                    path.display()
-                )
-            })?),
-        };
-        Ok(Sheet { target: self, file })
+        let Target::File(path) = self else { return Ok(Sheet { file: None }) };
+        let file = File::create(&path).with_context(|| {
+            format!(
+                "cannot write {}: choose another file, or - for standard output",
+                path.display()
+            )
+        })?;
+        Ok(Sheet { file: Some((path, file)) })
     }
 }
 
@@ -49,7 +50,7 @@ impl FromStr for Target {
 impl Sheet {
     /// Whether this is standard output, which then has room for nothing else.
     fn is_stdout(&self) -> bool {
-        self.target == Target::Stdout
+        self.file.is_none()
     }
 
     /// Writes `value` as JSON, indented, with a line end.
@@ -57,7 +58,9 @@ impl Sheet {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()).context("cannot write the JSON file"),
+            Some((path, file)) => file
+                .write_all(text.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display())),
             None => print(&text),
         }
     }
@@ -76,11 +79,37 @@ pub(crate) fn deliver(
     sheet.map_or(Ok(()), |sheet| sheet.write_json(result))
 }
 
-/// Writes to standard output; a reader that has gone is an error, not a panic.
+/// Standard output is a pipe that is no longer read: the program ends, and says nothing of it.
+#[derive(Debug)]
+pub(crate) struct StdoutClosed;
+
+impl Display for StdoutClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output is a pipe that is no longer read")
+    }
+}
+
+impl std::error::Error for StdoutClosed {}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// [`StdoutClosed`], or that it cannot be written to.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .context("cannot write to standard output")
+    check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Explains why standard output could not be written to.
+pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
+        written => written.context("cannot write to standard output"),
+    }
+}
+
+/// Writes a line to standard error. If that fails, the line is lost: there is no place left to say so, and what the
+/// program does is worth more than what it says.
+pub(crate) fn note(line: impl Display) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,10 +1,14 @@
 //! How the command says that something went wrong: one line, and the exit status.
 
+use crate::output::{StdoutClosed, check_print, note};
 use clap::error::ErrorKind;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Exit status for a command line that cannot be carried out as written.
 const USAGE: u8 = 2;
+/// Exit status when standard output is no longer read: what a shell tells of a process that died of SIGPIPE (128 + 13).
+const PIPE: u8 = 141;
 
 /// A wrong value that only showed after parsing: exits like a usage error.
 pub(crate) use annulus_lab::UsageError as Misuse;
@@ -25,9 +29,12 @@ pub(crate) fn only_with(
     }
 }
 
-/// Prints a failure as one line.
+/// Prints a failure as one line; a standard output that is no longer read is none.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("annulus: {}", one_line(&format!("{error:#}")));
+    if error.is::<StdoutClosed>() {
+        return ExitCode::from(PIPE);
+    }
+    note(format_args!("annulus: {}", one_line(&format!("{error:#}"))));
     if error.is::<Misuse>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
 
@@ -35,16 +42,15 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
 pub(crate) fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Where standard output is gone, nobody is there to be told.
-            let _ = error.print();
-            ExitCode::SUCCESS
+            let printed = check_print(error.print().and_then(|()| io::stdout().flush()));
+            printed.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::from(USAGE)
         }
         _ => {
-            eprintln!("annulus: {} (--help tells more)", condense(&error.to_string()));
+            note(format_args!("annulus: {} (--help tells more)", condense(&error.to_string())));
             ExitCode::from(USAGE)
         }
     }

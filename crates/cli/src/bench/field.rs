@@ -1,5 +1,6 @@
 //! Contenders of a comparison that can be measured here, and what the others lack.
 
+use crate::output::note;
 use annulus_lab::contest::Settings;
 use annulus_lab::report::ServerFacts;
 use annulus_lab::server::Spec;
@@ -26,7 +27,7 @@ impl Field {
                 Ok(spec) => specs.push(spec),
                 Err(why) if missing.contains(&why) => {}
                 Err(why) => {
-                    eprintln!("annulus: {why}");
+                    note(format_args!("annulus: {why}"));
                     missing.push(why);
                 }
             }

@@ -1,7 +1,7 @@
 //! Carrying a bench out: one at a time on a machine, with progress, an orderly stop, and a place for the results.
 
 use crate::bench::results;
-use crate::output::{self, Target};
+use crate::output::{self, Target, note};
 use annulus_lab::bench::{Observer, Prepared, Report};
 use annulus_lab::interrupt::{INTERRUPTED, Interrupt};
 use annulus_lab::lock::Lock;
@@ -36,7 +36,7 @@ pub(super) fn carry_out(
 ) -> Result<ExitCode> {
     let lock = RunLock::take(json)?;
     let prepared = prepare()?;
-    prepared.bench.contenders.missing.iter().for_each(|why| eprintln!("annulus: {why}"));
+    prepared.bench.contenders.missing.iter().for_each(|why| note(format_args!("annulus: {why}")));
     let report = lock.measure(prepared, Report::clone)?;
     lock.deliver(&report, || text(&report))?;
     match report.failures().next() {
@@ -56,7 +56,7 @@ pub(super) fn compare(
 /// The peers of the folder `peers` here or above.
 pub(super) fn peers() -> Option<Peers> {
     let peers = env::current_dir().ok().and_then(|here| Peers::find(&here))?;
-    Some(peers.announcing(|name| eprintln!("annulus: building peer {name}")))
+    Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
 }
 
 /// The only run on the machine, and a place for its results that can be written.
@@ -72,8 +72,7 @@ impl RunLock {
     pub(super) fn take(json: Option<Target>) -> Result<RunLock> {
         let lock = Lock::take()?;
         json.clone().map(Target::open).transpose()?;
-        let interrupt =
-            Interrupt::install(|| eprintln!("{STOPPING}")).context("cannot watch for ctrl-C")?;
+        let interrupt = Interrupt::install(|| note(STOPPING)).context("cannot watch for ctrl-C")?;
         Ok(RunLock { _lock: lock, interrupt, json })
     }
 

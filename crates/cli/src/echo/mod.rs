@@ -11,7 +11,7 @@ mod tasks;
 mod threads;
 
 use crate::endpoint::Endpoint;
-use crate::output::{self, Target};
+use crate::output::{self, Target, note};
 use crate::span;
 use crate::usage::Misuse;
 use annulus::shards::{Pinning, Spread};
@@ -198,14 +198,16 @@ impl Plan {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
         if workers == 1 {
-            return eprintln!("annulus echo: listening on {address} ({how})");
+            return note(format_args!("annulus echo: listening on {address} ({how})"));
         }
-        eprintln!("annulus echo: listening on {address} ({how}; {workers} workers, {cpus} CPUs)");
+        note(format_args!(
+            "annulus echo: listening on {address} ({how}; {workers} workers, {cpus} CPUs)"
+        ));
         if workers > cpus {
-            eprintln!(
+            note(format_args!(
                 "annulus echo: warning: more workers ({workers}) than CPUs ({cpus}): they take turns, so\n\
                  no more gets done, and a request may wait for another worker's turn"
-            );
+            ));
         }
     }
 

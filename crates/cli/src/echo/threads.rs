@@ -4,6 +4,7 @@ use super::guests::{Guest, Guests, Sweep};
 use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::{Listen, Plan};
+use crate::output::note;
 use annulus_load::clock;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -125,7 +126,9 @@ impl<'a> House<'a> {
             let _ = talk.echo();
         };
         if let Err(error) = std::thread::Builder::new().stack_size(STACK).spawn(body) {
-            eprintln!("annulus echo: closed a connection: cannot start a thread for it: {error}");
+            note(format_args!(
+                "annulus echo: closed a connection: cannot start a thread for it: {error}"
+            ));
         }
     }
 

@@ -8,6 +8,7 @@ mod file;
 mod killed;
 mod load;
 mod nop;
+mod printing;
 mod signals;
 mod suite;
 mod udp;

@@ -1,0 +1,156 @@
+//! Standard output and standard error that are closed, full, or pipes that are no longer read: no command panics.
+
+use crate::common::{ANNULUS, OwnLock, PATIENCE, Server};
+use annulus_load::clock;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::pipe;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// What a stream leads to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sink {
+    Null,
+    /// Every write fails: there is no space.
+    Full,
+    /// Every write fails: the pipe is no longer read.
+    Broken,
+    Closed,
+}
+
+impl Sink {
+    fn stdio(self) -> Stdio {
+        match self {
+            Sink::Null | Sink::Closed => Stdio::null(),
+            Sink::Full => File::options().write(true).open("/dev/full").unwrap().into(),
+            Sink::Broken => pipe().unwrap().1.into(),
+        }
+    }
+}
+
+/// A command whose output leads there. A shell closes what is to be closed.
+fn annulus(args: &[&str], stdout: Sink, stderr: Sink) -> Command {
+    let close =
+        |sink, number| if sink == Sink::Closed { format!(" {number}>&-") } else { "".into() };
+    let script = format!("exec \"$0\" \"$@\"{}{}", close(stdout, 1), close(stderr, 2));
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &script, ANNULUS]).args(args).own_lock();
+    command.stdin(Stdio::null()).stdout(stdout.stdio()).stderr(stderr.stdio());
+    command
+}
+
+fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
+    annulus(args, stdout, stderr).status().unwrap()
+}
+
+/// What every command prints to standard output, in a short run.
+fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
+    let timed = "-c 2 -t 0.05 --warm-up 0";
+    let lines = [
+        "--help".to_owned(),
+        "--version".to_owned(),
+        "load --help".to_owned(),
+        "doctor".to_owned(),
+        "doctor --json -".to_owned(),
+        format!("load -a {server} {timed}"),
+        format!("load -a {server} {timed} --json -"),
+        format!("load -a {server} --per-connection -c 2"),
+        format!("load udp -a {udp} {timed}"),
+        "bench echo --servers epoll --clients 1 --rounds 2 --seconds 0.02 --warm-up 0".to_owned(),
+        "bench nop --contenders ring --entries 1 --rounds 2 --seconds 0.01".to_owned(),
+        "bench file -n 1 -c 1 --mode tasks".to_owned(),
+        "bench bulk --contenders epoll --rounds 2 --seconds 0.02".to_owned(),
+        "bench suite --list".to_owned(),
+    ];
+    lines.iter().map(|line| line.split(' ').map(String::from).collect()).collect()
+}
+
+#[test]
+fn standard_output_that_cannot_be_written_is_told_by_the_exit_status() {
+    let mut echo = Command::new(ANNULUS);
+    echo.args(["echo", "--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"]);
+    let server = Server::spawn(&mut echo);
+    let (_, udp) = server.ready.split_once(", ").unwrap();
+    let udp = udp.split(' ').next().unwrap();
+    for line in commands(&server.address.to_string(), udp) {
+        let line: Vec<_> = line.iter().map(String::as_str).collect();
+        for (sink, code) in
+            [(Sink::Null, 0), (Sink::Closed, 0), (Sink::Full, 1), (Sink::Broken, 141)]
+        {
+            let said = annulus(&line, sink, Sink::Null).stderr(Stdio::piped()).output().unwrap();
+            let stderr = String::from_utf8(said.stderr).unwrap();
+            assert_eq!(said.status.code(), Some(code), "{line:?}, {sink:?}: {stderr}");
+            // A pipe that is no longer read ends a program in silence; for want of space it says so, in one line.
+            let lines = usize::from(sink == Sink::Full);
+            assert_eq!(stderr.lines().count(), lines, "{line:?}, {sink:?}: {stderr}");
+            assert!(lines == 0 || stderr.contains("cannot write to standard output"), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn standard_error_that_cannot_be_written_changes_no_exit_status() {
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (line, code) in [
+        (&["doctor"][..], 0),
+        (&["load", "-a", &nowhere, "-c", "1", "-t", "0.1"], 1),
+        (&["echo", "--listen", "192.0.2.1:7000"], 1),
+        (&["echo", "--loud"], 2),
+        (&["load", "--length", "0"], 2),
+        (&[], 2),
+        (&["bench", "suite", "nowhere"], 2),
+        (&["bench", "echo", "--servers", "none"], 2),
+    ] {
+        for sink in [Sink::Full, Sink::Broken, Sink::Closed] {
+            assert_eq!(run(line, Sink::Null, sink).code(), Some(code), "{line:?}, {sink:?}");
+            assert_ne!(run(line, sink, sink).code(), Some(101), "{line:?}, {sink:?} both");
+        }
+    }
+}
+
+/// Its ready line is lost, and it serves all the same.
+#[test]
+fn a_server_that_cannot_say_that_it_is_ready_serves() {
+    for driver in ["auto", "epoll", "threads"] {
+        for sink in [Sink::Full, Sink::Broken, Sink::Closed] {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = free.to_string();
+            let args = ["echo", "--listen", &address, "--driver", driver];
+            let mut server = annulus(&args, sink, sink).spawn().unwrap();
+            let deadline = clock::now() + PATIENCE;
+            let mut stream = loop {
+                match TcpStream::connect(free) {
+                    Ok(stream) => break stream,
+                    Err(error) => assert!(clock::now() < deadline, "{driver}, {sink:?}: {error}"),
+                }
+            };
+            assert_eq!(server.try_wait().unwrap(), None, "{driver}, {sink:?}");
+            crate::common::round_trip(&mut stream, b"all the same");
+            drop(stream);
+            kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+            assert_eq!(server.wait().unwrap().code(), Some(0), "{driver}, {sink:?}");
+        }
+    }
+}
+
+#[test]
+fn figures_that_cannot_be_written_are_told_by_the_exit_status() {
+    for (stats, stdout, code) in
+        [("-", Sink::Full, 1), ("-", Sink::Broken, 141), ("/dev/full", Sink::Null, 1)]
+    {
+        let mut command =
+            annulus(&["echo", "--listen", "127.0.0.1:0", "--stats", stats], stdout, Sink::Null);
+        let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = std::io::BufReader::new(server.stderr.take().unwrap());
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        said.clear();
+        std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(code), "{stats}, {stdout:?}: {said}");
+        let name = if stats == "-" { "standard output" } else { stats };
+        assert!(code == 141 && said.is_empty() || said.contains("cannot write"), "{said}");
+        assert!(code == 141 || said.contains(name), "{said}");
+    }
+}
