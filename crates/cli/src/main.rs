@@ -12,6 +12,7 @@ mod grid;
 mod load;
 mod output;
 mod page;
+mod signals;
 mod span;
 mod table;
 mod text;

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many bytes are received at once.
@@ -24,7 +25,8 @@ const BUFFER: usize = 64 << 10;
 /// One connection, its messages and its time.
 pub(crate) struct Client {
     number: usize,
-    stream: OwnedFd,
+    /// Its run may shut it down, to end a receive that blocks.
+    stream: Arc<OwnedFd>,
     saying: Tape,
     hearing: Tape,
     window: Window,
@@ -39,7 +41,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         number: usize,
-        stream: OwnedFd,
+        stream: Arc<OwnedFd>,
         tape: Tape,
         window: Window,
         pad: Pad,

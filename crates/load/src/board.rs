@@ -20,6 +20,8 @@ pub(crate) enum Phase {
     WarmUp,
     Measuring,
     Over,
+    /// The run was interrupted: what ends now has not failed.
+    Interrupted,
 }
 
 /// Shared by all clients of a run, be they tasks or threads.
@@ -75,7 +77,7 @@ impl Board {
 
     /// Whether clients go on with another message.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase.load(Relaxed) != Phase::Over as u8
+        self.phase.load(Relaxed) < Phase::Over as u8
     }
 
     /// Whether what happens now counts.
@@ -97,6 +99,9 @@ impl Board {
 
     /// Notes that `client` failed, with so many requests under way.
     pub(crate) fn fault(&self, client: usize, requests: u64, fault: &Fault) {
+        if self.phase.load(Relaxed) == Phase::Interrupted as u8 {
+            return;
+        }
         if self.is_measuring() {
             self.failed.fetch_add(requests, Relaxed);
         }

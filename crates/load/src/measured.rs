@@ -3,6 +3,7 @@
 use crate::board::{Board, Phase};
 use crate::clock;
 use crate::run::{Observer, Progress};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// What the clients are.
@@ -29,6 +30,23 @@ impl Clients {
 pub(crate) struct Measured {
     pub(crate) length: Duration,
     pub(crate) cpu: Duration,
+    /// Whether the observer ended the run early.
+    pub(crate) interrupted: bool,
+}
+
+impl Measured {
+    /// Nothing, as the run was interrupted before it began to measure.
+    pub(crate) fn interrupted() -> Measured {
+        Measured { interrupted: true, ..Measured::default() }
+    }
+}
+
+/// Breaks off if the observer asks for it.
+pub(crate) fn go_on(observer: &dyn Observer) -> ControlFlow<()> {
+    match observer.is_interrupted() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
 }
 
 /// A window that is open.
@@ -57,16 +75,20 @@ impl<'a> Measuring<'a> {
         Measuring { observer, board, total, clients, began, cpu }
     }
 
-    /// Tells the observer how far it has come.
-    pub(crate) fn progress(&mut self, elapsed: Duration) {
+    /// Tells the observer how far it has come, and breaks off if it asks for that.
+    pub(crate) fn progress(&mut self, elapsed: Duration) -> ControlFlow<()> {
         let responses = self.board.responses();
         self.observer.progress(Progress { elapsed, total: self.total, responses });
+        go_on(self.observer)
     }
 
     /// Closes the window; the clients send nothing more.
-    pub(crate) fn close(self) -> Measured {
-        let measured =
-            Measured { length: clock::now() - self.began, cpu: self.clients.cpu() - self.cpu };
+    pub(crate) fn close(self, ended: ControlFlow<()>) -> Measured {
+        let measured = Measured {
+            length: clock::now() - self.began,
+            cpu: self.clients.cpu() - self.cpu,
+            interrupted: ended.is_break(),
+        };
         self.board.enter(Phase::Over);
         self.observer.window_closed();
         measured

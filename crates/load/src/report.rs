@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Above this share of its cores the client may have been the bottleneck.
 const SATURATED: f64 = 0.9;
@@ -31,6 +32,8 @@ pub struct Report {
     pub responses: u64,
     /// The measured time; 0 where measuring never began.
     pub seconds: f64,
+    /// Whether the run was interrupted: the figures are of what there was until then.
+    pub interrupted: bool,
     /// Responses over measured time.
     pub requests_per_second: f64,
     /// Latency in µs, from the intended start of a message to the last byte of its response.
@@ -93,7 +96,8 @@ impl Report {
             seconds,
             requests_per_second: if seconds > 0.0 { responses as f64 / seconds } else { 0.0 },
             latency_us: LatencySummary::new(&findings.histogram),
-            doubts: doubts(plan, seconds, share, findings.faults.by_kind.values().sum()),
+            interrupted: measured.interrupted,
+            doubts: doubts(plan, measured, responses, findings.faults.by_kind.values().sum()),
             errors: findings.faults.by_kind,
             first_error: findings.faults.first,
             client_cpu_share: share,
@@ -135,16 +139,31 @@ fn share(measured: Measured) -> f64 {
     }
 }
 
-fn doubts(plan: &Plan, seconds: f64, share: f64, failed: u64) -> Vec<String> {
-    if seconds == 0.0 {
-        return vec!["nothing was measured: not every client could connect and stay".into()];
+fn doubts(plan: &Plan, measured: Measured, responses: u64, failed: u64) -> Vec<String> {
+    let cut_short = interruption(measured, plan.duration);
+    if measured.length.is_zero() {
+        let nothing = "nothing was measured: not every client could connect and stay";
+        return vec![cut_short.unwrap_or_else(|| nothing.into())];
     }
     let threads = if plan.mode == Mode::Threads { plan.clients } else { 1 };
-    let mut doubts: Vec<String> = saturation(share, plan.pin, threads).into_iter().collect();
+    let mut doubts: Vec<String> = cut_short.into_iter().collect();
+    doubts.extend(saturation(share(measured), plan.pin, threads));
     if failed > 0 {
         doubts.push(format!("{failed} of {} clients failed and stayed down", plan.clients));
     }
+    if responses == 0 {
+        doubts.push("no response came within the measured time".into());
+    }
     doubts
+}
+
+/// The doubt about a run that was interrupted.
+pub(crate) fn interruption(measured: Measured, planned: Duration) -> Option<String> {
+    let (seconds, planned) = (measured.length.as_secs_f64(), planned.as_secs_f64());
+    measured.interrupted.then(|| match measured.length.is_zero() {
+        true => "nothing was measured: the run was interrupted before".into(),
+        false => format!("the run was interrupted after {seconds:.3} of {planned:.3} s"),
+    })
 }
 
 /// The doubt that the load itself may have set the pace: its threads used up the cores that they may use.
@@ -191,9 +210,25 @@ mod tests {
     #[test]
     fn a_busy_client_and_failures_are_doubts() {
         let plan = Plan::new("127.0.0.1:7000".parse().unwrap());
-        assert_eq!(doubts(&plan, 1.0, 0.5, 0), Vec::<String>::new());
-        assert!(doubts(&plan, 0.0, 0.0, 1)[0].contains("nothing was measured"));
-        let doubts = doubts(&plan, 1.0, 0.97, 2).join("; ");
-        assert!(doubts.contains("97%") && doubts.contains("2 of 50 clients"), "{doubts}");
+        let measured = |share: f64| {
+            let length = Duration::from_secs(1);
+            Measured { length, cpu: length.mul_f64(share), interrupted: false }
+        };
+        assert_eq!(doubts(&plan, measured(0.5), 1, 0), Vec::<String>::new());
+        assert!(doubts(&plan, Measured::default(), 0, 1)[0].contains("not every client could"));
+        let busy = doubts(&plan, measured(0.97), 1, 2).join("; ");
+        assert!(busy.contains("97%") && busy.contains("2 of 50 clients"), "{busy}");
+        assert!(doubts(&plan, measured(0.5), 0, 0)[0].starts_with("no response came"));
+    }
+
+    #[test]
+    fn an_interruption_is_a_doubt() {
+        let plan = Plan::new("127.0.0.1:7000".parse().unwrap());
+        let before = doubts(&plan, Measured::interrupted(), 0, 0);
+        assert_eq!(before, ["nothing was measured: the run was interrupted before"]);
+        let length = Duration::from_millis(1500);
+        let within = Measured { length, interrupted: true, ..Measured::default() };
+        let doubts = doubts(&plan, within, 1, 0);
+        assert_eq!(doubts, ["the run was interrupted after 1.500 of 60.000 s"]);
     }
 }

@@ -21,6 +21,10 @@ pub trait Observer {
     fn window_closed(&mut self) {}
     /// Some ten times a second while measuring.
     fn progress(&mut self, _progress: Progress) {}
+    /// Whether the run is to end now, with what it has; asked some ten times a second.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// An observer that looks away.

@@ -4,19 +4,21 @@ use crate::blocking::Client;
 use crate::board::{Board, Pad, Phase};
 use crate::clock;
 use crate::fault::Fault;
-use crate::measured::{Clients, Measured, Measuring};
+use crate::measured::{Clients, Measured, Measuring, go_on};
 use crate::pattern::Tape;
 use crate::place::Place;
 use crate::plan::Plan;
 use crate::run::{LoadError, Observer};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ const STACK: usize = 128 << 10;
 
 /// How often the observer hears of progress.
 const BEAT: Duration = Duration::from_millis(100);
+/// How often to look whether the clients have their last replies.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// Carries out a plan with a thread a client; returns how, too.
 pub(crate) fn run(
@@ -32,27 +36,93 @@ pub(crate) fn run(
     observer: &mut dyn Observer,
     board: &Arc<Board>,
 ) -> Result<(String, Measured), LoadError> {
-    let streams = connect_all(plan, board);
-    let mut measured = Measured::default();
-    if board.is_flawless() {
-        let clients = start(plan, streams, board)?;
-        attend(&clients, plan.warm_up, |_| ());
-        if !are_gone(&clients) {
-            let mut window = Measuring::open(observer, board, plan.duration, Clients::Threads);
-            attend(&clients, plan.duration, |elapsed| window.progress(elapsed));
-            measured = window.close();
+    let measured = match connect_unless_interrupted(plan, observer, board)? {
+        None => Measured::interrupted(),
+        Some(streams) if board.is_flawless() => {
+            let clients = start(plan, streams, board)?;
+            let mut measured = measure(plan, &clients, observer, board);
+            board.enter(Phase::Over);
+            if !measured.interrupted {
+                measured.interrupted = await_all(&clients, observer).is_break();
+            }
+            if measured.interrupted {
+                board.enter(Phase::Interrupted);
+            }
+            finish(clients, measured.interrupted);
+            measured
         }
-        board.enter(Phase::Over);
-        finish(clients);
-    }
+        Some(_) => Measured::default(),
+    };
     Ok(("threads (a blocking thread a connection)".into(), measured))
 }
 
+/// Lets the clients warm up, and measures while any of them is left, unless that is interrupted.
+fn measure(
+    plan: &Plan,
+    clients: &[Thread],
+    observer: &mut dyn Observer,
+    board: &Board,
+) -> Measured {
+    if attend(clients, plan.warm_up, |_| go_on(observer)).is_break() {
+        return Measured::interrupted();
+    }
+    if are_gone(clients) {
+        return Measured::default();
+    }
+    let mut window = Measuring::open(observer, board, plan.duration, Clients::Threads);
+    let ended = attend(clients, plan.duration, |elapsed| window.progress(elapsed));
+    window.close(ended)
+}
+
+/// Connects every client on a thread of its own, which is left to itself once the observer interrupts.
+fn connect_unless_interrupted(
+    plan: &Plan,
+    observer: &dyn Observer,
+    board: &Arc<Board>,
+) -> Result<Option<Vec<OwnedFd>>, LoadError> {
+    let (sender, streams) = mpsc::channel();
+    let connecting = thread::Builder::new().spawn({
+        let (plan, board) = (plan.clone(), Arc::clone(board));
+        // The receiver is gone once the run was interrupted.
+        move || _ = sender.send(connect_all(&plan, &board))
+    });
+    let connecting = connecting.map_err(|error| no_thread(plan, 0, error))?;
+    loop {
+        match streams.recv_timeout(BEAT) {
+            Ok(streams) => return Ok(Some(streams)),
+            Err(RecvTimeoutError::Timeout) => {
+                if observer.is_interrupted() {
+                    board.enter(Phase::Interrupted);
+                    return Ok(None);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let panic =
+                    connecting.join().expect_err("it ends without an answer by a panic only");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn no_thread(plan: &Plan, started: usize, error: io::Error) -> LoadError {
+    LoadError::Threads { started, wanted: plan.clients, error }
+}
+
+/// A client's thread, and its socket as long as the thread has it.
+struct Thread {
+    handle: JoinHandle<()>,
+    stream: Weak<OwnedFd>,
+}
+
 /// Connects every client, one after the other: a server's backlog is never overrun. After the first failure, which goes
-/// on the board, no more are started.
+/// on the board, or once the run is interrupted, no more are started.
 fn connect_all(plan: &Plan, board: &Board) -> Vec<OwnedFd> {
     let mut streams = Vec::with_capacity(plan.clients);
     for client in 0..plan.clients {
+        if !board.is_open() {
+            break;
+        }
         match connect(plan) {
             Ok(stream) => streams.push(stream),
             Err(error) => {
@@ -90,51 +160,68 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
 }
 
 /// Starts a thread on each stream. Where the system has no more threads, those that there are end at once.
-fn start(
-    plan: &Plan,
-    streams: Vec<OwnedFd>,
-    board: &Arc<Board>,
-) -> Result<Vec<JoinHandle<()>>, LoadError> {
+fn start(plan: &Plan, streams: Vec<OwnedFd>, board: &Arc<Board>) -> Result<Vec<Thread>, LoadError> {
     let began = clock::nanos();
     let mut clients = Vec::with_capacity(streams.len());
     for (number, stream) in streams.into_iter().enumerate() {
         let tape = Tape::new(plan.seed, number, plan.length);
         let pad = Pad::new(Arc::clone(board));
         let window = plan.window(number, began);
+        let stream = Arc::new(stream);
+        let weak = Arc::downgrade(&stream);
         let client = Client::new(number, stream, tape, window, pad, plan.reply_timeout);
         match thread::Builder::new().stack_size(STACK).spawn(|| client.run()) {
-            Ok(thread) => clients.push(thread),
+            Ok(handle) => clients.push(Thread { handle, stream: weak }),
             Err(error) => {
                 board.enter(Phase::Over);
                 let started = clients.len();
-                finish(clients);
-                return Err(LoadError::Threads { started, wanted: plan.clients, error });
+                finish(clients, true);
+                return Err(no_thread(plan, started, error));
             }
         }
     }
     Ok(clients)
 }
 
-fn are_gone(clients: &[JoinHandle<()>]) -> bool {
-    clients.iter().all(JoinHandle::is_finished)
+fn are_gone(clients: &[Thread]) -> bool {
+    clients.iter().all(|client| client.handle.is_finished())
 }
 
-/// Lets the clients work for `length`, or until none of them is left.
-fn attend(clients: &[JoinHandle<()>], length: Duration, mut each: impl FnMut(Duration)) {
+/// Lets the clients work for `length`, until none of them is left, or until `each` breaks off.
+fn attend(
+    clients: &[Thread],
+    length: Duration,
+    mut each: impl FnMut(Duration) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let began = clock::now();
     loop {
         let elapsed = clock::now() - began;
         if elapsed >= length || are_gone(clients) {
-            return;
+            return ControlFlow::Continue(());
         }
-        each(elapsed);
+        each(elapsed)?;
         thread::sleep(BEAT.min(length - elapsed));
     }
 }
 
-fn finish(clients: Vec<JoinHandle<()>>) {
+/// Waits for the last replies, unless that is interrupted.
+fn await_all(clients: &[Thread], observer: &dyn Observer) -> ControlFlow<()> {
+    while !are_gone(clients) {
+        go_on(observer)?;
+        thread::sleep(GLANCE);
+    }
+    ControlFlow::Continue(())
+}
+
+/// Ends every client, at once if it is not to wait for what it is owed.
+fn finish(clients: Vec<Thread>, at_once: bool) {
+    let streams = clients.iter().filter_map(|client| client.stream.upgrade());
+    for stream in streams.filter(|_| at_once) {
+        // A receive that blocks ends. A connection that is gone already needs no end.
+        let _ = shutdown(&*stream, Shutdown::Both);
+    }
     for client in clients {
-        if let Err(panic) = client.join() {
+        if let Err(panic) = client.handle.join() {
             std::panic::resume_unwind(panic);
         }
     }

@@ -4,7 +4,6 @@ mod guests;
 mod letters;
 mod ring;
 mod room;
-mod signals;
 mod stats;
 mod stream;
 mod tasks;
@@ -12,6 +11,7 @@ mod threads;
 
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
+use crate::signals::{SIGINT, SIGTERM};
 use crate::span;
 use crate::usage::Misuse;
 use annulus::shards::{Pinning, Spread};
@@ -85,6 +85,9 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
 }
+
+/// What asks the server to stop.
+const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Descriptors that one more worker takes: ring, or epoll and timer; alarm; listener; two a signal.
 const FILES: usize = 8;

@@ -4,11 +4,11 @@ use super::guests::{Guest, Guests, Sweep};
 use super::letters::{self, Letters, Post, Together};
 use super::ring::RingArgs;
 use super::room::{Room, Seat};
-use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::stream::{Entrance, Stream};
-use super::{Listen, Plan};
+use super::{Listen, Plan, STOPPING};
 use crate::endpoint::Endpoint;
+use crate::signals::Stop;
 use annulus::net::{ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
@@ -147,7 +147,7 @@ fn listen_at(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixListener> 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
 fn close_on_signal(house: Rc<House>) -> io::Result<()> {
     let mut signals = signals(&[Signal::Interrupt, Signal::Terminate])?;
-    Stop::install()?;
+    Stop::install(&STOPPING)?;
     annulus::spawn(async move {
         // An error says that the runtime has ended.
         let _ = signals.recv().await;

@@ -1,10 +1,10 @@
 //! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
 
 use super::guests::{Guest, Guests, Sweep};
-use super::signals::Stop;
 use super::stats::{Driver, Stats, Tally, Worker};
-use super::{Listen, Plan};
+use super::{Listen, Plan, STOPPING};
 use crate::output::note;
+use crate::signals::Stop;
 use annulus_load::clock;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,7 +27,7 @@ const STACK: usize = 64 * 1024;
 /// Serves until a signal.
 pub(super) fn serve(plan: &Plan, place: &Listen, reason: &str) -> Result<Stats> {
     let listener = listen(plan, place)?;
-    let stop = Stop::install().context("cannot handle signals")?;
+    let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
     let house = House::new(plan, &stop).context("cannot watch for signals")?;
     let address = listener.local_addr().context("cannot tell the address listened on")?;
     plan.announce(&[place.endpoint.written(address)], &format!("threads: {reason}"));

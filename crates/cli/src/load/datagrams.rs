@@ -1,6 +1,6 @@
 //! `annulus load udp`: datagrams, and what became of them.
 
-use super::{Bar, classify, judge};
+use super::{Outcome, Watch, classify};
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target};
 use crate::page::Page;
@@ -9,7 +9,7 @@ use crate::table::{client, failings, latency, thousands};
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
 use annulus_load::{MAX_CLIENTS, Place};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -78,13 +78,18 @@ pub(super) struct UdpArgs {
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
-    let report = datagrams::run(&plan, &mut Bar::new()).map_err(classify)?;
+    let mut watch = Watch::new()?;
+    let report = datagrams::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.seconds > 0.0).then(|| page(&plan.address, &report));
     output::deliver(sheet, &report, page)?;
-    if report.errors.is_empty() && report.received == 0 {
-        bail!("no echo came from {}: is a server running there?", report.address);
+    Outcome {
+        address: &report.address,
+        interrupted: report.interrupted,
+        answered: report.received,
+        errors: &report.errors,
+        first_error: report.first_error.as_deref(),
     }
-    judge(&report.address, &report.errors, report.first_error.as_deref())
+    .judge(&watch)
 }
 
 fn plan(args: UdpArgs) -> Result<DatagramPlan> {

@@ -4,14 +4,15 @@ mod datagrams;
 mod visits;
 
 use crate::endpoint::Endpoint;
-use crate::output::{self, Target};
+use crate::output::{self, Target, note};
+use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::usage::{Misuse, only_with};
 use crate::{span, table};
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
@@ -21,7 +22,10 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Each client sends a message, waits for all of it to come back, checks every
 byte, and sends the next one. Failures are counted by kind; any failure makes
-the exit status 1.
+the exit status 1, and so does a run without any response.
+
+SIGINT, SIGTERM or SIGHUP: ends the run, prints what there is, marked as
+interrupted, and exits with 130, 143 or 129; a second one exits at once.
 
 Latency counts from the moment a message was meant to start. In a closed loop
 that is when the reply came whose place in the pipeline it takes. With --rate
@@ -123,11 +127,18 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
-    let mut bar = Bar::new();
-    let report = annulus_load::run(&plan, &mut bar).map_err(classify)?;
+    let mut watch = Watch::new()?;
+    let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.seconds > 0.0).then(|| table::of_report(&report));
     output::deliver(sheet, &report, page)?;
-    judge(&report.address, &report.errors, report.first_error.as_deref())
+    Outcome {
+        address: &report.address,
+        interrupted: report.interrupted,
+        answered: report.responses,
+        errors: &report.errors,
+        first_error: report.first_error.as_deref(),
+    }
+    .judge(&watch)
 }
 
 fn plan(args: LoadArgs) -> Result<Plan> {
@@ -154,41 +165,81 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// A run with failures is a failure, in one line: how many of which kind, and the first in words.
-fn judge(address: &str, errors: &BTreeMap<String, u64>, first: Option<&str>) -> Result<ExitCode> {
-    if errors.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+/// What decides about the exit status of a run, whatever was sent.
+struct Outcome<'a> {
+    address: &'a str,
+    interrupted: bool,
+    /// Messages that were answered.
+    answered: u64,
+    errors: &'a BTreeMap<String, u64>,
+    first_error: Option<&'a str>,
+}
+
+impl Outcome<'_> {
+    /// A run that was interrupted ends as the signal has it. One with failures is a failure, in one line: how many of
+    /// which kind, and the first in words; and so is one without any answer.
+    fn judge(self, watch: &Watch) -> Result<ExitCode> {
+        if let Some((signal, status)) = watch.stop.reason().filter(|_| self.interrupted) {
+            note(format_args!(
+                "annulus: interrupted by {signal}: the results are of a part of the run"
+            ));
+            return Ok(status);
+        }
+        let Outcome { address, answered, errors, first_error, .. } = self;
+        if !errors.is_empty() {
+            let kinds: Vec<_> =
+                errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+            bail!(
+                "errors at {address}: {} ({})",
+                kinds.join(", "),
+                first_error.unwrap_or_default()
+            );
+        }
+        if answered == 0 {
+            bail!(
+                "no response came from {address} within the measured time: measure for longer (--duration), or check \
+                 that an echo server listens there"
+            );
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    bail!("errors at {address}: {} ({})", kinds.join(", "), first.unwrap_or_default())
 }
 
 /// Steps of the bar.
 const LENGTH: u64 = 1000;
 
-/// Progress on a terminal; nothing where standard error is none.
-struct Bar(ProgressBar);
+/// Shows progress if standard error is a terminal, and ends the run when a signal comes.
+struct Watch {
+    bar: ProgressBar,
+    stop: Stop,
+}
 
-impl Bar {
-    fn new() -> Bar {
+impl Watch {
+    fn new() -> Result<Watch> {
         let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}");
-        Bar(bar.with_style(style.expect("a template that is a constant")))
+        let bar = bar.with_style(style.expect("a template that is a constant"));
+        let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
+        Ok(Watch { bar, stop })
     }
 }
 
-impl Observer for Bar {
+impl Observer for Watch {
     fn window_closed(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stop.has_come()
     }
 
     fn progress(&mut self, progress: Progress) {
-        if self.0.is_hidden() {
+        if self.bar.is_hidden() {
             return;
         }
         let rate = progress.responses as f64 / progress.elapsed.as_secs_f64().max(1e-9);
-        self.0.set_message(format!("{} requests/s", table::thousands(rate as u64)));
+        self.bar.set_message(format!("{} requests/s", table::thousands(rate as u64)));
         let share = progress.elapsed.as_secs_f64() / progress.total.as_secs_f64().max(1e-9);
-        self.0.set_position((share * LENGTH as f64) as u64);
+        self.bar.set_position((share * LENGTH as f64) as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! `annulus load --per-connection`: a connection a message.
 
-use super::{Bar, LoadArgs, classify, judge};
+use super::{LoadArgs, Outcome, Watch, classify};
 use crate::output::{self, Target};
 use crate::page::Page;
 use crate::table::{client, failings, thousands};
@@ -13,10 +13,18 @@ use std::process::ExitCode;
 pub(super) fn run(args: LoadArgs) -> Result<ExitCode> {
     let sheet = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
-    let report = visits::run(&plan, &mut Bar::new()).map_err(classify)?;
+    let mut watch = Watch::new()?;
+    let report = visits::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.completed > 0).then(|| page(&report));
     output::deliver(sheet, &report, page)?;
-    judge(&report.address, &report.errors, report.first_error.as_deref())
+    Outcome {
+        address: &report.address,
+        interrupted: report.interrupted,
+        answered: report.completed,
+        errors: &report.errors,
+        first_error: report.first_error.as_deref(),
+    }
+    .judge(&watch)
 }
 
 fn plan(args: LoadArgs) -> Result<VisitPlan> {
@@ -100,6 +108,7 @@ mod tests {
             length: 16_384,
             completed: 100,
             seconds: 0.037_482,
+            interrupted: false,
             connections_per_second: 100.0 / 0.037_482,
             elapsed_us_per_connection: 374.82,
             echo_us: echo,

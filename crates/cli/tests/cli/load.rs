@@ -31,9 +31,12 @@ fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
 }
 
 fn load(address: SocketAddr, args: &[&str]) -> Said {
+    load_only(address, &[&["--warm-up", "0.05"], args].concat())
+}
+
+fn load_only(address: SocketAddr, args: &[&str]) -> Said {
     let address = address.to_string();
-    let short =
-        ["load", "--address", &address, "--duration", "0.2", "--warm-up", "0.05", "--json", "-"];
+    let short = ["load", "--address", &address, "--duration", "0.2", "--json", "-"];
     annulus(short.iter().chain(args))
 }
 
@@ -229,5 +232,19 @@ fn a_connection_a_message_fails_as_clearly() {
         annulus(["load", option]).complains(2, &["does nothing without --per-connection"]);
         annulus(["load", option, "-t", "1"])
             .complains(2, &["does nothing without --per-connection"]);
+    }
+}
+
+/// Its first message is answered while it warms up, and the next one is due in a thousand seconds.
+#[test]
+fn a_run_without_a_response_is_a_failure() {
+    let server = Server::start(&[]);
+    let rare = ["-c", "1", "--rate", "0.001", "--warm-up", "1"];
+    for driver in drivers() {
+        let said = load_only(server.address, &[&rare[..], &["--driver", driver]].concat());
+        said.complains(1, &["no response came from", &server.address.to_string(), "longer"]);
+        let json = said.json();
+        assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
+        assert_eq!(json["doubts"][0], "no response came within the measured time");
     }
 }

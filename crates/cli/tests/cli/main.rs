@@ -5,6 +5,7 @@ mod common;
 mod doctor;
 mod echo;
 mod file;
+mod interrupted;
 mod killed;
 mod load;
 mod nop;

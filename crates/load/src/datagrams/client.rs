@@ -162,7 +162,8 @@ impl Client {
         self.board.fault(self.number, 0, &Fault::corrupt(what));
     }
 
-    fn give_up_all(&self) {
+    /// Counts what is under way as lost.
+    pub(super) fn give_up_all(&self) {
         self.book.borrow_mut().expire(u64::MAX, Duration::ZERO);
     }
 }

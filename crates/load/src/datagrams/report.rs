@@ -4,7 +4,7 @@ use super::book::Tally;
 use super::plan::DatagramPlan;
 use crate::board::Findings;
 use crate::measured::Measured;
-use crate::report::{LatencySummary, saturation};
+use crate::report::{LatencySummary, interruption, saturation};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -24,6 +24,8 @@ pub struct DatagramReport {
     pub segments: bool,
     /// The measured time; 0 where measuring never began.
     pub seconds: f64,
+    /// Whether the run was interrupted: the figures are of what there was until then.
+    pub interrupted: bool,
     /// Datagrams sent.
     pub sent: u64,
     /// Of these, echoed in time.
@@ -111,7 +113,8 @@ impl DatagramReport {
             datagrams_per_second: rate,
             megabytes_per_second: rate * plan.length as f64 / 1e6,
             latency_us: LatencySummary::new(&findings.histogram),
-            doubts: doubts(plan, seconds, share, tally),
+            interrupted: measured.interrupted,
+            doubts: doubts(plan, measured, share, tally),
             errors: findings.faults.by_kind,
             first_error: findings.faults.first,
             client_cpu_share: share,
@@ -120,9 +123,11 @@ impl DatagramReport {
     }
 }
 
-fn doubts(plan: &DatagramPlan, seconds: f64, share: f64, tally: Tally) -> Vec<String> {
-    if seconds == 0.0 {
-        return vec!["nothing was measured: not every client has a socket".into()];
+fn doubts(plan: &DatagramPlan, measured: Measured, share: f64, tally: Tally) -> Vec<String> {
+    let cut_short = interruption(measured, plan.duration);
+    if measured.length.is_zero() {
+        let nothing = "nothing was measured: not every client has a socket";
+        return vec![cut_short.unwrap_or_else(|| nothing.into())];
     }
     let lost = (tally.lost > 0).then(|| {
         let percent = tally.lost as f64 * 100.0 / tally.sent as f64;
@@ -132,7 +137,7 @@ fn doubts(plan: &DatagramPlan, seconds: f64, share: f64, tally: Tally) -> Vec<St
             plan.length, plan.clients
         )
     });
-    saturation(share, plan.pin, 1).into_iter().chain(lost).collect()
+    cut_short.into_iter().chain(saturation(share, plan.pin, 1)).chain(lost).collect()
 }
 
 #[cfg(test)]
@@ -143,7 +148,11 @@ mod tests {
     fn loss_and_a_busy_client_are_doubts() {
         let plan = DatagramPlan::new("127.0.0.1:7000".parse().unwrap());
         let tally = Tally { sent: 1000, answered: 999, lost: 1, ..Tally::default() };
-        let doubts = |seconds, share, tally| doubts(&plan, seconds, share, tally).join("; ");
+        let doubts = |seconds, share, tally| {
+            let length = std::time::Duration::from_secs_f64(seconds);
+            let measured = Measured { length, ..Measured::default() };
+            doubts(&plan, measured, share, tally).join("; ")
+        };
         assert_eq!(doubts(1.0, 0.5, Tally::default()), "");
         assert!(doubts(1.0, 0.5, tally).starts_with("0.100% of the datagrams were lost"));
         assert!(doubts(1.0, 0.99, Tally::default()).contains("99% of its core"));

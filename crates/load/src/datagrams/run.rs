@@ -4,13 +4,13 @@ use super::client::Client;
 use super::plan::DatagramPlan;
 use super::report::{DatagramReport, Fate};
 use crate::board::{Board, Phase};
-use crate::conductor::{Company, attend};
+use crate::conductor::{Company, measure, unless_interrupted};
 use crate::fault::Fault;
-use crate::measured::{Clients, Measured, Measuring};
+use crate::measured::Measured;
 use crate::quiet::sweep_interval;
 use crate::run::{LoadError, Observer};
 use crate::{affinity, clock, limits};
-use annulus::{JoinHandle, Runtime};
+use annulus::{JoinHandle, Runtime, time};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,20 +42,25 @@ async fn conduct(
     observer: &mut dyn Observer,
     board: &Arc<Board>,
 ) -> (Measured, Fate) {
-    let mut measured = Measured::default();
     let mut crew = Crew::start(plan, board);
+    let mut measured = Measured::default();
     if board.is_flawless() {
-        attend(&mut crew, plan.warm_up, |_| ()).await;
-        if !crew.is_gone() {
-            let mut window = Measuring::open(observer, board, plan.duration, Clients::Tasks);
-            attend(&mut crew, plan.duration, |elapsed| window.progress(elapsed)).await;
-            measured = window.close();
-        }
+        measured = measure(&mut crew, [plan.warm_up, plan.duration], observer, board).await;
     }
     board.enter(Phase::Over);
-    crew.finish().await;
+    if !measured.interrupted {
+        measured.interrupted = unless_interrupted(observer, crew.finish()).await.is_none();
+    }
+    if measured.interrupted {
+        // What is about to come still counts; the rest is given up.
+        let _ = time::timeout(LAST_ECHOES, crew.finish()).await;
+        crew.give_up();
+    }
     (measured, crew.fate())
 }
+
+/// How long a run that was interrupted waits for what is under way.
+const LAST_ECHOES: Duration = Duration::from_millis(200);
 
 /// All clients of a run.
 struct Crew {
@@ -88,6 +93,11 @@ impl Crew {
             self.sweep();
             annulus::time::sleep(self.sweep_interval()).await;
         }
+    }
+
+    /// Counts what is under way as lost.
+    fn give_up(&self) {
+        self.members.iter().for_each(|(client, _)| client.give_up_all());
     }
 
     fn fate(&self) -> Fate {

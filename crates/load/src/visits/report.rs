@@ -25,6 +25,8 @@ pub struct VisitReport {
     pub completed: u64,
     /// From the start of the first visit to the end of the last.
     pub seconds: f64,
+    /// Whether the run was interrupted: the figures are of what there was until then.
+    pub interrupted: bool,
     /// Visits that went well over that time.
     pub connections_per_second: f64,
     /// That time over the visits that went well, in µs; 0 where none did.
@@ -87,7 +89,8 @@ impl VisitReport {
             elapsed_us_per_connection: per_visit(seconds * 1e6),
             echo_us: Spread::of(times.iter().map(|times| times.echo).collect()),
             visit_us: Spread::of(times.iter().map(|times| times.visit).collect()),
-            doubts: doubts(plan, completed, share),
+            interrupted: measured.interrupted,
+            doubts: doubts(plan, measured.interrupted, completed, share),
             errors: faults.by_kind,
             first_error: faults.first,
             client_cpu_share: share,
@@ -119,11 +122,15 @@ impl Spread {
     }
 }
 
-fn doubts(plan: &VisitPlan, completed: usize, share: f64) -> Vec<String> {
-    let missing = plan.connections - completed;
+fn doubts(plan: &VisitPlan, interrupted: bool, completed: usize, share: f64) -> Vec<String> {
+    let planned = plan.connections;
+    let cut_short = interrupted
+        .then(|| format!("the run was interrupted after {completed} of {planned} connections"));
+    let missing = if interrupted { 0 } else { planned - completed };
     let missing = (missing > 0)
         .then(|| format!("{missing} of {} connections did not come about", plan.connections));
-    saturation(share, plan.pin, plan.threads).into_iter().chain(missing).collect()
+    let saturated = saturation(share, plan.pin, plan.threads);
+    cut_short.into_iter().chain(saturated).chain(missing).collect()
 }
 
 #[cfg(test)]
@@ -145,8 +152,10 @@ mod tests {
     fn connections_that_failed_are_a_doubt() {
         let mut plan = VisitPlan::new("127.0.0.1:7000".parse().unwrap());
         plan.pin = Some(0);
-        assert_eq!(doubts(&plan, 100, 0.5), Vec::<String>::new());
-        assert_eq!(doubts(&plan, 90, 0.1), ["10 of 100 connections did not come about"]);
-        assert!(doubts(&plan, 100, 0.96)[0].contains("96% of its core"));
+        assert_eq!(doubts(&plan, false, 100, 0.5), Vec::<String>::new());
+        assert_eq!(doubts(&plan, false, 90, 0.1), ["10 of 100 connections did not come about"]);
+        let cut_short = doubts(&plan, true, 90, 0.1);
+        assert_eq!(cut_short, ["the run was interrupted after 90 of 100 connections"]);
+        assert!(doubts(&plan, false, 100, 0.96)[0].contains("96% of its core"));
     }
 }

@@ -7,11 +7,11 @@ use crate::board::Faults;
 use crate::measured::Measured;
 use crate::run::{LoadError, Observer, Progress};
 use crate::{affinity, clock, limits};
-use annulus::{JoinError, Runtime};
+use annulus::{JoinError, Runtime, time};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,6 +26,8 @@ struct Tour {
     /// Visits begun so far: each takes the next number.
     begun: AtomicUsize,
     completed: AtomicUsize,
+    /// The observer ends the run early.
+    interrupted: AtomicBool,
     faults: Mutex<Faults>,
 }
 
@@ -107,12 +109,18 @@ fn measure(
                 ended = ended.max(at);
                 left -= 1;
             }
-            Ok(_) | Err(RecvTimeoutError::Timeout) => observer.progress(tour.progress(began)),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                observer.progress(tour.progress(began));
+                tour.interrupted.store(observer.is_interrupted(), Relaxed);
+            }
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let measured =
-        Measured { length: Duration::from_nanos(ended - began), cpu: clock::process_cpu() - cpu };
+    let measured = Measured {
+        length: Duration::from_nanos(ended - began),
+        cpu: clock::process_cpu() - cpu,
+        interrupted: tour.interrupted.load(Relaxed),
+    };
     observer.window_closed();
     (measured, times)
 }
@@ -134,7 +142,8 @@ fn event_loop(tour: &Arc<Tour>, place: usize, news: &Sender<News>, start: &Recei
     let _ = news.send(News::Done(times, clock::nanos()));
 }
 
-/// Runs this thread's share of the clients until no visit is left.
+/// Runs this thread's share of the clients until no visit is left, or the run is interrupted. Clients that are left then
+/// end with the runtime.
 async fn visit_all(tour: &Arc<Tour>, place: usize) -> Vec<Times> {
     let VisitPlan { clients, threads, connections, .. } = tour.plan;
     let clients = clients.min(connections);
@@ -142,8 +151,15 @@ async fn visit_all(tour: &Arc<Tour>, place: usize) -> Vec<Times> {
     let times = Rc::new(RefCell::new(Vec::new()));
     let clients: Vec<_> =
         (0..share).map(|_| annulus::spawn(visit_on(Arc::clone(tour), Rc::clone(&times)))).collect();
-    for client in clients {
-        if let Err(JoinError::Panicked(panic)) = client.await {
+    for mut client in clients {
+        let ended = loop {
+            match time::timeout(BEAT, &mut client).await {
+                Ok(ended) => break ended,
+                Err(_) if tour.interrupted.load(Relaxed) => return times.take(),
+                Err(_) => {}
+            }
+        };
+        if let Err(JoinError::Panicked(panic)) = ended {
             std::panic::resume_unwind(panic);
         }
     }
@@ -166,11 +182,15 @@ async fn visit_on(tour: Arc<Tour>, times: Rc<RefCell<Vec<Times>>>) {
 impl Tour {
     fn new(plan: VisitPlan) -> Tour {
         let (begun, completed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Tour { plan, begun, completed, faults: Mutex::default() }
+        let (interrupted, faults) = (AtomicBool::new(false), Mutex::default());
+        Tour { plan, begun, completed, interrupted, faults }
     }
 
     /// The number of the next visit, if one is left.
     fn next(&self) -> Option<usize> {
+        if self.interrupted.load(Relaxed) {
+            return None;
+        }
         let number = self.begun.fetch_add(1, Relaxed);
         (number < self.plan.connections).then_some(number)
     }

@@ -1,0 +1,200 @@
+//! `annulus load` when a signal comes: what there is until then is printed, marked, and the status tells the signal.
+
+use crate::common::{ANNULUS, PATIENCE, Said, drivers};
+use annulus_load::clock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Answers before a test sends its signal: as a rule the load measures by then.
+const ENOUGH: u64 = 200;
+
+/// A run that would take an hour.
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(ANNULUS);
+    command.arg("load").args(args).args(["--json", "-"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn end(child: Child, signal: Signal) -> Said {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// An echo server of TCP that counts its answers, or gives none.
+fn tcp(answers: bool) -> (String, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, counted) = (stream.unwrap(), Arc::clone(&counted));
+            std::thread::spawn(move || echo(stream, answers, &counted));
+        }
+    });
+    (address, count)
+}
+
+fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
+    let mut buffer = [0; 4096];
+    while let Ok(came @ 1..) = stream.read(&mut buffer) {
+        count.fetch_add(1, Ordering::Relaxed);
+        if answers && stream.write_all(&buffer[..came]).is_err() {
+            return;
+        }
+    }
+}
+
+/// The same, of datagrams.
+fn udp(answers: bool) -> (String, Arc<AtomicU64>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", socket.local_addr().unwrap());
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok((came, from)) = socket.recv_from(&mut buffer) {
+            counted.fetch_add(1, Ordering::Relaxed);
+            if answers {
+                let _ = socket.send_to(&buffer[..came], from);
+            }
+        }
+    });
+    (address, count)
+}
+
+fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
+    let deadline = clock::now() + PATIENCE;
+    while count.load(Ordering::Relaxed) < enough {
+        assert_eq!(load.try_wait().unwrap(), None, "the load has ended");
+        assert!(clock::now() < deadline, "only {count:?} of {enough}");
+        std::thread::yield_now();
+    }
+}
+
+/// Every way to load: its arguments, and whether its messages are datagrams.
+fn ways() -> Vec<(Vec<&'static str>, bool)> {
+    let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
+    let tasks = drivers().into_iter();
+    let mut ways: Vec<_> =
+        tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
+    let visits = ["--per-connection", "--connections", "10000000", "-c", "2", "--threads", "2"];
+    ways.push((visits.into(), false));
+    ways.push(([&["udp"], &long[..]].concat(), true));
+    ways
+}
+
+/// Interrupts a run after so many answers; its report.
+fn interrupt(
+    way: &[&str],
+    datagrams: bool,
+    enough: u64,
+    (signal, name, code): (Signal, &str, i32),
+) -> Value {
+    let (address, count) = if datagrams { udp(true) } else { tcp(true) };
+    let mut load = start(&[way, &["-a", &address]].concat());
+    await_count(&count, enough, &mut load);
+    let said = end(load, signal);
+    said.complains(code, &[&format!("interrupted by {name}"), "a part of the run"]);
+    let json = said.json();
+    assert_eq!(json["interrupted"], true, "{way:?}: {json}");
+    assert_eq!(json["errors"].as_object().unwrap().len(), 0, "{way:?}: {json}");
+    let doubt = json["doubts"][0].as_str().unwrap();
+    assert!(doubt.contains("the run was interrupted"), "{way:?}: {json}");
+    json
+}
+
+#[test]
+fn what_there_is_is_printed_and_the_status_tells_the_signal() {
+    let signals = [
+        (Signal::INT, "SIGINT", 130),
+        (Signal::TERM, "SIGTERM", 143),
+        (Signal::HUP, "SIGHUP", 129),
+    ];
+    let ignored = is_in_mask("SigIgn", std::process::id(), Signal::HUP);
+    let signals = if ignored { &signals[..2] } else { &signals };
+    if ignored {
+        println!("skipped: SIGHUP is ignored here, and so by the load");
+    }
+    for (way, datagrams) in ways() {
+        for &signal in signals {
+            // Answers that come before the load measures do not count, and nothing tells when it does.
+            let has_some = |enough| {
+                let json = interrupt(&way, datagrams, enough, signal);
+                let done = ["responses", "completed", "received"].map(|name| json[name].as_u64());
+                done.into_iter().flatten().any(|done| done > 0)
+                    && json["seconds"].as_f64().unwrap() > 0.0
+            };
+            let mut more = (0..12).map(|doublings| ENOUGH << doublings);
+            assert!(more.any(has_some), "{way:?}: nothing was measured");
+        }
+    }
+}
+
+#[test]
+fn the_table_marks_it_too() {
+    let (address, count) = tcp(true);
+    let mut command = Command::new(ANNULUS);
+    command.args(["load", "-a", &address, "-t", "1h", "--warm-up", "0", "-c", "2"]);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut load = command.spawn().unwrap();
+    await_count(&count, 20 * ENOUGH, &mut load);
+    let said = end(load, Signal::INT);
+    for part in ["requests/s", "p99.9", "doubt        the run was interrupted after"] {
+        assert!(said.stdout.contains(part), "'{part}' is not in {said:?}");
+    }
+    assert_eq!(said.code, Some(130));
+}
+
+/// A server that never answers would be waited for until the reply time-out.
+#[test]
+fn a_silent_server_holds_nothing_up() {
+    for (way, datagrams) in ways() {
+        let patient = if datagrams { ["--timeout", "1h"] } else { ["--reply-timeout", "1h"] };
+        let (address, count) = if datagrams { udp(false) } else { tcp(false) };
+        let mut load = start(&[&way[..], &patient, &["-a", &address]].concat());
+        await_count(&count, 2, &mut load);
+        let said = end(load, Signal::INT);
+        said.complains(130, &["interrupted by SIGINT"]);
+        let json = said.json();
+        assert_eq!((&json["interrupted"], &json["errors"]), (&true.into(), &serde_json::json!({})));
+    }
+}
+
+/// Whether a signal is in one of the masks that Linux shows of a process: `SigCgt` if it is handled, `SigIgn` if it is
+/// ignored.
+fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix(mask)?.strip_prefix(':')).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// Connects hang, as the listener's queue is full.
+#[test]
+fn before_every_client_is_connected_nothing_was_measured() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    for driver in drivers() {
+        let args = ["-c", "5", "-t", "1h", "--connect-timeout", "1h", "--driver", driver, "-a"];
+        let mut load = start(&[&args[..], &[&address.to_string()]].concat());
+        let deadline = clock::now() + PATIENCE;
+        while !is_in_mask("SigCgt", load.id(), Signal::INT) {
+            assert_eq!(load.try_wait().unwrap(), None, "{driver}: the load has ended");
+            assert!(clock::now() < deadline, "{driver}: signals are not handled");
+        }
+        let said = end(load, Signal::INT);
+        said.complains(130, &["interrupted by SIGINT"]);
+        let json = said.json();
+        assert_eq!((&json["interrupted"], &json["seconds"]), (&true.into(), &0.0.into()));
+        assert_eq!(json["doubts"][0], "nothing was measured: the run was interrupted before");
+    }
+}
