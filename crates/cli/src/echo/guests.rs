@@ -183,7 +183,7 @@ mod tests {
             self.busy.get()
         }
         fn tally(&self) -> Tally {
-            Tally { connections: 1, messages: self.beats.get(), bytes: 0 }
+            Tally { connections: 1, messages: self.beats.get(), bytes: 0, refused: 0 }
         }
         fn ask(&self) {
             self.asked.set(self.asked.get() + 1);
@@ -266,7 +266,7 @@ mod tests {
         two.beats.set(4);
         guests.leave(first);
         assert_eq!(guests.count(), 1);
-        assert_eq!(guests.tally(), Tally { connections: 2, messages: 7, bytes: 0 });
+        assert_eq!(guests.tally(), Tally { connections: 2, messages: 7, bytes: 0, refused: 0 });
         assert_eq!(guests.admit(one), first);
         assert_eq!(guests.count(), 2);
     }

@@ -1,5 +1,6 @@
 //! Echo of datagrams: each goes back to where it came from.
 
+use super::own_addresses::OwnAddresses;
 use super::stats::Tally;
 use super::{Listen, Plan};
 use annulus::Lease;
@@ -35,14 +36,17 @@ pub(super) struct LetterArgs {
 pub(super) struct Letters {
     count: Cell<u64>,
     bytes: Cell<u64>,
+    refused: Cell<u64>,
+    own: OwnAddresses,
 }
 
 /// Opens the socket of a listen, and tells its address.
-pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(UdpSocket, String)> {
+pub(super) fn open(plan: &Plan, listen: &Listen, letters: &Letters) -> Result<(UdpSocket, String)> {
     let options = UdpOptions::new().recv_buffer(plan.letters.socket_buffer as usize);
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot tell the address listened on")?;
+    letters.own.add(address);
     socket.set_coalescing(plan.letters.segments).context("cannot have datagrams put together")?;
     Ok((socket, listen.endpoint.written(address)))
 }
@@ -60,6 +64,8 @@ pub(super) trait Post {
     type Name;
 
     async fn recv(&self) -> io::Result<(Lease, Self::Name)>;
+    /// The internet address of a sender.
+    fn address(from: &Self::Name) -> Option<SocketAddr>;
     async fn send(&self, letter: Lease, to: Self::Name) -> io::Result<()>;
 }
 
@@ -68,6 +74,10 @@ impl Post for UdpSocket {
 
     async fn recv(&self) -> io::Result<(Lease, SocketAddr)> {
         self.recv_from().await
+    }
+
+    fn address(from: &SocketAddr) -> Option<SocketAddr> {
+        Some(*from)
     }
 
     async fn send(&self, letter: Lease, to: SocketAddr) -> io::Result<()> {
@@ -80,17 +90,22 @@ impl Post for UdpSocket {
 pub(super) struct Together(pub(super) UdpSocket);
 
 impl Post for Together {
-    type Name = Transmit;
+    /// The source, and the length of each datagram if several came.
+    type Name = (SocketAddr, Option<u16>);
 
-    async fn recv(&self) -> io::Result<(Lease, Transmit)> {
+    async fn recv(&self) -> io::Result<(Lease, Self::Name)> {
         let datagram = self.0.recv_datagram().await?;
-        let plain = Transmit::to(datagram.source);
         let size = datagram.segment_size.and_then(|size| u16::try_from(size).ok());
-        Ok((datagram.bytes, size.map_or(plain, |size| plain.segment_size(size))))
+        Ok((datagram.bytes, (datagram.source, size)))
     }
 
-    async fn send(&self, letter: Lease, how: Transmit) -> io::Result<()> {
-        self.0.send_with(letter, &how).await
+    fn address((source, _): &Self::Name) -> Option<SocketAddr> {
+        Some(*source)
+    }
+
+    async fn send(&self, letter: Lease, (source, size): Self::Name) -> io::Result<()> {
+        let plain = Transmit::to(source);
+        self.0.send_with(letter, &size.map_or(plain, |size| plain.segment_size(size))).await
     }
 }
 
@@ -101,6 +116,11 @@ impl Post for UnixDatagram {
         self.recv_from().await
     }
 
+    /// None: the source of a Unix datagram cannot be forged.
+    fn address(_: &UnixAddr) -> Option<SocketAddr> {
+        None
+    }
+
     async fn send(&self, letter: Lease, to: UnixAddr) -> io::Result<()> {
         self.send_to_addr(letter, &to).await
     }
@@ -108,17 +128,26 @@ impl Post for UnixDatagram {
 
 impl Letters {
     pub(super) fn tally(&self) -> Tally {
-        Tally { connections: 0, messages: self.count.get(), bytes: self.bytes.get() }
+        Tally {
+            connections: 0,
+            messages: self.count.get(),
+            bytes: self.bytes.get(),
+            refused: self.refused.get(),
+        }
     }
 
     /// Echoes until something ends the socket. What cannot be sent is dropped: the next datagram has another sender.
-    pub(super) async fn echo(&self, socket: &impl Post) -> io::Result<()> {
+    pub(super) async fn echo<P: Post>(&self, socket: &P) -> io::Result<()> {
         loop {
             let (letter, from) = match socket.recv().await {
                 Ok(received) => received,
                 Err(error) if is_of_one_datagram(&error) => continue,
                 Err(error) => return Err(error),
             };
+            if P::address(&from).is_some_and(|source| self.own.refuse(source)) {
+                self.refused.set(self.refused.get() + 1);
+                continue;
+            }
             self.count.set(self.count.get() + 1);
             self.bytes.set(self.bytes.get() + letter.len() as u64);
             // An error tells of an earlier datagram, and so does not end the socket.

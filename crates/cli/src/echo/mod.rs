@@ -2,6 +2,7 @@
 
 mod guests;
 mod letters;
+mod own_addresses;
 mod ring;
 mod room;
 mod stats;
@@ -30,6 +31,11 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Prints one line on standard error when it is ready. SIGINT or SIGTERM: stops
 accepting, finishes what is in flight, exits 0; a second one exits at once.
+
+UDP datagrams whose source is the server itself, or port 0, are not answered but
+counted (refused in --stats): an echo of one would be echoed for ever. Two echo
+servers cannot tell each other from clients: do not expose them to networks on
+which sources can be forged.
 
 Examples:
   annulus echo                              serve on 127.0.0.1:7000

@@ -15,6 +15,8 @@ pub(super) struct Tally {
     pub(super) messages: u64,
     /// Bytes received, and sent back.
     pub(super) bytes: u64,
+    /// Datagrams that were not answered, as their source is this server or port 0.
+    pub(super) refused: u64,
 }
 
 /// The figures of `--stats`.
@@ -82,6 +84,7 @@ impl AddAssign for Tally {
         self.connections += other.connections;
         self.messages += other.messages;
         self.bytes += other.bytes;
+        self.refused += other.refused;
     }
 }
 

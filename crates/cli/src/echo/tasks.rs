@@ -112,7 +112,7 @@ fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening,
                 (vec![annulus::spawn(admit_all(entrance, house))], listen.endpoint.to_string())
             }
             Endpoint::Udp(_) => {
-                let (socket, address) = letters::open(&house.plan, listen)?;
+                let (socket, address) = letters::open(&house.plan, listen, &house.letters)?;
                 match house.plan.letters.segments {
                     true => (echo_all(&house, Together(socket)), address),
                     false => (echo_all(&house, socket), address),
@@ -367,7 +367,8 @@ impl Guest for Rc<Talk> {
     }
 
     fn tally(&self) -> Tally {
-        Tally { connections: 1, messages: self.heard.get(), bytes: self.bytes.get() }
+        let (messages, bytes) = (self.heard.get(), self.bytes.get());
+        Tally { connections: 1, messages, bytes, refused: 0 }
     }
 
     fn ask(&self) {

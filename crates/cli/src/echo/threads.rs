@@ -229,7 +229,7 @@ impl Guest for Arc<Talk> {
     fn tally(&self) -> Tally {
         let (messages, bytes) =
             (self.heard.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        Tally { connections: 1, messages, bytes }
+        Tally { connections: 1, messages, bytes, refused: 0 }
     }
 
     /// The reading side ends, behind what has already come: the thread reads that, answers, and closes.

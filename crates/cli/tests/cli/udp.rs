@@ -1,7 +1,10 @@
 //! Datagrams: `annulus echo --listen udp://…` and `annulus load udp`.
 
 use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
-use std::net::{SocketAddr, UdpSocket};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 /// A server of both, on one driver; and where its datagrams go.
@@ -105,4 +108,76 @@ fn what_cannot_be_is_told_with_its_limit() {
     }
     let threads = ["echo", "--driver", "threads", "--listen", "udp://127.0.0.1:0"];
     annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+}
+
+/// Sends a datagram with a source that no socket of the sender has.
+fn forge(source: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let raw: OwnedFd = socket(family, SocketType::RAW, Some(ipproto::UDP))?;
+    rustix::net::bind(&raw, &SocketAddr::new(source.ip(), 0))?;
+    let length = 8 + bytes.len() as u16;
+    let mut datagram = Vec::new();
+    for word in [source.port(), to.port(), length, 0] {
+        datagram.extend(word.to_be_bytes());
+    }
+    datagram.extend(bytes);
+    if let (IpAddr::V6(from), IpAddr::V6(to)) = (source.ip(), to.ip()) {
+        // Over IPv4 none is needed.
+        let pseudo = [&from.octets()[..], &to.octets(), &[0, 0, 0, length as u8, 0, 0, 0, 17]];
+        let sum = !ones_sum(&[&pseudo.concat()[..], &datagram].concat());
+        datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    sendto(&raw, &datagram, SendFlags::empty(), &SocketAddr::new(to.ip(), 0)).map(drop)
+}
+
+fn ones_sum(bytes: &[u8]) -> u16 {
+    let words =
+        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// An answer to a datagram from one of the server's own addresses would be received by the server, and answered, and so
+/// on for ever.
+#[test]
+fn a_forged_source_that_is_the_server_is_refused_and_counted() {
+    let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];
+    for (driver, more) in ways {
+        for (listen, to) in [
+            ("udp://127.0.0.1:0", "127.0.0.1"),
+            ("udp://0.0.0.0:0", "127.0.0.1"),
+            ("udp://[::1]:0", "::1"),
+            ("udp://[::]:0", "::1"),
+            ("udp://[::]:0", "127.0.0.1"),
+        ] {
+            let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
+            let mut command = Command::new(ANNULUS);
+            command.arg("echo").args(listens).args(["--driver", driver, "--stats", "-"]).args(more);
+            let server = Server::spawn(&mut command);
+            let (_, udp) = server.ready.split_once(", udp://").unwrap();
+            let port = udp.split(' ').next().unwrap().parse::<SocketAddr>().unwrap().port();
+            let to = SocketAddr::new(to.parse().unwrap(), port);
+            let nowhere = SocketAddr::new(to.ip(), 0);
+            match forge(to, to, b"to and fro").and_then(|()| forge(nowhere, to, b"from port 0")) {
+                Err(Errno::PERM | Errno::ACCESS) => {
+                    return println!("skipped: raw sockets need CAP_NET_RAW");
+                }
+                forged => forged.unwrap(),
+            }
+            let any: SocketAddr =
+                if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.connect(to).unwrap();
+            for turn in 0..50 {
+                socket.send(&noise(100 + turn)).unwrap();
+                let mut back = [0; 200];
+                let came = socket.recv(&mut back).unwrap();
+                assert!(back[..came] == noise(100 + turn), "{listen} from {to}");
+            }
+            let stats = server.stop().json();
+            assert_eq!((&stats["messages"], &stats["refused"]), (&50.into(), &2.into()), "{stats}");
+        }
+    }
 }
