@@ -6,6 +6,7 @@
 Exit code: 0 it does, 1 it does not, 2 usage, 3 it cannot run on this machine (it exited with 3).
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -14,9 +15,10 @@ QUESTIONS = ["1200 512 0.02", "1200 1 0.02", "8 64 0.02", "65507 8 0.02"]
 PATIENCE = 60  # seconds; reaching it is the failure
 
 
-def is_good(answer):
-    numbers = [int(word) for word in answer.split(" ") if word.isdigit()]
-    return len(numbers) == 5 and all(number > 0 for number in numbers[:1] + numbers[2:])
+def is_good(line):
+    answer = json.loads(line)
+    positive = ("operations", "bytes", "ns", "sender_cpu_ns", "receiver_cpu_ns")
+    return answer["lost"] >= 0 and all(answer[name] > 0 for name in positive)
 
 
 def main():

@@ -323,8 +323,10 @@ static void answer(struct transfer *transfer)
     close(transfer->to_send);
     const struct mark *from = &transfer->receiver_marks[0], *to = &transfer->receiver_marks[1];
     uint64_t received = to->received - from->received, due = to->next - from->next;
-    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", received, due > received ? due - received : 0,
-           to->time - from->time, transfer->sender[1].cpu - transfer->sender[0].cpu, to->cpu - from->cpu);
+    printf("{\"operations\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"ns\":%" PRIu64
+           ",\"sender_cpu_ns\":%" PRIu64 ",\"receiver_cpu_ns\":%" PRIu64 "}\n",
+           received, due > received ? due - received : 0, received * transfer->length, to->time - from->time,
+           transfer->sender[1].cpu - transfer->sender[0].cpu, to->cpu - from->cpu);
     if (fflush(stdout))
         die(EXIT_FAILED, "cannot answer: %s", strerror(errno));
 }

@@ -111,7 +111,10 @@ fn answer(flow: Flow) -> io::Result<()> {
     let (count, due) = (closed.received - opened.received, closed.next - opened.next);
     let [time, sender, receiver] =
         [closed.time - opened.time, ended.cpu - began.cpu, closed.cpu - opened.cpu].map(|time| time.as_nanos());
-    println!("{count} {} {time} {sender} {receiver}", due.saturating_sub(count));
+    let (lost, bytes) = (due.saturating_sub(count), count * flow.length as u64);
+    println!(
+        r#"{{"operations":{count},"lost":{lost},"bytes":{bytes},"ns":{time},"sender_cpu_ns":{sender},"receiver_cpu_ns":{receiver}}}"#
+    );
     Ok(())
 }
 

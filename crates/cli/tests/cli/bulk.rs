@@ -15,8 +15,8 @@ fn our_contenders_are_measured_side_by_side() {
     let said = finish(Command::new(ANNULUS).args(args).args(["--json", "-"]).own_lock());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let report = said.json();
-    assert_eq!(report["settings"]["against"], contenders[0]);
-    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(report["settings"]["baseline"], contenders[0]);
+    let cells = report["results"].as_array().unwrap();
     assert_eq!(cells.len(), contenders.len());
     for row in cells.iter().chain(report["controls"].as_array().unwrap()) {
         assert_eq!(
@@ -24,8 +24,10 @@ fn our_contenders_are_measured_side_by_side() {
             (&1200.into(), &512.into()),
             "{row}"
         );
-        for figure in ["datagrams_per_second", "sender_cpu_us", "receiver_cpu_us"] {
-            assert!(row[figure].as_f64().unwrap() > 0.0, "{row}");
+        for metric in
+            ["rate", "mb_per_second", "sender_cpu_us", "receiver_cpu_us", "per_cpu_second"]
+        {
+            assert!(row["figures"][metric]["value"].as_f64().unwrap() > 0.0, "{row}");
         }
     }
 }
@@ -35,8 +37,10 @@ fn a_contender_answers_each_question_and_ends_with_its_input() {
     let (code, answers, _) = ask("epoll", "1200 512 0.02\n65507 8 0.02\n");
     assert_eq!((code, answers.lines().count()), (Some(0), 2), "{answers}");
     for answer in answers.lines() {
-        let numbers: Vec<u64> = answer.split(' ').map(|n| n.parse().unwrap()).collect();
-        assert!(numbers.len() == 5 && numbers[0] > 0 && numbers[2] >= 10_000_000, "{answer}");
+        let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+        let number = |name: &str| answer[name].as_f64().unwrap();
+        assert!(number("operations") > 0.0 && number("ns") >= 1e7, "{answer}");
+        assert!(number("lost") >= 0.0 && number("bytes") >= 1200.0, "{answer}");
     }
 }
 

@@ -145,6 +145,16 @@ pub const CPU: Metric = Metric {
     ..PLAIN
 };
 
+/// Megabytes a second.
+pub const MB: Metric = Metric {
+    key: "mb_per_second",
+    title: "MB/s",
+    of: |sample| sample.per("bytes", "ns").map(|rate| rate * 1e3),
+    better: Better::Higher,
+    format: Format::Whole,
+    ..PLAIN
+};
+
 impl Metric {
     /// Whether its ratios are taken.
     pub fn is_compared(&self) -> bool {

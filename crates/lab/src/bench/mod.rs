@@ -27,7 +27,9 @@ use crate::scratch::Scratch;
 pub use cell::{Cell, Value};
 pub use contenders::Contenders;
 pub use doubt::CLIENT_CPU_SHARE;
-pub use metric::{Better, CPU, Column, Fold, Format, Metric, PLAIN, RATE, Role, Sample, grouped};
+pub use metric::{
+    Better, CPU, Column, Fold, Format, MB, Metric, PLAIN, RATE, Role, Sample, grouped,
+};
 pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, Report, Row, Settings, SliceRow, Started};
 pub use schedule::Slice;

@@ -1,150 +1,189 @@
 //! Bulk transfers of datagrams: how many get from one sender to one receiver.
 //!
-//! A [contender](crate::contest) is both ends, each a thread on a core of its own. It is asked `BYTES WINDOW SECONDS`
-//! and answers `RECEIVED LOST NANOSECONDS SENDER_CPU_NANOSECONDS RECEIVER_CPU_NANOSECONDS`: numbered datagrams of so many
-//! bytes were sent for that long, after a warm-up, with no more than a window of them unacknowledged.
+//! A contender is both ends, each a thread on a core of its own. It is asked `BYTES WINDOW SECONDS`: numbered datagrams of
+//! so many bytes are sent for that long, after a warm-up, with no more than a window of them unacknowledged. It answers
+//! `operations` (datagrams received), `lost`, `bytes`, `ns`, `sender_cpu_ns` and `receiver_cpu_ns`.
 
-mod report;
+mod work;
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use anyhow::Result;
+use serde_json::json;
 
-use crate::contest::{self, Question};
-use crate::record::Figure;
+use crate::bench::{
+    Bench, Better, Cell, Column, Fold, Format, Layout, MB, Metric, PLAIN, Plan, Prepared, RATE,
+    Role, parameters,
+};
+use crate::cores::Cores;
+use crate::jobs::{Job, Known, Programs, gather};
+use crate::peer::Peers;
 
-pub use report::{Figures, Report, Row, Settings, Terms};
+pub use work::{Ends, answer_all};
 
-/// Bytes that may be unacknowledged where nothing else is said: enough that neither end waits for the other, and less
-/// than a socket's buffer holds where the system lets it have a few MB (`net.core.rmem_max`).
-const IN_FLIGHT: usize = 1 << 20;
+/// The contenders by name.
+pub const CONTENDERS: [Known; 7] = [
+    Known::own("uring"),
+    Known::own("epoll"),
+    Known::own("uring-single"),
+    Known::own("epoll-single"),
+    Known::peer("c", "bulk-c", None),
+    Known::peer("c-segments", "bulk-c", Some("segments")),
+    Known::peer("tokio", "bulk-tokio", None),
+];
+
+/// The contender that the others are compared with, if it is there: the best of those without segmentation.
+const BASELINE: &str = "c";
+
+/// Bytes that may be unacknowledged unless a window is given: enough that neither end waits for the other, and less than a
+/// socket's buffer holds if the system lets it have a few MB (`net.core.rmem_max`).
+const IN_FLIGHT: u64 = 1 << 20;
 /// The least and the most datagrams of such a window.
-const WINDOWS: (usize, usize) = (8, 512);
+const WINDOWS: (u64, u64) = (8, 512);
 
-/// How much longer than its slice an answer may take: warming up, and the moods of a machine.
+/// How much longer than its slice an answer may take: warming up, a machine that is slow at times.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Contenders at bulk transfers.
-pub type Rig = contest::Rig<Flow>;
+const METRICS: [Metric; 6] = [
+    Metric { title: "datagrams/s", noun: "datagrams/s", role: Role::Guard(0.97), ..RATE },
+    Metric { columns: &[], ..MB },
+    Metric {
+        key: "sender_cpu_us",
+        title: "send µs",
+        of: |sample| sample.per("sender_cpu_ns", "operations").map(|ns| ns / 1e3),
+        format: Format::Decimals(3),
+        ..PLAIN
+    },
+    Metric {
+        key: "receiver_cpu_us",
+        title: "recv µs",
+        of: |sample| sample.per("receiver_cpu_ns", "operations").map(|ns| ns / 1e3),
+        format: Format::Decimals(3),
+        ..PLAIN
+    },
+    Metric {
+        key: "lost",
+        title: "lost",
+        of: |sample| sample.get("lost"),
+        format: Format::Whole,
+        fold: Fold::Sum,
+        ..PLAIN
+    },
+    Metric {
+        key: "per_cpu_second",
+        noun: "rate per CPU",
+        of: |sample| {
+            let cpu_ns = sample.get("sender_cpu_ns")? + sample.get("receiver_cpu_ns")?;
+            Some(sample.get("operations")? * 1e9 / cpu_ns)
+        },
+        better: Better::Higher,
+        role: Role::Primary,
+        columns: &[Column::Ratio],
+        ..RATE
+    },
+];
 
-/// A cell: what flows, and how much of it may be under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Flow {
-    /// Bytes a datagram.
-    pub bytes: usize,
-    /// Datagrams that may be unacknowledged.
-    pub window: usize,
+/// A comparison that was asked for.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its rounds.
+    pub plan: Plan,
+    /// Contenders by name.
+    pub contenders: Vec<String>,
+    /// Bytes a datagram, and how many may be unacknowledged.
+    pub cells: Vec<Cell>,
+    /// How long a slice is measured.
+    pub slice: Duration,
+    /// The cores of the ends: the receivers' is the server's.
+    pub cores: Cores,
+    /// Where peers come from.
+    pub peers: Option<Peers>,
 }
 
-impl Flow {
-    /// Datagrams of so many bytes, with a window that suits them.
-    pub fn of(bytes: usize) -> Flow {
-        Flow { bytes, window: (IN_FLIGHT / bytes.max(1)).clamp(WINDOWS.0, WINDOWS.1) }
-    }
-}
-
-impl fmt::Display for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes, {} unacknowledged", self.bytes, self.window)
-    }
-}
-
-impl Question for Flow {
-    type Answer = Transfer;
-
-    fn line(&self, slice: Duration) -> String {
-        format!("{} {} {}", self.bytes, self.window, slice.as_secs_f64())
-    }
-
-    fn read(&self, answer: &str) -> Option<Transfer> {
-        Transfer::parse(answer)
-    }
-
-    fn patience(&self, slice: Duration) -> Duration {
-        slice + PATIENCE
-    }
-}
-
-/// What one slice measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Transfer {
-    /// Datagrams received.
-    pub received: u64,
-    /// Datagrams that never came.
-    pub lost: u64,
-    /// The time of both.
-    pub seconds: f64,
-    /// The CPU time of the sender.
-    pub sender_cpu_seconds: f64,
-    /// The CPU time of the receiver.
-    pub receiver_cpu_seconds: f64,
-}
-
-impl Transfer {
-    /// Reads an answer, in which nothing but the loss is zero.
-    fn parse(answer: &str) -> Option<Transfer> {
-        let number = |word: &str| word.parse().ok();
-        let numbers: Vec<u64> = answer.split(' ').map(number).collect::<Option<_>>()?;
-        let &[received @ (1..), lost, ns @ (1..), sender @ (1..), receiver @ (1..)] =
-            numbers.as_slice()
-        else {
-            return None;
+impl Setup {
+    /// Builds peers and starts all contenders, whose ends pin themselves.
+    ///
+    /// # Errors
+    /// If a contender cannot be built or started, or none is left.
+    pub fn prepare(self) -> Result<Prepared> {
+        let Setup { plan, contenders, cells, slice, cores, peers } = self;
+        let Cores { load: sender, server: receiver } = cores;
+        let contenders =
+            gather(&CONTENDERS, &contenders, peers.as_ref(), Some(BASELINE), |known| {
+                (None, known.arguments(own(known.name, cores), peer(cores)))
+            })?;
+        let job = |cell: &Cell| Job { line: cell.timed_job(slice), timeout: slice + PATIENCE };
+        let required = &["operations", "ns", "sender_cpu_ns", "receiver_cpu_ns"];
+        let measure = Programs::start(&contenders, cells.iter().map(job).collect(), required)?;
+        let seconds = slice.as_secs_f64();
+        let bench = Bench {
+            plan,
+            terms: format!(
+                " of {seconds} s, senders on core {sender}, receivers on core {receiver}"
+            ),
+            legend: "; send and recv µs: CPU time for each datagram received",
+            layout: Layout::Cells,
+            contenders,
+            cells,
+            metrics: METRICS.into(),
+            idle: None,
+            cores: Some(cores),
+            parameters: parameters(json!({
+                "seconds": seconds, "sender_core": sender, "receiver_core": receiver,
+            })),
         };
-        let [seconds, sender_cpu_seconds, receiver_cpu_seconds] =
-            [ns, sender, receiver].map(|ns| ns as f64 / 1e9);
-        Some(Transfer { received, lost, seconds, sender_cpu_seconds, receiver_cpu_seconds })
+        Ok(Prepared { bench, measure: Box::new(measure), scratch: None })
     }
 }
 
-/// A figure of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speed {
-    /// Datagrams received a second.
-    Rate,
-    /// Datagrams received a second of CPU time, of both ends together: what is compared.
-    PerCpu,
-    /// CPU time of the sender for each that was received, in µs.
-    Sender,
-    /// CPU time of the receiver for each that was received, in µs.
-    Receiver,
+/// What makes this program a contender.
+fn own(name: &str, cores: Cores) -> Vec<std::ffi::OsString> {
+    let [sender, receiver] = [cores.load, cores.server].map(|core| core.to_string());
+    let pins = ["--sender-pin", &sender, "--receiver-pin", &receiver];
+    ["bench", "bulk", "--contender", name].into_iter().chain(pins).map(Into::into).collect()
 }
 
-impl Figure<Transfer> for Speed {
-    fn of(self, transfer: &Transfer) -> f64 {
-        let Transfer { received, seconds, sender_cpu_seconds, receiver_cpu_seconds, .. } =
-            *transfer;
-        let received = received as f64;
-        match self {
-            Speed::Rate => received / seconds,
-            Speed::PerCpu => received / (sender_cpu_seconds + receiver_cpu_seconds),
-            Speed::Sender => sender_cpu_seconds * 1e6 / received,
-            Speed::Receiver => receiver_cpu_seconds * 1e6 / received,
-        }
-    }
+fn peer(cores: Cores) -> Vec<std::ffi::OsString> {
+    [cores.load, cores.server].map(|core| core.to_string().into()).into()
+}
+
+/// The cell of datagrams of so many bytes, with a window that is given or suits them.
+pub fn cell(bytes: u64, window: Option<u64>) -> Cell {
+    let usual = || (IN_FLIGHT / bytes.max(1)).clamp(WINDOWS.0, WINDOWS.1);
+    let window = window.unwrap_or_else(usual);
+    Cell::new([("bytes", bytes.into()), ("window", window.into())])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Sample;
 
     #[test]
-    fn an_answer_is_five_numbers_of_which_only_the_loss_may_be_zero() {
-        let transfer = Transfer::parse("4000 0 2000000 1000000 3000000").expect("an answer");
-        let speeds =
-            [Speed::Rate, Speed::PerCpu, Speed::Sender, Speed::Receiver].map(|s| s.of(&transfer));
-        assert_eq!(speeds, [2e6, 1e6, 0.25, 0.75]);
-        for wrong in ["", "1 0 1 1", "0 0 1 1 1", "1 0 0 1 1", "1 0 1 1 x", "1 0 1 1 1 1"] {
-            assert_eq!(Transfer::parse(wrong), None, "{wrong}");
-        }
+    fn both_ends_count() {
+        let numbers = [("operations", 4e6), ("bytes", 4.8e9), ("ns", 1e9), ("sender_cpu_ns", 5e8)];
+        let mut sample = Sample::from(numbers);
+        sample.set("receiver_cpu_ns", 1.5e9);
+        let values = METRICS.map(|metric| (metric.of)(&sample));
+        assert_eq!(values, [Some(4e6), Some(4.8e3), Some(0.125), Some(0.375), None, Some(2e6)]);
     }
 
     #[test]
     fn a_window_has_room_for_every_length() {
+        let windows = [1, 1200, 9000, 65_507].map(|bytes| cell(bytes, None).number("window"));
+        assert_eq!(windows, [512, 512, 116, 16].map(Some));
+        let cell = cell(1200, Some(3));
         assert_eq!(
-            [1, 1200, 9000, 65_507].map(|bytes| Flow::of(bytes).window),
-            [512, 512, 116, 16]
+            (cell.job().as_str(), cell.to_string().as_str()),
+            ("1200 3", "1200 bytes × window 3")
         );
-        assert_eq!(Flow::of(1200).line(Duration::from_millis(50)), "1200 512 0.05");
+    }
+
+    #[test]
+    fn both_ends_are_told_their_cores() {
+        let cores = Cores { server: 3, load: 5 };
+        let line = "bench bulk --contender uring-single --sender-pin 5 --receiver-pin 3";
+        assert_eq!(own("uring-single", cores), line.split(' ').collect::<Vec<_>>());
+        assert_eq!(CONTENDERS[5].arguments(Vec::new(), peer(cores)), ["5", "3", "segments"]);
     }
 }

@@ -38,7 +38,7 @@ const METRICS: [Metric; 3] = [
     Metric { role: Role::Guard(0.97), ..RATE },
     Metric {
         key: "per_cpu_second",
-        noun: "operations a second of CPU time",
+        noun: "rate per CPU",
         of: |sample| sample.per("operations", "cpu_ns").map(|rate| rate * 1e9),
         better: Better::Higher,
         role: Role::Primary,

@@ -1,26 +1,26 @@
-//! What was asked for, and what will be done.
+//! `annulus bench bulk`: how many datagrams get from one sender to one receiver.
 
-use super::contenders::Contender;
-use crate::bench::args::{EndPins, some_time};
-use crate::output::Target;
-use annulus_lab::bulk::Flow;
-use annulus_lab::cores::Cores;
+use super::args::{EndPins, some_time};
+use super::run::{OutputArgs, compare, peers};
+use annulus_lab::bench::{Plan, Rounds};
+use annulus_lab::bulk::{self, CONTENDERS, Ends, Setup};
 use annulus_lab::distinct;
 use annulus_load::bulk::{LENGTHS, MAX_WINDOW};
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use std::process::ExitCode;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
 One sends numbered datagrams over UDP as fast as they are acknowledged, another
 receives them, each a thread on a core of its own; what is lost is counted, and
-stalls nobody. All contenders are visited in turn in short slices, round after
-round, at each length; the first runs a second time as a control.
+holds nothing up. All contenders are measured in turn in short slices, round
+after round, at each length; the first runs a second time as a control.
 
 A ratio is datagrams received a second of CPU time, of both ends together, over
-those of C with sendmmsg and recvmmsg (or of the first contender, where that is
-not there), taken within each round: the median, with its bootstrap 95 %
-interval.
+those of C with sendmmsg and recvmmsg (or of the first contender, without it),
+taken within each round: the median, with its bootstrap 95 % interval.
 
 Contenders:
   uring         ours on io_uring, with segmentation and coalescing (GSO, GRO)
@@ -48,69 +48,57 @@ pub(crate) struct BulkArgs {
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_WINDOW as u64))]
     window: Option<u64>,
-    /// Who is measured
+    /// What is measured
     #[arg(
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
         hide_possible_values = true,
-        default_value = "uring,epoll,uring-single,c,c-segments,tokio"
+        default_value = "uring,epoll,uring-single,c,c-segments,tokio",
+        value_parser = PossibleValuesParser::new(CONTENDERS.map(|known| known.name))
     )]
-    contenders: Vec<Contender>,
-    /// How often each contender is visited at each length
+    contenders: Vec<String>,
+    /// How often each contender is measured at each length
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// How long a visit is measured: seconds, or 200ms
+    /// How long a slice is measured: seconds, or 200ms
     #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
     seconds: Duration,
     #[command(flatten)]
-    pub(super) pins: EndPins,
-    /// Write everything as JSON to a file, or to standard output as -
-    #[arg(long, value_name = "FILE|-")]
-    json: Option<Target>,
-    /// Decides the order of visits and the intervals
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pins: EndPins,
+    #[command(flatten)]
+    output: OutputArgs,
     /// Measure nothing, but be one of ours: answer lines of BYTES WINDOW SECONDS on standard input
-    #[arg(long, value_name = "NAME", hide_possible_values = true)]
-    pub(super) contender: Option<Contender>,
+    #[arg(long, value_name = "NAME")]
+    contender: Option<Ends>,
 }
 
-/// A comparison that can be carried out.
-#[derive(Debug)]
-pub(super) struct Setup {
-    pub(super) contenders: Vec<Contender>,
-    pub(super) cells: Vec<Flow>,
-    pub(super) rounds: usize,
-    pub(super) slice: Duration,
-    /// The receivers' core is the server's.
-    pub(super) cores: Cores,
-    pub(super) json: Option<Target>,
-    pub(super) seed: u64,
-}
-
-impl Setup {
-    /// Checks what was asked for.
-    pub(super) fn new(args: BulkArgs) -> Result<Setup> {
-        let cores = args.pins.choose()?;
-        distinct(&args.contenders, |contender| format!("contender '{}'", contender.name()))?;
-        distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
-        Ok(Setup {
-            contenders: args.contenders,
-            cells: args.bytes.iter().map(|&bytes| flow(bytes as usize, args.window)).collect(),
-            rounds: args.rounds as usize,
-            slice: args.seconds,
-            cores,
-            json: args.json,
-            seed: args.seed,
-        })
+pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
+    if let Some(ends) = args.contender {
+        let EndPins { sender_pin, receiver_pin } = args.pins;
+        bulk::answer_all(ends, sender_pin, receiver_pin)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let json = args.output.json.clone();
+    let setup = setup(args)?;
+    compare(json, || setup.prepare())
 }
 
-fn flow(bytes: usize, window: Option<u64>) -> Flow {
-    let usual = Flow::of(bytes);
-    Flow { window: window.map_or(usual.window, |window| window as usize), ..usual }
+/// Checks what was asked for.
+fn setup(args: BulkArgs) -> Result<Setup> {
+    let cores = args.pins.choose()?;
+    distinct(&args.contenders, |contender| format!("contender '{contender}'"))?;
+    distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
+    let rounds = Rounds::fixed(args.rounds as usize);
+    Ok(Setup {
+        plan: Plan { name: "bulk".into(), rounds, seed: args.output.seed },
+        contenders: args.contenders,
+        cells: args.bytes.iter().map(|&bytes| bulk::cell(bytes, args.window)).collect(),
+        slice: args.seconds,
+        cores,
+        peers: peers(),
+    })
 }
 
 #[cfg(test)]
@@ -121,12 +109,12 @@ mod tests {
 
     #[test]
     fn without_arguments_it_ends_within_a_minute() {
-        let setup = Setup::new(parsed("").unwrap()).unwrap();
-        let slices = (setup.contenders.len() + 1) * setup.cells.len() * setup.rounds;
+        let setup = setup(parsed("").unwrap()).unwrap();
+        let slices = (setup.contenders.len() + 1) * setup.cells.len() * setup.plan.rounds.least;
         // A fifth to warm up, and 20 ms to part.
         let slice = setup.slice * 6 / 5 + Duration::from_millis(20);
         assert!(slice * slices as u32 <= Duration::from_secs(60), "{slices} slices");
-        assert!(setup.rounds >= 15);
+        assert!(setup.plan.rounds.least >= 15);
     }
 
     #[test]
@@ -138,7 +126,7 @@ mod tests {
             ("--contenders c,c", "contender 'c' is asked for twice"),
             ("--sender-pin 9999", "--sender-pin 9999: this process may use "),
         ] {
-            let error = Setup::new(parsed(line).unwrap()).unwrap_err();
+            let error = setup(parsed(line).unwrap()).unwrap_err();
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
         }
     }
