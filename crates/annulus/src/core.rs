@@ -287,6 +287,7 @@ impl Inner {
             Kind::Ready => self.on_ready(event),
             Kind::Send => self.on_send(event),
             Kind::Accept => self.on_accept(event),
+            Kind::Acceptable => self.on_acceptable(event),
             Kind::Connect => self.on_connect(event),
             Kind::Poll => self.on_poll(event),
             Kind::Nop => self.on_nop(event),
@@ -348,11 +349,11 @@ mod tests {
         let core = runtime.core();
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inner = core.enter().unwrap();
-        let stream = inner.add_stream(Fd::NONE);
+        let stream = inner.add_stream(Fd::NONE, None);
         let generation = inner.streams.generation(stream);
         inner.streams.remove(stream);
         // The slot's next life has another generation, and gets none of its predecessor's events.
-        let reborn = inner.add_stream(Fd::NONE);
+        let reborn = inner.add_stream(Fd::NONE, None);
         assert_eq!(reborn, stream);
         for kind in [
             Kind::Receive,

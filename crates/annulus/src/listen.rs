@@ -1,11 +1,15 @@
 //! A listener's slot: connections accepted and not yet claimed.
 #![allow(unsafe_code)]
 
+mod limited;
+
 use crate::core::Inner;
+use crate::net::{ConnectionLimit, Permit};
 use crate::time::{Fire, Instant};
 use annulus_driver::Slab;
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_kernel::Fd;
+use limited::Limited;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -22,6 +26,8 @@ const RETRY: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
+    /// Waits for a connection to be there.
+    Asking,
     Armed,
     Cancelling,
     /// Out of descriptors: waits for one to be closed.
@@ -32,12 +38,19 @@ enum State {
 pub(crate) struct Listener {
     pub(crate) fd: Fd,
     state: State,
-    unclaimed: VecDeque<Fd>,
+    unclaimed: VecDeque<Accepted>,
     /// One connection at a time, since the user was slow to claim.
     singly: bool,
     error: Option<Errno>,
     waiters: Slab<Waker>,
+    limited: Option<Box<Limited>>,
     dropped: bool,
+}
+
+/// A connection that was accepted, with its permit if its listener has a limit.
+pub(crate) struct Accepted {
+    pub(crate) fd: Fd,
+    pub(crate) permit: Option<Permit>,
 }
 
 /// Errors of one connection or one operation: accept(2) lists them as to be treated like EAGAIN.
@@ -69,7 +82,7 @@ impl Listener {
 }
 
 impl Inner {
-    pub(crate) fn add_listener(&mut self, fd: Fd) -> u32 {
+    pub(crate) fn add_listener(&mut self, fd: Fd, limit: Option<ConnectionLimit>) -> u32 {
         self.listeners.insert(Listener {
             fd,
             state: State::Idle,
@@ -77,18 +90,19 @@ impl Inner {
             singly: false,
             error: None,
             waiters: Slab::new(),
+            limited: limit.map(Limited::new),
             dropped: false,
         })
     }
 
-    /// The descriptor of the next connection. `waiter` is the caller's place among those who wait: taken when he has to,
+    /// The next connection. `waiter` is the caller's place among those who wait: taken when he has to,
     /// given up when he need not any more, or by [`drop_waiter`](Self::drop_waiter). Each arrival wakes all of them.
     pub(crate) fn poll_accept(
         &mut self,
         slot: u32,
         waiter: &mut Option<u32>,
         cx: &Context<'_>,
-    ) -> Poll<io::Result<Fd>> {
+    ) -> Poll<io::Result<Accepted>> {
         let outcome = self.claim(slot);
         if outcome.is_some() {
             self.drop_waiter(slot, waiter);
@@ -99,15 +113,15 @@ impl Inner {
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn claim(&mut self, slot: u32) -> Option<io::Result<Fd>> {
+    fn claim(&mut self, slot: u32) -> Option<io::Result<Accepted>> {
         let listener = self.listeners.get(slot);
-        let Some(fd) = listener.unclaimed.pop_front() else {
+        let Some(accepted) = listener.unclaimed.pop_front() else {
             return listener.error.take().map(|errno| Err(errno.into()));
         };
         if listener.unclaimed.is_empty() {
             listener.singly = false;
         }
-        Some(Ok(fd))
+        Some(Ok(accepted))
     }
 
     fn wait_to_accept(&mut self, slot: u32, waiter: &mut Option<u32>, cx: &Context<'_>) {
@@ -138,6 +152,9 @@ impl Inner {
         if listener.state != State::Idle || !wanted {
             return;
         }
+        if listener.limited.is_some() {
+            return self.accept_within_limit(slot);
+        }
         listener.state = State::Armed;
         let fd = listener.fd;
         let op = if listener.singly { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
@@ -152,17 +169,25 @@ impl Inner {
             listener.state = State::Idle;
             self.in_flight -= 1;
         }
+        let mut permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
         // SAFETY: the connection was made for this listener, and nothing else has heard of it.
         let accepted = event.result.map(|fd| unsafe { Fd::from_raw(fd as RawFd) });
         match accepted {
-            Ok(fd) if listener.dropped => self.close(fd),
-            Ok(fd) => listener.unclaimed.push_back(fd),
+            Ok(fd) => {
+                let accepted = Accepted { fd, permit: permit.take() };
+                if listener.dropped {
+                    self.close_accepted(accepted);
+                } else {
+                    listener.unclaimed.push_back(accepted);
+                }
+            }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.pause_accepts(slot)
             }
             Err(errno) if ends_one_connection(errno) => {}
             Err(errno) => listener.error = Some(errno),
         }
+        permit.into_iter().for_each(|permit| self.release_permit(permit));
         self.after_accept(slot);
     }
 
@@ -235,6 +260,10 @@ impl Inner {
                 listener.state = State::Cancelling;
                 self.cancel(token);
             }
+            State::Asking => {
+                listener.state = State::Cancelling;
+                self.cancel(self.acceptable_token(slot));
+            }
             State::Paused => {
                 listener.state = State::Idle;
                 self.paused_listeners -= 1;
@@ -252,7 +281,7 @@ impl Inner {
         for place in listener.waiters.indices() {
             self.after.drops.push(listener.waiters.remove(place));
         }
-        listener.unclaimed.into_iter().for_each(|fd| self.close(fd));
+        listener.unclaimed.into_iter().for_each(|accepted| self.close_accepted(accepted));
         self.close(listener.fd);
     }
 

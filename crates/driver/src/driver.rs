@@ -214,6 +214,15 @@ impl Driver {
         }
     }
 
+    /// Closes a descriptor of which nothing is in flight, before this returns: [`Op::Close`] closes it with the turn, which
+    /// costs less.
+    pub fn close_now(&mut self, fd: Fd) {
+        match self {
+            Self::Uring(uring) => uring.kernel().close(fd),
+            Self::Epoll(epoll) => epoll.close(fd),
+        }
+    }
+
     /// A descriptor of which nothing is in flight leaves, open: it will be used and closed elsewhere.
     pub fn release(&mut self, fd: Fd) {
         match self {

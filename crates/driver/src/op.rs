@@ -138,7 +138,7 @@ pub enum Op {
         /// Its length.
         len: u32,
     },
-    /// Tells once when the descriptor is readable; a hint, whose value says nothing.
+    /// Tells once when the descriptor is readable, or failed; the value says nothing.
     ReadableOnce {
         /// The descriptor.
         fd: Fd,

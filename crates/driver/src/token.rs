@@ -22,10 +22,12 @@ pub enum Kind {
     Room = 11,
     /// Sends without copying.
     Loan = 12,
+    /// Waits for a connection to accept.
+    Acceptable = 13,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Ignored,
         Self::Accept,
         Self::Receive,
@@ -39,6 +41,7 @@ impl Kind {
         Self::Parcel,
         Self::Room,
         Self::Loan,
+        Self::Acceptable,
     ];
 }
 

@@ -93,6 +93,24 @@ fn accepts_once() {
 }
 
 #[test]
+fn an_accepted_connection_is_not_told_of_again() {
+    on_each_driver(|rig| {
+        let (listener, address) = listener();
+        let _first = TcpStream::connect(address).unwrap();
+        let ready = rig.start(Kind::Acceptable, Op::ReadableOnce { fd: listener });
+        assert_eq!(rig.event(ready).result, Ok(1));
+        let accept = rig.start(Kind::Accept, Op::Accept { fd: listener });
+        let fd = owned(rig.event(accept).result.unwrap() as RawFd);
+        let ready = rig.start(Kind::Acceptable, Op::ReadableOnce { fd: listener });
+        rig.expect_silence();
+        let _second = TcpStream::connect(address).unwrap();
+        assert_eq!(rig.event(ready).result, Ok(1));
+        rig.close(fd);
+        rig.close(listener);
+    });
+}
+
+#[test]
 fn a_refused_connect_says_so() {
     on_each_driver(|rig| {
         let (listener, address) = listener();

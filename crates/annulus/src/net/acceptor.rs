@@ -1,7 +1,9 @@
 //! The handle on a listener's slot, whatever its family.
 
+use super::ConnectionLimit;
 use super::socket::{NewFd, Socket};
 use crate::core::Core;
+use crate::listen::Accepted;
 use annulus_kernel::{Fd, Kernel};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -35,37 +37,40 @@ impl Drop for Waiting<'_> {
 
 impl Acceptor {
     /// Takes a listening socket in.
-    pub(super) fn new(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
-        let slot = core.enter()?.add_listener(socket.into_fd());
+    pub(super) fn new(
+        core: &Rc<Core>,
+        socket: NewFd,
+        limit: Option<ConnectionLimit>,
+    ) -> io::Result<Self> {
+        let slot = core.enter()?.add_listener(socket.into_fd(), limit);
         Ok(Self { core: core.clone(), slot, place: Cell::new(None) })
     }
 
     /// The next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<Socket> {
-        let fd = self.accept_fd().await?;
-        self.adopt(fd)
+        self.adopt(self.accept_one().await?)
     }
 
     /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
-    pub(super) async fn accept_fd(&self) -> io::Result<Fd> {
+    pub(super) async fn accept_one(&self) -> io::Result<Accepted> {
         let mut waiting = Waiting { acceptor: self, place: None };
-        poll_fn(|cx| self.poll_fd(&mut waiting.place, cx)).await
+        poll_fn(|cx| self.poll_one(&mut waiting.place, cx)).await
     }
 
     /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
         let mut place = self.place.take();
-        let polled = self.poll_fd(&mut place, cx);
+        let polled = self.poll_one(&mut place, cx);
         self.place.set(place);
-        polled?.map(|fd| self.adopt(fd))
+        polled?.map(|accepted| self.adopt(accepted))
     }
 
-    fn poll_fd(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Fd>> {
+    fn poll_one(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         self.core.enter_running()?.poll_accept(self.slot, place, cx)
     }
 
-    fn adopt(&self, fd: Fd) -> io::Result<Socket> {
-        Socket::new(self.core.clone(), fd)
+    fn adopt(&self, accepted: Accepted) -> io::Result<Socket> {
+        Socket::accepted(self.core.clone(), accepted)
     }
 
     pub(super) fn with_fd<R>(

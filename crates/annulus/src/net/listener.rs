@@ -1,5 +1,6 @@
 //! Listening for TCP connections.
 
+use super::ConnectionLimit;
 use super::acceptor::Acceptor;
 use super::parts::{Parts, given, owned};
 use super::resolve::first;
@@ -7,6 +8,7 @@ use super::socket::{NewFd, Socket};
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
+use crate::listen::Accepted;
 use annulus_kernel::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;
@@ -23,6 +25,7 @@ pub struct ListenOptions {
     incoming_cpu: Option<u32>,
     backlog: u32,
     nodelay: bool,
+    limit: Option<ConnectionLimit>,
 }
 
 impl Default for ListenOptions {
@@ -33,12 +36,13 @@ impl Default for ListenOptions {
             incoming_cpu: None,
             backlog: 4096,
             nodelay: true,
+            limit: None,
         }
     }
 }
 
 impl ListenOptions {
-    /// Address reuse and no delay on, port reuse off, a backlog of 4096.
+    /// Address reuse and no delay on, port reuse off, a backlog of 4096, no limit.
     pub fn new() -> Self {
         Self::default()
     }
@@ -77,6 +81,14 @@ impl ListenOptions {
         self
     }
 
+    /// Accepts no more connections than the limit allows to be open; the rest waits in the kernel's backlog. No limit by
+    /// default: then a listener accepts up to 64 connections ahead of [`TcpListener::accept`], a burst once more, and
+    /// pauses while no descriptor is left.
+    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
+        self.limit = Some(limit.clone());
+        self
+    }
+
     /// Listens on the first of the addresses that works. Resolving a name blocks the thread; numbers do not.
     ///
     /// # Errors
@@ -84,7 +96,8 @@ impl ListenOptions {
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
         let bind = |address| self.bind_one(&core.kernel, address);
-        TcpListener::adopt(&core, first(address, "listening on", bind)?)
+        let socket = first(address, "listening on", bind)?;
+        TcpListener::adopt(&core, socket, self.limit.clone())
     }
 
     fn bind_one(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
@@ -93,6 +106,10 @@ impl ListenOptions {
         socket.bind(&Address::from(address))?;
         socket.listen(self.backlog)?;
         Ok(socket)
+    }
+
+    pub(crate) fn connection_limit(&self) -> Option<&ConnectionLimit> {
+        self.limit.as_ref()
     }
 
     /// Binds a group of real sockets that share a port nobody else has, outside any runtime.
@@ -162,16 +179,24 @@ impl TcpListener {
     /// # Errors
     /// Outside a runtime, or under a simulated kernel; the socket is then closed.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
+        Self::from_socket_within(socket, None)
+    }
+
+    /// As [`from_socket`](Self::from_socket), with a limit on the connections that are open at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_socket_within(socket: OwnedFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
             let text = "a real socket cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::adopt(&core, NewFd::own(&core.kernel, given(socket)))
+        Self::adopt(&core, NewFd::own(&core.kernel, given(socket)), limit)
     }
 
-    fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
-        Ok(Self { acceptor: Acceptor::new(core, socket)? })
+    fn adopt(core: &Rc<Core>, socket: NewFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
+        Ok(Self { acceptor: Acceptor::new(core, socket, limit)? })
     }
 
     /// The next connection, and who it is from.
@@ -203,7 +228,8 @@ impl TcpListener {
 
     /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
     pub(crate) async fn accept_parts(&self) -> io::Result<Parts> {
-        Ok(Parts::new(self.acceptor.accept_fd().await?, Vec::new()))
+        let Accepted { fd, permit } = self.acceptor.accept_one().await?;
+        Ok(Parts::of_fd(fd, Vec::new(), permit))
     }
 
     /// Has what concerns only this listener set on its socket.

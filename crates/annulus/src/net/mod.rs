@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod datagram;
+mod limit;
 mod listener;
 mod parts;
 mod postbox;
@@ -14,6 +15,8 @@ mod unix;
 
 pub use annulus_kernel::Credentials;
 pub use datagram::{Datagram, Transmit};
+pub use limit::ConnectionLimit;
+pub(crate) use limit::Permit;
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub use postbox::SendMail;

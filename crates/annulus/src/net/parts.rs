@@ -1,6 +1,7 @@
 //! A connection between two runtimes.
 #![allow(unsafe_code)]
 
+use super::Permit;
 use annulus_kernel::Fd;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
@@ -11,6 +12,8 @@ pub struct Parts {
     pub socket: OwnedFd,
     /// Bytes received already, which come first.
     pub received: Vec<u8>,
+    /// What it counts against, for as long as it stays in its parts.
+    permit: Option<Permit>,
 }
 
 /// Owns a real descriptor that a runtime or its kernel has handed over.
@@ -26,11 +29,16 @@ pub(super) fn given(socket: OwnedFd) -> Fd {
 }
 
 impl Parts {
-    pub(super) fn new(fd: Fd, received: Vec<u8>) -> Self {
-        Self { socket: owned(fd), received }
+    /// A connection that was made elsewhere, with bytes that were received there.
+    pub fn new(socket: OwnedFd, received: Vec<u8>) -> Self {
+        Self { socket, received, permit: None }
     }
 
-    pub(super) fn take(self) -> (Fd, Vec<u8>) {
-        (given(self.socket), self.received)
+    pub(super) fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {
+        Self { socket: owned(fd), received, permit }
+    }
+
+    pub(super) fn take(self) -> (Fd, Vec<u8>, Option<Permit>) {
+        (given(self.socket), self.received, self.permit)
     }
 }

@@ -4,6 +4,7 @@
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::lease::Lease;
+use crate::listen::Accepted;
 use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
 use std::fmt;
 use std::future::Future;
@@ -28,7 +29,12 @@ pub(crate) trait AsSocket {
 
 impl Socket {
     pub(super) fn new(core: Rc<Core>, fd: Fd) -> io::Result<Self> {
-        let slot = core.enter()?.add_stream(fd);
+        let slot = core.enter()?.add_stream(fd, None);
+        Ok(Self::of_slot(core, slot))
+    }
+
+    pub(super) fn accepted(core: Rc<Core>, accepted: Accepted) -> io::Result<Self> {
+        let slot = core.enter()?.add_stream(accepted.fd, accepted.permit);
         Ok(Self::of_slot(core, slot))
     }
 

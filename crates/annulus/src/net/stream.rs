@@ -169,9 +169,9 @@ impl TcpStream {
         }
         poll_fn(|cx| socket.core.enter_running()?.poll_over(socket.slot, cx)).await?;
         poll_fn(|cx| socket.core.enter_running()?.poll_stopped(socket.slot, cx)).await?;
-        let (fd, received) = socket.core.enter()?.release_stream(socket.slot);
+        let (fd, received, permit) = socket.core.enter()?.release_stream(socket.slot);
         socket.forget();
-        Ok(Parts::new(fd, received))
+        Ok(Parts::of_fd(fd, received, permit))
     }
 
     /// Takes a connection over from another runtime, with what it had received.
@@ -190,8 +190,8 @@ impl TcpStream {
                 format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let (fd, received) = parts.take();
-        let slot = inner.adopt_stream(fd, received);
+        let (fd, received, permit) = parts.take();
+        let slot = inner.adopt_stream(fd, received, permit);
         drop(inner);
         Ok(Self { socket: Socket::of_slot(core, slot) })
     }

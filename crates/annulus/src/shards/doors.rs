@@ -4,7 +4,7 @@ use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
 use crate::current;
 use crate::handle::Handle;
-use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
+use crate::net::{ConnectionLimit, ListenOptions, Parts, TcpListener, TcpStream};
 use annulus_kernel::SocketOption;
 use std::fmt;
 use std::io;
@@ -61,6 +61,7 @@ impl fmt::Display for Spread {
 #[derive(Debug)]
 pub struct Doors {
     spread: Spread,
+    limit: Option<ConnectionLimit>,
     address: SocketAddr,
     count: usize,
     /// By shard; `None` once opened.
@@ -107,7 +108,8 @@ impl Doors {
             Spread::Hash | Spread::Cpu => sockets.into_iter().map(Door::Listener).collect(),
         };
         let doors = Mutex::new(doors.into_iter().map(Some).collect());
-        Ok(Self { spread, address, count, doors })
+        let limit = options.connection_limit().cloned();
+        Ok(Self { spread, limit, address, count, doors })
     }
 
     /// The address they listen on.
@@ -133,7 +135,7 @@ impl Doors {
             (Spread::Cpu, cpu) => cpu,
             (Spread::Fewest | Spread::Hash, _) => None,
         };
-        let source = self.take(shard.index())?.open(cpu)?;
+        let source = self.take(shard.index())?.open(cpu, self.limit.clone())?;
         Ok(Incoming { source, shard: shard.clone() })
     }
 
@@ -164,17 +166,17 @@ impl Door {
         inboxes
     }
 
-    fn open(self, cpu: Option<usize>) -> io::Result<Source> {
+    fn open(self, cpu: Option<usize>, limit: Option<ConnectionLimit>) -> io::Result<Source> {
         match self {
             Self::Listener(socket) => {
-                let listener = TcpListener::from_socket(socket)?;
+                let listener = TcpListener::from_socket_within(socket, limit)?;
                 if let Some(cpu) = cpu {
                     listener.set(SocketOption::IncomingCpu(cpu as u32))?;
                 }
                 Ok(Source::Listener(listener))
             }
             Self::Acceptor(socket, ways) => {
-                Ok(Source::Acceptor(TcpListener::from_socket(socket)?, ways))
+                Ok(Source::Acceptor(TcpListener::from_socket_within(socket, limit)?, ways))
             }
             Self::Inbox(inbox, underway) => Ok(Source::Inbox(inbox, underway)),
         }

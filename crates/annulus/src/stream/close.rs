@@ -2,13 +2,15 @@
 
 use super::{Receive, Stream};
 use crate::core::Inner;
+use crate::listen::Accepted;
+use crate::net::Permit;
 use crate::time::Fire;
 use annulus_kernel::{Fd, SocketOption};
 use std::time::Duration;
 
 impl Inner {
-    pub(crate) fn add_stream(&mut self, fd: Fd) -> u32 {
-        self.streams.insert(Stream::new(fd))
+    pub(crate) fn add_stream(&mut self, fd: Fd, permit: Option<Permit>) -> u32 {
+        self.streams.insert(Stream::new(fd, permit))
     }
 
     /// The handle is gone. What was accepted is still sent, for as long as the linger.
@@ -77,11 +79,11 @@ impl Inner {
         if let Some(key) = stream.tx.linger {
             self.timers.remove(key);
         }
-        self.close(stream.fd);
+        self.close_accepted(Accepted { fd: stream.fd, permit: stream.permit });
     }
 
-    /// Takes a stream of which nothing is in flight off the runtime, descriptor and received bytes.
-    pub(crate) fn release_stream(&mut self, slot: u32) -> (Fd, Vec<u8>) {
+    /// Takes a stream of which nothing is in flight off the runtime: descriptor, received bytes, and what it counts against.
+    pub(crate) fn release_stream(&mut self, slot: u32) -> (Fd, Vec<u8>, Option<Permit>) {
         let mut received = Vec::with_capacity(self.streams.get(slot).rx.undelivered() as usize);
         while let Some(lease) = self.take_received(slot) {
             received.extend_from_slice(&lease);
@@ -90,12 +92,17 @@ impl Inner {
         let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
         self.after.drops.extend(wakers.into_iter().flatten());
         self.driver.release(stream.fd);
-        (stream.fd, received)
+        (stream.fd, received, stream.permit)
     }
 
     /// Puts a stream back on a runtime, with what it had received.
-    pub(crate) fn adopt_stream(&mut self, fd: Fd, received: Vec<u8>) -> u32 {
-        let mut stream = Stream::new(fd);
+    pub(crate) fn adopt_stream(
+        &mut self,
+        fd: Fd,
+        received: Vec<u8>,
+        permit: Option<Permit>,
+    ) -> u32 {
+        let mut stream = Stream::new(fd, permit);
         stream.rx = Receive::with_bytes(received);
         self.streams.insert(stream)
     }

@@ -19,6 +19,7 @@ pub(crate) use send::Transmit;
 pub(crate) use vectors::Vectors;
 
 use crate::core::Inner;
+use crate::net::Permit;
 use annulus_driver::{Kind, Token};
 use annulus_kernel::Fd;
 use std::task::{Context, Waker};
@@ -30,13 +31,16 @@ pub(crate) struct Stream {
     pub(crate) tx: Transmit,
     /// Descriptors travel with its bytes.
     passing: Option<Box<passing::Passing>>,
+    /// It counts against its listener's limit.
+    permit: Option<Permit>,
     /// No handle owns it any more.
     pub(crate) dropped: bool,
 }
 
 impl Stream {
-    pub(crate) fn new(fd: Fd) -> Self {
-        Self { fd, rx: Receive::default(), tx: Transmit::default(), passing: None, dropped: false }
+    pub(crate) fn new(fd: Fd, permit: Option<Permit>) -> Self {
+        let (rx, tx) = (Receive::default(), Transmit::default());
+        Self { fd, rx, tx, passing: None, permit, dropped: false }
     }
 }
 

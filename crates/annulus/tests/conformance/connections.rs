@@ -1,12 +1,15 @@
 //! Connecting and accepting.
 
 use crate::common::{echo, pair, pattern, receive, touch};
-use annulus::net::{ConnectOptions, TcpListener, TcpStream};
+use annulus::net::{
+    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UnixOptions, UnixStream,
+};
 use annulus::spawn;
-use annulus::time::sleep;
+use annulus::time::{sleep, timeout};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
+use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
 /// A port where nobody listens.
@@ -72,6 +75,64 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
         open.push(visit.await.expect("a visit without panic")?);
     }
     assert_eq!(open.len(), 1000, "all at once");
+    Ok(())
+}
+
+/// Clients that each wait for an answer and go, at listeners that share a limit.
+pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
+    let limit = ConnectionLimit::new(3);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let listener = ListenOptions::new().limit(&limit).bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let limit = limit.clone();
+        spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                assert!((1..=limit.max()).contains(&limit.open()), "{limit:?}");
+                spawn(echo(stream));
+            }
+        });
+        for number in 0..20 {
+            clients.push(spawn(async move {
+                let mut client = TcpStream::connect(address).await?;
+                client.send(pattern(number + 1)).await?;
+                assert!(receive(&mut client, number + 1).await? == pattern(number + 1));
+                io::Result::Ok(())
+            }));
+        }
+    }
+    for client in clients {
+        client.await.expect("a client without panic")?;
+    }
+    // The servers hear of the last clients' ends.
+    while limit.open() > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// One connection is open, and the next is only accepted when it has closed, however accepts are dropped meanwhile.
+pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
+    let limit = ConnectionLimit::new(1);
+    let name = format!("annulus limit {:?}", std::thread::current().id());
+    let name = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+    let listener = UnixOptions::new().limit(&limit).listen_addr(&name)?;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(UnixStream::connect_addr(&name).await?);
+    }
+    for client in &mut clients {
+        let (mut server, _) = listener.accept().await?;
+        assert_eq!(limit.open(), 1);
+        for _ in 0..3 {
+            let early = timeout(Duration::from_millis(1), listener.accept()).await;
+            assert!(early.is_err(), "a second connection within a limit of one");
+        }
+        server.send("welcome").await?;
+        assert_eq!(client.recv().await?.as_deref(), Some(&b"welcome"[..]));
+    }
+    drop(listener);
+    assert_eq!(limit.open(), 0);
     Ok(())
 }
 

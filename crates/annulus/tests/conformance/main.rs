@@ -115,6 +115,8 @@ suite! {
     connections::a_refusal_names_the_address;
     connections::a_thousand_connections_echo;
     connections::connections_are_accepted_though_nobody_waits;
+    connections::a_limit_holds_over_several_listeners;
+    connections::a_limit_counts_until_the_close;
     connections::a_connection_moves_with_what_it_had_received;
     streams::the_client_half_closes_and_still_hears;
     streams::the_server_half_closes_and_still_hears;

@@ -1,10 +1,10 @@
 //! `annulus echo`: a server that sends back what it gets.
 
 mod guests;
+mod leaving;
 mod letters;
 mod own_addresses;
 mod ring;
-mod room;
 mod stats;
 mod stream;
 mod tasks;
@@ -72,8 +72,8 @@ pub(crate) struct EchoArgs {
     /// [default: several workers take those this process may use]
     #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
     pin: Vec<usize>,
-    /// Stop accepting at this many until one closes [default: as many as
-    /// files can be open]
+    /// Most connections open at once; further ones wait in the kernel's backlog
+    /// until one closes [default: as many as files can be open]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: Option<u64>,
     /// Close a connection on which nothing has moved for this long: seconds,
@@ -110,8 +110,8 @@ struct Listen {
 #[derive(Clone, Debug)]
 struct Plan {
     listens: Vec<Listen>,
-    /// Connections at once.
-    room: usize,
+    /// Most connections at once, if that was said.
+    most: Option<usize>,
     idle_timeout: Option<Duration>,
     grace: Duration,
     letters: LetterArgs,
@@ -167,16 +167,13 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         return Err(Misuse(text).into());
     }
     let files = (workers - 1) * FILES;
-    let room = match args.max_connections {
-        Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
-        None => limits::room().saturating_sub(files),
-    };
-    limits::reserve(room.saturating_add(files))?;
+    let most = args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    limits::reserve(most.map_or_else(limits::room, |most| most.saturating_add(files)))?;
     let listen =
         |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
     Ok(Plan {
         listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
-        room,
+        most,
         idle_timeout: args.idle_timeout,
         grace: args.grace,
         letters: args.letters,

@@ -1,15 +1,15 @@
 //! Echo on the runtime: a thread a worker, a task a connection.
 
 use super::guests::{Guest, Guests, Sweep};
+use super::leaving::Leaving;
 use super::letters::{self, Letters, Post, Together};
 use super::ring::RingArgs;
-use super::room::{Room, Seat};
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::stream::{Entrance, Stream};
 use super::{Listen, Plan, STOPPING};
 use crate::endpoint::Endpoint;
 use crate::signals::Stop;
-use annulus::net::{ListenOptions, UnixListener, UnixOptions};
+use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
 use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
@@ -31,22 +31,24 @@ const BACKLOG: u32 = 4096;
 
 /// Serves until a signal, with a runtime a worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
-    let doors = doors(plan)?;
-    let (room, ring) = (Room::new(plan.room), plan.ring.clone());
+    let limit = plan.most.map(ConnectionLimit::new);
+    let doors = doors(plan, limit.as_ref())?;
+    let (leaving, ring) = (Arc::new(Leaving::default()), plan.ring.clone());
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
         .runtime(move |_| builder(choice, &ring));
     let began = clock::now();
     let served = shards.run(async |shard| {
-        let house = Rc::new(House::new(plan.clone(), Arc::clone(&room)));
+        let house = Rc::new(House::new(plan.clone(), limit.clone(), Arc::clone(&leaving)));
         host(house, &doors, &shard).await
     });
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
 }
 
 /// Those of every TCP listen, in order.
-fn doors(plan: &Plan) -> Result<Vec<Doors>> {
+fn doors(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
     let options = ListenOptions::new().backlog(BACKLOG);
+    let options = limit.map_or(options.clone(), |limit| options.limit(limit));
     let tcp = plan.listens.iter().filter(|listen| matches!(listen.endpoint, Endpoint::Tcp(_)));
     tcp.map(|Listen { endpoint, addresses }| {
         Doors::bind(addresses.as_slice(), &options, plan.workers, plan.spread)
@@ -82,7 +84,7 @@ async fn host(house: Rc<House>, doors: &[Doors], shard: &Shard) -> Result<Worker
     }
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&house), limit)));
-    until_either(house.room.closing(), &mut listening).await?;
+    until_either(house.leaving.begun(), &mut listening).await?;
     if let Some(mut sweeper) = sweeper {
         sweeper.abort();
     }
@@ -108,7 +110,7 @@ fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening,
             }
             _ if shard.index() > 0 => continue,
             Endpoint::Unix(path) => {
-                let entrance = Entrance::Path(listen_at(&house.plan, listen, path)?);
+                let entrance = Entrance::Path(listen_at(&house, listen, path)?);
                 (vec![annulus::spawn(admit_all(entrance, house))], listen.endpoint.to_string())
             }
             Endpoint::Udp(_) => {
@@ -139,9 +141,10 @@ fn echo_all(house: &Rc<House>, socket: impl Post + 'static) -> Listening {
     (0..house.plan.letters.outstanding).map(echo).collect()
 }
 
-fn listen_at(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixListener> {
-    let listener = UnixOptions::new().backlog(BACKLOG).listen(path);
-    listener.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
+fn listen_at(house: &House, listen: &Listen, path: &Path) -> Result<UnixListener> {
+    let options = UnixOptions::new().backlog(BACKLOG);
+    let options = house.limit.as_ref().map_or(options.clone(), |limit| options.limit(limit));
+    options.listen(path).map_err(|error| house.plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
@@ -151,15 +154,15 @@ fn close_on_signal(house: Rc<House>) -> io::Result<()> {
     annulus::spawn(async move {
         // An error says that the runtime has ended.
         let _ = signals.recv().await;
-        house.room.close();
+        house.leaving.begin();
     });
     Ok(())
 }
 
-/// Waits until the room closes, and stops listening; or for one of those who listen to fail.
-async fn until_either(closing: impl Future<Output = ()>, listening: &mut Listening) -> Result<()> {
-    let mut closing = pin!(closing);
-    let failed = poll_fn(|cx| match closing.as_mut().poll(cx) {
+/// Waits until it is time to leave, and stops listening; or until a listening task fails.
+async fn until_either(leaving: impl Future<Output = ()>, listening: &mut Listening) -> Result<()> {
+    let mut leaving = pin!(leaving);
+    let failed = poll_fn(|cx| match leaving.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => {
             let mut ended = listening.iter_mut().map(|task| std::pin::Pin::new(task).poll(cx));
@@ -175,12 +178,11 @@ async fn until_either(closing: impl Future<Output = ()>, listening: &mut Listeni
     Ok(())
 }
 
-/// Accepts as long as there is room.
+/// Accepts for good; the listeners keep to the limit on connections.
 async fn admit_all(mut entrance: Entrance, house: Rc<House>) -> io::Result<()> {
     loop {
-        house.room.vacancy().await;
         match entrance.accept().await {
-            Ok(Some(stream)) => house.admit(stream, house.room.seat().await),
+            Ok(Some(stream)) => house.admit(stream),
             // The accepting worker leaves, and so will this one.
             Ok(None) => pending().await,
             // The peer gave up while it waited to be accepted.
@@ -201,7 +203,8 @@ async fn sweep_forever(house: Rc<House>, limit: Duration) {
 /// The connections of one server.
 struct House {
     plan: Plan,
-    room: Arc<Room>,
+    limit: Option<ConnectionLimit>,
+    leaving: Arc<Leaving>,
     guests: RefCell<Guests<Rc<Talk>>>,
     letters: Letters,
     /// The host, who waits for the last guest to leave.
@@ -209,16 +212,16 @@ struct House {
 }
 
 impl House {
-    fn new(plan: Plan, room: Arc<Room>) -> House {
-        let guests = RefCell::new(Guests::new());
-        House { plan, room, guests, letters: Letters::default(), waiting: Cell::new(None) }
+    fn new(plan: Plan, limit: Option<ConnectionLimit>, leaving: Arc<Leaving>) -> House {
+        let (guests, letters) = (RefCell::new(Guests::new()), Letters::default());
+        House { plan, limit, leaving, guests, letters, waiting: Cell::new(None) }
     }
 
-    fn admit(self: &Rc<Self>, stream: Stream, seat: Seat) {
+    fn admit(self: &Rc<Self>, stream: Stream) {
         let talk = Rc::new(Talk::default());
         let number = self.guests.borrow_mut().admit(Rc::clone(&talk));
         let talk_too = Rc::clone(&talk);
-        let mut visit = Visit { stream, talk: talk_too, house: Rc::clone(self), number, seat };
+        let mut visit = Visit { stream, talk: talk_too, house: Rc::clone(self), number };
         let task = annulus::spawn(async move {
             // A connection that fails is the peer's doing: it ends, and the server goes on.
             let _ = visit.echo().await;
@@ -277,9 +280,6 @@ struct Visit {
     talk: Rc<Talk>,
     house: Rc<House>,
     number: usize,
-    /// Given back when all else is done.
-    #[expect(dead_code, reason = "only held")]
-    seat: Seat,
 }
 
 impl Visit {

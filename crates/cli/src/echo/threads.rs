@@ -5,7 +5,7 @@ use super::stats::{Driver, Stats, Tally, Worker};
 use super::{Listen, Plan, STOPPING};
 use crate::output::note;
 use crate::signals::Stop;
-use annulus_load::clock;
+use annulus_load::{clock, limits};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -73,11 +73,12 @@ impl<'a> House<'a> {
         lock(&self.guests)
     }
 
-    /// Accepts as long as there is room, until a signal.
+    /// Accepts until a signal, never more connections than may be open at once.
     fn admit_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
+        let most = self.plan.most.unwrap_or_else(limits::room);
         while !stop.has_come() {
-            let room = self.plan.room.saturating_sub(self.guests().count());
+            let room = most.saturating_sub(self.guests().count());
             self.wait((room > 0).then_some(&listener), idle.map(Sweep::interval))?;
             self.admit_some(&listener, room).context("cannot accept connections")?;
             idle.into_iter().for_each(|why| self.sweep(why));
@@ -122,6 +123,8 @@ impl<'a> House<'a> {
             Place { guests: Arc::clone(&self.guests), rope: Arc::clone(&self.rope), number };
         let body = move || {
             let _place = place;
+            // Dropped before the place, which then closes the connection as it is given back.
+            let talk = talk;
             // A connection that fails is the peer's doing: it ends, and the server goes on.
             let _ = talk.echo();
         };

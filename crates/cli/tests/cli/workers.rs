@@ -2,9 +2,16 @@
 
 use crate::common::{ANNULUS, Server, annulus, drivers, finish, noise, round_trip};
 use annulus_load::affinity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use std::net::Shutdown;
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
+
+/// Turns a hang into a failure.
+const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// The drivers that have workers.
 fn rings() -> impl Iterator<Item = &'static str> {
@@ -47,6 +54,54 @@ fn the_kernel_spreads_too() {
             streams.iter_mut().for_each(|stream| round_trip(stream, &noise(100)));
             let stats = server.stop().json();
             assert_eq!(figures(&stats, "connections").iter().sum::<u64>(), 30, "{stats}");
+        }
+    }
+}
+
+/// Sockets that a server has open.
+fn sockets(server: &Server) -> usize {
+    let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
+    let links =
+        fs::read_dir(folder).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
+/// Of several clients that have asked, the first that is answered.
+fn answered(clients: &mut Vec<TcpStream>) -> TcpStream {
+    let mut polled: Vec<_> =
+        clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
+    assert_ne!(poll(&mut polled, Some(&PATIENCE)).unwrap(), 0, "no client is answered any more");
+    let first = polled.iter().position(|polled| !polled.revents().is_empty()).unwrap();
+    clients.swap_remove(first)
+}
+
+#[test]
+fn no_more_connections_are_accepted_than_may_be_open() {
+    let most = 4;
+    for driver in drivers() {
+        let ways: &[&[&str]] = match driver {
+            "threads" => &[&[]],
+            _ => &[&[], &["--workers", "3"], &["--workers", "3", "--spread", "hash"]],
+        };
+        for way in ways {
+            let limit = most.to_string();
+            let args = [&["--driver", driver, "--max-connections", &limit], *way].concat();
+            let server = Server::start(&args);
+            println!("{args:?}");
+            let listeners = sockets(&server);
+            let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+            clients.iter_mut().for_each(|client| client.write_all(b"hello").unwrap());
+            let mut served = VecDeque::new();
+            while !clients.is_empty() {
+                let mut client = answered(&mut clients);
+                client.read_exact(&mut [0; 5]).unwrap();
+                served.push_back(client);
+                let open = sockets(&server) - listeners;
+                assert!(open <= most, "{args:?}: {open} connections");
+                if served.len() == most {
+                    served.pop_front();
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, IoVec, Linux, MsgHeader};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::IntoRawFd;
 use rustix::io::{Errno, Result};
 use rustix::net::{
@@ -31,6 +32,13 @@ pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
         let (_, count) = net::recv(Linux::borrow(fd), memory, RecvFlags::DONTWAIT)?;
         Ok(count as u32)
     })
+}
+
+/// An event's value if a descriptor is readable, else `EAGAIN`.
+pub(super) fn is_readable(fd: Fd) -> Result<u32> {
+    let mut polled = [PollFd::from_borrowed_fd(Linux::borrow(fd), PollFlags::IN)];
+    let count = again(|| poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))?;
+    if count > 0 { Ok(1) } else { Err(Errno::AGAIN) }
 }
 
 /// Whether bytes flow without marks between them. Those of a Unix stream do not: a receive ends behind a descriptor that came

@@ -19,7 +19,8 @@ pub(super) enum Input {
     Own { buffer: *mut u8, len: u32 },
     /// Accepts; without `multi`, once.
     Accept { multi: bool },
-    /// Tells each edge; without `multi`, once, and leaves what it tells of to the next one.
+    /// Tells each edge. Without `multi` it tells once, if the kernel says that the descriptor is readable now, and leaves
+    /// what it tells of to the next one.
     Readable { multi: bool },
     /// Receives messages into the pool's buffers.
     Messages { layout: Layout },
@@ -78,11 +79,11 @@ impl Epoll {
             Input::Accept { multi } => self.accept(fd, token, multi),
             Input::Messages { layout } => self.receive_messages(fd, token, layout),
             Input::Message { header } => self.receive_message(fd, token, header),
-            Input::Readable { multi } => {
-                watch.readable &= !multi;
-                watch.input.take_if(|_| !multi);
-                Some(Event { token, result: Ok(1), more: multi, buffer: None })
+            Input::Readable { multi: true } => {
+                watch.readable = false;
+                Some(Event { token, result: Ok(1), more: true, buffer: None })
             }
+            Input::Readable { multi: false } => self.end_input(fd, token, calls::is_readable(fd)),
         }
     }
 

@@ -146,10 +146,7 @@ impl Epoll {
             Op::File { call, .. } => unsafe { self.submit_file(token, call) },
             Op::Cancel { target } if target.kind() == Kind::File => self.cancel_file(target),
             Op::Cancel { target } => self.cancel(target),
-            Op::Close { fd } => {
-                self.watches.forget(fd);
-                self.kernel.close(fd);
-            }
+            Op::Close { fd } => self.close(fd),
             Op::SendNow { .. } | Op::SendVectorNow { .. } | Op::SendMessageNow { .. } => {
                 unreachable!("sent as submitted")
             }
@@ -244,6 +241,11 @@ impl Epoll {
             self.end_output(fd);
             self.end(target, result);
         }
+    }
+
+    pub(crate) fn close(&mut self, fd: Fd) {
+        self.watches.forget(fd);
+        self.kernel.close(fd);
     }
 
     /// The descriptor goes elsewhere, open.

@@ -81,10 +81,12 @@ impl Piece {
         bytes.into()
     }
 
-    /// Writes the beginning of `bytes`, as much as fits.
+    /// Writes the beginning of `bytes`, as much as fits; nothing at address zero, whatever its length.
     #[inline]
     pub(crate) fn put(self, bytes: &[u8]) {
-        self.write(bytes);
+        if self.address != 0 {
+            self.write(bytes);
+        }
     }
 
     /// Writes what `statx` answers.

@@ -1,5 +1,6 @@
 //! How to open Unix sockets, of all kinds.
 
+use super::super::ConnectionLimit;
 use super::super::acceptor::Acceptor;
 use super::super::postbox::Postbox;
 use super::super::resolve::failed;
@@ -29,6 +30,7 @@ pub struct UnixOptions {
     descriptors: bool,
     credentials: bool,
     buffers: Buffers,
+    limit: Option<ConnectionLimit>,
     mail: Settings,
 }
 
@@ -39,6 +41,7 @@ impl Default for UnixOptions {
             descriptors: false,
             credentials: false,
             buffers: Buffers::default(),
+            limit: None,
             mail: Settings::default(),
         }
     }
@@ -53,6 +56,13 @@ impl UnixOptions {
     /// Connections that the kernel completes and keeps until they are accepted; cut to `net.core.somaxconn`.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
+        self
+    }
+
+    /// Accepts no more connections than the limit allows to be open: see
+    /// [`ListenOptions::limit`](crate::net::ListenOptions::limit).
+    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
+        self.limit = Some(limit.clone());
         self
     }
 
@@ -122,7 +132,8 @@ impl UnixOptions {
             let socket = self.socket(&core, SocketType::Stream)?;
             let listen = || socket.listen(self.backlog);
             let path = BoundPath::bind(&core, &socket, SocketType::Stream, &address, listen)?;
-            Ok(UnixListener::new(Acceptor::new(&core, socket)?, path, self.descriptors))
+            let acceptor = Acceptor::new(&core, socket, self.limit.clone())?;
+            Ok(UnixListener::new(acceptor, path, self.descriptors))
         };
         listen().map_err(|error| failed(error, "listening on", &address))
     }

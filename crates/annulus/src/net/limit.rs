@@ -1,0 +1,140 @@
+//! A limit on open connections, of one listener or of many.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// How many accepted connections may be open at once, over all listeners that share this limit, on any number of threads.
+///
+/// A listener with a limit accepts a connection only while a task waits for one and fewer than the limit are open; the
+/// rest stays in the kernel's backlog. A connection counts from before it is accepted until its descriptor is closed,
+/// and while it is on its way to another shard. It accepts one connection at a time, which costs a turn more for each.
+///
+/// Clones share the limit.
+#[derive(Clone)]
+pub struct ConnectionLimit(Arc<Shared>);
+
+struct Shared {
+    max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: usize,
+    /// Tasks whose listeners have found the limit reached.
+    waiting: Vec<Waker>,
+}
+
+/// One of the connections that a limit allows. It counts until it is released or dropped.
+pub(crate) struct Permit(Option<Arc<Shared>>);
+
+impl ConnectionLimit {
+    /// A limit of `max` open connections; 0 accepts none.
+    pub fn new(max: usize) -> Self {
+        Self(Arc::new(Shared { max, state: Mutex::default() }))
+    }
+
+    /// Most connections open at once.
+    pub fn max(&self) -> usize {
+        self.0.max
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.0.state().open
+    }
+
+    /// A permit. If the limit is reached, the tasks are woken once a connection has closed.
+    pub(crate) fn take(&self, tasks: impl FnOnce() -> Vec<Waker>) -> Option<Permit> {
+        let mut state = self.0.state();
+        if state.open < self.0.max {
+            state.open += 1;
+            return Some(Permit(Some(self.0.clone())));
+        }
+        for task in tasks() {
+            if !state.waiting.iter().any(|waiting| waiting.will_wake(&task)) {
+                state.waiting.push(task);
+            }
+        }
+        None
+    }
+}
+
+impl Shared {
+    /// Each change is one step: the state stays whole if a thread that held it panics.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One connection less; the tasks that wait for that.
+    fn release(&self) -> Vec<Waker> {
+        let mut state = self.state();
+        state.open -= 1;
+        std::mem::take(&mut state.waiting)
+    }
+}
+
+impl Permit {
+    /// The connection has closed. The caller wakes the tasks.
+    pub(crate) fn release(mut self) -> Vec<Waker> {
+        self.0.take().map(|limit| limit.release()).unwrap_or_default()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(limit) = self.0.take() {
+            limit.release().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl fmt::Debug for ConnectionLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionLimit({} of {})", self.open(), self.max())
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Permit")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_permit_that_goes_wakes_each_task_once_and_is_there_again() {
+        let limit = ConnectionLimit::new(2);
+        let woken = Arc::new(Woken::default());
+        let task = Waker::from(woken.clone());
+        let take = || limit.take(|| vec![task.clone()]);
+        let (first, second) = (take(), take());
+        assert!(first.is_some() && second.is_some());
+        assert!(take().is_none() && take().is_none());
+        assert_eq!(limit.open(), 2);
+        drop(first);
+        assert_eq!((woken.0.load(Ordering::Relaxed), limit.open()), (1, 1));
+        let third = take();
+        assert!(third.is_some() && take().is_none());
+        second.unwrap().release().into_iter().for_each(Waker::wake);
+        assert_eq!((woken.0.load(Ordering::Relaxed), limit.open()), (2, 1));
+        drop(third);
+        assert_eq!(limit.open(), 0);
+        assert!(ConnectionLimit::new(0).take(Vec::new).is_none());
+    }
+}
