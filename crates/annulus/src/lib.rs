@@ -78,7 +78,7 @@ mod waiters;
 mod waiting;
 
 pub use annulus_driver::{Counters, Operations, UnknownOperations, Verbs};
-pub use annulus_ring as ring;
+pub use annulus_ring::SqPoll;
 pub use chunk::Chunk;
 pub use handle::Handle;
 pub use lease::Lease;

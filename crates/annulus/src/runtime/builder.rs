@@ -154,13 +154,28 @@ impl Builder {
         self
     }
 
-    /// Stands the runtime on another kernel than Linux, such as a simulated one.
+    /// Runs the runtime on another kernel than Linux. For `annulus::sim`, and for tests: not part of what this crate promises.
+    ///
+    /// The kernel is `annulus-kernel`'s, which safe code can neither implement nor misuse; this crate exports neither that nor
+    /// Linux behind it:
+    ///
+    /// ```compile_fail,E0432
+    /// #![forbid(unsafe_code)]
+    /// use annulus::ring::{Kernel, Linux};
+    /// use std::os::fd::AsRawFd;
+    ///
+    /// let file = std::fs::File::open("/dev/null")?;
+    /// Linux.close(file.as_raw_fd());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(hidden)]
     pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
         self.config.kernel = kernel;
         self
     }
 
     /// Sets the ring up without these flags, as an older kernel would. For tests.
+    #[doc(hidden)]
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.config.without = flags;
         self
@@ -170,7 +185,7 @@ impl Builder {
     /// `io_uring_setup` is denied to the whole process and its children, for good. Off by default.
     ///
     /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring
-    /// ([`Shards`](crate::shards::Shards) see to it themselves). Asking [`Features`](crate::ring::Features) needs one, too.
+    /// ([`Shards`](crate::shards::Shards) see to it themselves). Asking the kernel what its io_uring offers takes a ring, too.
     pub fn locked_down(mut self, locked: bool) -> Self {
         self.config.restricted = locked;
         self

@@ -1,7 +1,7 @@
 //! What there is to find out about a machine.
 
 use super::limits::{self, Limit};
-use annulus::ring::{Feature, Features};
+use annulus_ring::{Feature, Features};
 use annulus::{DriverChoice, DriverInfo, Runtime};
 use anyhow::{Context, Result};
 use serde::Serialize;

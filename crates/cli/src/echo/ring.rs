@@ -2,7 +2,7 @@
 
 use crate::span;
 use crate::usage::Misuse;
-use annulus::ring::SqPoll;
+use annulus::SqPoll;
 use annulus::{Builder, DriverChoice, Operations};
 use annulus_load::Mode;
 use clap::Args;

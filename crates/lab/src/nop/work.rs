@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use annulus::Runtime;
-use annulus::ring::{Ring, Wait};
+use annulus_ring::{Ring, Wait};
 use annulus_driver::{Kind, Slab, Token};
 use anyhow::{Context, Result, anyhow, ensure};
 
