@@ -59,7 +59,9 @@ impl Lease {
     #[inline]
     pub(crate) fn lent(pool: Rc<Pool>, id: u16, len: usize) -> Self {
         debug_assert!(len <= pool.buffer_size() as usize);
-        let start = NonNull::new(pool.address(id)).expect("a mapping is not at address zero");
+        // SAFETY: the buffer was taken from the pool.
+        let start =
+            NonNull::new(unsafe { pool.address(id) }).expect("a mapping is not at address zero");
         Self { start, len, hold: Hold::Lent(Lent { pool, id }) }
     }
 

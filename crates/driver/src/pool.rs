@@ -53,11 +53,23 @@ pub struct PoolMemory {
 
 impl PoolMemory {
     /// The first byte of a buffer.
+    ///
+    /// The id is not checked here: [`Pool::taken`] and [`Pool::lend`] look each one up in the table of buffers, and a second look
+    /// costs a dozen instructions a datagram. So safe code cannot call it:
+    ///
+    /// ```compile_fail,E0133
+    /// fn beyond(memory: &annulus_driver::PoolMemory) -> *mut u8 {
+    ///     memory.address(u16::MAX)
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The id must be one that the pool has handed out.
     #[inline]
-    pub fn address(&self, id: u16) -> *mut u8 {
+    pub unsafe fn address(&self, id: u16) -> *mut u8 {
         let offset = usize::from(id) * self.stride;
         debug_assert!(offset < self.mapping.len());
-        // SAFETY: ids are below the pool's `most`, and the mapping holds that many buffers.
+        // SAFETY: ids that are handed out are below the pool's `most`, and the mapping holds that many buffers.
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 
@@ -154,9 +166,13 @@ impl Pool {
     }
 
     /// The first byte of a buffer.
+    ///
+    /// # Safety
+    /// As [`PoolMemory::address`].
     #[inline]
-    pub fn address(&self, id: u16) -> *mut u8 {
-        self.memory.address(id)
+    pub unsafe fn address(&self, id: u16) -> *mut u8 {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.memory.address(id) }
     }
 
     /// Buffers with the kernel now; or, where the driver picks buffers itself, free ones.
@@ -254,7 +270,8 @@ impl Pool {
             let Some(id) = book.next(self.size.most) else { break };
             book.place[usize::from(id)] = Place::Kernel;
             book.with_kernel += 1;
-            publish(self.memory.address(id), self.size.buffer, id);
+            // SAFETY: `next` has handed the id out.
+            publish(unsafe { self.memory.address(id) }, self.size.buffer, id);
         }
         let Book { idle, returned, .. } = &mut *book;
         idle.append(returned);

@@ -1,8 +1,8 @@
 //! What there is to find out about a machine.
 
 use super::limits::{self, Limit};
-use annulus_ring::{Feature, Features};
 use annulus::{DriverChoice, DriverInfo, Runtime};
+use annulus_ring::{Feature, Features};
 use anyhow::{Context, Result};
 use serde::Serialize;
 

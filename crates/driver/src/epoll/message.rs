@@ -172,7 +172,9 @@ impl Epoll {
         let pool = self.pool_of(token);
         for at in 0..wanted {
             let Some(id) = pool.lend() else { return at };
-            batch.aim(at, id, pool.address(id), pool.buffer_size() as usize, layout);
+            // SAFETY: the pool lent the buffer just now.
+            let address = unsafe { pool.address(id) };
+            batch.aim(at, id, address, pool.buffer_size() as usize, layout);
         }
         wanted
     }

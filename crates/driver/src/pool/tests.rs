@@ -58,7 +58,8 @@ impl Model {
 
     fn refill(&mut self, pool: &Pool) {
         pool.refill(|address, len, id| {
-            assert_eq!((address, len), (pool.address(id), 4096));
+            // SAFETY: the pool handed the id out.
+            assert_eq!((address, len), (unsafe { pool.address(id) }, 4096));
             assert!(u32::from(id) < pool.capacity());
             self.kernel.push_back(id);
         });

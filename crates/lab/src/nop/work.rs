@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use annulus::Runtime;
-use annulus_ring::{Ring, Wait};
 use annulus_driver::{Kind, Slab, Token};
+use annulus_ring::{Ring, Wait};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::bench::Sample;
