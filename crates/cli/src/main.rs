@@ -6,14 +6,12 @@
 mod address;
 mod bench;
 mod doctor;
+mod duration;
 mod echo;
 mod endpoint;
-mod grid;
 mod load;
 mod output;
-mod page;
 mod signals;
-mod span;
 mod table;
 mod text;
 mod usage;

@@ -1,4 +1,4 @@
-//! Text within 80 columns: paragraphs and tables.
+//! Text within 80 columns: paragraphs, tables, and lists of names with values.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets::NOTHING};
 
@@ -16,6 +16,42 @@ pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
     let options = textwrap::Options::new(COLUMNS).initial_indent(mark);
     textwrap::fill(paragraph, options.subsequent_indent(&indent).break_words(false)) + "\n"
+}
+
+/// Names on the left and values on the right, line by line.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    text: String,
+    indent: usize,
+}
+
+impl Listing {
+    /// An empty one, whose values begin at the usual column.
+    pub(crate) fn new() -> Listing {
+        Listing { text: String::new(), indent: 13 }
+    }
+
+    /// Moves the values of the lines to come to this column.
+    pub(crate) fn indent(&mut self, indent: usize) {
+        self.indent = indent;
+    }
+
+    /// A name and its value; a value that is too long goes on below itself.
+    pub(crate) fn row(&mut self, name: &str, value: &str) {
+        let row = wrapped(&format!("{name:<0$}", self.indent), value);
+        self.text += row.trim_end();
+        self.text += "\n";
+    }
+
+    /// A line as it is.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.text += line;
+        self.text += "\n";
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
 }
 
 /// A table of rows, the first of which has the titles: so many columns of names to the left, the others to the right. Columns
@@ -76,6 +112,18 @@ mod tests {
         assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
         assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{text}");
         assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
+    }
+
+    #[test]
+    fn long_values_go_on_below_themselves() {
+        let mut listing = Listing::new();
+        listing.row("name", &"word ".repeat(40));
+        listing.row("other", "  as it is");
+        let text = listing.finish();
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert_eq!(text.matches("word").count(), 40);
+        assert!(text.lines().nth(1).unwrap().starts_with("             word"), "{text}");
+        assert!(text.ends_with("\nother          as it is\n"), "{text}");
     }
 
     #[test]

@@ -49,6 +49,29 @@ impl Known {
             Some((_, mode)) => peer.into_iter().chain(mode.map(OsString::from)).collect(),
         }
     }
+
+    /// How to run it with these arguments, or what is missing to have it.
+    pub(crate) fn prepare(
+        &self,
+        peers: Option<&Peers>,
+        pin: Option<usize>,
+        arguments: Vec<OsString>,
+    ) -> Result<Result<Spec, String>> {
+        let spec = |program| Spec { name: self.name.into(), program, arguments, pin };
+        match self.peer {
+            Some((directory, _)) => Peers::prepare(peers, directory, spec),
+            None => {
+                let program = env::current_exe().context("cannot find this program to start it")?;
+                Ok(Ok(spec(program)))
+            }
+        }
+    }
+}
+
+/// The contender of this name.
+pub(crate) fn find<'a>(known: &'a [Known], name: &str) -> Result<&'a Known> {
+    let found = known.iter().find(|known| known.name == name);
+    found.with_context(|| format!("no contender '{name}' in this version"))
 }
 
 /// Contenders by name: this program and peers, each with the core and the arguments that `run` gives it.
@@ -59,22 +82,12 @@ pub(crate) fn gather(
     usual: Option<&str>,
     run: impl Fn(&Known) -> (Option<usize>, Vec<OsString>),
 ) -> Result<Contenders> {
-    let find = |name: &String| {
-        let found = known.iter().find(|known| known.name == name);
-        found.with_context(|| format!("no contender '{name}' in this version"))
-    };
-    let prepare = |known: &Known| {
+    let found = names.iter().map(|name| {
+        let known = find(known, name)?;
         let (pin, arguments) = run(known);
-        let spec = |program| Spec { name: known.name.into(), program, arguments, pin };
-        match known.peer {
-            Some((directory, _)) => Peers::prepare(peers, directory, spec),
-            None => {
-                let program = env::current_exe().context("cannot find this program to start it")?;
-                Ok(Ok(spec(program)))
-            }
-        }
-    };
-    Contenders::gather(names.iter().map(|name| find(name).and_then(prepare)), usual)
+        known.prepare(peers, pin, arguments)
+    });
+    Contenders::gather(found, usual)
 }
 
 /// What contenders are asked in one cell.

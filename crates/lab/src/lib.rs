@@ -1,21 +1,20 @@
-//! The comparison lab: servers side by side, measured so that the machine's moods fall on all alike.
+//! The comparison lab: contenders side by side, measured so that noise hits all of them equally.
 //!
-//! A comparison starts every server as a process pinned to one core ([`server`], [`peer`]), and the
-//! first of them twice: the copy is the A/A control. The load runs in this process, pinned to
-//! another core ([`rig`]). It visits every server in every cell in turn, in short slices, round after
-//! round ([`schedule`]), and keeps what each slice measured ([`record`]). Figures are compared within
-//! a round, as ratios with a bootstrap 95 % interval ([`stats`]); a winner is named only where the
-//! interval excludes 1, and by more than the control strayed from it ([`verdict`]).
+//! A [`bench`](mod@bench) is data: contenders × cells, by metrics. Its engine measures every contender in every cell in turn, in short
+//! slices, round after round; the first contender runs a second time, as the A/A control. Figures are compared within a
+//! round, as ratios with a bootstrap 95 % interval ([`stats`]); a winner is named only if the interval excludes 1, and by
+//! more than the control strayed from it.
 //!
-//! The first figure is *server CPU time a request* ([`proc`]): it holds even where the load, not the
-//! server, sets the pace.
+//! What is compared: [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
+//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]). A [`suite`] is a published
+//! table measured again by one of them.
+//!
+//! The first figure is *CPU time an operation* ([`proc`]): it holds even if the load, not the server, sets the pace.
 
 pub mod bench;
 pub mod bulk;
 pub mod child;
-pub mod contest;
 pub mod cores;
-pub mod doubt;
 pub mod echo;
 pub mod environment;
 pub mod file;
@@ -25,15 +24,10 @@ pub mod lock;
 pub mod nop;
 pub mod peer;
 pub mod proc;
-pub mod record;
-pub mod report;
-pub mod rig;
-pub mod schedule;
 pub mod scratch;
 pub mod server;
 pub mod stats;
 pub mod suite;
-pub mod verdict;
 
 mod clock;
 mod cpu_clock;

@@ -1,6 +1,6 @@
 //! Values of options that several benches have: cores, sizes, times.
 
-use crate::span;
+use crate::duration;
 use crate::usage::Misuse;
 use annulus_lab::cores::Cores;
 use annulus_load::affinity;
@@ -73,7 +73,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
 
 /// A length of time that is not zero.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
-    match span::parse(text)? {
+    match duration::parse(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),
     }

@@ -2,7 +2,7 @@
 
 use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
-use crate::span;
+use crate::duration;
 use crate::usage::{Misuse, condense, only_with};
 use annulus_lab::bench::{Cell, Plan, Precision, Rounds};
 use annulus_lab::distinct;
@@ -78,7 +78,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
     seconds: Duration,
     /// How long a slice runs before it is measured
-    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = duration::parse)]
     warm_up: Duration,
     /// Messages in flight at each connection
     #[arg(long, value_name = "COUNT", default_value_t = 1,
@@ -106,7 +106,7 @@ pub(crate) struct EchoArgs {
           value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
     threads: Option<u64>,
     /// Read every server's memory again after it was idle for this long
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     idle: Option<Duration>,
     #[command(flatten)]
     pins: Pins,
@@ -178,7 +178,7 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     };
     let usual: Vec<String> = usual.iter().map(|&name| name.into()).collect();
     let names = if args.servers.is_empty() { &usual } else { &args.servers };
-    let chosen = names.iter().map(|name| catalogue.choose(name).map_err(Misuse));
+    let chosen = names.iter().map(|name| catalogue.choose(name, transport).map_err(Misuse));
     let chosen = chosen.collect::<Result<_, _>>()?;
     distinct(names, |name| format!("server '{name}'"))?;
     Ok(chosen)

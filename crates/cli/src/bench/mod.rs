@@ -3,14 +3,10 @@
 mod args;
 mod bulk;
 mod echo;
-mod field;
 mod file;
-mod moment;
 mod nop;
-mod peer;
 mod results;
 mod run;
-mod session;
 mod suite;
 
 use annulus_lab::echo::Transport;

@@ -23,7 +23,7 @@ pub(super) struct OutputArgs {
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<Target>,
-    /// Decides the order of visits, what is sent, and the intervals
+    /// Decides the order of slices, what is sent, and the intervals
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
 }
@@ -53,7 +53,7 @@ pub(super) fn compare(
     carry_out(json, prepare, results::of_report)
 }
 
-/// The peers of the folder `peers` here or above.
+/// The peers of the directory `peers` here or above.
 pub(super) fn peers() -> Option<Peers> {
     let peers = env::current_dir().ok().and_then(|here| Peers::find(&here))?;
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
@@ -63,8 +63,8 @@ pub(super) fn peers() -> Option<Peers> {
 #[derive(Debug)]
 pub(super) struct RunLock {
     _lock: Lock,
-    pub(super) interrupt: Interrupt,
-    pub(super) json: Option<Target>,
+    interrupt: Interrupt,
+    json: Option<Target>,
 }
 
 impl RunLock {

@@ -1,10 +1,10 @@
 //! The doctor's findings for people.
 
 use super::findings::{Findings, Uring};
-use crate::page::Page;
+use crate::text::Listing;
 
 pub(super) fn page(findings: &Findings) -> String {
-    let mut page = Page::new();
+    let mut page = Listing::new();
     page.row("kernel", &findings.kernel);
     page.row("io_uring", &summary(&findings.io_uring));
     page.row("driver", &driver(findings));
@@ -29,7 +29,7 @@ fn driver(findings: &Findings) -> String {
     format!("{}: {}", findings.driver.kind, findings.driver.reason)
 }
 
-fn features(page: &mut Page, uring: &Uring) {
+fn features(page: &mut Listing, uring: &Uring) {
     if uring.features.is_empty() {
         return;
     }
@@ -41,7 +41,7 @@ fn features(page: &mut Page, uring: &Uring) {
     }
 }
 
-fn limits(page: &mut Page, findings: &Findings) {
+fn limits(page: &mut Listing, findings: &Findings) {
     page.line("");
     page.indent(31);
     for limit in &findings.limits {
@@ -50,7 +50,7 @@ fn limits(page: &mut Page, findings: &Findings) {
     }
 }
 
-fn missing(page: &mut Page, missing: &[String]) {
+fn missing(page: &mut Listing, missing: &[String]) {
     page.line("");
     page.indent(13);
     if missing.is_empty() {

@@ -10,10 +10,10 @@ mod stream;
 mod tasks;
 mod threads;
 
+use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGINT, SIGTERM};
-use crate::span;
 use crate::usage::Misuse;
 use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
@@ -78,10 +78,10 @@ pub(crate) struct EchoArgs {
     max_connections: Option<u64>,
     /// Close a connection on which nothing has moved for this long: seconds,
     /// or 500ms, 2m [default: never]
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     idle_timeout: Option<Duration>,
     /// After a signal, how long what is in flight may take to finish
-    #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     grace: Duration,
     #[command(flatten)]
     letters: LetterArgs,

@@ -1,6 +1,6 @@
 //! What the server asks of io_uring: settings that the other ways to serve do not have.
 
-use crate::span;
+use crate::duration;
 use crate::usage::Misuse;
 use annulus::SqPoll;
 use annulus::{Builder, DriverChoice, Operations};
@@ -33,7 +33,7 @@ pub(super) struct RingArgs {
     /// Have a kernel thread take the submissions, and sleep when none has come
     /// for this long: costs a core [default, if given: 0.1]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
-          default_missing_value = "0.1", value_parser = span::parse)]
+          default_missing_value = "0.1", value_parser = duration::parse)]
     pub(super) sqpoll: Option<Duration>,
     /// Bind that thread to this CPU
     #[arg(long, value_name = "CPU", requires = "sqpoll")]

@@ -1,11 +1,11 @@
 //! `annulus load udp`: datagrams, and what became of them.
 
 use super::{Outcome, Watch, classify};
+use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target};
-use crate::page::Page;
-use crate::span;
 use crate::table::{client, failings, latency, thousands};
+use crate::text::Listing;
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
 use annulus_load::{MAX_CLIENTS, Place};
@@ -53,13 +53,13 @@ pub(super) struct UdpArgs {
     #[arg(long)]
     segments: bool,
     /// How long to measure: seconds, or 500ms, 2m
-    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = duration::parse)]
     duration: Duration,
     /// How long to run before measuring
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
     warm_up: Duration,
     /// A datagram whose echo has not come after this long is lost
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
     timeout: Duration,
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
@@ -109,7 +109,7 @@ fn plan(args: UdpArgs) -> Result<DatagramPlan> {
 }
 
 fn page(server: &Place, report: &DatagramReport) -> String {
-    let mut page = Page::new();
+    let mut page = Listing::new();
     let DatagramReport { clients, window, seconds, .. } = report;
     let server = match server {
         Place::Inet(address) => format!("udp://{address}"),

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::usage::{Misuse, only_with};
-use crate::{span, table};
+use crate::{duration, table};
 use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
@@ -89,10 +89,10 @@ pub(crate) struct LoadArgs {
           value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
     threads: Option<u64>,
     /// How long to measure: seconds, or 500ms, 2m
-    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = span::parse)]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = duration::parse)]
     duration: Duration,
     /// How long to run before measuring
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
     warm_up: Duration,
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
@@ -101,10 +101,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
     /// Give a client up that gets no byte for this long
-    #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     reply_timeout: Duration,
     /// Give a connect up after this long
-    #[arg(long, value_name = "TIME", default_value = "5", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     connect_timeout: Duration,
     /// What the clients run on: auto, uring or epoll, or threads (a blocking
     /// thread a connection)

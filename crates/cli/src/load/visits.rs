@@ -2,8 +2,8 @@
 
 use super::{LoadArgs, Outcome, Watch, classify};
 use crate::output::{self, Target};
-use crate::page::Page;
 use crate::table::{client, failings, thousands};
+use crate::text::Listing;
 use crate::usage::Misuse;
 use annulus_load::Mode;
 use annulus_load::visits::{self, Spread, VisitPlan, VisitReport};
@@ -47,7 +47,7 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
 }
 
 fn page(report: &VisitReport) -> String {
-    let mut page = Page::new();
+    let mut page = Listing::new();
     let VisitReport { address, clients, threads, length, completed, seconds, .. } = report;
     let length = thousands(*length as u64);
     page.row(

@@ -42,19 +42,22 @@ fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for
             let said = finish(place.bench(args).args([driver, "--policy", policy]));
             assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
             let report = said.json();
-            let rows = report["cells"].as_array().unwrap();
+            let rows = report["results"].as_array().unwrap();
             let names: Vec<_> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
             assert_eq!(names, ["threads", "tasks"]);
             assert_eq!(report["controls"][0]["contender"], "threads (control)");
-            assert!(rows.iter().all(|row| row["cpu_seconds"].as_f64().unwrap() > 0.0));
-            let paths = &rows[1]["paths"];
-            let count = |way: &str| paths[way].as_u64().unwrap();
+            assert!(
+                rows.iter()
+                    .all(|row| row["figures"]["cpu_seconds"]["value"].as_f64().unwrap() > 0.0)
+            );
+            let paths = &rows[1]["figures"];
+            let count = |way: &str| paths[way]["value"].as_f64().unwrap();
             // Two rounds of three workers that five times open, write and read.
-            let calls = 2 * 3 * 5 * 3;
+            let calls = f64::from(2 * 3 * 5 * 3);
             assert_eq!(count("inline") + count("ring") + count("worker"), calls, "{paths}");
             match policy {
                 "inline" => assert_eq!(count("inline"), calls),
-                "offload" => assert_eq!(count("inline"), 0),
+                "offload" => assert_eq!(count("inline"), 0.0),
                 _ => {}
             }
             place.is_clean();
@@ -94,8 +97,8 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("-s 4Q", &["'4Q'", "16K"]),
         ("--policy lazy", &["`lazy`", "adaptive"]),
         ("--mode fibers", &["'fibers'", "tasks"]),
-        ("--dir /nowhere/at/all", &["--dir /nowhere/at/all", "choose a folder"]),
-        ("--dir /proc/self", &["--dir /proc/self: cannot make a folder", "choose another"]),
+        ("--dir /nowhere/at/all", &["--dir /nowhere/at/all", "choose a directory"]),
+        ("--dir /proc/self", &["--dir /proc/self: cannot make a directory", "choose another"]),
         ("-n 64 -s 64G", &["64 workers × 64G", "memory", "fewer or smaller"]),
         ("--pattern dance", &["`dance`", "randread"]),
         ("--pattern read -s 1000", &["-s 1000", "512"]),
@@ -103,7 +106,7 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("--beside fio", &["fio", "only with --pattern"]),
         ("--pattern send --direct", &["--direct", "not with --pattern send"]),
         ("--contender tasks", &["--dir"]),
-        ("--contender tasks --dir /tmp --pattern send", &["--far"]),
+        ("--contender tasks --dir /tmp --pattern send", &["--peer-end"]),
     ] {
         wrong(args).complains(2, parts);
     }
@@ -143,9 +146,10 @@ fn blocks_are_read_and_written_in_every_order_and_checked() {
         let args = "--depth 3 --file-size 1M --seconds 20ms --rounds 1 --json - --pattern";
         let said = finish(place.bench(args).arg(pattern));
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        for row in said.json()["cells"].as_array().unwrap() {
-            let p99 = row["latency"]["p99"].as_f64().unwrap();
-            assert!(row["operations_per_second"].as_f64().unwrap() > 0.0 && p99 > 0.0, "{row}");
+        for row in said.json()["results"].as_array().unwrap() {
+            for metric in ["rate", "mb_per_second", "cpu_us", "real_us", "p50_us", "p99_us"] {
+                assert!(row["figures"][metric]["value"].as_f64().unwrap() > 0.0, "{row}");
+            }
         }
         place.is_clean();
     }
@@ -155,13 +159,14 @@ fn blocks_are_read_and_written_in_every_order_and_checked() {
 fn whole_files_go_over_streams_both_ways_and_are_checked() {
     for pattern in ["send", "receive"] {
         let place = Place::new();
-        // Neither the file nor the pieces are whole pieces of the far end's.
+        // Neither the file nor the pieces are whole pieces of the peer end's.
         let args = "--depth 2 --file-size 1500K -s 7K --seconds 20ms --rounds 1 --json - --pattern";
         let said = finish(place.bench(args).arg(pattern));
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        for slice in said.json()["rounds"].as_array().unwrap() {
-            let [files, bytes] = ["operations", "bytes"].map(|key| slice[key].as_u64().unwrap());
-            assert!(files >= 2 && bytes == files * 1500 * 1024, "{slice}");
+        for slice in said.json()["samples"].as_array().unwrap() {
+            let number = |name: &str| slice["sample"][name].as_f64().unwrap();
+            let (files, bytes) = (number("operations"), number("bytes"));
+            assert!(files >= 2.0 && bytes == files * 1500.0 * 1024.0, "{slice}");
         }
         place.is_clean();
     }
@@ -176,13 +181,12 @@ fn past_the_cache_every_block_goes_off_the_loop() {
         return println!("skipped: no direct I/O in the folder for temporary files");
     }
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let row = said.json()["cells"][0].clone();
-    let (paths, operations) = (&row["paths"], said.json()["rounds"][0]["operations"].clone());
-    let off = paths["ring"].as_u64().unwrap() + paths["worker"].as_u64().unwrap();
-    assert_eq!(Some(off), operations.as_u64(), "{paths}");
-    // On epoll, and where registering is refused, none.
-    let registered = paths["registered"].as_u64().unwrap();
-    assert!(registered == 0 || Some(registered) == paths["ring"].as_u64(), "{paths}");
+    let sample = said.json()["samples"][0]["sample"].clone();
+    let number = |name: &str| sample[name].as_f64().unwrap();
+    assert_eq!(number("ring") + number("worker"), number("operations"), "{sample}");
+    // On epoll, and if registering is refused, none.
+    let registered = number("registered");
+    assert!(registered == 0.0 || registered == number("ring"), "{sample}");
     place.is_clean();
 }
 
@@ -194,9 +198,9 @@ fn what_fio_writes_is_not_read_by_ours() {
     if said.stderr.contains("fio is left out") {
         return println!("skipped: there is no fio");
     }
-    let cells = said.json()["cells"].clone();
+    let results = said.json()["results"].clone();
     let failed: Vec<_> =
-        cells.as_array().unwrap().iter().map(|row| row["failed"].clone()).collect();
+        results.as_array().unwrap().iter().map(|row| row["failed"].clone()).collect();
     assert_eq!(failed, [0, 0], "{said:?}");
     place.is_clean();
 }
@@ -243,8 +247,8 @@ fn a_contender_answers_each_question_and_refuses_nonsense() {
         let answers: Vec<serde_json::Value> =
             answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let operations: Vec<_> =
-            answers.iter().map(|a| a["operations"].as_u64().unwrap()).collect();
-        assert_eq!((output.status.code(), operations), (Some(2), vec![6, 1]), "{contender}");
+            answers.iter().map(|a| a["operations"].as_f64().unwrap()).collect();
+        assert_eq!((output.status.code(), operations), (Some(2), vec![6.0, 1.0]), "{contender}");
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains("'many' is not WORKERS CYCLES BYTES"), "{error}");
         place.is_clean();

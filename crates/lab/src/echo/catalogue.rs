@@ -5,6 +5,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
+use super::Transport;
 use crate::peer::Peers;
 use crate::server::Spec;
 
@@ -51,33 +52,32 @@ impl Catalogue {
         Catalogue { peers, check_own }
     }
 
-    /// The server of this name.
+    /// The server of this name, which serves this transport.
     ///
     /// # Errors
     /// Answers an unknown name with those that there are.
-    pub fn choose(&self, name: &str) -> Result<Choice, String> {
+    pub fn choose(&self, name: &str, transport: Transport) -> Result<Choice, String> {
         let (base, options) = name.split_once(OPTION).unzip();
         let base = base.unwrap_or(name);
         let source = match OWN.into_iter().find(|own| *own == base) {
             Some(driver) => self.own(name, driver, options)?,
             None => self.peer(name, base.strip_prefix(PEER).unwrap_or(base), options)?,
         };
-        Ok(Choice { name: name.into(), source })
-    }
-
-    /// Refuses a server that does not serve this: `udp` or `unix`.
-    ///
-    /// # Errors
-    /// Names the server.
-    pub fn check(&self, choice: &Choice, kind: &str) -> Result<(), String> {
-        let serves = match &choice.source {
-            Source::Own(arguments) => !arguments.iter().any(|word| word == "threads"),
+        let serves = |kind| match &source {
+            Source::Own(_) => base != "threads",
             Source::Peer(peer, _) => {
                 self.peers.as_ref().is_some_and(|peers| peers.serves(peer, kind))
             }
         };
-        let Choice { name, .. } = choice;
-        if serves { Ok(()) } else { Err(format!("server '{name}' serves TCP only: leave it out")) }
+        match transport.kind().is_none_or(serves) {
+            true => Ok(Choice { name: name.into(), source }),
+            false => Err(format!("server '{name}' serves TCP only: leave it out")),
+        }
+    }
+
+    /// Where peers come from.
+    pub fn into_peers(self) -> Option<Peers> {
+        self.peers
     }
 
     /// How to run a server, or what is missing to have it; a peer is built first.
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn arguments(catalogue: &Catalogue, name: &str) -> Vec<std::ffi::OsString> {
-        let choice = catalogue.choose(name).expect("a server");
+        let choice = catalogue.choose(name, Transport::Tcp).expect("a server");
         let spec = catalogue.prepare(&choice, 1).expect("it builds").expect("nothing is missing");
         assert_eq!((spec.name.as_str(), spec.pin), (name, Some(1)));
         spec.arguments
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(arguments(catalogue, "threads")[0], "echo");
             assert_eq!(arguments(catalogue, "peer:threads"), ["0"]);
             assert_eq!(arguments(catalogue, "peer:threads+few"), ["0", "few"]);
-            let error = |name| catalogue.choose(name).expect_err(name);
+            let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
             let expected = "peer threads has no mode 'lots': it has few, many";
             assert_eq!(error("peer:threads+lots"), expected);
             assert_eq!(error("go+few"), "peer go has no modes: leave out +few");
@@ -211,18 +211,20 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_all_names() {
         with_peers("unknown", |catalogue| {
-            let error = catalogue.choose("tokyo").expect_err("no such server");
+            let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
             let all = "no server 'tokyo': there are uring, epoll, threads, go, peer:threads";
             assert_eq!(error, all);
         });
-        let error = Catalogue::new(None, check_own).choose("tokyo").expect_err("no such server");
+        let error = Catalogue::new(None, check_own)
+            .choose("tokyo", Transport::Tcp)
+            .expect_err("no such server");
         assert!(error.ends_with("threads (and peers, from within the repository)"), "{error}");
     }
 
     #[test]
     fn a_peer_that_lacks_a_tool_is_missing_and_no_failure() {
         with_peers("tool", |catalogue| {
-            let choice = catalogue.choose("go").expect("a peer");
+            let choice = catalogue.choose("go", Transport::Tcp).expect("a peer");
             let missing = catalogue.prepare(&choice, 0).expect("no failure").expect_err("no tool");
             assert_eq!(missing, "peer go is left out: no tool");
         });
@@ -239,9 +241,11 @@ mod tests {
         let mut spec = Spec { arguments: own, ..Spec::of("uring", "annulus") };
         listen_at(&mut spec, "unix:/x", "y");
         assert_eq!(spec.arguments[2], "unix:/x");
-        let error = |name| catalogue.choose(name).expect_err(name);
+        let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
         let refused = "server 'uring+spin': no option '--spin' (annulus echo --help tells more)";
         assert_eq!(error("uring+spin"), refused);
         assert_eq!(error("uring+"), "server 'uring+': no option stands behind a +");
+        let error = catalogue.choose("threads", Transport::Udp).expect_err("TCP only");
+        assert_eq!(error, "server 'threads' serves TCP only: leave it out");
     }
 }

@@ -146,7 +146,7 @@ pub struct Setup {
     pub cores: Cores,
     /// How long servers are left idle before their memory is read again, if they are.
     pub idle: Option<Duration>,
-    /// Whether a server that does not start is left out, instead of an error.
+    /// Whether a server that does not build or start is left out, instead of an error.
     pub is_lenient: bool,
 }
 
@@ -156,10 +156,6 @@ impl Setup {
     /// # Errors
     /// Names the value that cannot be, its limit, and the way out.
     pub fn check(&self) -> Result<()> {
-        if let Some(kind) = self.transport.kind() {
-            let check = |server| self.catalogue.check(server, kind).map_err(UsageError);
-            self.servers.iter().try_for_each(check)?;
-        }
         let clients = self.cells.iter().filter_map(|cell| cell.number("clients")).max();
         limits::reserve(clients.unwrap_or_default() as usize)?;
         let check = |cell: &Cell| {
@@ -173,10 +169,7 @@ impl Setup {
     /// # Errors
     /// If a server cannot be built or started, or none is left.
     pub fn prepare(self) -> Result<Prepared> {
-        let specs = self.servers.iter().map(|server| {
-            let prepared = self.catalogue.prepare(server, self.cores.server)?;
-            Ok(prepared.and_then(|spec| self.started(spec)))
-        });
+        let specs = self.servers.iter().map(|server| self.spec(server));
         let mut contenders = Contenders::gather(specs, None)?;
         let scratch = (self.transport == Transport::Unix).then(scratch).transpose()?;
         if let Some(scratch) = &scratch {
@@ -218,15 +211,22 @@ impl Setup {
         }
     }
 
-    /// A server that speaks the transport; one that does not start is missing, if that is no error.
-    fn started(&self, mut spec: Spec) -> Result<Spec, String> {
-        if self.transport == Transport::Udp {
-            catalogue::listen_at(&mut spec, "udp://127.0.0.1:0", "udp:0");
+    /// How to run a server over the transport, or why it is missing.
+    fn spec(&self, server: &Choice) -> Result<Result<Spec, String>> {
+        let mut prepared = match self.catalogue.prepare(server, self.cores.server) {
+            Err(error) if self.is_lenient => Err(error.to_string()),
+            prepared => prepared?,
+        };
+        if let (Ok(spec), Transport::Udp) = (&mut prepared, self.transport) {
+            catalogue::listen_at(spec, "udp://127.0.0.1:0", "udp:0");
         }
-        if self.is_lenient {
-            Server::start(&spec).map_err(|error| error.to_string())?;
+        if let Ok(spec) = &prepared
+            && self.is_lenient
+            && let Err(error) = Server::start(spec)
+        {
+            return Ok(Err(error.to_string()));
         }
-        Ok(spec)
+        Ok(prepared)
     }
 
     fn terms(&self) -> String {

@@ -1,20 +1,35 @@
-//! Blocks of one file, read and written for a while with many under way at once: what fio measures.
+//! Blocks of one file, read and written for a while with many in flight: what fio measures.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::ops::DerefMut;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use annulus::fs::{AlignedBuf, DirectPool, IoBufMut, OpenOptions};
+use annulus_load::clock::now;
+use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
+use rustix::fs::{Advice, OFlags, fadvise};
 
-use super::Burst;
-use crate::contest::Question;
+use super::executor::Executor;
+use crate::bench::{Cell, Sample};
+use crate::usage::UsageError;
 
-/// What is waited for beyond a slice: setting up, and the moods of a machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Each stretch of this many bytes begins with its own number, so blocks are a multiple of it.
+pub const STRETCH: u64 = 512;
+/// What direct I/O is at most aligned to, on the devices there are.
+const ALIGNMENT: usize = 4096;
+/// What is written to a new file, and checked of a stream, at a time.
+const PIECE: u64 = 1 << 20;
 
 /// In which order, and what is done with each block.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Reads, one after the other.
     Read,
@@ -44,9 +59,9 @@ impl Pattern {
         ("receive", Pattern::Receive),
     ];
 
-    /// Whether blocks come one after the other.
-    pub fn is_sequential(self) -> bool {
-        matches!(self, Pattern::Read | Pattern::Write) || self.is_of_streams()
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Pattern::ALL.iter().find(|(_, pattern)| *pattern == self).map_or("", |(name, _)| name)
     }
 
     /// Whether it is about whole files that go over streams, not about blocks of one.
@@ -54,8 +69,12 @@ impl Pattern {
         matches!(self, Pattern::Send | Pattern::Receive)
     }
 
+    fn is_sequential(self) -> bool {
+        matches!(self, Pattern::Read | Pattern::Write)
+    }
+
     /// Whether a worker's operation of this number is a write.
-    pub fn writes(self, number: u64) -> bool {
+    fn writes(self, number: u64) -> bool {
         match self {
             Pattern::Read | Pattern::RandRead | Pattern::Send => false,
             Pattern::Write | Pattern::RandWrite | Pattern::Receive => true,
@@ -66,25 +85,24 @@ impl Pattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Pattern::ALL.iter().find(|(_, pattern)| pattern == self).map(|(name, _)| *name);
-        f.write_str(name.unwrap_or_default())
+        f.write_str(self.name())
     }
 }
 
 impl FromStr for Pattern {
-    type Err = String;
+    type Err = UsageError;
 
-    fn from_str(name: &str) -> Result<Pattern, String> {
+    fn from_str(name: &str) -> Result<Pattern, UsageError> {
         let found = Pattern::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, pattern)| *pattern).ok_or_else(|| {
             let names = Pattern::ALL.map(|(name, _)| name).join(", ");
-            format!("unknown pattern `{name}`; choose one of {names}")
+            UsageError(format!("unknown pattern `{name}`; choose one of {names}"))
         })
     }
 }
 
-/// A cell: so many blocks of this size, or streams that take pieces of it, under way at once. Asked as `PATTERN DEPTH BYTES SECONDS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// A cell: so many blocks of this size, or streams that take pieces of it, in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// In which order.
     pub pattern: Pattern,
@@ -95,9 +113,21 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Reads a question: the cell, and for how long; `None` where it makes no sense.
-    pub fn parse(question: &str) -> Option<(Blocks, Duration)> {
-        let mut words = question.split(' ');
+    /// The job that a contender is asked.
+    pub const JOB: &str = "PATTERN DEPTH BYTES SECONDS";
+
+    /// The cell of the bench.
+    pub fn cell(self) -> Cell {
+        Cell::new([
+            ("pattern", self.pattern.name().into()),
+            ("depth", self.depth.into()),
+            ("bytes", self.bytes.into()),
+        ])
+    }
+
+    /// Reads a job: the cell, and for how long; `None` if it makes no sense.
+    pub fn parse(job: &str) -> Option<(Blocks, Duration)> {
+        let mut words = job.split(' ');
         let pattern = words.next()?.parse().ok()?;
         let mut number = || words.next()?.parse().ok().filter(|&number: &u64| number > 0);
         let (depth, bytes) = (number()?, number()?);
@@ -106,27 +136,216 @@ impl Blocks {
     }
 }
 
-impl Question for Blocks {
-    type Answer = Burst;
+/// The file that blocks are of, and how it is opened.
+#[derive(Clone, Debug)]
+pub(super) struct TestFile {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    /// Past the page cache.
+    pub(super) direct: bool,
+}
 
-    fn line(&self, slice: Duration) -> String {
-        let Blocks { pattern, depth, bytes } = self;
-        format!("{pattern} {depth} {bytes} {}", slice.as_secs_f64())
+impl TestFile {
+    /// The file of a bench in its directory.
+    pub(super) fn new(directory: &Path, bytes: u64, direct: bool) -> TestFile {
+        TestFile { path: directory.join("blocks"), bytes, direct }
     }
 
-    fn read(&self, answer: &str) -> Option<Burst> {
-        Burst::parse(answer)
+    /// The file that fio has: its own if we read what is written, since fio writes nothing that could be checked.
+    pub(super) fn of_fio(&self, pattern: Pattern) -> TestFile {
+        let name = if pattern == Pattern::Mixed { "blocks-fio" } else { "blocks" };
+        TestFile { path: self.path.with_file_name(name), ..self.clone() }
     }
 
-    fn patience(&self, slice: Duration) -> Duration {
-        slice * 2 + PATIENCE
+    /// Writes the whole file to the device; what is to be read past the cache is not left there.
+    pub(super) fn write_out(&self) -> Result<()> {
+        let mut file = File::create(&self.path)?;
+        for (start, mut piece) in pieces(self.bytes) {
+            stamp(&mut piece, start);
+            file.write_all(&piece)?;
+        }
+        file.sync_all()?;
+        if self.direct {
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+
+    fn refused(&self) -> &'static str {
+        if self.direct {
+            "cannot open the file for direct I/O here"
+        } else {
+            "cannot open the file"
+        }
     }
 }
 
-impl fmt::Display for Blocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Blocks { pattern, depth, bytes } = self;
-        write!(f, "{pattern} × {bytes} bytes × {depth} at once")
+/// Where each piece of a file begins, and memory for it.
+pub(super) fn pieces(bytes: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let starts = (0..bytes).step_by(PIECE as usize);
+    starts.map(move |start| (start, vec![0; PIECE.min(bytes - start) as usize]))
+}
+
+/// Writes into each stretch of a block, which begins at `offset`, which one it is.
+pub(super) fn stamp(block: &mut [u8], offset: u64) {
+    for (number, stretch) in (offset / STRETCH..).zip(block.chunks_mut(STRETCH as usize)) {
+        stretch[..8].copy_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Asserts that a block is the one that begins at `offset`.
+pub(super) fn check(block: &[u8], offset: u64) -> Result<()> {
+    for (number, stretch) in (offset / STRETCH..).zip(block.chunks(STRETCH as usize)) {
+        ensure!(stretch[..8] == number.to_le_bytes(), "stretch {number} was read as another one");
+    }
+    Ok(())
+}
+
+/// Works on the file for as long as a slice is.
+pub(super) fn answer(
+    executor: &mut Executor,
+    file: &TestFile,
+    cell: Blocks,
+    slice: Duration,
+) -> Result<Sample> {
+    let next = Arc::new(AtomicU64::new(0));
+    let worker = |number: u64, began: Duration| Worker {
+        cell,
+        blocks: file.bytes / cell.bytes,
+        next: next.clone(),
+        random: Rng::with_seed(number ^ began.as_nanos() as u64),
+        done: 0,
+        end: began + slice,
+        took: Vec::new(),
+    };
+    let (workers, mut sample) = executor.measure(
+        |executor, began| {
+            let workers = (0..cell.depth).map(|number| worker(number, began.wall)).collect();
+            run(executor, workers, file, cell)
+        },
+        |workers: &Vec<Worker>| workers.iter().map(|worker| worker.took.len() as u64).sum(),
+    )?;
+    let took: Vec<u64> = workers.into_iter().flat_map(|worker| worker.took).collect();
+    sample.set("bytes", took.len() as f64 * cell.bytes as f64);
+    set_latency(&mut sample, took);
+    Ok(sample)
+}
+
+/// How long operations took that took so many ns each.
+fn set_latency(sample: &mut Sample, mut all: Vec<u64>) {
+    all.sort_unstable();
+    let Some(last) = all.len().checked_sub(1) else { return };
+    for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p99_9_us", 0.999), ("max_us", 1.0)] {
+        sample.set(name, all[(last as f64 * share) as usize] as f64 / 1e3);
+    }
+}
+
+fn run(
+    executor: &mut Executor,
+    workers: Vec<Worker>,
+    file: &TestFile,
+    cell: Blocks,
+) -> Result<Vec<Worker>> {
+    let flags = if file.direct { OFlags::DIRECT } else { OFlags::empty() };
+    let mut plain = File::options();
+    plain.read(true).write(true).custom_flags(flags.bits() as i32);
+    let plain = match executor {
+        Executor::Threads => Some(plain.open(&file.path).with_context(|| file.refused())?),
+        Executor::Tasks(_) => None,
+    };
+    let run_plain = |worker: Worker| match &plain {
+        Some(file) => worker.run_plain(file),
+        None => Ok(worker),
+    };
+    executor.run(workers, run_plain, async |workers: Vec<Worker>| {
+        let options = OpenOptions::new().read(true).write(true).direct(file.direct);
+        let opened = options.open(&file.path).await.with_context(|| file.refused())?;
+        let bytes = cell.bytes as usize;
+        // Sizes that are not aligned, and more than a pool can have, go without one.
+        let pool = DirectPool::new(workers.len(), bytes).ok().filter(|_| file.direct);
+        let task = |worker: Worker| {
+            let file = opened.try_clone()?;
+            let block = pool.as_ref().and_then(DirectPool::try_take);
+            Ok(async move {
+                match block {
+                    Some(block) => worker.run_as_task(file, block).await,
+                    None => worker.run_as_task(file, AlignedBuf::new(bytes, ALIGNMENT)?).await,
+                }
+            })
+        };
+        workers.into_iter().map(task).collect()
+    })
+}
+
+/// One worker's way through the file.
+struct Worker {
+    cell: Blocks,
+    /// Blocks of the file.
+    blocks: u64,
+    /// The next block of all, in order.
+    next: Arc<AtomicU64>,
+    random: Rng,
+    done: u64,
+    end: Duration,
+    /// How long each operation took, in ns.
+    took: Vec<u64>,
+}
+
+impl Worker {
+    /// When the next operation begins, where, and whether it is a write; `None` when time is up.
+    fn step(&mut self) -> Option<(Duration, u64, bool)> {
+        let began = now();
+        if began >= self.end {
+            return None;
+        }
+        let writes = self.cell.pattern.writes(self.done);
+        let block = match self.cell.pattern.is_sequential() {
+            true => self.next.fetch_add(1, Ordering::Relaxed) % self.blocks,
+            false => self.random.u64(..self.blocks),
+        };
+        self.done += 1;
+        Some((began, block * self.cell.bytes, writes))
+    }
+
+    fn note(&mut self, began: Duration) {
+        self.took.push((now() - began).as_nanos() as u64);
+    }
+
+    /// By plain calls.
+    fn run_plain(mut self, file: &File) -> Result<Worker> {
+        let mut block = AlignedBuf::new(self.cell.bytes as usize, ALIGNMENT)?;
+        while let Some((began, offset, writes)) = self.step() {
+            if writes {
+                stamp(&mut block, offset);
+                file.write_all_at(&block, offset)?;
+            } else {
+                file.read_exact_at(&mut block, offset)?;
+                check(&block, offset)?;
+            }
+            self.note(began);
+        }
+        Ok(self)
+    }
+
+    /// Each call awaited.
+    async fn run_as_task<B>(mut self, file: annulus::fs::File, mut block: B) -> Result<Worker>
+    where
+        B: IoBufMut + DerefMut<Target = [u8]>,
+    {
+        while let Some((began, offset, writes)) = self.step() {
+            let done;
+            if writes {
+                stamp(&mut block, offset);
+                (done, block) = file.write_all_at(block, offset).await;
+                done?;
+            } else {
+                (done, block) = file.read_exact_at(block, offset).await;
+                done?;
+                check(&block, offset)?;
+            }
+            self.note(began);
+        }
+        Ok(self)
     }
 }
 
@@ -135,11 +354,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_comes_back() {
+    fn a_job_comes_back() {
         for (_, pattern) in Pattern::ALL {
             let cell = Blocks { pattern, depth: 32, bytes: 4096 };
             let slice = Duration::from_millis(300);
-            assert_eq!(Blocks::parse(&cell.line(slice)), Some((cell, slice)));
+            assert_eq!(Blocks::parse(&cell.cell().timed_job(slice)), Some((cell, slice)));
         }
         for wrong in ["", "randread", "dance 1 1 1", "read 0 1 1", "read 1 1 -1", "read 1 1 1 1"] {
             assert_eq!(Blocks::parse(wrong), None, "{wrong}");
@@ -149,7 +368,16 @@ mod tests {
     #[test]
     fn half_of_a_mixture_is_writes() {
         assert_eq!((0..10).filter(|number| Pattern::Mixed.writes(*number)).count(), 5);
-        let error = "dance".parse::<Pattern>().expect_err("no such pattern");
+        let error = "dance".parse::<Pattern>().expect_err("no such pattern").to_string();
         assert!(error.contains("`dance`") && error.contains("randread"), "{error}");
+    }
+
+    #[test]
+    fn latencies_are_of_the_sorted() {
+        let mut sample = Sample::default();
+        set_latency(&mut sample, (0..=1000).rev().map(|n| n * 1000).collect());
+        let at = |name| sample.get(name).expect("set");
+        assert_eq!((at("p50_us"), at("p99_us"), at("max_us")), (500.0, 990.0, 1000.0));
+        set_latency(&mut sample, Vec::new());
     }
 }

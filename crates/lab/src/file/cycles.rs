@@ -1,22 +1,27 @@
 //! Cycles of open, write, read, close: what the published table has.
 
-use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use annulus::fs::OpenOptions;
+use anyhow::{Context, Result, ensure};
 
-use super::Burst;
-use crate::contest::Question;
+use super::executor::Executor;
+use crate::bench::{Cell, Sample};
 
 /// The slowest device that is waited for, in bytes and cycles a second.
 const SLOWEST_BYTES: u64 = 1 << 20;
 const SLOWEST_CYCLES: u64 = 100;
-/// What is waited for in any case.
+/// How long is waited in any case.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cell: workers, each with a file of its own, which it opens, writes, reads and closes again and again. Asked as
-/// `WORKERS CYCLES BYTES`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// In each stretch of this many bytes the cycle's number stands, so that no part of an older cycle is taken for this one's.
+const STRETCH: usize = 4096;
+
+/// A cell: workers, each with a file of its own, which it opens, writes, reads and closes again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
     /// Threads or tasks at once.
     pub workers: u64,
@@ -27,48 +32,130 @@ pub struct Cycles {
 }
 
 impl Cycles {
-    /// All workers' cycles; `None` where that is beyond counting.
-    pub fn total(&self) -> Option<u64> {
-        self.workers.checked_mul(self.cycles)
+    /// The job that a contender is asked.
+    pub const JOB: &str = "WORKERS CYCLES BYTES";
+
+    /// The cell of the bench.
+    pub fn cell(self) -> Cell {
+        Cell::new([
+            ("workers", self.workers.into()),
+            ("cycles", self.cycles.into()),
+            ("bytes", self.bytes.into()),
+        ])
     }
 
-    /// The files' size together; `None` where that is beyond counting.
-    pub fn files(&self) -> Option<u64> {
-        self.workers.checked_mul(self.bytes)
-    }
-
-    /// Reads a question; `None` where it makes no sense.
-    pub fn parse(question: &str) -> Option<Cycles> {
+    /// Reads a job; `None` if it makes no sense, or all of its bytes cannot be counted.
+    pub fn parse(job: &str) -> Option<Cycles> {
         let number = |word: &str| word.parse().ok().filter(|&number| number > 0);
-        let numbers: Vec<u64> = question.split(' ').map(number).collect::<Option<_>>()?;
+        let numbers: Vec<u64> = job.split(' ').map(number).collect::<Option<_>>()?;
         let &[workers, cycles, bytes] = numbers.as_slice() else { return None };
-        let cell = Cycles { workers, cycles, bytes };
-        cell.total()?.checked_mul(bytes)?.checked_mul(2).map(|_| cell)
-    }
-}
-
-impl Question for Cycles {
-    type Answer = Burst;
-
-    fn line(&self, _slice: Duration) -> String {
-        format!("{} {} {}", self.workers, self.cycles, self.bytes)
+        let total = workers.checked_mul(cycles)?;
+        total.checked_mul(bytes)?.checked_mul(2).map(|_| Cycles { workers, cycles, bytes })
     }
 
-    fn read(&self, answer: &str) -> Option<Burst> {
-        Burst::parse(answer)
+    /// All workers' cycles.
+    pub(super) fn total(self) -> u64 {
+        self.workers.saturating_mul(self.cycles)
     }
 
-    fn patience(&self, _slice: Duration) -> Duration {
-        let cycles = self.total().unwrap_or(u64::MAX);
-        let bytes = cycles.saturating_mul(self.bytes);
+    /// How long an answer may take.
+    pub(super) fn timeout(self) -> Duration {
+        let (cycles, bytes) = (self.total(), self.total().saturating_mul(self.bytes));
         PATIENCE + Duration::from_secs(cycles / SLOWEST_CYCLES + bytes / SLOWEST_BYTES)
     }
+
+    /// About what a slice takes.
+    pub(super) fn cost(self) -> Duration {
+        /// What a cycle takes, and how many bytes go in a second.
+        const CYCLE: Duration = Duration::from_micros(5);
+        const BYTES: f64 = 2e9;
+        let cycles = self.total() as f64;
+        CYCLE.mul_f64(cycles) + Duration::from_secs_f64(cycles * self.bytes as f64 / BYTES)
+    }
 }
 
-impl fmt::Display for Cycles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cycles { workers, cycles, bytes } = self;
-        write!(f, "{workers} workers × {cycles} cycles × {bytes} bytes")
+/// Does the work of a cell. Files and memory are made before it is measured, and go afterwards.
+pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) -> Result<Sample> {
+    let workers = (0..cell.workers).map(|number| Worker::new(directory, number, cell));
+    let workers = workers.collect::<Result<Vec<_>>>().context("cannot make the files")?;
+    let work = |executor: &mut Executor, _| {
+        executor.run(workers, Worker::run_plain, async |workers| {
+            Ok(workers.into_iter().map(Worker::run_as_task).collect())
+        })
+    };
+    let (workers, mut sample) = executor.measure(work, |_| cell.total())?;
+    workers.into_iter().try_for_each(Worker::clean_up).context("cannot remove the files")?;
+    sample.set("bytes", 2.0 * cell.total() as f64 * cell.bytes as f64);
+    Ok(sample)
+}
+
+/// A worker: its file, what it writes there, and what it read.
+struct Worker {
+    path: PathBuf,
+    cycles: u64,
+    written: Vec<u8>,
+    read: Vec<u8>,
+}
+
+impl Worker {
+    fn new(directory: &Path, number: u64, cell: Cycles) -> Result<Worker> {
+        let noise = |at: u64| ((at + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        let written: Vec<u8> = (0..cell.bytes).map(noise).collect();
+        let read = written.clone();
+        let path = directory.join(format!("worker-{number}"));
+        fs::write(&path, &written)?;
+        Ok(Worker { path, cycles: cell.cycles, written, read })
+    }
+
+    /// All cycles, by plain calls.
+    fn run_plain(mut self) -> Result<Worker> {
+        for cycle in 0..self.cycles {
+            self.stamp(cycle);
+            let mut options = File::options();
+            let options = options.read(true).write(true).create(true).truncate(false);
+            let file = options.open(&self.path)?;
+            file.write_all_at(&self.written, 0)?;
+            file.read_exact_at(&mut self.read, 0)?;
+            drop(file);
+            self.check(cycle)?;
+        }
+        Ok(self)
+    }
+
+    /// All cycles, each call awaited.
+    async fn run_as_task(mut self) -> Result<Worker> {
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        for cycle in 0..self.cycles {
+            self.stamp(cycle);
+            let file = options.open(&self.path).await?;
+            let (written, bytes) = file.write_all_at(std::mem::take(&mut self.written), 0).await;
+            (_, self.written) = (written?, bytes);
+            let (read, bytes) = file.read_exact_at(std::mem::take(&mut self.read), 0).await;
+            (_, self.read) = (read?, bytes);
+            drop(file);
+            self.check(cycle)?;
+        }
+        Ok(self)
+    }
+
+    fn clean_up(self) -> Result<()> {
+        Ok(fs::remove_file(&self.path)?)
+    }
+
+    fn stamp(&mut self, cycle: u64) {
+        for stretch in self.written.chunks_mut(STRETCH) {
+            let length = stretch.len().min(8);
+            stretch[..length].copy_from_slice(&cycle.to_le_bytes()[..length]);
+        }
+    }
+
+    fn check(&self, cycle: u64) -> Result<()> {
+        let path = self.path.display();
+        ensure!(
+            self.read == self.written,
+            "cycle {cycle} of {path}: what was read was not written"
+        );
+        Ok(())
     }
 }
 
@@ -77,11 +164,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_comes_back() {
+    fn a_job_comes_back() {
         let cell = Cycles { workers: 20, cycles: 40_960, bytes: 4096 };
-        assert_eq!(Cycles::parse(&cell.line(Duration::ZERO)), Some(cell));
-        assert_eq!((cell.total(), cell.files()), (Some(819_200), Some(81_920)));
-        assert!(cell.patience(Duration::ZERO) > Duration::from_secs(3600));
+        assert_eq!(Cycles::parse(&cell.cell().job()), Some(cell));
+        assert_eq!(cell.cell().to_string(), "20 workers × 40960 cycles × 4096 bytes");
+        assert!(cell.timeout() > Duration::from_secs(3600));
     }
 
     #[test]

@@ -1,177 +1,398 @@
-//! File I/O: what it costs to open, write, read and close files, and how fast blocks of one are read and written.
+//! File I/O: what it costs to open, write, read and close files, how fast blocks of one are read and written, and how fast
+//! whole files go over streams.
 //!
-//! A [contender](crate::contest) works in a folder that it was given, and answers with a [`Burst`] as a line of JSON.
+//! A contender works in a directory that it was given. It is asked [`Cycles::JOB`], or [`Blocks::JOB`]. It answers
+//! `operations`, `bytes` (written and read, both counted), `ns` and `cpu_ns`; if each operation was timed, `p50_us` and its
+//! like; and if its runtime had a choice, how many calls went which way.
 
 mod blocks;
 mod cycles;
-mod report;
+mod disk;
+mod executor;
+mod fio;
+mod peer_end;
+mod streams;
 
-use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::record::Figure;
+use annulus::fs::Policy;
+use annulus::{DriverChoice, Runtime};
+use annulus_load::{affinity, limits};
+use anyhow::{Context, Result};
+use serde_json::json;
 
-pub use blocks::{Blocks, Pattern};
+use crate::bench::{
+    Bench, CPU, Cell, Column, Contenders, Fold, Format, Layout, MB, Metric, PLAIN, Plan, Prepared,
+    RATE, Role, Sample, parameters,
+};
+use crate::jobs::{self, Job, Known, Programs};
+use crate::peer::Peers;
+use crate::scratch::Scratch;
+use crate::usage::UsageError;
+
+pub use blocks::{Blocks, Pattern, STRETCH};
 pub use cycles::Cycles;
-pub use report::{Figures, Report, Row, Settings, Terms};
+pub use executor::Style;
 
-/// What one slice measured.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Burst {
-    /// Cycles, or blocks.
-    pub operations: u64,
-    /// Bytes that were written and read, both counted.
-    pub bytes: u64,
-    /// The time they took, in ns.
-    pub ns: u64,
-    /// The CPU time that the contender used for them, in ns.
-    pub cpu_ns: u64,
-    /// Where its runtime made the calls; zeroes where there is no such choice.
-    #[serde(default)]
-    pub paths: Paths,
-    /// How long operations took, where each was timed.
-    #[serde(default)]
-    pub latency: Option<Latency>,
-}
+/// The contenders by name. fio and tokio are for blocks and for cycles only.
+pub const CONTENDERS: [Known; 4] = [
+    Known::own("threads"),
+    Known::own("tasks"),
+    Known::own("fio"),
+    Known::peer("tokio", "file-tokio", None),
+];
 
-/// How long operations took, in µs.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Latency {
-    /// The middle one.
-    pub p50: f64,
-    /// What one in a hundred exceeded.
-    pub p99: f64,
-    /// What one in a thousand exceeded.
-    pub p99_9: f64,
-    /// The longest.
-    pub max: f64,
-}
+/// How much longer than its slice, twice, an answer about blocks may take: setting up, a machine that is slow at times.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-impl Latency {
-    /// Of operations that took so many ns each; `None` of none.
-    pub fn of(mut all: Vec<u64>) -> Option<Latency> {
-        all.sort_unstable();
-        let last = all.len().checked_sub(1)?;
-        let at = |share: f64| all[(last as f64 * share) as usize] as f64 / 1e3;
-        Some(Latency { p50: at(0.5), p99: at(0.99), p99_9: at(0.999), max: at(1.0) })
-    }
-}
+const RATIO: &[Column] = &[Column::Ratio];
+const SHOWN: &[Column] = &[Column::Value, Column::Ratio];
+
+/// CPU time an operation, by which a winner is named …
+const CPU_EACH: Metric = Metric { role: Role::Primary, columns: SHOWN, ..CPU };
+
+/// … and time an operation, by which a control must come out equal, too.
+const REAL_EACH: Metric = Metric {
+    key: "real_us",
+    title: "real µs",
+    noun: "real time",
+    of: |sample| sample.per("ns", "operations").map(|ns| ns / 1e3),
+    role: Role::Checked,
+    columns: RATIO,
+    ..PLAIN
+};
 
 /// How many calls went which way.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub struct Paths {
-    /// Made on the loop.
-    pub inline: u64,
-    /// Tried on the loop first, and not found in memory.
-    pub misses: u64,
-    /// Made by the ring.
-    pub ring: u64,
-    /// Of these, those whose memory was registered.
-    #[serde(default)]
-    pub registered: u64,
-    /// Made by worker threads.
-    pub worker: u64,
+const PATHS: [Metric; 5] = [
+    Metric { key: "inline", of: |sample| sample.get("inline"), ..PATH },
+    Metric { key: "misses", of: |sample| sample.get("misses"), ..PATH },
+    Metric { key: "ring", of: |sample| sample.get("ring"), ..PATH },
+    Metric { key: "registered", of: |sample| sample.get("registered"), ..PATH },
+    Metric { key: "worker", of: |sample| sample.get("worker"), ..PATH },
+];
+
+const PATH: Metric = Metric { columns: &[], fold: Fold::Sum, ..PLAIN };
+
+const OF_CYCLES: [Metric; 6] = [
+    seconds("cpu_seconds", "CPU s", |sample| sample.get("cpu_ns").map(|ns| ns / 1e9)),
+    seconds("real_seconds", "real s", |sample| sample.get("ns").map(|ns| ns / 1e9)),
+    Metric { title: "cycles/s", ..RATE },
+    MB,
+    Metric { columns: RATIO, ..CPU_EACH },
+    REAL_EACH,
+];
+
+const fn seconds(key: &'static str, title: &'static str, of: fn(&Sample) -> Option<f64>) -> Metric {
+    Metric { key, title, of, format: Format::Decimals(4), ..PLAIN }
 }
 
-impl Burst {
-    /// Reads an answer.
-    fn parse(answer: &str) -> Option<Burst> {
-        let burst: Burst = serde_json::from_str(answer).ok()?;
-        let measured = burst.operations > 0 && burst.ns > 0 && burst.cpu_ns > 0;
-        measured.then_some(burst)
+const OF_BLOCKS: [Metric; 8] = [
+    RATE,
+    MB,
+    CPU_EACH,
+    Metric { key: "p50_us", title: "p50 µs", of: |sample| sample.get("p50_us"), ..PLAIN },
+    Metric { key: "p99_us", title: "p99 µs", of: |sample| sample.get("p99_us"), ..PLAIN },
+    Metric { key: "p99_9_us", title: "p99.9 µs", of: |sample| sample.get("p99_9_us"), ..PLAIN },
+    Metric { key: "max_us", title: "max µs", of: |sample| sample.get("max_us"), ..PLAIN },
+    REAL_EACH,
+];
+
+const OF_STREAMS: [Metric; 4] = [
+    Metric { title: "CPU µs a file", ..CPU_EACH },
+    Metric { title: "real µs a file", columns: SHOWN, ..REAL_EACH },
+    MB,
+    Metric { columns: &[], ..RATE },
+];
+
+/// What contenders do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Cycles, a cell each.
+    Cycles(Vec<Cycles>),
+    /// Blocks of one file, or streams of all of it.
+    Blocks {
+        /// The cell.
+        cell: Blocks,
+        /// How long a slice is.
+        slice: Duration,
+        /// The size of the file.
+        file_size: u64,
+        /// Whether it goes past the page cache.
+        direct: bool,
+    },
+}
+
+/// A comparison that was asked for.
+#[derive(Debug)]
+pub struct Setup {
+    /// Its rounds.
+    pub plan: Plan,
+    /// Contenders by name.
+    pub contenders: Vec<String>,
+    /// What they do.
+    pub work: Work,
+    /// The directory within which they work.
+    pub directory: PathBuf,
+    /// What carries our tasks.
+    pub driver: DriverChoice,
+    /// Where they make their calls.
+    pub policy: Policy,
+    /// The core of all contenders.
+    pub core: usize,
+    /// Where peers come from.
+    pub peers: Option<Peers>,
+}
+
+impl Setup {
+    /// Checks that it fits memory, disk and open files, and makes a directory for it.
+    ///
+    /// # Errors
+    /// Names the value that cannot be, its limit, and the way out.
+    pub fn check(&self) -> Result<Scratch> {
+        match &self.work {
+            Work::Cycles(cells) => cells.iter().try_for_each(|cell| {
+                let asked = format!("{} workers × {}", cell.workers, disk::shown(cell.bytes));
+                // Each worker writes from memory of its own, and reads into as much.
+                let files = cell.workers.checked_mul(cell.bytes);
+                let memory = files.and_then(|bytes| bytes.checked_mul(2));
+                disk::check(&asked, memory, files, &self.directory)?;
+                Ok::<_, anyhow::Error>(limits::reserve(cell.workers as usize)?)
+            })?,
+            Work::Blocks { cell, file_size, .. } => {
+                let (bytes, file) = (disk::shown(cell.bytes), disk::shown(*file_size));
+                let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
+                let more = match cell.pattern {
+                    // fio has one of its own then.
+                    Pattern::Mixed => u64::from(self.contenders.iter().any(|name| name == "fio")),
+                    Pattern::Receive => cell.depth,
+                    _ => 0,
+                };
+                let memory = cell.depth.checked_mul(cell.bytes);
+                disk::check(&asked, memory, file_size.checked_mul(1 + more), &self.directory)?;
+            }
+        }
+        Ok(Scratch::within(&self.directory).map_err(|error| {
+            let directory = self.directory.display();
+            UsageError(format!(
+                "--dir {directory}: cannot make a directory there: {error}; choose another"
+            ))
+        })?)
     }
-}
 
-impl Paths {
-    /// These and those.
-    pub fn and(self, other: Paths) -> Paths {
-        Paths {
-            inline: self.inline + other.inline,
-            misses: self.misses + other.misses,
-            ring: self.ring + other.ring,
-            registered: self.registered + other.registered,
-            worker: self.worker + other.worker,
+    /// Makes the files, builds peers and starts all contenders. One alone has no control.
+    ///
+    /// # Errors
+    /// If a file cannot be made, a contender cannot be built or started, or none is left.
+    pub fn prepare(self, scratch: Scratch) -> Result<Prepared> {
+        let arguments = self.arguments(&scratch)?;
+        let found = self.contenders.iter().map(|name| {
+            let known = jobs::find(&CONTENDERS, name)?;
+            if name == "fio"
+                && let Err(why) = fio::find()
+            {
+                return Ok(Err(why));
+            }
+            let own = ["bench", "file", "--contender", name].into_iter().map(OsString::from);
+            let own = own.chain(arguments.iter().cloned()).collect();
+            let arguments = known.arguments(own, vec![scratch.path().into()]);
+            known.prepare(self.peers.as_ref(), Some(self.core), arguments)
+        });
+        let mut contenders = Contenders::gather(found, None)?;
+        if contenders.specs.len() == 1 {
+            contenders.control = None;
+        }
+        let (cells, jobs): (Vec<Cell>, Vec<Job>) = self.jobs().into_iter().unzip();
+        let measure = Programs::start(&contenders, jobs, &["operations", "ns", "cpu_ns"])?;
+        let file_system = disk::file_system(&self.directory)?;
+        let driver = Runtime::builder().driver(self.driver).build()?.driver().kind.to_string();
+        let Setup { plan, core, policy, work, .. } = self;
+        let bench = Bench {
+            plan,
+            terms: format!(
+                ", on core {core}, on {file_system}; tasks on {driver}, policy {policy}"
+            ),
+            legend: "",
+            layout: Layout::Cells,
+            contenders,
+            cells,
+            metrics: metrics(&work),
+            idle: None,
+            cores: None,
+            parameters: parameters(json!({
+                "file_system": file_system,
+                "driver": driver,
+                "policy": policy.to_string(),
+                "core": core,
+            })),
+        };
+        Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
+    }
+
+    /// Each cell, and what contenders are asked in it.
+    fn jobs(&self) -> Vec<(Cell, Job)> {
+        match &self.work {
+            Work::Cycles(cells) => cells
+                .iter()
+                .map(|cycles| {
+                    let cell = cycles.cell();
+                    let job = Job { line: cell.job(), timeout: cycles.timeout() };
+                    (cell, job)
+                })
+                .collect(),
+            Work::Blocks { cell, slice, .. } => {
+                let cell = cell.cell();
+                let job = Job { line: cell.timed_job(*slice), timeout: *slice * 2 + PATIENCE };
+                vec![(cell, job)]
+            }
         }
     }
 
-    /// Those that came after `before` was taken.
-    pub fn since(self, before: Paths) -> Paths {
-        Paths {
-            inline: self.inline - before.inline,
-            misses: self.misses - before.misses,
-            ring: self.ring - before.ring,
-            registered: self.registered - before.registered,
-            worker: self.worker - before.worker,
+    /// What contenders of ours are told beside their name; makes the file and the peer end that they need.
+    fn arguments(&self, scratch: &Scratch) -> Result<Vec<OsString>> {
+        let (driver, policy) = (self.driver.to_string(), self.policy.to_string());
+        let words = ["--driver", &driver, "--policy", &policy, "--dir"].map(OsString::from);
+        let mut words: Vec<OsString> = words.into_iter().chain([scratch.path().into()]).collect();
+        if let Work::Blocks { cell, file_size, direct, .. } = self.work {
+            let file = blocks::TestFile::new(scratch.path(), file_size, direct);
+            let mut files = vec![file.of_fio(cell.pattern), file];
+            files.dedup_by(|one, other| one.path == other.path);
+            let written = files.iter().try_for_each(blocks::TestFile::write_out);
+            written.context("cannot write the file")?;
+            let size = file_size.to_string();
+            words.extend(["--pattern", cell.pattern.name(), "--file-size", &size].map(Into::into));
+            if direct {
+                words.push("--direct".into());
+            }
+            if cell.pattern.is_of_streams() {
+                let allowed = affinity::allowed()?;
+                let other = allowed.into_iter().find(|core| *core != self.core);
+                let peer = peer_end::serve(file_size, other)?;
+                words.extend(["--peer-end".into(), peer.to_string().into()]);
+            }
         }
-    }
-
-    /// All calls that were made.
-    pub fn calls(self) -> u64 {
-        self.inline + self.ring + self.worker
+        Ok(words)
     }
 }
 
-/// A figure of a burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// Seconds of CPU time.
-    Cpu,
-    /// Seconds that it took.
-    Real,
-    /// Seconds of CPU time an operation.
-    CpuEach,
-    /// Seconds an operation.
-    RealEach,
+fn metrics(work: &Work) -> Vec<Metric> {
+    let metrics = match work {
+        Work::Cycles(_) => &OF_CYCLES[..],
+        Work::Blocks { cell, .. } if cell.pattern.is_of_streams() => &OF_STREAMS,
+        Work::Blocks { .. } => &OF_BLOCKS,
+    };
+    [metrics, &PATHS].concat()
 }
 
-impl Figure<Burst> for Cost {
-    fn of(self, burst: &Burst) -> f64 {
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let each = |ns: u64| seconds(ns) / burst.operations as f64;
-        match self {
-            Cost::Cpu => seconds(burst.cpu_ns),
-            Cost::Real => seconds(burst.ns),
-            Cost::CpuEach => each(burst.cpu_ns),
-            Cost::RealEach => each(burst.ns),
+/// About what a slice of cycles takes.
+pub fn cost(cell: Cycles) -> Duration {
+    cell.cost()
+}
+
+/// What a contender is told.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// What carries its tasks.
+    pub driver: DriverChoice,
+    /// Where they make their calls.
+    pub policy: Policy,
+}
+
+/// Is a contender at cycles: answers jobs until there are no more.
+///
+/// # Errors
+/// If a job makes no sense, or its work fails.
+pub fn answer_cycles(style: Style, place: &Place) -> Result<()> {
+    let mut executor = executor::Executor::new(style, place.driver, place.policy)?;
+    jobs::answer_all(|job| {
+        let cell = Cycles::parse(job).ok_or_else(|| no_job(job, Cycles::JOB))?;
+        cycles::answer(&mut executor, &place.directory, cell)
+    })
+}
+
+/// Is a contender at blocks of one file, or at whole ones that go to a peer end: answers jobs until there are no more.
+///
+/// # Errors
+/// If a job makes no sense, or its work fails.
+pub fn answer_blocks(
+    style: Style,
+    place: &Place,
+    file_size: u64,
+    direct: bool,
+    peer: Option<SocketAddr>,
+) -> Result<()> {
+    let file = blocks::TestFile::new(Path::new(&place.directory), file_size, direct);
+    let mut executor = executor::Executor::new(style, place.driver, place.policy)?;
+    jobs::answer_all(|job| {
+        let (cell, slice) = Blocks::parse(job).ok_or_else(|| no_job(job, Blocks::JOB))?;
+        match (style, peer) {
+            (Style::Fio, _) => fio::answer(&file.of_fio(cell.pattern), cell, slice),
+            (_, Some(peer)) => streams::answer(&mut executor, &file, peer, cell, slice),
+            (_, None) => blocks::answer(&mut executor, &file, cell, slice),
         }
-    }
+    })
+}
+
+fn no_job(line: &str, instead: &str) -> UsageError {
+    UsageError(format!("'{line}' is not {instead}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_answer_says_what_was_done_and_what_it_took() {
-        let paths = Paths { inline: 9, misses: 1, ring: 2, registered: 1, worker: 3 };
-        let burst = Burst {
-            operations: 4,
-            bytes: 80,
-            ns: 2_000_000_000,
-            cpu_ns: 1_000_000_000,
-            paths,
-            latency: None,
-        };
-        let line = serde_json::to_string(&burst).expect("plain numbers");
-        assert_eq!(Burst::parse(&line), Some(burst));
-        let plain = Burst::parse(r#"{"operations":4,"bytes":80,"ns":7,"cpu_ns":5}"#);
-        assert_eq!(plain.expect("a peer knows no paths").paths, Paths::default());
-        for wrong in ["", "4 80 7 5", r#"{"operations":0,"bytes":0,"ns":7,"cpu_ns":5}"#] {
-            assert_eq!(Burst::parse(wrong), None, "{wrong}");
+    fn setup(work: Work) -> Setup {
+        Setup {
+            plan: Plan { name: "file".into(), rounds: crate::bench::Rounds::fixed(1), seed: 1 },
+            contenders: vec!["threads".into()],
+            work,
+            directory: std::env::temp_dir(),
+            driver: DriverChoice::Epoll,
+            policy: Policy::Offload,
+            core: 0,
+            peers: None,
         }
-        assert_eq!((Cost::Real.of(&burst), Cost::CpuEach.of(&burst)), (2.0, 0.25));
     }
 
     #[test]
-    fn latencies_are_of_the_sorted() {
-        let latency = Latency::of((0..=1000).rev().map(|n| n * 1000).collect()).expect("some");
-        assert_eq!((latency.p50, latency.p99, latency.max), (500.0, 990.0, 1000.0));
-        assert_eq!(Latency::of(Vec::new()), None);
+    fn each_contender_of_ours_has_a_style_and_peers_have_none() {
+        for known in CONTENDERS {
+            assert_eq!(known.name.parse::<Style>().is_err(), known.name == "tokio");
+        }
     }
 
     #[test]
-    fn paths_add_up_and_are_told_apart() {
-        let one = Paths { inline: 9, misses: 1, ring: 2, registered: 0, worker: 3 };
-        assert_eq!(one.and(one).since(one), one);
-        assert_eq!(one.calls(), 14);
+    fn ours_are_told_where_and_how() {
+        let cell = Blocks { pattern: Pattern::Read, depth: 1, bytes: 512 };
+        let slice = Duration::from_secs(1);
+        let blocks = Work::Blocks { cell, slice, file_size: 8192, direct: true };
+        let setup = setup(blocks);
+        let scratch = setup.check().expect("it fits");
+        let arguments = setup.arguments(&scratch).expect("a file");
+        let expected = "--driver epoll --policy offload --dir";
+        assert_eq!(arguments[..5], expected.split(' ').collect::<Vec<_>>());
+        let expected = "--pattern read --file-size 8192 --direct";
+        assert_eq!(arguments[6..], expected.split(' ').collect::<Vec<_>>());
+        let length = std::fs::metadata(scratch.path().join("blocks")).expect("written").len();
+        assert_eq!(length, 8192);
+    }
+
+    #[test]
+    fn metrics_follow_from_what_a_contender_answers() {
+        let numbers = [("operations", 4.0), ("bytes", 80.0), ("ns", 2e9), ("cpu_ns", 1e9)];
+        let sample = Sample::from(numbers);
+        let value = |metrics: &[Metric], key: &str| {
+            let metric = metrics.iter().find(|metric| metric.key == key).expect(key);
+            (metric.of)(&sample)
+        };
+        let cycles = metrics(&Work::Cycles(Vec::new()));
+        let keys = ["cpu_seconds", "real_seconds", "rate", "cpu_us", "real_us"];
+        let values = keys.map(|key| value(&cycles, key).expect(key));
+        assert_eq!(values, [1.0, 2.0, 2.0, 250_000.0, 500_000.0]);
+        assert_eq!((value(&OF_BLOCKS, "p50_us"), value(&PATHS, "inline")), (None, None));
     }
 }

@@ -41,7 +41,7 @@ impl Figure {
     }
 
     /// Decimals that it is shown with.
-    pub fn places(self) -> usize {
+    pub fn decimals(self) -> usize {
         match self {
             Figure::Rate
             | Figure::Average

@@ -5,10 +5,14 @@
 //! holds for [`each`](Table::each) cell, its row, and its column, in this order.
 
 mod axis;
-mod file;
+mod report;
+mod run;
+mod tables;
 
 pub use axis::{Axis, Figure, Question};
-pub use file::{Kind, Suite, SuiteError, Table};
+pub use report::{Measured, RowReport, SuiteReport, TableReport};
+pub use run::{Plan, Run};
+pub use tables::{Kind, Suite, SuiteError, Table};
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,18 +1,20 @@
-//! The far end of streams, in this process and away from the contenders' core: it takes the file or gives it, and checks
-//! what it takes.
+//! The peer end of streams, in this process and on another core than the contenders: it takes the file or gives it, and
+//! checks what it takes.
 
-use super::blocks::{PIECE, check, stamp};
-use annulus_load::affinity;
-use anyhow::{Context, Result, ensure};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-/// What a stream begins with, that the far end takes from.
+use annulus_load::affinity;
+use anyhow::{Context, Result, ensure};
+
+use super::blocks::{check, pieces, stamp};
+
+/// The first byte of a stream from which the peer end takes.
 pub(super) const TAKE: &[u8] = b"T";
-/// What one begins with, that the far end gives to.
+/// The first byte of one to which it gives.
 pub(super) const GIVE: &[u8] = b"G";
-/// What the far end says at the end, where all that it took was right.
+/// What it answers at the end if all that it took was right.
 pub(super) const RIGHT: &[u8] = b"R";
 
 /// Serves streams of a file of so many bytes, until the process ends; where. A stream that breaks is its contender's to tell.
@@ -22,7 +24,7 @@ pub(super) fn serve(bytes: u64, core: Option<usize>) -> Result<SocketAddr> {
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let serve = move || {
-                // Where it cannot be kept away, it is in everybody's way alike.
+                // Without a core of its own it is in the way of all contenders alike.
                 let _pinned = core.map(affinity::pin);
                 exchange(stream, bytes)
             };
@@ -53,10 +55,4 @@ fn take(stream: &mut TcpStream, bytes: u64) -> Result<()> {
     }
     ensure!(stream.read(&mut [0])? == 0, "more than the file has");
     Ok(stream.write_all(RIGHT)?)
-}
-
-/// Where each piece of a file begins, and memory for it.
-fn pieces(bytes: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
-    let starts = (0..bytes).step_by(PIECE as usize);
-    starts.map(move |start| (start, vec![0; PIECE.min(bytes - start) as usize]))
 }

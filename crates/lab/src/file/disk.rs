@@ -1,11 +1,12 @@
 //! Whether what is asked for fits memory and disk, and which file system that is.
 
-use crate::usage::Misuse;
-use annulus_lab::file::Cycles;
-use anyhow::Result;
-use rustix::fs::{StatFs, statfs};
 use std::fs;
 use std::path::Path;
+
+use anyhow::Result;
+use rustix::fs::{StatFs, statfs};
+
+use crate::usage::UsageError;
 
 /// Names of file systems by the number that they tell: `linux/magic.h`.
 const NAMES: [(u32, &str); 8] = [
@@ -19,14 +20,7 @@ const NAMES: [(u32, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
 ];
 
-/// Refuses cycles that do not fit: each worker writes from memory of its own, and reads into as much.
-pub(crate) fn check_cycles(cell: Cycles, dir: &Path) -> Result<()> {
-    let asked = format!("{} workers × {}", cell.workers, shown(cell.bytes));
-    let files = cell.files();
-    check(&asked, files.and_then(|bytes| bytes.checked_mul(2)), files, dir)
-}
-
-/// Refuses what does not fit memory or disk; `asked` says what it is. Sizes that nobody can count are `None`.
+/// Refuses what does not fit memory or disk; `asked` says what it is. A size that is beyond counting is `None`.
 pub(super) fn check(
     asked: &str,
     memory: Option<u64>,
@@ -34,35 +28,35 @@ pub(super) fn check(
     dir: &Path,
 ) -> Result<()> {
     let stat = stat(dir)?;
-    // What stores nothing has no size; it will refuse a folder.
+    // What stores nothing has no size; it will refuse a directory.
     let disk = (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64));
     let needed = [memory, files].map(|bytes| bytes.unwrap_or(u64::MAX));
-    let room = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
-    refusal(asked, room).map_or(Ok(()), |text| Err(Misuse(text).into()))
+    let limits = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
+    refusal(asked, limits).map_or(Ok(()), |text| Err(UsageError(text).into()))
 }
 
 /// What is needed, what there is as far as that is known, and of what.
-fn refusal(asked: &str, room: [(u64, Option<u64>, &str); 2]) -> Option<String> {
-    room.into_iter().find_map(|(needed, room, place)| {
-        let (room, needed) = (room.filter(|room| needed > *room)?, roughly(needed));
-        let room = roughly(room);
-        Some(format!("{asked}: {needed} do not fit the {room} {place}; ask for fewer or smaller"))
+fn refusal(asked: &str, limits: [(u64, Option<u64>, &str); 2]) -> Option<String> {
+    limits.into_iter().find_map(|(needed, left, place)| {
+        let left = roughly(left.filter(|left| needed > *left)?);
+        let needed = roughly(needed);
+        Some(format!("{asked}: {needed} do not fit the {left} {place}; ask for fewer or smaller"))
     })
 }
 
-/// The name of the file system, or its number where that is not a known one.
-pub(crate) fn file_system(dir: &Path) -> Result<String> {
+/// The name of the file system, or its number if that is not a known one.
+pub(super) fn file_system(dir: &Path) -> Result<String> {
     let number = stat(dir)?.f_type as u32;
     let known = NAMES.iter().find(|(magic, _)| *magic == number);
     Ok(known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned()))
 }
 
 fn stat(dir: &Path) -> Result<StatFs> {
-    let refused = |why| Misuse(format!("--dir {}: {why}; choose a folder", dir.display()));
+    let refused = |why| UsageError(format!("--dir {}: {why}; choose a directory", dir.display()));
     Ok(statfs(dir).map_err(refused)?)
 }
 
-/// Memory that can be had without swapping; `None` where the system does not tell.
+/// Memory that can be had without swapping; `None` if the system does not tell.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -96,7 +90,7 @@ mod tests {
         };
         let both = Some(2 << 30);
         assert_eq!(told([2 << 30, 2 << 30], [both, both]), "");
-        assert_eq!(told([u64::MAX; 2], [None, None]), "", "nobody knows");
+        assert_eq!(told([u64::MAX; 2], [None, None]), "", "unknown limits");
         let text = "2 × 1G: 4G do not fit the 2G of memory left; ask for fewer or smaller";
         assert_eq!(told([4 << 30, 2 << 30], [both, both]), text);
         let text = "2 × 1G: 3G do not fit the 5M on disk; ask for fewer or smaller";
@@ -105,7 +99,7 @@ mod tests {
 
     #[test]
     fn file_systems_have_names() {
-        assert_eq!(file_system(Path::new("/proc")).unwrap(), "0x9fa0");
+        assert_eq!(file_system(Path::new("/proc")).expect("a file system"), "0x9fa0");
         assert!(available().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -156,7 +156,7 @@ impl fmt::Display for SuiteError {
 impl std::error::Error for SuiteError {}
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use super::super::{Figure, Suites};
@@ -177,9 +177,14 @@ mod tests {
         rows = [{ name = "128", published = [5] }, { name = "big", bytes = 1000, servers = ["go"] }]
     "#;
 
+    /// A suite of four cells.
+    pub(crate) fn small() -> Suite {
+        Suite::parse(SMALL).expect("a suite")
+    }
+
     #[test]
     fn a_cell_gathers_from_table_row_and_column() {
-        let suite = Suite::parse(SMALL).expect("a suite");
+        let suite = small();
         let table = &suite.tables[0];
         let first = table.ask(0, 0);
         assert_eq!((first.servers, first.figure), (vec!["uring".to_owned()], Figure::Rate));

@@ -1,15 +1,17 @@
-//! fio, where it is installed, asked as our own contenders are.
+//! fio, if it is installed, asked as our own contenders are.
 
-use super::blocks::Ground;
-use annulus_lab::child;
-use annulus_lab::file::{Blocks, Burst, Latency, Paths, Pattern};
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Whether it can be run here; what is missing, where not.
-pub(super) fn look_for() -> Result<(), String> {
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::blocks::{Blocks, Pattern, TestFile};
+use crate::bench::Sample;
+use crate::child;
+
+/// Whether it can be run here; if not, what is missing.
+pub(super) fn find() -> Result<(), String> {
     let seen = Command::new("fio").arg("--version").stdout(Stdio::null()).status();
     match seen {
         Ok(status) if status.success() => Ok(()),
@@ -18,7 +20,7 @@ pub(super) fn look_for() -> Result<(), String> {
 }
 
 /// One run, with io_uring, as many at once, for as long.
-pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<Burst> {
+pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<Sample> {
     let order = match cell.pattern {
         Pattern::Mixed => "randrw".to_owned(),
         pattern => pattern.to_string(),
@@ -26,14 +28,14 @@ pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<B
     let mut fio = Command::new("fio");
     fio.args(["--name=annulus", "--ioengine=io_uring", "--time_based", "--norandommap"])
         .args(["--randrepeat=0", "--output-format=json"])
-        .arg(format!("--filename={}", ground.path.display()))
-        .arg(format!("--size={}", ground.bytes))
+        .arg(format!("--filename={}", file.path.display()))
+        .arg(format!("--size={}", file.bytes))
         .arg(format!("--rw={order}"))
         .arg(format!("--bs={}", cell.bytes))
         .arg(format!("--iodepth={}", cell.depth))
-        .arg(format!("--direct={}", u8::from(ground.direct)))
+        .arg(format!("--direct={}", u8::from(file.direct)))
         // As ours have it.
-        .arg(format!("--fixedbufs={}", u8::from(ground.direct)))
+        .arg(format!("--fixedbufs={}", u8::from(file.direct)))
         .arg(format!("--runtime={}ms", slice.as_millis().max(1)));
     let output = child::output(fio).context("cannot start fio")?;
     if !output.status.success() {
@@ -42,40 +44,40 @@ pub(super) fn answer(ground: &Ground, cell: Blocks, slice: Duration) -> Result<B
     }
     let report: Value =
         serde_json::from_slice(&output.stdout).context("fio's answer is no JSON")?;
-    burst(&report["jobs"][0], cell).context("fio's answer lacks what is needed")
+    sample(&report["jobs"][0], cell).context("fio's answer lacks what is needed")
 }
 
-/// What a job's report tells.
-fn burst(job: &Value, cell: Blocks) -> Option<Burst> {
+/// What the report of a job says.
+fn sample(job: &Value, cell: Blocks) -> Option<Sample> {
     let sides = ["read", "write"].map(|side| &job[side]);
     let operations = sides.iter().filter_map(|side| side["total_ios"].as_u64()).sum::<u64>();
-    let ns = job["job_runtime"].as_u64()? * 1_000_000;
+    let ns = job["job_runtime"].as_u64()? as f64 * 1e6;
     let share = (job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?) / 100.0;
-    let busier = sides.into_iter().max_by_key(|side| side["total_ios"].as_u64());
-    Some(Burst {
-        operations,
-        bytes: operations * cell.bytes,
-        ns,
-        cpu_ns: (ns as f64 * share) as u64,
-        paths: Paths::default(),
-        latency: latency(&busier?["clat_ns"]),
-    })
-}
-
-fn latency(all: &Value) -> Option<Latency> {
-    let at = |share: &str| all["percentile"][share].as_f64().map(|ns| ns / 1e3);
-    Some(Latency {
-        p50: at("50.000000")?,
-        p99: at("99.000000")?,
-        p99_9: at("99.900000")?,
-        max: all["max"].as_f64()? / 1e3,
-    })
+    let mut sample = Sample::from([
+        ("operations", operations as f64),
+        ("bytes", operations as f64 * cell.bytes as f64),
+        ("ns", ns),
+        ("cpu_ns", ns * share),
+    ]);
+    let busier = sides.into_iter().max_by_key(|side| side["total_ios"].as_u64())?;
+    let latency = &busier["clat_ns"];
+    let percentile = |share: &str| latency["percentile"][share].as_f64();
+    for (name, ns) in [
+        ("p50_us", percentile("50.000000")),
+        ("p99_us", percentile("99.000000")),
+        ("p99_9_us", percentile("99.900000")),
+        ("max_us", latency["max"].as_f64()),
+    ] {
+        sample.set(name, ns? / 1e3);
+    }
+    Some(sample)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_report_is_read() {
@@ -86,10 +88,10 @@ mod tests {
             "write": { "total_ios": 0, "clat_ns": { "max": 0 } },
         });
         let cell = Blocks { pattern: Pattern::RandRead, depth: 32, bytes: 4096 };
-        let burst = burst(&job, cell).unwrap();
-        assert_eq!((burst.operations, burst.ns, burst.cpu_ns), (1000, 500_000_000, 200_000_000));
-        let latency = burst.latency.unwrap();
-        assert_eq!((latency.p50, latency.p99_9, latency.max), (80.0, 500.0, 900.0));
-        assert!(super::burst(&json!({}), cell).is_none());
+        let sample = super::sample(&job, cell).expect("a sample");
+        let numbers = ["operations", "ns", "cpu_ns", "p50_us", "p99_9_us", "max_us"];
+        let numbers = numbers.map(|name| sample.get(name).expect("it is told"));
+        assert_eq!(numbers, [1000.0, 5e8, 2e8, 80.0, 500.0, 900.0]);
+        assert!(super::sample(&json!({}), cell).is_none());
     }
 }

@@ -1,0 +1,196 @@
+//! `annulus bench suite`: a published table, measured again.
+
+use super::args::Pins;
+use super::echo::catalogue;
+use super::results::{NOTHING, machine};
+use super::run::{OutputArgs, RunLock};
+use crate::output;
+use crate::text::{table, wrapped};
+use crate::usage::Misuse;
+use annulus_lab::bench::grouped;
+use annulus_lab::suite::{Plan, RowReport, Run, SuiteReport, Suites, TableReport};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::env;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+A suite is a file in suites/: the tables of a document, with the figures that
+were published and with what each cell needs. All of its servers are up, and
+measured in turn in short slices, round after round; it prints the tables as the
+document has them, the published figures above the measured ones. What cannot be
+had here is a dash, with a line that says why and how to get it.
+
+Absolute figures of another machine compare with nothing: compare within a
+table, and between servers of one run.
+
+Examples:
+  annulus bench suite --list
+  annulus bench suite nop --quick           about a minute
+  annulus bench suite tcp --json tcp.json";
+
+/// Measure a published table again
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct SuiteArgs {
+    /// Which suite
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// List the suites, and do nothing else
+    #[arg(long, exclusive = true)]
+    list: bool,
+    /// Shorten it to about a minute: fewer cells, shorter slices, fewer rounds
+    #[arg(long)]
+    quick: bool,
+    /// How often each server is measured in each cell [default: 15; quick: 3]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: Option<u64>,
+    #[command(flatten)]
+    pins: Pins,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: SuiteArgs) -> Result<ExitCode> {
+    let here = env::current_dir().context("cannot tell where this is")?;
+    let suites = Suites::find(&here)
+        .context("no directory 'suites' here or above: run this within the repository")?;
+    match &args.name {
+        Some(name) if !args.list => measure(&suites, name, &args),
+        _ => list(&suites).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn list(suites: &Suites) -> Result<()> {
+    for name in suites.names() {
+        let suite = suites.read(&name)?;
+        output::print(&format!("{name:<12} {} ({})\n", suite.title, suite.document))?;
+    }
+    Ok(())
+}
+
+fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
+    let names = suites.names();
+    if !names.iter().any(|known| known == name) {
+        let all = names.join(", ");
+        return Err(Misuse(format!("no suite '{name}': there are {all}")).into());
+    }
+    let suite = suites.read(name)?;
+    let plan = Plan {
+        cores: args.pins.choose()?,
+        quick: args.quick,
+        rounds: args.rounds.map(|rounds| rounds as usize),
+        seed: args.output.seed,
+    };
+    let lock = RunLock::take(args.output.json.clone())?;
+    let mut run = Run::new(name, &suite, plan);
+    let prepared = run.prepare(catalogue()).with_context(|| format!("suite {name}"))?;
+    let report = run.report(&lock.measure(prepared, |report| run.report(report))?);
+    lock.deliver(&report, || text(&report))?;
+    if report.is_empty() {
+        bail!("suite {name}: nothing of it could be measured here");
+    }
+    Ok(lock.status())
+}
+
+/// The document's tables, the published figures above the measured ones.
+fn text(report: &SuiteReport) -> String {
+    let mut text = heading(report);
+    for one in &report.tables {
+        let unit = if one.unit.is_empty() { String::new() } else { format!(", {}", one.unit) };
+        text += &format!("\n{}", wrapped("", &format!("{}{unit}", one.title)));
+        text += &table(2, &lines(one));
+        text += &one.caption.iter().map(|caption| wrapped("", caption)).collect::<String>();
+    }
+    let blank = if report.notes.is_empty() { "" } else { "\n" };
+    text + blank + &report.notes.iter().map(|note| wrapped("! ", note)).collect::<String>()
+}
+
+fn heading(report: &SuiteReport) -> String {
+    let SuiteReport { suite, title, document, rounds, server_core, load_core, seed, .. } = report;
+    let quick = if report.quick { ", quick: fewer rounds, shorter slices" } else { "" };
+    let machine = machine(&report.environment);
+    let measured = format!(
+        "annulus bench suite {suite}{quick}: {rounds} rounds, servers on core {server_core}, \
+         load on core {load_core}; {machine}; seed {seed}"
+    );
+    [
+        wrapped("", &format!("{title} ({document})")),
+        wrapped("published: ", &report.machine.join("; ")),
+        wrapped("measured:  ", &measured),
+    ]
+    .concat()
+}
+
+/// The titles, and the lines of each row: the published one, if there is one, and the measured ones.
+fn lines(table: &TableReport) -> Vec<Vec<String>> {
+    let titles = [table.corner.clone(), String::new()].into_iter().chain(table.columns.clone());
+    let mut lines: Vec<Vec<String>> = vec![titles.collect()];
+    for RowReport { name, decimals, published, measured } in &table.rows {
+        let published = published.iter().any(Option::is_some).then_some(("published", published));
+        let measured = measured
+            .iter()
+            .map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
+        // The row's name stands before the first of its lines.
+        let names = [name.as_str()].into_iter().chain(std::iter::repeat(""));
+        for ((label, figures), name) in published.into_iter().chain(measured).zip(names) {
+            let figures = figures.iter().zip(decimals);
+            let figures = figures.map(|(figure, &decimals)| {
+                figure.map_or(NOTHING.into(), |figure| grouped(figure, decimals))
+            });
+            lines.push([name, label].map(String::from).into_iter().chain(figures).collect());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::COLUMNS;
+    use annulus_lab::suite::Measured;
+
+    fn report(name: &str, servers: &[Option<&str>]) -> TableReport {
+        let line = |(n, server): (usize, &Option<&str>)| Measured {
+            server: server.map(str::to_owned),
+            figures: vec![Some(1000.0 * (n + 1) as f64), None],
+        };
+        let row = |name: &str, published| RowReport {
+            name: name.into(),
+            decimals: vec![0, 1],
+            published,
+            measured: servers.iter().enumerate().map(line).collect(),
+        };
+        TableReport {
+            title: "a table".into(),
+            unit: "requests/s".into(),
+            corner: "clients".into(),
+            caption: None,
+            columns: vec!["1".into(), "rate".into()],
+            rows: vec![row(name, vec![Some(90209.0), Some(54.25)]), row("ours", vec![None, None])],
+        }
+    }
+
+    #[test]
+    fn published_figures_stand_above_the_measured_ones() {
+        let text = table(2, &lines(&report("128", &[Some("uring"), Some("epoll")])));
+        let expected = "\
+clients                  1  rate
+128      published  90,209  54.2
+         uring       1,000     –
+         epoll       2,000     –
+ours     uring       1,000     –
+         epoll       2,000     –
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn long_names_are_wrapped_and_servers_of_columns_are_measured() {
+        let text = table(2, &lines(&report("go-uring + amd64_atomic tag", &[None])));
+        assert!(text.contains("tag\n") && text.contains("\nours "), "{text}");
+        assert!(text.contains("  published  90,209  54.2\n"), "{text}");
+        assert!(text.contains("  measured    1,000     –\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+    }
+}

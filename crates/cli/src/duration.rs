@@ -1,0 +1,51 @@
+//! Durations on the command line: seconds, or a number with a unit.
+
+use jiff::SignedDuration;
+use std::time::Duration;
+
+/// The longest that anything here can be told to take: thirty days.
+const LONGEST: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// Reads `10`, `0.5`, `250ms`, `30s`, `2m` or `1h 30m`; a bare number is in seconds.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let duration = match text.parse() {
+        Ok(seconds) => SignedDuration::try_from_secs_f64(seconds).ok(),
+        Err(_) => text.parse().ok(),
+    };
+    let duration: SignedDuration = duration
+        .ok_or("not a time: write seconds, such as 10 or 0.5, or a unit: 250ms, 30s, 2m, 1h")?;
+    if !(SignedDuration::ZERO..=LONGEST).contains(&duration) {
+        return Err("outside 0 to 30 days".to_owned());
+    }
+    Ok(duration.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        for (text, millis) in [
+            ("10", 10_000),
+            ("0.5", 500),
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("2m", 120_000),
+            ("1.5h", 5_400_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_way_out() {
+        for text in ["", "ten", "1x", "NaN"] {
+            assert!(parse(text).unwrap_err().contains("write seconds, such as 10"), "{text}");
+        }
+        for text in ["-1", "-1s", "1e9", "1000h"] {
+            assert_eq!(parse(text).unwrap_err(), "outside 0 to 30 days", "{text}");
+        }
+    }
+}

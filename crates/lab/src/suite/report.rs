@@ -1,0 +1,162 @@
+//! A suite as it was published and as it was measured.
+
+use serde::Serialize;
+
+use super::axis::Question;
+use super::run::{Run, figure};
+use super::tables::{Kind, Table};
+use crate::bench;
+use crate::environment::Environment;
+
+/// Everything a run has to say.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuiteReport {
+    /// The suite.
+    pub suite: String,
+    /// What it is about.
+    pub title: String,
+    /// Where it was published.
+    pub document: String,
+    /// How it was measured.
+    pub kind: Kind,
+    /// What it was measured on when it was published.
+    pub machine: Vec<String>,
+    /// The commands by which.
+    pub commands: Vec<String>,
+    /// Whether it was shortened.
+    pub quick: bool,
+    /// Rounds of each cell.
+    pub rounds: usize,
+    /// The core of the servers.
+    pub server_core: usize,
+    /// The core of the load.
+    pub load_core: usize,
+    /// The seed of the order, of the messages and of the intervals.
+    pub seed: u64,
+    /// Where and when it was measured.
+    pub environment: Environment,
+    /// Its tables.
+    pub tables: Vec<TableReport>,
+    /// What could not be had, what failed, and what weakens the figures.
+    pub notes: Vec<String>,
+    /// What the figures are from, with all its rounds.
+    pub comparison: bench::Report,
+}
+
+/// One table.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableReport {
+    /// Its title.
+    pub title: String,
+    /// The unit of its figures.
+    pub unit: String,
+    /// What stands in the corner, above the rows' names.
+    pub corner: String,
+    /// What a reader must know about it.
+    pub caption: Option<String>,
+    /// The names of its columns.
+    pub columns: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<RowReport>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowReport {
+    /// Its name in the document.
+    pub name: String,
+    /// Decimals of each column.
+    #[serde(skip)]
+    pub decimals: Vec<usize>,
+    /// The published figure of each column, if there is one.
+    pub published: Vec<Option<f64>>,
+    /// The measured figures.
+    pub measured: Vec<Measured>,
+}
+
+/// One contender's figures in a row, or those of several if each column has its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The contender, if it is one.
+    pub server: Option<String>,
+    /// A figure for each column; what could not be had is `null`.
+    pub figures: Vec<Option<f64>>,
+}
+
+impl SuiteReport {
+    pub(super) fn new(run: &Run<'_>, report: &bench::Report) -> SuiteReport {
+        let Run { name, suite, plan, notes } = run;
+        let mut notes = notes.clone();
+        notes.extend(report.doubts.iter().cloned().chain(report.failures()));
+        notes.extend(report.results.iter().filter_map(lost));
+        let table = |table| TableReport::new(table, report);
+        SuiteReport {
+            suite: (*name).to_owned(),
+            title: suite.title.clone(),
+            document: suite.document.clone(),
+            kind: suite.kind,
+            machine: suite.machine.clone(),
+            commands: suite.commands.clone(),
+            quick: plan.quick,
+            rounds: plan.rounds(),
+            server_core: plan.cores.server,
+            load_core: plan.cores.load,
+            seed: plan.seed,
+            environment: report.environment.clone(),
+            tables: suite.tables.iter().map(table).collect(),
+            notes,
+            comparison: report.clone(),
+        }
+    }
+
+    /// Whether nothing was measured at all.
+    pub fn is_empty(&self) -> bool {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        let mut figures = rows.flat_map(|row| &row.measured).flat_map(|line| &line.figures);
+        figures.all(Option::is_none)
+    }
+}
+
+/// That a server lost datagrams.
+fn lost(row: &bench::Row) -> Option<String> {
+    let lost = row.value("lost").filter(|lost| *lost > 0.0)?;
+    Some(format!("{} at {}: {lost} datagrams were lost", row.contender, row.cell))
+}
+
+impl TableReport {
+    fn new(table: &Table, report: &bench::Report) -> TableReport {
+        TableReport {
+            title: table.title.clone(),
+            unit: table.unit.clone(),
+            corner: table.corner.clone(),
+            caption: table.caption.clone(),
+            columns: table.columns.iter().map(|column| column.name.clone()).collect(),
+            rows: (0..table.rows.len()).map(|row| RowReport::new(table, row, report)).collect(),
+        }
+    }
+}
+
+impl RowReport {
+    fn new(table: &Table, row: usize, report: &bench::Report) -> RowReport {
+        let columns = 0..table.columns.len();
+        let questions: Vec<Question> =
+            columns.clone().map(|column| table.ask(row, column)).collect();
+        let measured = |server: Option<&String>| Measured {
+            server: server.cloned(),
+            figures: questions
+                .iter()
+                .map(|question| figure(report, question, server.unwrap_or(&question.servers[0])))
+                .collect(),
+        };
+        RowReport {
+            name: table.rows[row].name.clone(),
+            decimals: questions.iter().map(|question| question.figure.decimals()).collect(),
+            published: columns.map(|column| table.published(row, column)).collect(),
+            measured: if table.has_servers_in_columns() {
+                vec![measured(None)]
+            } else {
+                questions[0].servers.iter().map(|server| measured(Some(server))).collect()
+            },
+        }
+    }
+}

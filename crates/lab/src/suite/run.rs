@@ -1,0 +1,348 @@
+//! A suite measured again: which bench it is, in which cells, and its figures.
+
+use std::time::Duration;
+
+use annulus::DriverChoice;
+use annulus::fs::Policy;
+use annulus_load::{Mode, limits};
+use anyhow::{Result, ensure};
+
+use super::axis::{Figure, Question};
+use super::report::SuiteReport;
+use super::tables::{Kind, Suite};
+use crate::bench::{self, Cell, Prepared, Rounds};
+use crate::cores::Cores;
+use crate::echo::{self, Catalogue, Load, Transport};
+use crate::file::{self, Cycles};
+use crate::nop;
+use crate::peer::Peers;
+use crate::proc::Memory;
+use crate::stats::median;
+
+/// What a quick run may take, about.
+const QUICK: Duration = Duration::from_secs(50);
+
+/// How long servers idle before their memory is read again: longer than ours keeps what it does not use.
+const IDLE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
+
+/// What the documents call a MB, and the seconds of a run in the one that says how much it moved.
+const MEGABYTE: f64 = (1 << 20) as f64;
+const RUN: f64 = 30.0;
+
+/// How a suite is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The cores of servers and load.
+    pub cores: Cores,
+    /// Whether it is shortened to about a minute.
+    pub quick: bool,
+    /// Rounds that were asked for.
+    pub rounds: Option<usize>,
+    /// The seed of the order, of the messages and of the intervals.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// How often each contender is measured in each cell.
+    pub fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 3 } else { 15 })
+    }
+
+    /// One length of time, or a shorter one for a quick run.
+    fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
+        if self.quick { quick } else { usual }
+    }
+}
+
+/// A suite, how it is run, and what could not be had.
+#[derive(Debug)]
+pub struct Run<'a> {
+    pub(super) name: &'a str,
+    pub(super) suite: &'a Suite,
+    pub(super) plan: Plan,
+    pub(super) notes: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// A run of this suite.
+    pub fn new(name: &'a str, suite: &'a Suite, plan: Plan) -> Run<'a> {
+        Run { name, suite, plan, notes: Vec::new() }
+    }
+
+    /// Starts all contenders that can be had; what the others lack is noted.
+    ///
+    /// # Errors
+    /// If none is left, or the files cannot be made.
+    pub fn prepare(&mut self, catalogue: Catalogue) -> Result<Prepared> {
+        let prepared = match self.suite.kind {
+            Kind::Echo | Kind::Connect | Kind::Udp => self.echo(catalogue),
+            Kind::Nop => self.nop(catalogue.into_peers()),
+            Kind::File => self.file(catalogue.into_peers()),
+        }?;
+        prepared.bench.contenders.missing.iter().for_each(|why| self.note(why.clone()));
+        Ok(prepared)
+    }
+
+    /// The suite with the figures of a report.
+    pub fn report(&self, report: &bench::Report) -> SuiteReport {
+        SuiteReport::new(self, report)
+    }
+
+    fn note(&mut self, why: String) {
+        if !self.notes.contains(&why) {
+            self.notes.push(why);
+        }
+    }
+
+    /// By connections that stay, by a connection a message over four event loops as document 002 has them, or by datagrams.
+    fn echo(&mut self, catalogue: Catalogue) -> Result<Prepared> {
+        let (driver, plan) = (DriverChoice::Auto, self.plan);
+        let (transport, kind) = match self.suite.kind {
+            Kind::Udp => (Transport::Udp, echo::Kind::Datagrams { segments: false, driver }),
+            Kind::Connect => {
+                (Transport::Tcp, echo::Kind::Connections { count: None, threads: 4, driver })
+            }
+            _ => (Transport::Tcp, echo::Kind::Streams(Mode::default())),
+        };
+        let mut servers = Vec::new();
+        for name in self.every(|question| question.servers.clone()) {
+            match catalogue.choose(&name, transport) {
+                Ok(choice) => servers.push(choice),
+                Err(why) => self.note(in_this_version(&why)),
+            }
+        }
+        ensure!(!servers.is_empty(), "no server is left to measure: {}", self.notes.join("; "));
+        let of_memory = self.suite.questions().any(|question| question.figure.is_of_memory());
+        let mut setup = echo::Setup {
+            plan: self.bench_plan(),
+            transport,
+            catalogue,
+            servers,
+            cells: Vec::new(),
+            load: Load {
+                kind,
+                warm_up: Duration::from_millis(50),
+                duration: plan.time([200, 100].map(Duration::from_millis)),
+                pipeline: 1,
+                pin: Some(plan.cores.load),
+                seed: plan.seed,
+            },
+            cores: plan.cores,
+            idle: of_memory.then(|| plan.time(IDLE)),
+            is_lenient: true,
+        };
+        let cells = self.cells();
+        setup.cells = self.thin(cells, setup.servers.len(), |cell| setup.cost(cell));
+        setup.check()?;
+        setup.prepare()
+    }
+
+    fn nop(&mut self, peers: Option<Peers>) -> Result<Prepared> {
+        let known = nop::CONTENDERS.map(|known| known.name);
+        let mut setup = nop::Setup {
+            plan: self.bench_plan(),
+            contenders: self.contenders(&known)?,
+            entries: Vec::new(),
+            slice: self.plan.time([50, 30].map(Duration::from_millis)),
+            core: self.plan.cores.server,
+            peers,
+        };
+        let entries = self.every(|question| question.entries.into_iter().collect());
+        let (contenders, cost) = (setup.contenders.len(), setup.cost());
+        setup.entries = self.thin(entries, contenders, |_| cost);
+        setup.prepare()
+    }
+
+    fn file(&mut self, peers: Option<Peers>) -> Result<Prepared> {
+        let contenders = self.contenders(&file::CONTENDERS.map(|known| known.name))?;
+        let cells = self.every(|question| cycles(question).into_iter().collect());
+        let cells = self.thin(cells, contenders.len(), |cell: &Cycles| file::cost(*cell));
+        let setup = file::Setup {
+            plan: self.bench_plan(),
+            contenders,
+            work: file::Work::Cycles(cells),
+            directory: std::env::temp_dir(),
+            driver: DriverChoice::Auto,
+            policy: Policy::default(),
+            core: self.plan.cores.server,
+            peers,
+        };
+        let scratch = setup.check()?;
+        let prepared = setup.prepare(scratch)?;
+        if let Some(file_system) = prepared.bench.parameters.get("file_system") {
+            let name = file_system.as_str().unwrap_or_default();
+            self.note(format!("on {name}; TMPDIR names another place"));
+        }
+        Ok(prepared)
+    }
+
+    fn bench_plan(&self) -> bench::Plan {
+        let rounds = Rounds::fixed(self.plan.rounds());
+        bench::Plan { name: format!("suite {}", self.name), rounds, seed: self.plan.seed }
+    }
+
+    /// Those that the suite names and this version has; the others are noted.
+    fn contenders(&mut self, known: &[&str]) -> Result<Vec<String>> {
+        let names = self.every(|question| question.servers.clone());
+        let (names, unknown): (Vec<String>, Vec<String>) =
+            names.into_iter().partition(|name| known.contains(&name.as_str()));
+        unknown.iter().for_each(|name| self.note(format!("no contender '{name}' in this version")));
+        ensure!(!names.is_empty(), "no contender is left to measure: {}", self.notes.join("; "));
+        Ok(names)
+    }
+
+    /// The cells of clients and bytes; those with more connections than the process may open files are noted, and left out.
+    fn cells(&mut self) -> Vec<Cell> {
+        // Connections that are closed while the next are made count, too.
+        let most = limits::room() / 2;
+        let fits = |cell: &Cell| cell.number("clients").is_none_or(|count| count <= most as u64);
+        let all = self.every(|question| message(question).into_iter().collect());
+        let (cells, beyond): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(fits);
+        for cell in beyond {
+            let way = "fit under the limit of open files; raise it (ulimit -Hn)";
+            self.note(format!("{cell}: at most {most} {way}"));
+        }
+        cells
+    }
+
+    /// What all questions have to say about one thing, each once, in order.
+    fn every<T: PartialEq>(&self, of: impl Fn(&Question) -> Vec<T>) -> Vec<T> {
+        let mut all = Vec::new();
+        for one in self.suite.questions().flat_map(|question| of(&question)) {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        all
+    }
+
+    /// Leaves out cells of a quick run, evenly, until it ends in time; `cost` is what one slice of a cell takes.
+    fn thin<C>(
+        &mut self,
+        cells: Vec<C>,
+        contenders: usize,
+        cost: impl Fn(&C) -> Duration,
+    ) -> Vec<C> {
+        // The control is one more.
+        let slices = ((contenders + 1) * self.plan.rounds()) as u32;
+        let total: Duration = cells.iter().map(|cell| cost(cell) * slices).sum();
+        if !self.plan.quick || total <= QUICK {
+            return cells;
+        }
+        let all = cells.len();
+        let kept = ((all as f64 * QUICK.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
+        self.note(format!("--quick: {kept} of {all} cells"));
+        // The first and the last stay, if there is room for two.
+        let step = (all - 1) as f64 / (kept.max(2) - 1) as f64;
+        let places: Vec<usize> = (0..kept).map(|n| (n as f64 * step).round() as usize).collect();
+        let numbered = cells.into_iter().enumerate();
+        numbered.filter(|(place, _)| places.contains(place)).map(|(_, cell)| cell).collect()
+    }
+}
+
+/// Clients and bytes of a question that has both.
+fn message(question: &Question) -> Option<Cell> {
+    Some(echo::cell(question.clients?, question.bytes?))
+}
+
+/// Workers, cycles and bytes of a question that has all.
+fn cycles(question: &Question) -> Option<Cycles> {
+    let (workers, bytes) = (question.clients? as u64, question.bytes? as u64);
+    Some(Cycles { workers, cycles: question.cycles?, bytes })
+}
+
+fn cell(question: &Question) -> Option<Cell> {
+    let entries = || question.entries.map(nop::cell);
+    cycles(question).map(Cycles::cell).or_else(|| message(question)).or_else(entries)
+}
+
+/// The figure that a question asks for, of one contender.
+pub(super) fn figure(report: &bench::Report, question: &Question, contender: &str) -> Option<f64> {
+    if question.figure.is_of_memory() {
+        return memory(report, question.figure, contender);
+    }
+    let cell = cell(question)?;
+    let of = |contender: &str, key| report.row(contender, &cell)?.value(key);
+    let value = |key| of(contender, key);
+    let megabytes = || Some(value("rate")? * question.bytes? as f64 / MEGABYTE);
+    match question.figure {
+        Figure::Rate => median(third(&rates(report, contender, &cell), question.part)),
+        Figure::Percent => {
+            let first = &report.settings.contenders.first()?.name;
+            Some(100.0 * value("rate")? / of(first, "rate")?)
+        }
+        Figure::Average => value("mean_us"),
+        Figure::P99 => value("p99_us"),
+        Figure::AverageMs => value("mean_us").map(|us| us / 1e3),
+        Figure::P99Ms => value("p99_us").map(|us| us / 1e3),
+        Figure::MegabytesPerSecond => megabytes(),
+        Figure::Megabytes => megabytes().map(|megabytes| megabytes * RUN),
+        Figure::CpuSeconds => value("cpu_seconds"),
+        Figure::RealSeconds => value("real_seconds"),
+        Figure::VirtualMb | Figure::ResidentMb | Figure::IdleMb => None,
+    }
+}
+
+/// The rates of all rounds.
+fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
+    let slices = report.samples.iter();
+    let slices = slices.filter(|slice| slice.contender == contender && slice.cell == *cell);
+    slices.filter_map(|slice| slice.sample.as_ref().and_then(bench::RATE.of)).collect()
+}
+
+/// In MB as `top` has them: 2^20 bytes.
+fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64> {
+    let footprint = report.memory.iter().find(|footprint| footprint.contender == contender)?;
+    let megabytes =
+        |memory: Option<Memory>, of: fn(Memory) -> u64| Some(of(memory?) as f64 / MEGABYTE);
+    match figure {
+        Figure::VirtualMb => megabytes(footprint.after, |memory| memory.virtual_bytes),
+        Figure::ResidentMb => megabytes(footprint.after, |memory| memory.resident_bytes),
+        _ => megabytes(footprint.idle, |memory| memory.resident_bytes),
+    }
+}
+
+/// The first, second or third third of the rounds; all of them if none is asked for.
+fn third(rates: &[f64], part: Option<usize>) -> &[f64] {
+    let edge = |part: usize| rates.len() * part / 3;
+    part.map_or(rates, |part| &rates[edge(part - 1)..edge(part)])
+}
+
+/// An unknown name without the list of those that are known.
+fn in_this_version(why: &str) -> String {
+    let part = why.split(": there are ").next().unwrap_or(why);
+    if part == why { why.to_owned() } else { format!("{part} in this version") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::tests::small;
+    use super::*;
+
+    #[test]
+    fn only_a_quick_run_leaves_cells_out_and_says_so() {
+        let suite = small();
+        let cells: Vec<usize> = (0..24).collect();
+        let second = |_: &usize| Duration::from_secs(1);
+        let run = |quick| {
+            let cores = Cores { server: 0, load: 0 };
+            Run::new("small", &suite, Plan { cores, quick, rounds: None, seed: 1 })
+        };
+        let mut usual = run(false);
+        assert_eq!(usual.thin(cells.clone(), 3, second), cells);
+        assert!(usual.notes.is_empty());
+        let mut quick = run(true);
+        assert_eq!(quick.thin(cells.clone(), 3, second), [0, 8, 15, 23]);
+        assert_eq!(quick.notes, ["--quick: 4 of 24 cells"]);
+        assert_eq!(quick.thin(cells, 99, second), [0], "one at least");
+    }
+
+    #[test]
+    fn thirds_are_consecutive_and_take_every_round() {
+        let rates: Vec<f64> = (0..7).map(f64::from).collect();
+        let parts = [1, 2, 3].map(|part| third(&rates, Some(part)).to_vec());
+        assert_eq!(parts.concat(), rates);
+        assert_eq!(parts.map(|part| part.len()), [2, 2, 3]);
+        assert_eq!(third(&rates, None), rates);
+    }
+}
