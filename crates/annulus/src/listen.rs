@@ -8,7 +8,7 @@ use crate::net::{ConnectionLimit, Permit};
 use crate::time::{Fire, Instant};
 use annulus_driver::Slab;
 use annulus_driver::{Event, Kind, Op, Token};
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, named};
 use limited::Limited;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Connections a listener holds for its user before it leaves the rest to the kernel's backlog. One run of a multishot
 /// accept takes the whole backlog, so a burst can bring more, once.
 const MOST_UNCLAIMED: usize = 64;
+/// So many connections in a row that cannot be accepted are no longer taken for the fault of their peers: where the
+/// process may not accept at all (a seccomp filter), trying on at once would never end.
+const MOST_FAILED: u32 = 16;
 /// When to try again after running out of descriptors, if none is closed here before.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -30,7 +33,7 @@ enum State {
     Asking,
     Armed,
     Cancelling,
-    /// Out of descriptors: waits for one to be closed.
+    /// Out of descriptors, or unable to accept: waits for a descriptor to be closed, or for a moment.
     Paused,
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct Listener {
     /// One connection at a time, since the user was slow to claim.
     singly: bool,
     error: Option<Errno>,
+    /// Connections in a row that were there and could not be accepted.
+    failed: u32,
     waiters: Slab<Waker>,
     limited: Option<Box<Limited>>,
     dropped: bool,
@@ -53,12 +58,14 @@ pub(crate) struct Accepted {
     pub(crate) permit: Option<Permit>,
 }
 
-/// Errors of one connection or one operation: accept(2) lists them as to be treated like EAGAIN.
+/// Ends of an operation that say nothing of connections.
+fn ends_one_operation(errno: Errno) -> bool {
+    [Errno::CANCELED, Errno::INTR, Errno::AGAIN].contains(&errno)
+}
+
+/// Errors of one connection: accept(2) lists them as to be treated like EAGAIN.
 fn ends_one_connection(errno: Errno) -> bool {
-    const OF_ONE: [Errno; 14] = [
-        Errno::CANCELED,
-        Errno::INTR,
-        Errno::AGAIN,
+    const OF_ONE: [Errno; 11] = [
         Errno::CONNABORTED,
         Errno::PERM,
         Errno::PROTO,
@@ -89,6 +96,7 @@ impl Inner {
             unclaimed: VecDeque::new(),
             singly: false,
             error: None,
+            failed: 0,
             waiters: Slab::new(),
             limited: limit.map(Limited::new),
             dropped: false,
@@ -116,7 +124,7 @@ impl Inner {
     fn claim(&mut self, slot: u32) -> Option<io::Result<Accepted>> {
         let listener = self.listeners.get(slot);
         let Some(accepted) = listener.unclaimed.pop_front() else {
-            return listener.error.take().map(|errno| Err(errno.into()));
+            return listener.error.take().map(|errno| Err(named("accept")(errno)));
         };
         if listener.unclaimed.is_empty() {
             listener.singly = false;
@@ -174,6 +182,7 @@ impl Inner {
         let accepted = event.result.map(|fd| unsafe { Fd::from_raw(fd as RawFd) });
         match accepted {
             Ok(fd) => {
+                listener.failed = 0;
                 let accepted = Accepted { fd, permit: permit.take() };
                 if listener.dropped {
                     self.close_accepted(accepted);
@@ -184,7 +193,13 @@ impl Inner {
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.pause_accepts(slot)
             }
-            Err(errno) if ends_one_connection(errno) => {}
+            Err(errno) if ends_one_operation(errno) => {}
+            Err(errno) if ends_one_connection(errno) => {
+                listener.failed += 1;
+                if listener.failed >= MOST_FAILED && listener.state == State::Idle {
+                    self.pause_accepts(slot);
+                }
+            }
             Err(errno) => listener.error = Some(errno),
         }
         permit.into_iter().for_each(|permit| self.release_permit(permit));
@@ -215,7 +230,7 @@ impl Inner {
         }
     }
 
-    /// Out of descriptors: goes on when one is closed here, or after a moment.
+    /// Goes on when a descriptor is closed here, or after a moment.
     fn pause_accepts(&mut self, slot: u32) {
         let listener = self.listeners.get(slot);
         if listener.dropped {

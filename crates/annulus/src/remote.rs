@@ -3,6 +3,7 @@
 mod bell;
 
 use crate::task::TaskRef;
+use annulus_kernel::named;
 use bell::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -37,7 +38,7 @@ impl Remote {
     /// With an alarm where the kernel is a real one; a simulated one has no other threads.
     pub(crate) fn new(real: bool) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let alarm = if real { Some(eventfd(0, flags)?) } else { None };
+        let alarm = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
         Ok(Self {
             inbox: Mutex::default(),
             bell: Bell::new(),

@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::current;
+use annulus_kernel::named;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
@@ -61,7 +62,7 @@ impl Signals {
     /// The next signal. Several of one kind that come close together may be told as one. Cancel-safe.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// After the runtime's end, or if the signal cannot be read.
     pub async fn recv(&mut self) -> io::Result<Signal> {
         poll_fn(|cx| {
             for catch in &mut self.catches {
@@ -89,6 +90,8 @@ impl Catch {
         let (read, write) = UnixStream::pair()?;
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
+        // It has nothing yet. A process that may not read it shows here, before it waits for a signal in vain.
+        drain(&read)?;
         let id = pipe::register(signal.number(), write)?;
         let slot = core.enter()?.add_poll(read.as_fd());
         Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
@@ -96,13 +99,23 @@ impl Catch {
 
     fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Signal>> {
         loop {
-            if self.pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
+            if drain(&self.pipe)? {
                 return Poll::Ready(Ok(self.signal));
             }
             if self.core.enter_running()?.poll_ready(self.slot, cx).is_pending() {
                 return Poll::Pending;
             }
         }
+    }
+}
+
+/// Takes what is there; whether it was anything.
+fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
+    match pipe.read(&mut [0; 64]) {
+        Ok(count) => Ok(count > 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(named("recvfrom")(error)),
     }
 }
 

@@ -28,7 +28,6 @@
 //! ```
 
 use crate::{Builder, DriverChoice, Runtime};
-use rustix::io::Errno;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -67,7 +66,7 @@ pub fn run_on<T, E: From<io::Error>>(
     let mut runtime = builder.driver(DriverChoice::Uring).kernel(kernel).build()?;
     match runtime.block_on(future) {
         Ok(outcome) => outcome,
-        Err(error) if error.raw_os_error() == Some(Errno::DEADLK.raw_os_error()) => {
+        Err(error) if error.kind() == io::ErrorKind::Deadlock => {
             Err(deadlock(&runtime, sim).into())
         }
         Err(error) => Err(error.into()),

@@ -24,12 +24,16 @@ const BLOCKS: [(i32, &str, &str); 4] = [
 
 /// Makes `io_uring_setup` fail on this thread and those it starts.
 fn block_io_uring(errno: i32) {
+    deny(libc::SYS_io_uring_setup, errno);
+}
+
+/// Makes a system call fail on this thread and those it starts.
+fn deny(call: libc::c_long, errno: i32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let setup = libc::SYS_io_uring_setup as u32;
     let mut program = [
         // The number of the system call is the first word of what a filter sees.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, setup),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
@@ -257,4 +261,26 @@ fn a_poller_that_cannot_be_is_refused_with_the_reason() {
     // Nor is it dropped in silence where the driver may be any.
     let text = build(polls(Some(9_999), 1), DriverChoice::Auto).unwrap_err().to_string();
     assert!(text.contains("sq_poll") && text.contains("no such CPU"), "{text}");
+}
+
+/// An accept that the process may not make was taken for a connection that had gone, and tried again at once, for ever.
+#[test]
+fn an_accept_that_is_denied_does_not_spin() {
+    assert_passes("child_without_accept", &[("ANNULUS_DRIVER", "epoll")]);
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_without_accept() {
+    run_on(Runtime::builder().driver(DriverChoice::Epoll), async {
+        let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
+        let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
+        deny(libc::SYS_accept4, libc::EPERM);
+        let limit = Duration::from_millis(300);
+        assert!(annulus::time::timeout(limit, listener.accept()).await.is_err());
+        let counters = annulus::counters().expect("in a runtime");
+        assert!(counters.enters < 100, "{counters:?}");
+        assert!(counters.accept_pauses > 1, "{counters:?}");
+        Ok(())
+    });
 }

@@ -8,6 +8,7 @@
 //! files. What travels through the queues of a ring is the affair of `annulus-ring`.
 
 mod address;
+mod call;
 mod control;
 mod fd;
 pub mod file;
@@ -23,6 +24,7 @@ mod uring;
 mod vectors;
 
 pub use address::{Address, UnixName};
+pub use call::named;
 pub use control::{
     Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
 };

@@ -4,6 +4,7 @@
 mod option;
 
 use crate::address::{Address, UnixName};
+use crate::call::named;
 use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
@@ -188,18 +189,20 @@ unsafe impl Kernel for Linux {
 
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         let (family, kind) = (address_family(domain), socket_type(kind));
-        let socket = net::socket_with(family, kind, socket_flags(nonblocking), None)?;
+        let socket = net::socket_with(family, kind, socket_flags(nonblocking), None);
+        let socket = socket.map_err(named("socket"))?;
         Ok(socket.into_raw_fd())
     }
 
     fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)> {
         let (kind, flags) = (socket_type(kind), socket_flags(nonblocking));
-        let (one, other) = net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        let (one, other) =
+            net::socketpair(AddressFamily::UNIX, kind, flags, None).map_err(named("socketpair"))?;
         Ok((one.into_raw_fd(), other.into_raw_fd()))
     }
 
     fn bind(&self, fd: Fd, address: &Address) -> io::Result<()> {
-        Ok(net::bind(Self::borrow(fd), &socket_address(address))?)
+        net::bind(Self::borrow(fd), &socket_address(address)).map_err(named("bind"))
     }
 
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
@@ -216,7 +219,8 @@ unsafe impl Kernel for Linux {
     }
 
     fn listen(&self, fd: Fd, backlog: u32) -> io::Result<()> {
-        Ok(net::listen(Self::borrow(fd), i32::try_from(backlog).unwrap_or(i32::MAX))?)
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        net::listen(Self::borrow(fd), backlog).map_err(named("listen"))
     }
 
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
@@ -229,7 +233,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
-        option::set(Self::borrow(fd), option)
+        option::set(Self::borrow(fd), option).map_err(named("setsockopt"))
     }
 
     fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
@@ -241,11 +245,12 @@ unsafe impl Kernel for Linux {
     }
 
     fn local_address(&self, fd: Fd) -> io::Result<Address> {
-        Ok(plain_address(&net::getsockname(Self::borrow(fd))?))
+        let own = net::getsockname(Self::borrow(fd)).map_err(named("getsockname"))?;
+        Ok(plain_address(&own))
     }
 
     fn peer_address(&self, fd: Fd) -> io::Result<Address> {
-        let peer = net::getpeername(Self::borrow(fd))?;
+        let peer = net::getpeername(Self::borrow(fd)).map_err(named("getpeername"))?;
         peer.as_ref().map(plain_address).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 

@@ -93,14 +93,8 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl std::error::Error for SetupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(error) | Self::SqPoll(_, error) | Self::Step(_, error) => Some(error),
-            Self::Lacks(_) | Self::Size { .. } => None,
-        }
-    }
-}
+// Its text has all that the system's error says, which is therefore no source.
+impl std::error::Error for SetupError {}
 
 impl From<SetupError> for io::Error {
     fn from(error: SetupError) -> Self {

@@ -114,11 +114,8 @@ impl fmt::Display for Blocked {
     }
 }
 
-impl std::error::Error for Blocked {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
-}
+// Its text has all that the cause says, which is therefore no source.
+impl std::error::Error for Blocked {}
 
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {

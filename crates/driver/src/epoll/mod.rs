@@ -25,7 +25,7 @@ use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use crate::workers::Workers;
 use annulus_kernel::file::FileCall;
-use annulus_kernel::{Fd, IoVec, Kernel};
+use annulus_kernel::{Fd, IoVec, Kernel, named};
 use input::Input;
 use message::Batch;
 use output::Outputs;
@@ -78,7 +78,7 @@ impl Epoll {
     /// `InvalidInput` for a pool size out of range; `EMFILE`, `ENOMEM`, … of the system.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, alarm) = (Poller::new()?, Alarm::new()?);
-        poller.add(alarm.timer.fd(), EVERYTHING)?;
+        poller.add(alarm.timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(Self {
             poller,
             watches: Watches::default(),

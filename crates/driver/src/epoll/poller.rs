@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::timer::{Timer, timespec};
-use annulus_kernel::{Fd, Linux};
+use annulus_kernel::{Fd, Linux, named};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -38,9 +38,9 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(named("epoll_create1"))?;
         let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer: Timer::new()? };
-        poller.add(poller.timer.fd(), EVERYTHING)?;
+        poller.add(poller.timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(poller)
     }
 
@@ -77,7 +77,7 @@ impl Poller {
         match epoll::wait(&self.epoll, spare_capacity(&mut self.edges), timeout.as_ref()) {
             // A signal came first: the next turn waits again.
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Err(errno) => Err(named("epoll_pwait")(errno)),
         }
     }
 

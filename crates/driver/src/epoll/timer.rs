@@ -1,7 +1,7 @@
 //! Timers of the kernel that end a wait.
 #![allow(unsafe_code)]
 
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, named};
 use rustix::event::Timespec;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -22,7 +22,8 @@ pub(super) struct Timer(OwnedFd);
 impl Timer {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags);
+        Ok(Self(timer.map_err(named("timerfd_create"))?))
     }
 
     pub(super) fn fd(&self) -> Fd {

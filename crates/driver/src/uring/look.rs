@@ -6,7 +6,7 @@
 //! work comes quickly again. So an idle ring costs nothing, and a busy one is not slowed down.
 
 use super::Uring;
-use annulus_kernel::Kernel;
+use annulus_kernel::{Kernel, named};
 use annulus_ring::{Entered, Ring, Wait};
 use std::io;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl Uring {
         } else {
             self.counters.enters += 1;
         }
-        entered.map(drop)
+        entered.map(drop).map_err(named("io_uring_enter"))
     }
 }
 
