@@ -6,9 +6,10 @@ use annulus::shards::Shards;
 use annulus::time::{sleep, timeout};
 use annulus::{Builder, DriverChoice, Runtime};
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::process::Command;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -86,6 +87,19 @@ pub(crate) fn touch<F: Future>(future: F) -> Option<F::Output> {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
+}
+
+/// Whether Python is here to test with. If not, `test` is skipped: that is written past the capture of its output. CI may
+/// not skip it: there the test fails.
+pub(crate) fn has_python(test: &str) -> bool {
+    let found = Command::new("python3").arg("--version").output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        assert!(!is_ci, "{test} needs python3, and CI may not skip it: apt-get install python3");
+        _ = writeln!(io::stderr(), "skipped: {test}: no python3");
+    }
+    found
 }
 
 /// Serves echo on this runtime, at the address returned, for as long as it runs.

@@ -53,6 +53,19 @@ pub(crate) fn try_finish(command: &mut Command) -> io::Result<Said> {
     })
 }
 
+/// Whether Python is here to test with. If not, `test` is skipped: that is written past the capture of its output. CI may
+/// not skip it: there the test fails.
+pub(crate) fn has_python(test: &str) -> bool {
+    let found = Command::new("python3").arg("--version").output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        assert!(!is_ci, "{test} needs python3, and CI may not skip it: apt-get install python3");
+        _ = writeln!(io::stderr(), "skipped: {test}: no python3");
+    }
+    found
+}
+
 /// Runs annulus to its end.
 pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
     finish(Command::new(ANNULUS).args(args))

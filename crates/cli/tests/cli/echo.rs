@@ -1,7 +1,8 @@
 //! `annulus echo` against clients that share no code with it, on every driver.
 
 use crate::common::{
-    ANNULUS, PATIENCE, Server, annulus, drivers, finish, noise, round_trip, try_finish, ways,
+    ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip, try_finish,
+    ways,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -86,8 +87,7 @@ fn many_clients_at_once() {
 
 #[test]
 fn a_python_client_gets_its_bytes_back() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: no python3");
+    if !has_python("a_python_client_gets_its_bytes_back") {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/client.py");
