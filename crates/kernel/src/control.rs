@@ -50,7 +50,7 @@ pub enum Control<'a> {
     /// Sent (`UDP_SEGMENT`): cut the bytes into datagrams of this size, the last of which may be shorter. Received
     /// (`UDP_GRO`): they are such datagrams, put together.
     SegmentSize(u16),
-    /// When it was received, since 1970.
+    /// When it was received, since 1970. A time before that, as a clock set wrongly has it, is [`Unknown`](Self::Unknown).
     Timestamp(Duration),
     /// How many datagrams the socket has dropped so far for want of room, modulo 2^32.
     Drops(u32),
@@ -196,8 +196,10 @@ fn decode(level: i32, kind: i32, data: &[u8]) -> Option<Control<'_>> {
         (SOL_UDP, UDP_GRO) => Control::SegmentSize(int(data, 0)? as u16),
         (SOL_UDP, UDP_SEGMENT) => Control::SegmentSize(u16::from_ne_bytes(part(data, 0)?)),
         (SOL_SOCKET, SCM_TIMESTAMPNS) => {
-            let (seconds, nanos) = (u64::from_ne_bytes(part(data, 0)?), part(data, 8)?);
-            Control::Timestamp(Duration::new(seconds, u64::from_ne_bytes(nanos) as u32))
+            let seconds = u64::try_from(i64::from_ne_bytes(part(data, 0)?)).ok()?;
+            let nanos = u32::try_from(u64::from_ne_bytes(part(data, 8)?)).ok()?;
+            let nanos = Some(nanos).filter(|nanos| *nanos < 1_000_000_000)?;
+            Control::Timestamp(Duration::new(seconds, nanos))
         }
         (SOL_SOCKET, SO_RXQ_OVFL) => Control::Drops(u32::from_ne_bytes(part(data, 0)?)),
         (SOL_SOCKET, SCM_CREDENTIALS) => {
@@ -266,6 +268,21 @@ mod tests {
             let mut bytes = [0; 64];
             bytes[..ALIGN].copy_from_slice(&len.to_ne_bytes());
             assert_eq!(Controls::new(&bytes).count(), 0, "{len}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_since_1970_is_unknown() {
+        for (seconds, nanos) in
+            [(u64::MAX, u64::MAX), (u64::MAX, 0), (1, 1_000_000_000), (0, 1 << 32)]
+        {
+            let mut bytes = [0; space(16)];
+            let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
+            assert!(writer.push(Control::Timestamp(Duration::ZERO)));
+            bytes[HEADER..][..8].copy_from_slice(&seconds.to_ne_bytes());
+            bytes[HEADER + 8..][..8].copy_from_slice(&nanos.to_ne_bytes());
+            let unknown = Control::Unknown { level: SOL_SOCKET, kind: SCM_TIMESTAMPNS };
+            assert_eq!(Controls::new(&bytes).next(), Some(unknown), "{seconds} s, {nanos} ns");
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Mail {
     format: &'static Format,
     /// Where the payload starts.
     start: u32,
-    /// Bytes as sent: more than there are where it was cut.
+    /// Bytes as sent: as many as there are, or more if it was cut.
     whole_len: u32,
     /// Several datagrams came together, each of so many bytes, but for the last one.
     segment_size: Option<u16>,
@@ -34,7 +34,7 @@ impl Mail {
         let (segment_size, descriptors) = (None, Vec::new());
         let mut mail = Self { letter, format, start, whole_len: 0, segment_size, descriptors };
         let head = mail.head();
-        mail.whole_len = head.payload_len;
+        mail.whole_len = head.payload_len.max(mail.len() as u32);
         if head.control_len > 0 {
             mail.read_controls();
         }
@@ -184,6 +184,14 @@ mod tests {
         assert!(!mail.is_cut());
         assert_eq!(&*mail.into_bytes(), b"abc");
         assert!(letter(b"abc", 4, &[]).is_cut());
+    }
+
+    #[test]
+    fn a_head_that_tells_less_than_there_is_counts_for_what_there_is() {
+        let mut rest = letter(b"onetwoth", 0, &[Control::SegmentSize(3)]);
+        assert_eq!((rest.whole_len(), rest.is_cut()), (8, false));
+        let parts: Vec<_> = std::iter::from_fn(|| rest.split_first()).collect();
+        assert_eq!((parts.len(), rest.whole_len()), (2, 2));
     }
 
     #[test]
