@@ -86,8 +86,8 @@ impl Step {
 
 /// The workspace's root: cargo says where this package is when it runs it.
 pub(crate) fn root() -> PathBuf {
-    env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from("."), |package| PathBuf::from(package).join(".."))
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package.and_then(|path| Some(path.parent()?.to_owned())).unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// Where cargo puts what it builds. A relative choice counts from where cargo was called.
