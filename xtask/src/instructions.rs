@@ -91,7 +91,8 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
 }
 
 fn build() -> Result<(), Failure> {
-    Step::new("cargo", "build --profile dist -p annulus --features sim --example instructions").run()
+    Step::new("cargo", "build --profile dist -p annulus --features sim --example instructions")
+        .run()
 }
 
 /// Instructions a message, at a figure's size.

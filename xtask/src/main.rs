@@ -7,6 +7,7 @@ use std::process::ExitCode;
 mod callgrind;
 mod check;
 mod features;
+mod fuzz;
 mod instructions;
 mod licences;
 mod part;
@@ -88,6 +89,12 @@ const VERBS: &[Verb] = &[
         arguments: "",
         about: "the unit tests of leases, datagrams, tasks and their like under Miri (needs a nightly toolchain with it)",
         run: |_| sanitizers::miri(),
+    },
+    Verb {
+        name: "fuzz",
+        arguments: "[TARGET...] [--seconds N] [--keep]",
+        about: "what parses foreign bytes, a minute a target (needs nightly and g++); --keep adds to the corpus",
+        run: fuzz::run,
     },
     Verb {
         name: "sim",

@@ -56,6 +56,8 @@ mod core;
 mod current;
 mod fork;
 pub mod fs;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 pub mod io;
 mod lease;

@@ -123,12 +123,16 @@ impl Measure for Programs {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let (program, job) = (&mut self.programs[slice.contender], &self.jobs[slice.cell]);
         let answer = program.ask(job).map_err(|error| error.to_string())?;
-        let sample = serde_json::from_str::<Sample>(&answer).ok().filter(|sample| {
-            self.required.iter().all(|name| sample.get(name).is_some_and(|number| number > 0.0))
-        });
         let wrong = || program.unanswered(job, format!("`{answer}`")).to_string();
-        sample.ok_or_else(wrong)
+        sample(&answer, self.required).ok_or_else(wrong)
     }
+}
+
+/// The sample that an answer is, if the required numbers are above 0.
+pub(crate) fn sample(answer: &str, required: &[&str]) -> Option<Sample> {
+    let sample: Sample = serde_json::from_str(answer).ok()?;
+    let is_there = |name: &&str| sample.get(name).is_some_and(|number| number > 0.0);
+    required.iter().all(is_there).then_some(sample)
 }
 
 /// A running contender; dropping it ends it.

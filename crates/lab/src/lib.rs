@@ -18,6 +18,8 @@ pub mod cores;
 pub mod echo;
 pub mod environment;
 pub mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod interrupt;
 pub mod jobs;
 pub mod lock;

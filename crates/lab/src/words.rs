@@ -97,7 +97,7 @@ impl Ear {
 }
 
 /// The address on the first *complete* line that announces one: half a port is also a number.
-fn announced(said: &[u8]) -> Option<Place> {
+pub(crate) fn announced(said: &[u8]) -> Option<Place> {
     let complete = &said[..said.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
     let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;

@@ -37,6 +37,8 @@ mod window;
 pub mod bulk;
 pub mod clock;
 pub mod datagrams;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 pub mod quiet;
 pub mod visits;

@@ -32,7 +32,7 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    pub(super) fn new(mail: Mail) -> io::Result<Self> {
+    pub(crate) fn new(mail: Mail) -> io::Result<Self> {
         let (mut at, mut service, mut time) = (None, None, None);
         for control in mail.controls() {
             match control {

@@ -64,9 +64,10 @@ pub struct Table {
 
 impl Suite {
     /// Reads a suite and checks that each of its cells can be asked.
-    pub(super) fn parse(text: &str) -> Result<Suite, String> {
+    pub(crate) fn parse(text: &str) -> Result<Suite, String> {
         let suite: Suite = toml::from_str(text).map_err(|error| one_line(&error.to_string()))?;
-        suite.tables.iter().try_for_each(|table| table.check(suite.kind))?;
+        let checked = suite.tables.iter().try_for_each(|table| table.check(suite.kind));
+        checked.map_err(|why| one_line(&why))?;
         Ok(suite)
     }
 
@@ -205,6 +206,7 @@ pub(super) mod tests {
             ("corner =", "edge =", "unknown field `edge`"),
             ("kind = \"echo\"", "kind = \"dance\"", "unknown variant `dance`"),
             ("clients = 1 }", "client = 1 }", "unknown field `client`"),
+            ("\"big\", bytes = 1000", "\"b\\nig\", published = [1, 2, 3]", "row b ig has more"),
         ] {
             let error = Suite::parse(&SMALL.replace(from, to)).expect_err(from);
             assert!(error.contains(part) && error.lines().count() == 1, "{error}");

@@ -16,7 +16,7 @@
 
 mod book;
 mod client;
-mod letter;
+pub(crate) mod letter;
 mod plan;
 mod post;
 mod report;

@@ -1,0 +1,62 @@
+//! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
+
+use crate::lease::Lease;
+use crate::mail::{Format, Mail};
+use crate::net::Datagram;
+use annulus_kernel::{Control, Controls, Message};
+
+/// Opens a buffer as a received datagram of each format, and takes it apart. As the kernel would, a buffer has room for
+/// what stands before the payload: one that is shorter is filled up.
+///
+/// Buffers with descriptors are left out: the numbers are those of files that something else has open.
+pub fn datagram(bytes: &[u8]) {
+    let formats = [
+        Format::INET,
+        Format::INET6,
+        Format::UNIX,
+        Format::UNIX_CREDENTIALS,
+        Format::UNIX_DESCRIPTORS,
+    ];
+    for format in formats {
+        let mut buffer = bytes.to_vec();
+        buffer.resize(bytes.len().max(format.layout.payload_at()), 0);
+        let head = Message::read(&buffer).unwrap_or_default();
+        let controls = &buffer[format.layout.control_at()..format.layout.payload_at()];
+        let controls = &controls[..controls.len().min(head.control_len as usize)];
+        let has_descriptors = |control| matches!(control, Control::Descriptors(_));
+        if !Controls::new(controls).any(has_descriptors) {
+            take_apart(buffer.clone(), format);
+            hand_out(buffer, format);
+        }
+    }
+}
+
+fn take_apart(buffer: Vec<u8>, format: &'static Format) {
+    let len = buffer.len();
+    let payload = buffer[format.layout.payload_at()..].to_vec();
+    let mut mail = Mail::open(Lease::heap(buffer.into_boxed_slice(), len), format);
+    assert_eq!(mail.len(), payload.len());
+    let _ = (mail.inet_source(), mail.source(), mail.is_cut(), mail.whole_len());
+    let _ = mail.controls().count();
+    assert!(mail.take_descriptors().is_empty());
+    let segment = mail.segment_size().filter(|size| *size > 0);
+    let mut parts = Vec::new();
+    while let Some(first) = mail.split_first() {
+        assert_eq!(Some(first.len()), segment, "every part but the last has the segments' size");
+        parts.extend_from_slice(&first.into_bytes());
+    }
+    assert!(segment.is_none_or(|size| mail.len() <= size), "the last part is no longer");
+    parts.extend_from_slice(&mail.into_bytes());
+    assert!(parts == payload, "no byte is lost, and none comes twice");
+}
+
+/// As a user of a UDP socket gets it.
+fn hand_out(buffer: Vec<u8>, format: &'static Format) {
+    let len = buffer.len();
+    let mail = Mail::open(Lease::heap(buffer.into_boxed_slice(), len), format);
+    let Ok(datagram) = Datagram::new(mail) else { return };
+    assert!(datagram.whole_len >= datagram.bytes.len());
+    let payload = datagram.bytes.to_vec();
+    let parts: Vec<u8> = datagram.into_segments().flat_map(|part| part.to_vec()).collect();
+    assert!(parts == payload, "no byte is lost, and none comes twice");
+}

@@ -1,0 +1,57 @@
+//! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
+
+use crate::bench::{CPU, RATE, Record, Slice};
+use crate::suite::{Suite, Table};
+use crate::{jobs, words};
+
+/// So many lines of answers are read: a bench has few rounds, and an interval takes its time.
+const MOST_ANSWERS: usize = 32;
+
+/// Reads a suite file; of one that is accepted, every cell can be asked.
+pub fn suite(text: &str) {
+    match Suite::parse(text) {
+        Ok(suite) => {
+            let cells = |table: &Table| table.rows.len() * table.columns.len();
+            assert_eq!(suite.questions().count(), suite.tables.iter().map(cells).sum::<usize>());
+            assert!(suite.questions().all(|question| !question.servers.is_empty()));
+            for table in &suite.tables {
+                let published = |(row, column)| table.published(row, column).is_some();
+                let all = (0..table.rows.len()).map(|row| (row, table.columns.len()));
+                assert!(!all.into_iter().any(published), "no figure beyond the columns");
+            }
+        }
+        Err(why) => assert!(why.lines().count() == 1, "an error is one line: {why:?}"),
+    }
+}
+
+/// Looks for the address in what a server wrote; more output after it does not change it.
+pub fn announcement(bytes: &[u8]) {
+    let whole = words::announced(bytes);
+    for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(16) {
+        let found = words::announced(&bytes[..=at]);
+        assert!(found.is_none() || found == whole, "{found:?} became {whole:?}");
+    }
+}
+
+/// Takes each line for what a contender answered in a round, and compares the rounds.
+pub fn answers(text: &str) {
+    let mut record = Record::new(1);
+    for (number, line) in text.lines().take(MOST_ANSWERS).enumerate() {
+        let (contender, round) = (number % 2, number / 2);
+        let sample = jobs::sample(line, &["operations", "ns", "cpu_ns"]);
+        let slice = Slice { round, cell: 0, contender };
+        record.keep(slice, sample.ok_or_else(|| "no answer".to_owned()));
+    }
+    for metric in [RATE, CPU] {
+        for contender in 0..2 {
+            let count = record.values(&metric, contender, 0).len();
+            assert_eq!(record.value(&metric, contender, 0).is_some(), count > 0);
+            assert_eq!(record.best(&metric, contender, 0).is_some(), count > 0);
+        }
+        if let Some(ratio) = record.ratio(&metric, 0, 1, 0) {
+            let back = ratio.inverse().inverse();
+            assert!(back.interval.is_some() == ratio.interval.is_some());
+            assert!(!ratio.to_string().is_empty());
+        }
+    }
+}
