@@ -76,6 +76,7 @@ pub mod sim;
 mod stream;
 mod task;
 pub mod time;
+mod unwind;
 mod waiters;
 mod waiting;
 

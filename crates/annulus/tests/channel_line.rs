@@ -9,6 +9,19 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
+/// Panics are loom's way to report: none is caught here.
+mod unwind {
+    use std::task::Waker;
+
+    pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
+        values.into_iter().for_each(drop);
+    }
+}
+
 #[allow(dead_code, reason = "not everything is modelled")]
 #[path = "../src/shards/channel/line.rs"]
 mod line;

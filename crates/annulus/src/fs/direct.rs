@@ -6,6 +6,7 @@ use super::buf::{IoBuf, IoBufMut};
 use super::places::{Free, Ticket};
 use crate::core::Core;
 use crate::current;
+use crate::unwind::{dispose_each, wake_each};
 use annulus_kernel::IoVec;
 use annulus_ring::BufferTable;
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// What buffers are aligned to, and their size a multiple of: every device's direct I/O is content with that.
 const STEP: usize = 4096;
@@ -137,7 +138,7 @@ impl Shared {
     /// A buffer comes back, and goes to who waits for it.
     fn give_back(&self, place: u32) {
         let next = self.free.borrow_mut().give_back(place);
-        next.into_iter().for_each(Waker::wake);
+        wake_each(next);
     }
 }
 
@@ -164,6 +165,7 @@ impl Future for Take {
         // Cloned and dropped while nothing is borrowed: a foreign waker may run anybody's code.
         let mut waker = Some(cx.waker().clone());
         let place = take.pool.free.borrow_mut().poll(&mut take.ticket, &mut waker);
+        dispose_each(waker);
         place.map_or(Poll::Pending, |place| {
             Poll::Ready(DirectBuf { pool: take.pool.clone(), place })
         })
@@ -173,7 +175,8 @@ impl Future for Take {
 impl Drop for Take {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
-        let (granted, _waker) = self.pool.free.borrow_mut().leave(ticket);
+        let (granted, waker) = self.pool.free.borrow_mut().leave(ticket);
+        dispose_each(waker);
         granted.into_iter().for_each(|place| self.pool.give_back(place));
     }
 }

@@ -3,6 +3,7 @@
 use super::error::{Cause, ShardError};
 use crate::handle::Handle;
 use crate::runtime::deny_further_rings;
+use crate::unwind::dispose_each;
 use annulus_kernel::Linux;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -53,17 +54,27 @@ impl<E> Muster<E> {
 
     /// Ends all. Only the first failure counts: the others follow from it.
     pub(super) fn fail(&self, shard: usize, cause: Cause<E>) {
+        let mut fault = Some(ShardError { shard, cause });
         let mut state = self.lock();
         state.ready.iter().flatten().for_each(|ready| ready.handle.stop());
-        state.fault.get_or_insert(ShardError { shard, cause });
+        if state.fault.is_none() {
+            state.fault = fault.take();
+        }
         self.changed.notify_all();
+        drop(state);
+        // An error or a panic of the program's own.
+        dispose_each(fault);
     }
 
     /// What came of it all, once every thread has ended.
     pub(super) fn outcome<T>(self, results: Vec<Option<T>>) -> Result<Vec<T>, ShardError<E>> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = state.fault {
+            dispose_each(results);
+            return Err(fault);
+        }
         let result = |result: Option<T>| result.expect("a shard without a fault has a result");
-        state.fault.map_or_else(|| Ok(results.into_iter().map(result).collect()), Err)
+        Ok(results.into_iter().map(result).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {

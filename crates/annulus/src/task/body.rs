@@ -1,24 +1,16 @@
 //! A task's future, with what makes it end well: panics kept in, in its polls and in its drop.
 
-use std::any::Any;
+use crate::unwind::{Panic, contained, dispose_each};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-
-/// What a panicking task leaves behind.
-pub(super) type Panic = Box<dyn Any + Send>;
 
 /// What a panic said.
 pub(crate) fn words_of(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("with something that is not text")
-}
-
-/// Runs `f`; what it panics with goes no further.
-pub(super) fn contained(f: impl FnOnce()) {
-    _ = catch_unwind(AssertUnwindSafe(f));
 }
 
 /// A task's result. Where nobody takes it, its drop's panic is kept in as well.
@@ -32,9 +24,7 @@ impl<T> Outcome<T> {
 
 impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
-        if let Some(unclaimed) = self.0.take() {
-            contained(|| drop(unclaimed));
-        }
+        dispose_each(self.0.take());
     }
 }
 

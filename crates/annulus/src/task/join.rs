@@ -1,7 +1,8 @@
 //! Waiting for a task, or ending it.
 
-use super::body::{Outcome, Panic, words_of};
+use super::body::{Outcome, words_of};
 use super::raw::Link;
+use crate::unwind::Panic;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,8 @@
 //! Where a task's result waits for its joiner. Locked once when the task is over and once when it is joined: off the path
 //! of wakes.
 
-use super::body::{Outcome, contained};
+use super::body::Outcome;
+use crate::unwind::{dispose, dispose_each, wake_each};
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -29,8 +30,7 @@ impl<T> Joint<T> {
         let joiner = joiner.take();
         *state = State::Over(outcome);
         drop(state);
-        // A foreign waker may panic.
-        contained(|| joiner.into_iter().for_each(Waker::wake));
+        wake_each(joiner);
     }
 
     /// The outcome, once; `None` where there is none, or none any more.
@@ -42,9 +42,9 @@ impl<T> Joint<T> {
             State::Open(joiner) => joiner.replace(cx.waker().clone()),
             State::Detached => unreachable!("who detaches does not join"),
         };
-        // Dropping a waker may run anybody's code.
+        // Dropping a waker runs foreign code.
         drop(state);
-        drop(stale);
+        dispose_each(stale);
         Poll::Pending
     }
 
@@ -55,7 +55,9 @@ impl<T> Joint<T> {
     /// Nobody will join.
     pub(super) fn detach(&self) {
         let old = replace(&mut *self.state(), State::Detached);
-        drop(old);
+        if let State::Open(Some(joiner)) = old {
+            dispose(joiner);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {

@@ -3,6 +3,7 @@
 use super::{Fire, Instant, TimerKey};
 use crate::core::Core;
 use crate::current;
+use crate::unwind::dispose_each;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -46,7 +47,7 @@ impl Sleep {
         let Some((core, key)) = self.timer.take() else { return };
         let fire = core.enter().ok().and_then(|mut inner| inner.timers.remove(key));
         // The waker goes after the borrow has ended: foreign ones run user code.
-        drop(fire);
+        dispose_each(fire);
     }
 
     /// Sets the timer, or has the one that is set wake this task.

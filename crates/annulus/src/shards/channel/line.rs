@@ -1,13 +1,15 @@
 //! The values on their way, and who waits.
 //!
-//! One lock, held for moments. No waker is woken or dropped under it, since that runs anybody's code, nor a value dropped.
+//! One lock, held for moments. No waker is woken or dropped under it, nor a value dropped: that runs foreign code, and goes
+//! through `unwind`.
 //!
 //! Senders that wait stand in line. Only its head may take room, and it is always woken when there is some: by the receive
 //! that made it, by the head before it where some was left, or by one that gave its place up.
 //!
-//! The lock is the parent's: `tests/channel_line.rs` puts loom's in its place, and tries every order.
+//! Lock and `unwind` are the parent's: `tests/channel_line.rs` puts loom's lock in its place, and tries every order.
 
 use super::sync::{Mutex, MutexGuard};
+use super::unwind::{dispose_each, wake_each};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::PoisonError;
@@ -77,7 +79,7 @@ impl<T> Line<T> {
         if !state.may_push(*ticket) {
             let stale = state.stand_in_line(ticket, cx.waker());
             drop(state);
-            drop(stale);
+            dispose_each(stale);
             return Poll::Pending;
         }
         let place = ticket.take().map(|_| state.waiting.pop_front());
@@ -90,7 +92,7 @@ impl<T> Line<T> {
         state.values.extend(value.take());
         let wakers = [state.receiver.take(), state.head()];
         drop(state);
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        wake_each(wakers.into_iter().flatten());
     }
 
     /// Gives a place in line up.
@@ -100,8 +102,8 @@ impl<T> Line<T> {
         let left = place.and_then(|place| state.waiting.remove(place));
         let head = state.head();
         drop(state);
-        drop(left);
-        head.into_iter().for_each(Waker::wake);
+        dispose_each(left);
+        wake_each(head);
     }
 
     /// The next value, if there is one.
@@ -117,7 +119,7 @@ impl<T> Line<T> {
         }
         let stale = renew(&mut state.receiver, cx.waker());
         drop(state);
-        drop(stale);
+        dispose_each(stale);
         Poll::Pending
     }
 
@@ -125,7 +127,7 @@ impl<T> Line<T> {
         let value = state.values.pop_front();
         let head = state.head();
         drop(state);
-        head.into_iter().for_each(Waker::wake);
+        wake_each(head);
         value
     }
 
@@ -138,18 +140,19 @@ impl<T> Line<T> {
         state.senders -= 1;
         let receiver = if state.senders == 0 { state.receiver.take() } else { None };
         drop(state);
-        receiver.into_iter().for_each(Waker::wake);
+        wake_each(receiver);
     }
 
     /// The receiver is gone: nothing can be sent any more, and what was sent is dropped.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        let left = (mem::take(&mut state.values), state.receiver.take());
+        let (values, receiver) = (mem::take(&mut state.values), state.receiver.take());
         let waiting = mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_iter().filter_map(|waiting| waiting.waker).for_each(Waker::wake);
-        drop(left);
+        wake_each(waiting.into_iter().filter_map(|waiting| waiting.waker));
+        dispose_each(receiver);
+        dispose_each(values);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

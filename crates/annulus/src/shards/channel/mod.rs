@@ -2,6 +2,7 @@
 
 mod line;
 
+use crate::unwind;
 use line::Line;
 use std::fmt;
 use std::future::{Future, poll_fn};
