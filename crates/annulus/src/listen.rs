@@ -6,7 +6,7 @@ mod limited;
 use crate::core::Inner;
 use crate::net::{ConnectionLimit, Permit};
 use crate::time::{Fire, Instant};
-use annulus_driver::Slab;
+use crate::waiters::Waiters;
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_kernel::{Fd, named};
 use limited::Limited;
@@ -47,7 +47,7 @@ pub(crate) struct Listener {
     error: Option<Errno>,
     /// Connections in a row that were there and could not be accepted.
     failed: u32,
-    waiters: Slab<Waker>,
+    waiters: Waiters,
     limited: Option<Box<Limited>>,
     dropped: bool,
 }
@@ -82,9 +82,8 @@ fn ends_one_connection(errno: Errno) -> bool {
 }
 
 impl Listener {
-    pub(crate) fn is_awaited_by(&mut self, task: &Waker) -> bool {
-        let places = self.waiters.indices();
-        places.into_iter().any(|place| self.waiters.get(place).will_wake(task))
+    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waiters.include(task)
     }
 }
 
@@ -97,7 +96,7 @@ impl Inner {
             singly: false,
             error: None,
             failed: 0,
-            waiters: Slab::new(),
+            waiters: Waiters::default(),
             limited: limit.map(Limited::new),
             dropped: false,
         })
@@ -115,9 +114,10 @@ impl Inner {
         if outcome.is_some() {
             self.drop_waiter(slot, waiter);
         } else {
-            self.wait_to_accept(slot, waiter, cx);
+            let waiters = &mut self.listeners.get(slot).waiters;
+            waiters.wait(waiter, &mut self.after.drops, cx);
         }
-        self.accept_more(slot);
+        self.accept_more(slot, Some(cx));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -132,28 +132,13 @@ impl Inner {
         Some(Ok(accepted))
     }
 
-    fn wait_to_accept(&mut self, slot: u32, waiter: &mut Option<u32>, cx: &Context<'_>) {
-        let waiters = &mut self.listeners.get(slot).waiters;
-        match *waiter {
-            None => *waiter = Some(waiters.insert(cx.waker().clone())),
-            Some(place) if waiters.get(place).will_wake(cx.waker()) => {}
-            Some(place) => {
-                let stale = std::mem::replace(waiters.get(place), cx.waker().clone());
-                self.after.drops.push(stale);
-            }
-        }
-    }
-
     /// Somebody waits no more.
     pub(crate) fn drop_waiter(&mut self, slot: u32, waiter: &mut Option<u32>) {
-        if let Some(place) = waiter.take() {
-            let waker = self.listeners.get(slot).waiters.remove(place);
-            self.after.drops.push(waker);
-        }
+        self.listeners.get(slot).waiters.leave(waiter, &mut self.after.drops);
     }
 
-    /// Arms an idle listener.
-    fn accept_more(&mut self, slot: u32) {
+    /// Arms an idle listener, for the task that polls, if one does.
+    fn accept_more(&mut self, slot: u32, polled: Option<&Context<'_>>) {
         let token = self.accept_token(slot);
         let listener = self.listeners.get(slot);
         let wanted = !listener.dropped && listener.unclaimed.len() < MOST_UNCLAIMED;
@@ -161,7 +146,7 @@ impl Inner {
             return;
         }
         if listener.limited.is_some() {
-            return self.accept_within_limit(slot);
+            return self.accept_within_limit(slot, polled);
         }
         listener.state = State::Armed;
         let fd = listener.fd;
@@ -213,9 +198,7 @@ impl Inner {
             return self.close_listener_if_done(slot);
         }
         if !listener.unclaimed.is_empty() || listener.error.is_some() {
-            for place in listener.waiters.indices() {
-                self.after.wakes.push(listener.waiters.get(place).clone());
-            }
+            listener.waiters.wake_all(&mut self.after.wakes);
         }
         if listener.state == State::Armed
             && !listener.singly
@@ -226,7 +209,7 @@ impl Inner {
             return self.cancel(token);
         }
         if listener.error.is_none() {
-            self.accept_more(slot);
+            self.accept_more(slot, None);
         }
     }
 
@@ -261,7 +244,7 @@ impl Inner {
         {
             listener.state = State::Idle;
             self.paused_listeners -= 1;
-            self.accept_more(slot);
+            self.accept_more(slot, None);
         }
     }
 
@@ -293,9 +276,7 @@ impl Inner {
             return;
         }
         let mut listener = self.listeners.remove(slot);
-        for place in listener.waiters.indices() {
-            self.after.drops.push(listener.waiters.remove(place));
-        }
+        listener.waiters.wake_all(&mut self.after.drops);
         listener.unclaimed.into_iter().for_each(|accepted| self.close_accepted(accepted));
         self.close(listener.fd);
     }

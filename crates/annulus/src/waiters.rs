@@ -100,7 +100,7 @@ impl Waiters {
     /// Wakes everybody.
     #[inline]
     pub(crate) fn wake_all(&mut self, wakes: &mut Vec<Waker>) {
-        while self.wake_one(wakes) {}
+        self.seats.iter_mut().for_each(|seat| _ = seat.wake(wakes));
     }
 
     /// Nobody has a seat.

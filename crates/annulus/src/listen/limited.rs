@@ -10,6 +10,7 @@ use crate::core::Inner;
 use crate::net::{ConnectionLimit, Permit};
 use annulus_driver::{Event, Kind, Op, Token};
 use rustix::io::Errno;
+use std::task::Context;
 
 /// What a listener with a limit has besides.
 pub(super) struct Limited {
@@ -27,8 +28,10 @@ impl Limited {
 }
 
 impl Inner {
-    /// Goes on with an idle listener that has a limit, unless no task waits for a connection.
-    pub(super) fn accept_within_limit(&mut self, slot: u32) {
+    /// Goes on with an idle listener that has a limit, unless no task waits for a connection. If the limit is reached, the task
+    /// that polls is woken once a connection has closed; if none does, all are woken now, to ask for that themselves: the clone
+    /// of a waker is foreign code, and must not run in the loop's own time.
+    pub(super) fn accept_within_limit(&mut self, slot: u32, polled: Option<&Context<'_>>) {
         let token = self.accept_token(slot);
         let listener = self.listeners.get(slot);
         let Some(limited) = &mut listener.limited else { return };
@@ -38,10 +41,15 @@ impl Inner {
         if !limited.has_one {
             return self.ask_for_connection(slot);
         }
-        let waiters = &mut listener.waiters;
-        let tasks =
-            || waiters.indices().into_iter().map(|place| waiters.get(place).clone()).collect();
-        let Some(permit) = limited.limit.take(tasks) else { return };
+        let mut task = polled.map(|cx| cx.waker().clone());
+        let permit = limited.limit.take(&mut task);
+        self.after.drops.extend(task);
+        let Some(permit) = permit else {
+            if polled.is_none() {
+                listener.waiters.wake_all(&mut self.after.wakes);
+            }
+            return;
+        };
         (limited.has_one, limited.permit) = (false, Some(permit));
         listener.state = State::Armed;
         let op = Op::Accept { fd: listener.fd };
@@ -70,7 +78,7 @@ impl Inner {
         if listener.dropped {
             return self.close_listener_if_done(slot);
         }
-        self.accept_more(slot);
+        self.accept_more(slot, None);
     }
 
     /// Closes a connection. One that counts against a limit is closed before the next may be accepted, on any thread.

@@ -1,5 +1,6 @@
 //! A limit on open connections, of one listener or of many.
 
+use crate::unwind::wake_each;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -45,18 +46,17 @@ impl ConnectionLimit {
         self.0.state().open
     }
 
-    /// A permit. If the limit is reached, the tasks are woken once a connection has closed.
-    pub(crate) fn take(&self, tasks: impl FnOnce() -> Vec<Waker>) -> Option<Permit> {
+    /// A permit. If the limit is reached, takes the task, which is woken once a connection has closed; a task that waits
+    /// already is left, to be dropped where no lock is held.
+    pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {
             state.open += 1;
             return Some(Permit(Some(self.0.clone())));
         }
-        for task in tasks() {
-            if !state.waiting.iter().any(|waiting| waiting.will_wake(&task)) {
-                state.waiting.push(task);
-            }
-        }
+        let known = |task: &Waker| state.waiting.iter().any(|waiting| waiting.will_wake(task));
+        let new = task.take_if(|task| !known(task));
+        state.waiting.extend(new);
         None
     }
 }
@@ -85,7 +85,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(limit) = self.0.take() {
-            limit.release().into_iter().for_each(Waker::wake);
+            wake_each(limit.release());
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         let limit = ConnectionLimit::new(2);
         let woken = Arc::new(Woken::default());
         let task = Waker::from(woken.clone());
-        let take = || limit.take(|| vec![task.clone()]);
+        let take = || limit.take(&mut Some(task.clone()));
         let (first, second) = (take(), take());
         assert!(first.is_some() && second.is_some());
         assert!(take().is_none() && take().is_none());
@@ -135,6 +135,6 @@ mod tests {
         assert_eq!((woken.0.load(Ordering::Relaxed), limit.open()), (2, 1));
         drop(third);
         assert_eq!(limit.open(), 0);
-        assert!(ConnectionLimit::new(0).take(Vec::new).is_none());
+        assert!(ConnectionLimit::new(0).take(&mut None).is_none());
     }
 }
