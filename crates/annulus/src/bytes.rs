@@ -2,86 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::chunk::Chunk;
-use crate::current;
 use crate::fs::{IoBuf, IoBufMut};
 use crate::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
-use std::cell::{Cell, RefCell};
-use std::mem;
-use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Bytes on their way out. Dropping the last of some runs their owner's drop, which is anybody's code: on a runtime's
-/// thread that is put off until the runtime is not borrowed.
-pub(crate) struct Foreign(Bytes);
-
-impl Foreign {
-    /// Takes the first `n` bytes off.
-    pub(crate) fn split_to(&mut self, n: usize) -> Self {
-        Self(self.0.split_to(n))
-    }
-
-    /// Apart, so that dropping a chunk that has none stays small.
-    #[cold]
-    #[inline(never)]
-    fn put_off(&mut self) {
-        let mut bytes = Some(mem::take(&mut self.0));
-        current::with(|core| core.done.put(bytes.take()));
-        // Where no runtime is running, none is borrowed.
-        drop(bytes);
-    }
-}
-
-impl Deref for Foreign {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Drop for Foreign {
-    #[inline]
-    fn drop(&mut self) {
-        self.put_off();
-    }
-}
-
-/// Bytes that are done with, and not dropped yet.
-#[derive(Default)]
-pub(crate) struct Done {
-    bytes: RefCell<Vec<Bytes>>,
-    /// There are some: every turn asks, and hardly ever are there any.
-    any: Cell<bool>,
-}
-
-impl Done {
-    fn put(&self, bytes: Option<Bytes>) {
-        self.bytes.borrow_mut().extend(bytes);
-        self.any.set(true);
-    }
-
-    /// Drops them. The runtime must not be borrowed.
-    #[inline]
-    pub(crate) fn clear(&self) {
-        if self.any.get() {
-            self.any.set(false);
-            self.drop_all();
-        }
-    }
-
-    #[cold]
-    fn drop_all(&self) {
-        // One at a time: a drop may put others here. One that panics goes no further.
-        while let Some(bytes) = self.take() {
-            _ = catch_unwind(AssertUnwindSafe(|| drop(bytes)));
-        }
-    }
-
-    fn take(&self) -> Option<Bytes> {
-        self.bytes.borrow_mut().pop()
-    }
-}
 
 impl From<SharedBytes> for Bytes {
     /// The memory stays where it is, and goes back to its pool with the last clone.
@@ -92,7 +15,7 @@ impl From<SharedBytes> for Bytes {
 
 impl From<Bytes> for Chunk {
     fn from(bytes: Bytes) -> Self {
-        Self::foreign(Foreign(bytes))
+        Self::foreign(bytes)
     }
 }
 

@@ -1,9 +1,9 @@
 //! What can be sent: owned bytes.
 
-#[cfg(feature = "bytes")]
-use crate::bytes::Foreign;
+use crate::after::After;
 use crate::lease::Lease;
 use crate::shared::SharedBytes;
+use crate::stream::Spares;
 use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ enum Repr {
     Static(&'static [u8]),
     Shared(SharedBytes),
     #[cfg(feature = "bytes")]
-    Foreign(Foreign),
+    Foreign(bytes::Bytes),
     /// Copied into a buffer of the runtime's own by `poll_write`.
     Copied(Vec<u8>),
     /// Descriptors go along.
@@ -36,6 +36,9 @@ struct Passing {
 }
 
 impl Chunk {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
+
     /// Bytes copied into a buffer of the runtime's own.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
         Self(Repr::Copied(buffer))
@@ -75,7 +78,7 @@ impl Chunk {
 
     /// Bytes of the crate of that name.
     #[cfg(feature = "bytes")]
-    pub(crate) fn foreign(bytes: Foreign) -> Self {
+    pub(crate) fn foreign(bytes: bytes::Bytes) -> Self {
         Self(Repr::Foreign(bytes))
     }
 
@@ -88,10 +91,26 @@ impl Chunk {
         }
     }
 
-    /// Takes the runtime's own buffer out, to use again.
+    /// Ends a chunk that was sent or given up: a buffer of the runtime's own goes to `spares`; what has a foreign owner goes to
+    /// `after`, since the drop of that owner runs foreign code, and the runtime's inside is borrowed here.
     #[inline]
-    pub(crate) fn take_copied(&mut self) -> Option<Vec<u8>> {
-        self.copied_mut().map(std::mem::take)
+    pub(crate) fn retire(self, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            // Leases are what servers send: the quick way is theirs.
+            Repr::Lease(lease) => drop(lease),
+            other => Self(other).retire_other(spares, after),
+        }
+    }
+
+    #[inline(never)]
+    fn retire_other(self, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            Repr::Copied(buffer) => spares.keep(buffer),
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => after.bytes.push(bytes),
+            Repr::Passing(passing) => passing.bytes.retire(spares, after),
+            Repr::Lease(_) | Repr::Vec(_) | Repr::Boxed(_) | Repr::Static(_) | Repr::Shared(_) => {}
+        }
     }
 
     /// Takes the first `n` bytes off, without copying.

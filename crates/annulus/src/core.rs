@@ -1,8 +1,10 @@
 //! What a runtime's parts share: the driver, the slots, the timers, and the list of what the turn has to do.
 
+use crate::after::After;
 use crate::connect::Connect;
 use crate::fork::ForkGuard;
 use crate::fs::{CallSlot, Files};
+use crate::kernel_held::KernelHeld;
 use crate::listen::Listener;
 use crate::mail::PostOffice;
 use crate::nop::Question;
@@ -11,34 +13,35 @@ use crate::remote::Remote;
 use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
+use crate::unwind::wake_each;
 use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
 use annulus_kernel::{Fd, Kernel};
-use std::any::Any;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
 pub(crate) const AHEAD: u32 = 6;
+/// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without.
+const ROUNDS: u32 = 8;
 
 /// A runtime, as its streams, timers and tasks see it.
 pub(crate) struct Core {
-    inner: RefCell<Option<Inner>>,
+    /// `None` from the moment on in which the runtime stops everything: handles find it ended.
+    inner: RefCell<Option<KernelHeld<Inner>>>,
     pub(crate) ready: Rc<Ready>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) files: Files,
-    /// Bytes of others that went, to be dropped when nothing is borrowed.
-    #[cfg(feature = "bytes")]
-    pub(crate) done: crate::bytes::Done,
     guard: ForkGuard,
     /// Its loop is turning on this thread.
     running: Cell<bool>,
+    /// A panic has interrupted the loop's own work.
+    broken: Cell<bool>,
 }
 
 /// Bounds of a runtime's streams. Bytes, but for the linger.
@@ -56,7 +59,7 @@ pub(crate) struct Bounds {
 
 /// Everything that is borrowed at once, for moments, and never while user code runs.
 pub(crate) struct Inner {
-    pub(crate) driver: Driver,
+    pub(crate) driver: KernelHeld<Driver>,
     pub(crate) streams: Slab<Stream>,
     pub(crate) listeners: Slab<Listener>,
     pub(crate) connects: Slab<Connect>,
@@ -93,57 +96,32 @@ pub(crate) struct Agenda {
     pub(crate) sleepless: bool,
 }
 
-/// What happens when the borrow has ended, because wakers may run anybody's code.
-#[derive(Default)]
-pub(crate) struct After {
-    pub(crate) wakes: Vec<Waker>,
-    pub(crate) drops: Vec<Waker>,
-    /// What calls on files named whose futures are gone: dropping it may close a file.
-    pub(crate) kept: Vec<Box<dyn Any>>,
-}
-
-impl After {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.wakes.is_empty() && self.drops.is_empty() && self.kept.is_empty()
-    }
-
-    /// Drops what is to be dropped. That may panic as well, and goes no further either.
-    #[inline]
-    fn drop_all(&mut self) {
-        if self.drops.is_empty() && self.kept.is_empty() {
-            return;
-        }
-        _ = catch_unwind(AssertUnwindSafe(|| self.drops.clear()));
-        _ = catch_unwind(AssertUnwindSafe(|| self.kept.clear()));
-    }
-}
-
 impl Core {
-    pub(crate) fn new(inner: Inner, remote: Arc<Remote>, files: Files) -> io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(inner: Inner, remote: Arc<Remote>, files: Files, guard: ForkGuard) -> Self {
+        Self {
             kernel: inner.driver.kernel().clone(),
-            inner: RefCell::new(Some(inner)),
+            inner: RefCell::new(Some(KernelHeld::new(inner))),
             ready: Rc::new(Ready::new()),
             remote,
             files,
-            #[cfg(feature = "bytes")]
-            done: Default::default(),
-            guard: ForkGuard::new()?,
+            guard,
             running: Cell::new(false),
-        })
+            broken: Cell::new(false),
+        }
     }
 
     /// Borrows the runtime's inside for a moment.
     ///
     /// # Errors
-    /// After the runtime's end, and in a forked child.
+    /// After the runtime's end, in a forked child, and while it is borrowed already: the clone of a waker is foreign code, and
+    /// runs under the borrow.
     #[inline]
     pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
         if !self.guard.at_home() {
             return Err(forked());
         }
-        RefMut::filter_map(self.inner.borrow_mut(), Option::as_mut).map_err(|_| ended())
+        let inner = self.inner.try_borrow_mut().map_err(|_| borrowed())?;
+        RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
     /// As [`enter`](Self::enter), for somebody who may have to wait: who else would wake him?
@@ -180,17 +158,33 @@ impl Core {
         self.guard.at_home()
     }
 
-    /// Takes the inside out: the runtime ends.
-    pub(crate) fn end(&self) -> Option<Inner> {
-        self.drop_done();
-        self.inner.borrow_mut().take()
+    /// Takes the inside out: for its handles, the runtime has ended.
+    pub(crate) fn take_inside(&self) -> Option<KernelHeld<Inner>> {
+        self.set_running(false);
+        self.inner.try_borrow_mut().ok()?.take()
     }
 
-    /// Drops other people's bytes that went.
+    /// # Errors
+    /// After a panic has interrupted the loop's own work: what is in flight is not known for certain any more.
+    pub(crate) fn check_whole(&self) -> io::Result<()> {
+        if self.broken.get() { Err(broken()) } else { Ok(()) }
+    }
+
+    /// Does a part of the loop's own work. No foreign code is in it, so a panic is a bug, and the runtime is broken from then on.
     #[inline]
-    fn drop_done(&self) {
-        #[cfg(feature = "bytes")]
-        self.done.clear();
+    pub(crate) fn own_work<R>(&self, work: impl FnOnce() -> R) -> R {
+        struct Unwinding<'a>(&'a Cell<bool>);
+
+        impl Drop for Unwinding<'_> {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+
+        let unwinding = Unwinding(&self.broken);
+        let done = work();
+        mem::forget(unwinding);
+        done
     }
 
     /// Tells other threads how many streams are open here.
@@ -199,28 +193,29 @@ impl Core {
         Ok(())
     }
 
-    /// Wakes and drops what the last borrows left to be woken and dropped.
+    /// Wakes and drops what the last borrows left to be woken and dropped, and what that leaves, up to a bound. True if
+    /// nothing is left.
     #[inline]
-    pub(crate) fn settle(&self) -> io::Result<()> {
-        self.drop_done();
-        loop {
-            let mut inner = self.enter()?;
+    pub(crate) fn settle(&self) -> io::Result<bool> {
+        let mut inner = self.enter()?;
+        for _ in 0..ROUNDS {
             if inner.after.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
-            let mut after = std::mem::take(&mut inner.after);
+            let mut wakes = mem::take(&mut inner.after.wakes);
+            let drops = inner.after.has_drops().then(|| mem::take(&mut inner.after));
             drop(inner);
-            for waker in after.wakes.drain(..) {
-                // A foreign waker may panic; the others must be woken all the same.
-                _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            wake_each(wakes.drain(..));
+            if let Some(drops) = drops {
+                drops.discard();
             }
-            after.drop_all();
-            let mut inner = self.enter()?;
-            if inner.after.is_empty() {
-                // Keeps the lists' memory.
-                inner.after = after;
+            inner = self.enter()?;
+            if inner.after.wakes.is_empty() {
+                // Keeps the list's memory.
+                inner.after.wakes = wakes;
             }
         }
+        Ok(inner.after.is_empty())
     }
 }
 
@@ -323,6 +318,16 @@ fn forked() -> io::Error {
 fn not_running() -> io::Error {
     io::Error::other(
         "polled outside its runtime; use it inside the block_on of the runtime that made it",
+    )
+}
+
+fn borrowed() -> io::Error {
+    io::Error::other("used by the clone of a waker, while the runtime notes that waker")
+}
+
+fn broken() -> io::Error {
+    io::Error::other(
+        "a panic has interrupted the runtime's own work; end it, and build another one",
     )
 }
 

@@ -1,6 +1,7 @@
 //! A runtime, from another thread.
 
 use crate::remote::Remote;
+use crate::task::refused::refuse;
 use crate::task::{self, JoinError, JoinHandle};
 use std::fmt;
 use std::future::Future;
@@ -34,6 +35,7 @@ impl Handle {
         F::Output: Send,
     {
         if self.remote.is_closed() {
+            refuse(future);
             return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
         }
         Ok(task::spawn_remotely(&self.remote, future))

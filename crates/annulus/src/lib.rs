@@ -48,6 +48,7 @@
 //! [`SharedBytes`] and what [`shards::channel`] carries may go anywhere; [`net::TcpStream::into_parts`] moves a connection.
 
 pub mod affinity;
+mod after;
 #[cfg(feature = "bytes")]
 mod bytes;
 mod chunk;
@@ -60,6 +61,7 @@ pub mod fs;
 pub mod fuzzing;
 mod handle;
 pub mod io;
+mod kernel_held;
 mod lease;
 mod listen;
 mod mail;

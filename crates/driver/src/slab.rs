@@ -143,6 +143,15 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Takes everything out, by index.
+    pub fn into_values(self) -> impl Iterator<Item = T> {
+        let slots = self.chunks.into_iter().flatten();
+        slots.filter_map(|slot| match slot.entry {
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
+        })
+    }
+
     /// The indices in use.
     pub fn indices(&self) -> Vec<u32> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());

@@ -43,24 +43,34 @@ impl Inner {
         chunk: Chunk,
         envelope: Envelope,
     ) -> io::Result<()> {
+        if let Err(error) = self.check_post(slot, &chunk, &envelope) {
+            chunk.retire(&mut self.spares, &mut self.after);
+            return Err(error);
+        }
+        match envelope.segment_size {
+            Some(size) if self.post.boxes.get(slot).format.domain != Domain::Unix => {
+                let most = most_of(&envelope);
+                self.queue_cut(slot, chunk, envelope, size.into(), most);
+            }
+            _ => self.queue_parcel(slot, chunk, envelope),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_post(&mut self, slot: u32, chunk: &Chunk, envelope: &Envelope) -> io::Result<()> {
         if let Some(error) = self.post.boxes.get(slot).tx.failures.take_on(&envelope.to) {
             return Err(error);
         }
         if !self.has_post_room(slot) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.format.domain != Domain::Unix {
-            let most = if envelope.v4 { MOST_V4 } else { MOST_V6 };
-            check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
-            if let Some(size) = envelope.segment_size {
-                check_segment(size, most)?;
-                self.queue_cut(slot, chunk, envelope, size.into(), most);
-                return Ok(());
-            }
+        if self.post.boxes.get(slot).format.domain == Domain::Unix {
+            return Ok(());
         }
-        self.queue_parcel(slot, chunk, envelope);
-        Ok(())
+        let most = most_of(envelope);
+        check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
+        envelope.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
     /// Queues datagrams of `size` in pieces that the kernel takes at once.
@@ -120,6 +130,10 @@ impl Inner {
     pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
         self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
     }
+}
+
+fn most_of(envelope: &Envelope) -> usize {
+    if envelope.v4 { MOST_V4 } else { MOST_V6 }
 }
 
 fn check_segment(size: u16, most: usize) -> io::Result<()> {

@@ -12,6 +12,7 @@
 
 use super::Envelope;
 use super::parcel::{Parcel, State};
+use crate::chunk::Chunk;
 use crate::core::Inner;
 use crate::time::Fire;
 use annulus_driver::{Event, Kind, Op, Token};
@@ -229,9 +230,9 @@ impl Inner {
     pub(super) fn end_parcel(&mut self, slot: u32, id: u32) {
         let parcel = self.post.parcels.get(id);
         self.post.boxes.get(slot).tx.weight -= parcel.weight();
-        if let Some(buffer) = parcel.chunk.take_copied() {
-            self.spares.keep(buffer);
-        }
+        // Taken out where it lies: a slot is large.
+        let chunk = std::mem::replace(&mut parcel.chunk, Chunk::EMPTY);
+        chunk.retire(&mut self.spares, &mut self.after);
         self.post.parcels.free(id);
     }
 

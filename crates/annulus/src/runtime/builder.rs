@@ -4,7 +4,9 @@ use super::Runtime;
 use super::choice::DriverChoice;
 use super::lockdown::deny_further_rings;
 use crate::core::{Bounds, Core, Inner};
+use crate::fork::ForkGuard;
 use crate::fs::{Files, Policy};
+use crate::kernel_held::KernelHeld;
 use crate::mail::PostOffice;
 use crate::remote::Remote;
 use crate::stream::{Links, Vectors};
@@ -254,9 +256,10 @@ impl Builder {
 
     fn core(&self, driver: Driver) -> io::Result<Core> {
         let remote = Remote::new(driver.kernel().real_descriptors())?;
+        let guard = ForkGuard::new()?;
         let mut inner = Inner {
             links: Links::new(driver.pool().capacity()),
-            driver,
+            driver: KernelHeld::new(driver),
             streams: Slab::new(),
             listeners: Slab::new(),
             connects: Slab::new(),
@@ -277,6 +280,6 @@ impl Builder {
         if let Some(alarm) = remote.alarm() {
             inner.add_poll(alarm);
         }
-        Core::new(inner, Arc::new(remote), Files::new(self.file_policy))
+        Ok(Core::new(inner, Arc::new(remote), Files::new(self.file_policy), guard))
     }
 }

@@ -1,6 +1,7 @@
 //! One turn of the loop: run what is ready; send, publish and arm; enter the kernel once; hand out what came.
 
 use crate::core::{Core, Inner};
+use crate::remote::Remote;
 use crate::task::RootWaker;
 use crate::time::{Fire, Instant};
 use annulus_driver::Wait;
@@ -20,6 +21,7 @@ impl Core {
         let mut future = pin!(future);
         let flag = Arc::new(RootWaker::new(self.remote.clone()));
         let waker = Waker::from(flag.clone());
+        self.check_whole()?;
         let mut cx = Context::from_waker(&waker);
         loop {
             if flag.take()
@@ -42,7 +44,7 @@ impl Core {
     /// One turn through the kernel. It does not wait where something is ready, and never longer than `upto`.
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
-        self.settle()?;
+        let settled = self.settle()?;
         let closed = self.files.renew();
         let mut inner = self.enter()?;
         if closed {
@@ -50,21 +52,11 @@ impl Core {
             inner.resume_accepts();
         }
         self.remote.publish_streams(inner.streams.len());
-        let mut busy = ready || !self.ready.is_empty() || !inner.agenda.eager.is_empty();
-        busy |= !inner.post.posted.is_empty();
-        inner.prepare();
-        busy |= inner.agenda.sleepless || !inner.agenda.arms.is_empty();
-        busy |= !inner.post.arms.is_empty();
-        if busy || !self.remote.park() {
-            inner.driver.turn(Wait::No)?;
-        } else {
-            inner.sleep(upto)?;
-            self.remote.unpark();
-        }
-        inner.take_events();
-        inner.fire_timers();
+        let busy = ready || !settled || !self.ready.is_empty();
+        self.own_work(|| inner.turn(busy, upto, &self.remote))?;
         drop(inner);
-        self.settle()
+        self.settle()?;
+        Ok(())
     }
 }
 
@@ -73,6 +65,29 @@ fn stopped() -> io::Error {
 }
 
 impl Inner {
+    /// Submits what is queued, waits unless something is ready, and hands out what came.
+    #[inline(never)]
+    pub(super) fn turn(
+        &mut self,
+        ready: bool,
+        upto: Option<Duration>,
+        remote: &Remote,
+    ) -> io::Result<()> {
+        let mut busy = ready || !self.agenda.eager.is_empty() || !self.post.posted.is_empty();
+        self.prepare();
+        busy |= self.agenda.sleepless || !self.agenda.arms.is_empty();
+        busy |= !self.post.arms.is_empty();
+        if busy || !remote.park() {
+            self.driver.turn(Wait::No)?;
+        } else {
+            self.sleep(upto)?;
+            remote.unpark();
+        }
+        self.take_events();
+        self.fire_timers();
+        Ok(())
+    }
+
     /// Queues everything this turn has to submit: sends, then returned buffers, then receives.
     #[inline]
     fn prepare(&mut self) {

@@ -113,8 +113,8 @@ impl Inner {
         let Loan { stream: slot, generation, mut chunks, vector, told } = self.loans.remove(id);
         self.in_flight -= 1;
         vector.into_iter().for_each(|vector| self.vectors.free(vector));
-        while let Some(mut chunk) = chunks.pop() {
-            chunk.take_copied().into_iter().for_each(|buffer| self.spares.keep(buffer));
+        while let Some(chunk) = chunks.pop() {
+            chunk.retire(&mut self.spares, &mut self.after);
         }
         let Some(stream) = self.streams.find(slot, generation) else { return };
         let tx = &mut stream.tx;

@@ -250,8 +250,8 @@ impl Inner {
             && first.len() <= gone
         {
             gone -= first.len();
-            if let Some(buffer) = tx.queue.pop().and_then(|mut chunk| chunk.take_copied()) {
-                self.spares.keep(buffer);
+            if let Some(chunk) = tx.queue.pop() {
+                chunk.retire(&mut self.spares, &mut self.after);
             }
         }
         tx.sent = gone;
@@ -337,7 +337,9 @@ impl Inner {
     pub(crate) fn discard_unsent(&mut self, slot: u32) {
         let tx = &mut self.streams.get(slot).tx;
         if tx.state == State::Idle {
-            tx.queue = Queue::default();
+            while let Some(chunk) = tx.queue.pop() {
+                chunk.retire(&mut self.spares, &mut self.after);
+            }
             (tx.bytes, tx.sent) = (0, 0);
         }
     }

@@ -13,13 +13,18 @@ use std::task::{Context, Poll};
 ///
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 pub struct JoinHandle<T> {
-    /// `None` once aborted.
+    /// `None` once aborted, or refused.
     task: Option<Link<T>>,
 }
 
 impl<T> JoinHandle<T> {
     pub(super) fn new(task: Link<T>) -> Self {
         Self { task: Some(task) }
+    }
+
+    /// Waits for a task that was never made, because its runtime ends.
+    pub(super) fn refused() -> Self {
+        Self { task: None }
     }
 
     /// Ends the task: it is dropped, on its own thread, before it would run again, and its joiner gets

@@ -8,6 +8,7 @@ mod joint;
 mod raw;
 mod ready;
 mod refs;
+pub(crate) mod refused;
 mod root;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Spawns a task on the current runtime. It starts with the next turn; dropping the handle detaches it.
+/// Spawns a task on the current runtime. It starts with the next turn; dropping the handle detaches it. If the runtime is
+/// ending, the future is dropped at once, and the handle answers [`JoinError::Aborted`].
 ///
 /// # Panics
 /// Outside a runtime.

@@ -3,9 +3,10 @@
 
 use super::JoinHandle;
 use super::raw::{self, Phase, TaskRef};
+use super::refused::refuse;
 use crate::remote::Remote;
 use annulus_driver::Slab;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -19,6 +20,8 @@ pub(crate) struct Ready {
     queue: RefCell<VecDeque<TaskRef>>,
     /// Tasks that home knows and that are not over: so that the runtime's end can drop each on its own thread.
     living: RefCell<Slab<TaskRef>>,
+    /// Nothing may be spawned any more.
+    closed: Cell<bool>,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -34,7 +37,13 @@ pub(crate) struct Task {
 impl Ready {
     pub(crate) fn new() -> Self {
         let queue = RefCell::new(VecDeque::with_capacity(64));
-        Self { queue, living: RefCell::new(Slab::new()), _stays_here: PhantomData }
+        let (living, closed) = (RefCell::new(Slab::new()), Cell::new(false));
+        Self { queue, living, closed, _stays_here: PhantomData }
+    }
+
+    /// No more tasks may be spawned from here on: what is spawned is dropped at once.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
     }
 
     /// A new task of this runtime's, which has this inbox.
@@ -47,6 +56,10 @@ impl Ready {
     where
         F: Future + 'static,
     {
+        if self.closed.get() {
+            refuse(future);
+            return JoinHandle::refused();
+        }
         // SAFETY: this is the remote's home.
         let (task, link) = unsafe { raw::make(future, remote.clone(), born) };
         self.settle_in(task);
@@ -89,7 +102,7 @@ impl Ready {
     pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<TaskRef>) {
         loop {
             self.extend(inbox());
-            // Dropping one may spawn others.
+            // While these were dropped, others may have come through the inbox.
             let ended = self.living().into_iter().filter(|task| self.cancel(task)).count();
             if ended == 0 {
                 break;

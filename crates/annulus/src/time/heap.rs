@@ -92,6 +92,13 @@ impl Timers {
         (node.deadline <= now).then(|| self.take(node.index))
     }
 
+    /// Takes all timers out, in no order.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Fire> {
+        self.heap.clear();
+        let timers = std::mem::take(&mut self.timers);
+        timers.into_values().map(|timer| timer.fire)
+    }
+
     /// The deadlines of the timers that wake a task.
     pub(crate) fn of(&mut self, task: &Waker) -> impl Iterator<Item = Instant> {
         let timers = &mut self.timers;

@@ -97,7 +97,7 @@ impl Inner {
     #[inline]
     fn accept_chunk(&mut self, slot: u32, chunk: Chunk) {
         if chunk.is_empty() {
-            return;
+            return chunk.retire(&mut self.spares, &mut self.after);
         }
         let tx = &mut self.streams.get(slot).tx;
         tx.bytes += chunk.len();

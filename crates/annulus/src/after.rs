@@ -1,0 +1,44 @@
+//! What happens once the runtime's inside is not borrowed any more, since it runs foreign code.
+
+use crate::unwind::dispose_each;
+use std::any::Any;
+use std::task::Waker;
+
+/// Wakers to be woken, and values to be dropped.
+#[derive(Default)]
+pub(crate) struct After {
+    pub(crate) wakes: Vec<Waker>,
+    pub(crate) drops: Vec<Waker>,
+    /// What calls on files named whose futures are gone: dropping it may close a file.
+    pub(crate) kept: Vec<Box<dyn Any>>,
+    /// Bytes of a foreign owner, sent or given up.
+    #[cfg(feature = "bytes")]
+    pub(crate) bytes: Vec<bytes::Bytes>,
+}
+
+impl After {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && !self.has_drops()
+    }
+
+    #[inline]
+    pub(crate) fn has_drops(&self) -> bool {
+        #[cfg(feature = "bytes")]
+        if !self.bytes.is_empty() {
+            return true;
+        }
+        !self.drops.is_empty() || !self.kept.is_empty()
+    }
+
+    /// Drops everything, the wakers that were to be woken as well. Nothing may be borrowed.
+    #[cold]
+    pub(crate) fn discard(self) {
+        let Self { wakes, drops, kept, .. } = self;
+        dispose_each(wakes);
+        dispose_each(drops);
+        dispose_each(kept);
+        #[cfg(feature = "bytes")]
+        dispose_each(self.bytes);
+    }
+}
