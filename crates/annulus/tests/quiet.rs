@@ -1,16 +1,23 @@
-//! Invariant 18, and the memory that goes back in quiet times. These wait for real time to pass.
+//! Invariant 18, and the memory that goes back in quiet times: seconds of them, in virtual time.
 
 mod common;
 
-use annulus::counters;
+use annulus::sim::{Link, Sim, run_on};
 use annulus::time::sleep;
-use common::{half_pair, pair, run};
-use std::io::Write;
+use annulus::{Runtime, counters};
+use common::pair;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
 use std::time::Duration;
+
+fn simulate(sim: &Rc<Sim>, future: impl Future<Output = io::Result<()>>) {
+    run_on(sim, Runtime::builder(), future).unwrap();
+}
 
 #[test]
 fn closed_streams_leave_no_timers() {
-    run(async {
+    simulate(&Sim::builder(1).build(), async {
         for _ in 0..300 {
             let (mut client, mut server) = pair().await?;
             client.send("bye").await?;
@@ -19,8 +26,8 @@ fn closed_streams_leave_no_timers() {
         }
         sleep(Duration::from_millis(50)).await;
         let before = counters().unwrap().enters;
-        // A lingering timer each would go off in here.
-        sleep(Duration::from_secs(11)).await;
+        // Longer than a linger: a timer each would go off in here.
+        sleep(Duration::from_secs(60)).await;
         let enters = counters().unwrap().enters - before;
         assert!(enters <= 5, "{enters} wake-ups of an idle runtime");
         Ok(())
@@ -29,20 +36,19 @@ fn closed_streams_leave_no_timers() {
 
 #[test]
 fn memory_that_goes_back_is_not_what_has_just_come() {
-    run(async {
-        let (mut stream, mut peer) = half_pair().await?;
-        peer.write_all(b"first")?;
+    let far = Link { latency: Duration::from_millis(500), ..Link::default() };
+    let sim = Sim::builder(1).link(far).build();
+    simulate(&sim, async {
+        let (mut stream, mut peer) = pair().await?;
+        peer.send("first").await?;
         stream.recv().await?;
-        // The loop sleeps, so that the kernel's timer is set; then it is quiet until after it went off.
+        // The loop sleeps, so that the kernel's timer is set; ten seconds later it goes off.
+        sleep(Duration::from_millis(9_900)).await;
+        peer.send("second").await?;
         sleep(Duration::from_millis(20)).await;
-        let peer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(10_300));
-            peer.write_all(b"second").map(|()| peer)
-        });
         // A task that computes: the timer's event and the bytes are then found together.
-        std::thread::sleep(Duration::from_millis(10_800));
+        sim.compute(Duration::from_secs(1));
         assert_eq!(&*stream.recv().await?.unwrap(), b"second");
-        peer.join().unwrap()?;
         Ok(())
     });
 }

@@ -2,6 +2,7 @@
 
 use crate::memory::{BufferEntries, Piece};
 use annulus_ring::CompletionFlags;
+use std::ops::Range;
 
 /// A buffer that the kernel may fill.
 #[derive(Clone, Copy, Debug)]
@@ -99,11 +100,18 @@ impl BufferGroup {
 
     /// Looks for writes to any buffer that the kernel has. Panics as [`take`](Self::take) does.
     pub(crate) fn verify_all(&self) {
-        let mut index = self.head;
-        while index != self.seen {
-            self.verify(self.buffer(index));
-            index = index.wrapping_add(1);
-        }
+        self.held().for_each(|buffer| self.verify(buffer));
+    }
+
+    /// Poisons the buffers that the kernel has anew, as far as they lie in this range.
+    pub(crate) fn poison_again(&self, range: &Range<u64>) {
+        let within = self.held().filter(|buffer| range.contains(&buffer.memory.address()));
+        within.for_each(|buffer| buffer.memory.poison(self.span));
+    }
+
+    /// The buffers that the kernel has.
+    fn held(&self) -> impl Iterator<Item = Buffer> {
+        (0..self.len() as u16).map(|ahead| self.buffer(self.head.wrapping_add(ahead)))
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::fs::Disk;
 use crate::memory::{Argument, FileRequest};
+use crate::timeline::nanos;
 use crate::world::World;
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
@@ -21,8 +22,8 @@ use std::time::Duration;
 
 /// A kernel in the process: virtual time, a network of its own, one seed.
 ///
-/// It belongs to one thread. Time passes only inside `enter`: a little each time, and as much as it takes where
-/// something is waited for. A wait that nothing can ever end answers EDEADLK.
+/// It belongs to one thread. Time passes inside `enter`: a little each time, and as much as it takes if something is waited for; and in
+/// [`compute`](Self::compute). A wait that nothing can ever end answers EDEADLK.
 pub struct Sim {
     world: RefCell<World>,
 }
@@ -107,6 +108,11 @@ impl Sim {
         self.world.borrow_mut().set_faults(faults);
     }
 
+    /// Lets time pass in which the program computes: what is due happens, and is found by the next enter.
+    pub fn compute(&self, time: Duration) {
+        self.world.borrow_mut().pass(nanos(time));
+    }
+
     fn call<T>(&self, call: impl FnOnce(&mut World) -> Result<T, Errno>) -> io::Result<T> {
         Ok(call(&mut self.world.borrow_mut())?)
     }
@@ -148,6 +154,14 @@ unsafe impl Kernel for Sim {
 
     unsafe fn unmap(&self, address: *mut u8, _: usize) {
         self.world.borrow_mut().unmap(address);
+    }
+
+    /// The memory is zero from here on, so that bytes that were still wanted are missed.
+    unsafe fn discard(&self, address: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for the range, and needs its content no more.
+        unsafe { std::ptr::write_bytes(address, 0, len) };
+        let start = address.expose_provenance() as u64;
+        self.world.borrow().poison_again(&(start..start + len as u64));
     }
 
     fn real_descriptors(&self) -> bool {

@@ -71,8 +71,8 @@ impl World {
 
     /// Time passes, and what is due happens.
     #[inline]
-    pub(super) fn pass(&mut self, time: Nanos) {
-        self.net.time.advance_to(self.net.time.now() + time);
+    pub(crate) fn pass(&mut self, time: Nanos) {
+        self.net.time.advance_to(self.net.time.now().saturating_add(time));
         self.net.run();
         self.wake();
     }

@@ -30,6 +30,7 @@ use crate::timeline::Nanos;
 use crate::trace::{Note, Trace};
 use annulus_ring::Completion;
 use ring::Ring;
+use std::ops::Range;
 
 /// A thread's table of registered rings has so many places.
 const PLACES: usize = 16;
@@ -168,6 +169,12 @@ impl World {
 
     pub(crate) fn buffers_held(&self) -> usize {
         self.rings.iter().flat_map(|(_, ring)| ring.groups()).map(|group| group.len()).sum()
+    }
+
+    /// Marks the lent buffers of a range that was discarded.
+    pub(crate) fn poison_again(&self, range: &Range<u64>) {
+        let groups = self.rings.iter().flat_map(|(_, ring)| ring.groups());
+        groups.for_each(|group| group.poison_again(range));
     }
 
     /// Looks for lent memory that was touched. Panics where it finds some.
