@@ -9,6 +9,7 @@ use crate::listen::Listener;
 use crate::mail::PostOffice;
 use crate::nop::Question;
 use crate::readiness::Readiness;
+use crate::recheck::{Recheck, Rechecks};
 use crate::remote::Remote;
 use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
@@ -74,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) loans: Slab<Loan>,
     pub(crate) agenda: Agenda,
     pub(crate) after: After,
+    /// Wait queues to be looked at again in the next turn.
+    pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
     /// Buffers of the runtime's own for `poll_write`, to use again.
     pub(crate) spares: Spares,

@@ -68,6 +68,7 @@ mod mail;
 pub mod net;
 mod nop;
 mod readiness;
+mod recheck;
 mod remote;
 mod runtime;
 pub mod shards;

@@ -3,10 +3,12 @@
 
 mod limited;
 
+use crate::after::After;
 use crate::core::Inner;
 use crate::net::{ConnectionLimit, Permit};
+use crate::recheck::Recheck;
 use crate::time::{Fire, Instant};
-use crate::waiters::Waiters;
+use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_kernel::{Fd, named};
 use limited::Limited;
@@ -85,6 +87,11 @@ impl Listener {
     pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
         self.waiters.include(task)
     }
+
+    /// What the next polls would take.
+    fn available(&self) -> usize {
+        self.unclaimed.len() + usize::from(self.error.is_some())
+    }
 }
 
 impl Inner {
@@ -102,20 +109,21 @@ impl Inner {
         })
     }
 
-    /// The next connection. `waiter` is the caller's place among those who wait: taken when he has to,
-    /// given up when he need not any more, or by [`drop_waiter`](Self::drop_waiter). Each arrival wakes all of them.
+    /// The next connection.
     pub(crate) fn poll_accept(
         &mut self,
         slot: u32,
-        waiter: &mut Option<u32>,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Accepted>> {
         let outcome = self.claim(slot);
+        let waiters = &mut self.listeners.get(slot).waiters;
+        let After { wakes, drops, .. } = &mut self.after;
         if outcome.is_some() {
-            self.drop_waiter(slot, waiter);
+            waiters.leave(wait, drops);
+            self.notify_acceptors(slot);
         } else {
-            let waiters = &mut self.listeners.get(slot).waiters;
-            waiters.wait(waiter, &mut self.after.drops, cx);
+            waiters.wait(wait, cx.waker(), wakes, drops);
         }
         self.accept_more(slot, Some(cx));
         outcome.map_or(Poll::Pending, Poll::Ready)
@@ -132,9 +140,29 @@ impl Inner {
         Some(Ok(accepted))
     }
 
-    /// Somebody waits no more.
-    pub(crate) fn drop_waiter(&mut self, slot: u32, waiter: &mut Option<u32>) {
-        self.listeners.get(slot).waiters.leave(waiter, &mut self.after.drops);
+    /// A future that waited for a connection is gone.
+    pub(crate) fn leave_accept(&mut self, slot: u32, id: &mut Option<WaiterId>) {
+        let waker = self.listeners.get(slot).waiters.remove(id);
+        self.after.drops.extend(waker);
+        self.notify_acceptors(slot);
+    }
+
+    /// Notifies as many as there are connections to take.
+    fn notify_acceptors(&mut self, slot: u32) {
+        let listener = self.listeners.get(slot);
+        let available = listener.available();
+        if listener.waiters.notify(available, &mut self.after.wakes) {
+            let generation = self.listeners.generation(slot);
+            self.rechecks.push(Recheck::Accept(slot, generation));
+        }
+    }
+
+    pub(crate) fn recheck_acceptors(&mut self, slot: u32, generation: u32) {
+        if let Some(listener) = self.listeners.find(slot, generation) {
+            let available = listener.available();
+            listener.waiters.recheck(available);
+            self.notify_acceptors(slot);
+        }
     }
 
     /// Arms an idle listener, for the task that polls, if one does.
@@ -197,9 +225,8 @@ impl Inner {
         if listener.dropped {
             return self.close_listener_if_done(slot);
         }
-        if !listener.unclaimed.is_empty() || listener.error.is_some() {
-            listener.waiters.wake_all(&mut self.after.wakes);
-        }
+        self.notify_acceptors(slot);
+        let listener = self.listeners.get(slot);
         if listener.state == State::Armed
             && !listener.singly
             && listener.unclaimed.len() >= MOST_UNCLAIMED
@@ -276,7 +303,7 @@ impl Inner {
             return;
         }
         let mut listener = self.listeners.remove(slot);
-        listener.waiters.wake_all(&mut self.after.drops);
+        listener.waiters.notify_all(&mut self.after.drops);
         listener.unclaimed.into_iter().for_each(|accepted| self.close_accepted(accepted));
         self.close(listener.fd);
     }

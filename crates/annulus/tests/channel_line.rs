@@ -26,6 +26,10 @@ mod unwind {
 #[path = "../src/shards/channel/line.rs"]
 mod line;
 
+#[allow(dead_code, reason = "a channel needs only some of it")]
+#[path = "../src/waiters/mod.rs"]
+mod waiters;
+
 use line::Line;
 
 /// A thread that sleeps until it is woken.
@@ -67,8 +71,8 @@ fn wait_for<R>(mut poll: impl FnMut(&Context<'_>) -> Poll<R>) -> R {
 
 /// Sends; false where the receiver was gone.
 fn send(line: &Line<u32>, value: u32) -> bool {
-    let (mut value, mut ticket) = (Some(value), None);
-    wait_for(|cx| line.poll_push(&mut value, &mut ticket, cx));
+    let (mut value, mut id) = (Some(value), None);
+    wait_for(|cx| line.poll_push(&mut value, &mut id, cx));
     value.is_none()
 }
 
@@ -78,13 +82,17 @@ fn receive(line: &Line<u32>) -> Option<u32> {
 
 /// Starts to send, is woken or not, and gives up.
 fn give_up(line: &Line<u32>) -> bool {
-    let (mut value, mut ticket) = (Some(9), None);
+    let (mut value, mut id) = (Some(9), None);
     let cx = Context::from_waker(Waker::noop());
-    let sent = line.poll_push(&mut value, &mut ticket, &cx).is_ready();
-    if let Some(ticket) = ticket {
-        line.leave(ticket);
-    }
+    let sent = line.poll_push(&mut value, &mut id, &cx).is_ready();
+    line.leave(&mut id);
     sent
+}
+
+/// Starts to send, and is forgotten. What it would have sent is never seen.
+fn forget(line: &Line<u32>) -> bool {
+    let (mut value, mut id) = (Some(9), None);
+    line.poll_push(&mut value, &mut id, &Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Tries every order with at most so many preemptions: all there are of a short run take minutes.
@@ -126,6 +134,21 @@ fn line_who_gives_up_passes_its_turn_on() {
         }
         steady.join().unwrap();
         assert!(got.starts_with(&[0]) && got.contains(&1), "{got:?}");
+    });
+}
+
+#[test]
+fn line_who_is_forgotten_stops_no_other() {
+    model(2, |line| {
+        assert!(send(&line, 0));
+        let steady = thread::spawn({
+            let line = line.clone();
+            move || assert!(send(&line, 1))
+        });
+        let sent = forget(&line) as usize + forget(&line) as usize;
+        assert_eq!(sent, 0, "the receiver has taken nothing yet");
+        assert_eq!((receive(&line), receive(&line)), (Some(0), Some(1)));
+        steady.join().unwrap();
     });
 }
 

@@ -3,10 +3,12 @@
 
 use super::aligned::AlignedBuf;
 use super::buf::{IoBuf, IoBufMut};
-use super::places::{Free, Ticket};
+use super::free::FreeBuffers;
 use crate::core::Core;
 use crate::current;
+use crate::recheck::{Recheck, RecheckPool};
 use crate::unwind::{dispose_each, wake_each};
+use crate::waiters::WaiterId;
 use annulus_kernel::IoVec;
 use annulus_ring::BufferTable;
 use std::cell::RefCell;
@@ -15,8 +17,8 @@ use std::future::Future;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
 
 /// What buffers are aligned to, and their size a multiple of: every device's direct I/O is content with that.
 const STEP: usize = 4096;
@@ -52,7 +54,7 @@ struct Shared {
     size: usize,
     /// Its name with the driver.
     registration: io::Result<u32>,
-    free: RefCell<Free>,
+    free: RefCell<FreeBuffers>,
 }
 
 impl DirectPool {
@@ -68,7 +70,7 @@ impl DirectPool {
         let vector = IoVec { base: IoBuf::as_ptr(&memory), len: bytes };
         // SAFETY: the memory does not move, and is forgotten before it goes: see the drop of `Shared`.
         let registration = unsafe { core.enter()?.driver.register_memory(vector) };
-        let free = RefCell::new(Free::new(count as u32));
+        let free = RefCell::new(FreeBuffers::new(count as u32));
         Ok(Self(Rc::new(Shared { core, memory, size, registration, free })))
     }
 
@@ -86,24 +88,25 @@ impl DirectPool {
         self.0.size
     }
 
-    /// Buffers that can be taken now.
+    /// Buffers that can be taken now: free, and not for a task that waits.
     pub fn available(&self) -> usize {
-        self.0.free.borrow().count()
+        self.0.free.borrow().available()
     }
 
-    /// A buffer, as soon as there is one: who asked first gets it first. It has the bytes of its last use.
+    /// A buffer, as soon as there is one: tasks get theirs in the order in which they asked. It has the bytes of its last use.
     ///
-    /// Who holds buffers while he waits for more may wait for ever.
+    /// A task that holds buffers while it waits for more may wait for ever.
     ///
     /// # What dropping the future does
-    /// It gives its place up, and a buffer that it was to get goes to the next one.
+    /// A buffer that it was to get goes to the next one. Forgotten instead (`mem::forget`), it delays the others by a turn of the
+    /// loop or two.
     pub fn take(&self) -> impl Future<Output = DirectBuf> + use<> {
-        Take { pool: self.0.clone(), ticket: None }
+        Take { pool: self.0.clone(), id: None }
     }
 
-    /// A buffer, if there is one.
+    /// A buffer, if there is one that no task waits for.
     pub fn try_take(&self) -> Option<DirectBuf> {
-        let place = self.0.free.borrow_mut().take()?;
+        let place = self.0.update(FreeBuffers::take)?;
         Some(DirectBuf { pool: self.0.clone(), place })
     }
 }
@@ -135,10 +138,31 @@ fn total(count: usize, size: usize) -> io::Result<usize> {
 }
 
 impl Shared {
-    /// A buffer comes back, and goes to who waits for it.
-    fn give_back(&self, place: u32) {
-        let next = self.free.borrow_mut().give_back(place);
-        wake_each(next);
+    /// Changes what is free, then notifies the tasks whose turn it is.
+    fn update<R>(self: &Rc<Self>, change: impl FnOnce(&mut FreeBuffers) -> R) -> R {
+        let mut free = self.free.borrow_mut();
+        let answer = change(&mut free);
+        let mut next = free.notify_next();
+        let recheck = free.needs_recheck();
+        drop(free);
+        if recheck && let Ok(mut inner) = self.core.enter() {
+            let weak: Weak<Self> = Rc::downgrade(self);
+            inner.rechecks.push(Recheck::Pool(weak));
+        }
+        while next.is_some() {
+            wake_each(next);
+            next = self.free.borrow_mut().notify_next();
+        }
+        answer
+    }
+}
+
+impl RecheckPool for Shared {
+    fn recheck(&self, wakes: &mut Vec<Waker>) -> bool {
+        let mut free = self.free.borrow_mut();
+        free.recheck();
+        wakes.extend(std::iter::from_fn(|| free.notify_next()));
+        free.needs_recheck()
     }
 }
 
@@ -154,30 +178,27 @@ impl Drop for Shared {
 /// Waits for a buffer.
 struct Take {
     pool: Rc<Shared>,
-    ticket: Option<Ticket>,
+    id: Option<WaiterId>,
 }
 
 impl Future for Take {
     type Output = DirectBuf;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DirectBuf> {
-        let take = &mut *self;
-        // Cloned and dropped while nothing is borrowed: a foreign waker may run anybody's code.
+        let Self { pool, id } = &mut *self;
+        // Cloned and dropped while nothing is borrowed: a waker may run foreign code.
         let mut waker = Some(cx.waker().clone());
-        let place = take.pool.free.borrow_mut().poll(&mut take.ticket, &mut waker);
+        let place = pool.update(|free| free.poll(id, &mut waker));
         dispose_each(waker);
-        place.map_or(Poll::Pending, |place| {
-            Poll::Ready(DirectBuf { pool: take.pool.clone(), place })
-        })
+        place.map_or(Poll::Pending, |place| Poll::Ready(DirectBuf { pool: pool.clone(), place }))
     }
 }
 
 impl Drop for Take {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let (granted, waker) = self.pool.free.borrow_mut().leave(ticket);
-        dispose_each(waker);
-        granted.into_iter().for_each(|place| self.pool.give_back(place));
+        if self.id.is_some() {
+            dispose_each(self.pool.update(|free| free.leave(&mut self.id)));
+        }
     }
 }
 
@@ -195,7 +216,7 @@ impl DirectBuf {
 
 impl Drop for DirectBuf {
     fn drop(&mut self) {
-        self.pool.give_back(self.place);
+        self.pool.update(|free| free.give_back(self.place));
     }
 }
 

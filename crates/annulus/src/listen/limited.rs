@@ -46,7 +46,7 @@ impl Inner {
         self.after.drops.extend(task);
         let Some(permit) = permit else {
             if polled.is_none() {
-                listener.waiters.wake_all(&mut self.after.wakes);
+                listener.waiters.notify_all(&mut self.after.wakes);
             }
             return;
         };

@@ -2,11 +2,13 @@
 
 use super::Envelope;
 use super::parcel::Parcel;
+use crate::after::After;
 use crate::chunk::Chunk;
 use crate::core::Inner;
+use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::Domain;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
 const MOST_SEGMENTS: usize = 64;
@@ -19,17 +21,37 @@ impl Inner {
     pub(crate) fn poll_post_room(
         &mut self,
         slot: u32,
-        place: &mut Option<u32>,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<()> {
         let has_room = self.has_post_room(slot);
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if !has_room {
-            tx.waiters.wait(place, &mut self.after.drops, cx);
-            return Poll::Pending;
+        self.wait_to_post(slot, has_room, wait, cx)
+    }
+
+    /// Ready if what is waited for is there.
+    #[inline]
+    fn wait_to_post(
+        &mut self,
+        slot: u32,
+        is_there: bool,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        if !is_there || wait.has_waited() {
+            self.note_post_wait(slot, is_there, wait, cx);
         }
-        tx.waiters.leave(place, &mut self.after.drops);
-        Poll::Ready(())
+        if is_there { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    #[cold]
+    fn note_post_wait(&mut self, slot: u32, is_over: bool, wait: Wait<'_>, cx: &Context<'_>) {
+        let waiters = &mut self.post.boxes.get(slot).tx.waiters;
+        let After { wakes, drops, .. } = &mut self.after;
+        if is_over {
+            waiters.leave(wait, drops);
+        } else {
+            waiters.wait(wait, cx.waker(), wakes, drops);
+        }
     }
 
     /// Accepts a datagram for sending.
@@ -114,21 +136,19 @@ impl Inner {
     pub(crate) fn poll_post_flush(
         &mut self,
         slot: u32,
-        place: &mut Option<u32>,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if !tx.is_idle() {
-            tx.waiters.wait(place, &mut self.after.drops, cx);
-            return Poll::Pending;
-        }
-        tx.waiters.leave(place, &mut self.after.drops);
-        Poll::Ready(tx.failures.take_all().map_or(Ok(()), Err))
+        let is_idle = self.post.boxes.get(slot).tx.is_idle();
+        ready!(self.wait_to_post(slot, is_idle, wait, cx));
+        let failure = self.post.boxes.get(slot).tx.failures.take_all();
+        Poll::Ready(failure.map_or(Ok(()), Err))
     }
 
-    /// Somebody waits no more for room or a flush.
-    pub(crate) fn leave_post(&mut self, slot: u32, place: &mut Option<u32>) {
-        self.post.boxes.get(slot).tx.waiters.leave(place, &mut self.after.drops);
+    /// A future that waited for room or a flush is gone. The others were notified with it.
+    pub(crate) fn leave_post(&mut self, slot: u32, id: &mut Option<WaiterId>) {
+        let waker = self.post.boxes.get(slot).tx.waiters.remove(id);
+        self.after.drops.extend(waker);
     }
 }
 

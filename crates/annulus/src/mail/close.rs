@@ -66,8 +66,8 @@ impl Inner {
         if let Some(key) = mailbox.tx.linger {
             self.timers.remove(key);
         }
-        mailbox.rx.waiters.wake_all(&mut self.after.drops);
-        mailbox.tx.waiters.wake_all(&mut self.after.drops);
+        mailbox.rx.waiters.notify_all(&mut self.after.drops);
+        mailbox.tx.waiters.notify_all(&mut self.after.drops);
         self.close(mailbox.fd);
     }
 

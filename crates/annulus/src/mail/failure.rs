@@ -116,7 +116,7 @@ impl Inner {
         if inet && mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
             parcel.retried = true;
             if mailbox.rx.hear(errno) {
-                mailbox.rx.waiters.wake_one(&mut self.after.wakes);
+                self.notify_receivers(slot);
             } else {
                 mailbox.tx.failures.note(Failure::of(parcel, errno));
             }

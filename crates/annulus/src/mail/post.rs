@@ -192,7 +192,7 @@ impl Inner {
         let has_room = is_below || self.first_to_give_up(slot).is_some();
         let mailbox = self.post.boxes.get(slot);
         if has_room {
-            mailbox.tx.waiters.wake_all(&mut self.after.wakes);
+            mailbox.tx.waiters.notify_all(&mut self.after.wakes);
         }
         let stuck = mailbox.dropped && !mailbox.tx.is_idle();
         let in_vain = mailbox.tx.is_idle() && mailbox.tx.blocked;

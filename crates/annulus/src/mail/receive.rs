@@ -7,9 +7,11 @@
 #![allow(unsafe_code)]
 
 use super::{Format, Mail};
+use crate::after::After;
 use crate::core::Inner;
 use crate::lease::Lease;
-use crate::waiters::Waiters;
+use crate::recheck::Recheck;
+use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_kernel::{Domain, IoVec, Layout, Message, MsgHeader, SocketQuery};
 use rustix::io::Errno;
@@ -95,8 +97,9 @@ impl Inbox {
         self.waiters.include(task)
     }
 
-    fn has_something(&self) -> bool {
-        !self.letters.is_empty() || self.rest.is_some() || self.error.is_some()
+    /// What the next receives would take, at least.
+    fn available(&self) -> usize {
+        self.letters.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
     fn wants_more(&self) -> bool {
@@ -110,8 +113,7 @@ fn ends_the_operation_only(errno: Errno) -> bool {
 }
 
 impl Inner {
-    /// The next datagram; with `singly`, one of those that came together, else all of them. `place` is the caller's seat
-    /// among those who wait.
+    /// The next datagram; with `singly`, one of those that came together, else all of them.
     ///
     /// # Errors
     /// What the kernel has told of an earlier datagram, once.
@@ -119,46 +121,58 @@ impl Inner {
         &mut self,
         slot: u32,
         singly: bool,
-        place: &mut Option<u32>,
+        wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Mail>> {
         let outcome = self.take_mail(slot, singly);
         let rx = &mut self.post.boxes.get(slot).rx;
+        let After { wakes, drops, .. } = &mut self.after;
         match outcome {
             Some(outcome) => {
-                rx.waiters.leave(place, &mut self.after.drops);
-                if rx.rest.is_some() {
-                    // One event brought it all: the others of it are somebody else's.
-                    rx.waiters.wake_one(&mut self.after.wakes);
+                if wait.has_waited() {
+                    rx.waiters.leave(wait, drops);
+                }
+                if rx.waiters.may_notify() {
+                    self.notify_receivers(slot);
                 }
                 Poll::Ready(outcome)
             }
             None => {
-                rx.waiters.wait(place, &mut self.after.drops, cx);
-                self.want_mail(slot);
+                rx.waiters.wait(wait, cx.waker(), wakes, drops);
+                if rx.state == State::Idle {
+                    self.want_mail(slot);
+                }
                 Poll::Pending
             }
         }
     }
 
-    /// As [`poll_mail`](Self::poll_mail), for callers that may never come back; `place` is the seat of all of them.
-    pub(crate) fn poll_mail_again(
-        &mut self,
-        slot: u32,
-        singly: bool,
-        place: &mut Option<u32>,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<Mail>> {
-        let outcome = self.poll_mail(slot, singly, place, cx);
-        self.post.boxes.get(slot).rx.waiters.set_polled(*place);
-        outcome
+    /// A future that waited for a datagram is gone.
+    pub(crate) fn leave_mail(&mut self, slot: u32, id: &mut Option<WaiterId>) {
+        let waker = self.post.boxes.get(slot).rx.waiters.remove(id);
+        self.after.drops.extend(waker);
+        self.notify_receivers(slot);
     }
 
-    /// Somebody waits no more. Where he had been woken for something that is still there, another one is woken.
-    pub(crate) fn leave_mail(&mut self, slot: u32, place: &mut Option<u32>) {
+    /// Notifies as many as there are datagrams to take.
+    pub(super) fn notify_receivers(&mut self, slot: u32) {
         let rx = &mut self.post.boxes.get(slot).rx;
-        if rx.waiters.leave(place, &mut self.after.drops) && rx.has_something() {
-            rx.waiters.wake_one(&mut self.after.wakes);
+        if rx.waiters.notify(rx.available(), &mut self.after.wakes) {
+            self.list_receivers(slot);
+        }
+    }
+
+    #[cold]
+    fn list_receivers(&mut self, slot: u32) {
+        let generation = self.post.boxes.generation(slot);
+        self.rechecks.push(Recheck::Receive(slot, generation));
+    }
+
+    pub(crate) fn recheck_receivers(&mut self, slot: u32, generation: u32) {
+        if let Some(mailbox) = self.post.boxes.find(slot, generation) {
+            let available = mailbox.rx.available();
+            mailbox.rx.waiters.recheck(available);
+            self.notify_receivers(slot);
         }
     }
 
@@ -316,7 +330,6 @@ impl Inner {
 
     /// Goes on after an event: wakes a reader, arms again, pauses, or closes.
     fn after_packet(&mut self, slot: u32, more: bool) {
-        let token = self.mail_token(slot);
         let mailbox = self.post.boxes.get(slot);
         if mailbox.dropped {
             self.discard_mail(slot);
@@ -326,14 +339,15 @@ impl Inner {
             return;
         }
         let rx = &mut mailbox.rx;
-        if rx.has_something() {
-            rx.waiters.wake_one(&mut self.after.wakes);
-        }
+        let recheck = rx.waiters.notify(rx.available(), &mut self.after.wakes);
         if rx.wants_more() {
             self.want_mail(slot);
         } else if rx.state == State::Armed && rx.letters.len() >= MOST_LETTERS {
             rx.state = State::Cancelling;
-            self.cancel(token);
+            self.cancel(self.mail_token(slot));
+        }
+        if recheck {
+            self.list_receivers(slot);
         }
     }
 

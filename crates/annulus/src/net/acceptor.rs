@@ -4,8 +4,8 @@ use super::ConnectionLimit;
 use super::socket::{NewFd, Socket};
 use crate::core::Core;
 use crate::listen::Accepted;
+use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -15,22 +15,20 @@ use std::task::{Context, Poll};
 pub(super) struct Acceptor {
     core: Rc<Core>,
     slot: u32,
-    /// The place of who polls.
-    place: Cell<Option<u32>>,
 }
 
-/// An accept that may wait, and gives its place up when it is dropped.
+/// An accept that may wait, and leaves the line when it is dropped.
 struct Waiting<'a> {
     acceptor: &'a Acceptor,
-    place: Option<u32>,
+    id: Option<WaiterId>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.place.is_some()
+        if self.id.is_some()
             && let Ok(mut inner) = self.acceptor.core.enter()
         {
-            inner.drop_waiter(self.acceptor.slot, &mut self.place);
+            inner.leave_accept(self.acceptor.slot, &mut self.id);
         }
     }
 }
@@ -43,7 +41,7 @@ impl Acceptor {
         limit: Option<ConnectionLimit>,
     ) -> io::Result<Self> {
         let slot = core.enter()?.add_listener(socket.into_fd(), limit);
-        Ok(Self { core: core.clone(), slot, place: Cell::new(None) })
+        Ok(Self { core: core.clone(), slot })
     }
 
     /// The next connection. Cancel-safe.
@@ -53,20 +51,17 @@ impl Acceptor {
 
     /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
     pub(super) async fn accept_one(&self) -> io::Result<Accepted> {
-        let mut waiting = Waiting { acceptor: self, place: None };
-        poll_fn(|cx| self.poll_one(&mut waiting.place, cx)).await
+        let mut waiting = Waiting { acceptor: self, id: None };
+        poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await
     }
 
-    /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
+    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
-        let mut place = self.place.take();
-        let polled = self.poll_one(&mut place, cx);
-        self.place.set(place);
-        polled?.map(|accepted| self.adopt(accepted))
+        self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
 
-    fn poll_one(&self, place: &mut Option<u32>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
-        self.core.enter_running()?.poll_accept(self.slot, place, cx)
+    fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
+        self.core.enter_running()?.poll_accept(self.slot, wait, cx)
     }
 
     fn adopt(&self, accepted: Accepted) -> io::Result<Socket> {

@@ -214,7 +214,7 @@ impl TcpListener {
         }
     }
 
-    /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
+    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).

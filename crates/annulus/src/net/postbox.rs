@@ -4,8 +4,8 @@ use super::socket::NewFd;
 use crate::chunk::Chunk;
 use crate::core::Core;
 use crate::mail::{Envelope, Format, Mail, Settings};
+use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel, SocketOption};
-use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -17,10 +17,6 @@ use std::task::{Context, Poll, ready};
 pub(super) struct Postbox {
     pub(super) core: Rc<Core>,
     slot: u32,
-    /// The seats of who polls.
-    receives: Cell<Option<u32>>,
-    sends: Cell<Option<u32>>,
-    flushes: Cell<Option<u32>>,
 }
 
 impl Postbox {
@@ -34,25 +30,22 @@ impl Postbox {
         let slot = core.enter()?.add_mailbox(socket.fd(), format, settings)?;
         // The slot closes it from here on.
         socket.into_fd();
-        let (receives, sends, flushes) = Default::default();
-        Ok(Self { core: core.clone(), slot, receives, sends, flushes })
+        Ok(Self { core: core.clone(), slot })
     }
 
     /// The next datagram; with `singly`, one of those that came together.
     #[inline]
     pub(super) fn recv(&self, singly: bool) -> RecvMail<'_> {
-        RecvMail { postbox: self, singly, place: None }
+        RecvMail { postbox: self, singly, id: None }
     }
 
     pub(super) fn poll_recv(&self, singly: bool, cx: &Context<'_>) -> Poll<io::Result<Mail>> {
-        self.seated(&self.receives, |place| {
-            self.core.enter_running()?.poll_mail_again(self.slot, singly, place, cx)
-        })
+        self.core.enter_running()?.poll_mail(self.slot, singly, Wait::Polling, cx)
     }
 
     #[inline]
     pub(super) fn send(&self, chunk: Chunk, envelope: Envelope) -> SendMail<'_> {
-        SendMail { postbox: self, letter: Some((chunk, envelope)), place: None }
+        SendMail { postbox: self, letter: Some((chunk, envelope)), id: None }
     }
 
     /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
@@ -64,19 +57,15 @@ impl Postbox {
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.seated(&self.sends, |place| {
-            self.core.enter_running()?.poll_post_room(self.slot, place, cx).map(Ok)
-        })
+        self.core.enter_running()?.poll_post_room(self.slot, Wait::Polling, cx).map(Ok)
     }
 
     pub(super) fn flush(&self) -> Flush<'_> {
-        Flush { postbox: self, place: None }
+        Flush { postbox: self, id: None }
     }
 
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.seated(&self.flushes, |place| {
-            self.core.enter_running()?.poll_post_flush(self.slot, place, cx)
-        })
+        self.core.enter_running()?.poll_post_flush(self.slot, Wait::Polling, cx)
     }
 
     /// The socket has a peer from here on.
@@ -101,21 +90,14 @@ impl Postbox {
         f(&*self.core.kernel, fd)
     }
 
-    /// Somebody waits no more for room or a flush.
+    /// A future that waited for room or a flush is gone.
     #[inline]
-    fn leave_post(&self, place: &mut Option<u32>) {
-        if place.is_some()
+    fn leave_post(&self, id: &mut Option<WaiterId>) {
+        if id.is_some()
             && let Ok(mut inner) = self.core.enter()
         {
-            inner.leave_post(self.slot, place);
+            inner.leave_post(self.slot, id);
         }
-    }
-
-    fn seated<R>(&self, seat: &Cell<Option<u32>>, f: impl FnOnce(&mut Option<u32>) -> R) -> R {
-        let mut place = seat.take();
-        let outcome = f(&mut place);
-        seat.set(place);
-        outcome
     }
 }
 
@@ -133,7 +115,7 @@ impl Drop for Postbox {
 pub(super) struct RecvMail<'a> {
     postbox: &'a Postbox,
     singly: bool,
-    place: Option<u32>,
+    id: Option<WaiterId>,
 }
 
 impl Future for RecvMail<'_> {
@@ -141,18 +123,18 @@ impl Future for RecvMail<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Mail>> {
-        let Self { postbox, singly, place } = &mut *self;
-        postbox.core.enter_running()?.poll_mail(postbox.slot, *singly, place, cx)
+        let Self { postbox, singly, id } = &mut *self;
+        postbox.core.enter_running()?.poll_mail(postbox.slot, *singly, Wait::InLine(id), cx)
     }
 }
 
 impl Drop for RecvMail<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.place.is_some()
+        if self.id.is_some()
             && let Ok(mut inner) = self.postbox.core.enter()
         {
-            inner.leave_mail(self.postbox.slot, &mut self.place);
+            inner.leave_mail(self.postbox.slot, &mut self.id);
         }
     }
 }
@@ -163,7 +145,7 @@ pub struct SendMail<'a> {
     postbox: &'a Postbox,
     /// Not accepted yet.
     letter: Option<(Chunk, Envelope)>,
-    place: Option<u32>,
+    id: Option<WaiterId>,
 }
 
 impl Future for SendMail<'_> {
@@ -171,9 +153,9 @@ impl Future for SendMail<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { postbox, letter, place } = &mut *self;
+        let Self { postbox, letter, id } = &mut *self;
         let mut inner = postbox.core.enter_running()?;
-        ready!(inner.poll_post_room(postbox.slot, place, cx));
+        ready!(inner.poll_post_room(postbox.slot, Wait::InLine(id), cx));
         let (chunk, envelope) = letter.take().expect("polled after it was ready");
         Poll::Ready(inner.accept_post(postbox.slot, chunk, envelope))
     }
@@ -182,7 +164,7 @@ impl Future for SendMail<'_> {
 impl Drop for SendMail<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.postbox.leave_post(&mut self.place);
+        self.postbox.leave_post(&mut self.id);
     }
 }
 
@@ -190,21 +172,21 @@ impl Drop for SendMail<'_> {
 #[must_use = "futures do nothing unless they are awaited"]
 pub(super) struct Flush<'a> {
     postbox: &'a Postbox,
-    place: Option<u32>,
+    id: Option<WaiterId>,
 }
 
 impl Future for Flush<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { postbox, place } = &mut *self;
-        postbox.core.enter_running()?.poll_post_flush(postbox.slot, place, cx)
+        let Self { postbox, id } = &mut *self;
+        postbox.core.enter_running()?.poll_post_flush(postbox.slot, Wait::InLine(id), cx)
     }
 }
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        self.postbox.leave_post(&mut self.place);
+        self.postbox.leave_post(&mut self.id);
     }
 }
 

@@ -92,7 +92,7 @@ impl UdpSocket {
         Datagram::new(self.postbox.recv(false).await?)
     }
 
-    /// As [`recv_from`](Self::recv_from), by polling. The last task that polled is woken.
+    /// As [`recv_from`](Self::recv_from), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.
@@ -101,7 +101,7 @@ impl UdpSocket {
         self.postbox.poll_recv(true, cx)?.map(whole)
     }
 
-    /// As [`recv_datagram`](Self::recv_datagram), by polling. The last task that polled is woken.
+    /// As [`recv_datagram`](Self::recv_datagram), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.
@@ -164,7 +164,7 @@ impl UdpSocket {
         self.postbox.try_send(bytes, how.envelope(self.peer_is_v4.get()))
     }
 
-    /// Ready once a datagram would be accepted. The last task that polled is woken.
+    /// Ready once a datagram would be accepted. Every task that polled is woken.
     ///
     /// # Errors
     /// Outside its runtime.
@@ -180,7 +180,7 @@ impl UdpSocket {
         self.postbox.flush().await
     }
 
-    /// As [`flush`](Self::flush), by polling. The last task that polled is woken.
+    /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.

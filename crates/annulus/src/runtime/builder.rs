@@ -272,6 +272,7 @@ impl Builder {
             loans: Slab::new(),
             agenda: Default::default(),
             after: Default::default(),
+            rechecks: Default::default(),
             bounds: self.bounds,
             spares: Default::default(),
             paused_listeners: 0,

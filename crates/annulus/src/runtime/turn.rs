@@ -74,6 +74,7 @@ impl Inner {
         remote: &Remote,
     ) -> io::Result<()> {
         let mut busy = ready || !self.agenda.eager.is_empty() || !self.post.posted.is_empty();
+        busy |= self.recheck_waiters();
         self.prepare();
         busy |= self.agenda.sleepless || !self.agenda.arms.is_empty();
         busy |= !self.post.arms.is_empty();
@@ -85,6 +86,7 @@ impl Inner {
         }
         self.take_events();
         self.fire_timers();
+        self.rechecks.age();
         Ok(())
     }
 

@@ -144,7 +144,7 @@ impl UnixDatagram {
         UnixMessage::new(self.postbox.recv(false).await?)
     }
 
-    /// As [`recv_message`](Self::recv_message), by polling. The last task that polled is woken.
+    /// As [`recv_message`](Self::recv_message), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.
@@ -198,7 +198,7 @@ impl UnixDatagram {
         self.postbox.flush().await
     }
 
-    /// As [`flush`](Self::flush), by polling. The last task that polled is woken.
+    /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.

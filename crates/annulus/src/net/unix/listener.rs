@@ -53,7 +53,7 @@ impl UnixListener {
         self.adopt(self.acceptor.accept().await?)
     }
 
-    /// As [`accept`](Self::accept), by polling. The last task that polled is woken.
+    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).

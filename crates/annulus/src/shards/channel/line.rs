@@ -1,15 +1,18 @@
-//! The values on their way, and who waits.
+//! The values on their way, and the tasks that wait.
 //!
-//! One lock, held for moments. No waker is woken or dropped under it, nor a value dropped: that runs foreign code, and goes
-//! through `unwind`.
+//! One lock, held briefly. No waker is woken or dropped under it, nor a value dropped: that runs foreign code, and goes through
+//! `unwind`.
 //!
-//! Senders that wait stand in line. Only its head may take room, and it is always woken when there is some: by the receive
-//! that made it, by the head before it where some was left, or by one that gave its place up.
+//! Senders that wait stand in line. The first of them, as many as there is room for, may send, and are always woken: by the receive
+//! that made the room, or when one that was ahead leaves the line. A sender that was woken and does not answer, because its future was
+//! forgotten, keeps its room until the receiver has taken all values. It then asks once more, and from then on skips senders that do
+//! not answer, until one sends or all were woken (see `waiters`).
 //!
 //! Lock and `unwind` are the parent's: `tests/channel_line.rs` puts loom's lock in its place, and tries every order.
 
 use super::sync::{Mutex, MutexGuard};
 use super::unwind::{dispose_each, wake_each};
+use crate::waiters::{WaiterId, Waiters, renew};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::PoisonError;
@@ -24,18 +27,13 @@ struct State<T> {
     capacity: usize,
     /// The receiver, while it waits.
     receiver: Option<Waker>,
-    waiting: VecDeque<Waiting>,
-    next_ticket: u64,
+    /// Senders.
+    waiting: Waiters,
+    /// The receiver has found nothing, and nothing was sent since.
+    was_empty: bool,
     senders: usize,
     /// The receiver is gone.
     closed: bool,
-}
-
-/// A sender in line.
-struct Waiting {
-    ticket: u64,
-    /// `None` once woken.
-    waker: Option<Waker>,
 }
 
 impl<T> Line<T> {
@@ -46,15 +44,15 @@ impl<T> Line<T> {
                 values: VecDeque::new(),
                 capacity: capacity.max(1),
                 receiver: None,
-                waiting: VecDeque::new(),
-                next_ticket: 0,
+                waiting: Waiters::default(),
+                was_empty: false,
                 senders: 1,
                 closed: false,
             }),
         }
     }
 
-    /// Takes the value if there is room and nobody waits.
+    /// Takes the value if there is room that no waiting sender is to get.
     pub(crate) fn push(&self, value: &mut Option<T>) -> bool {
         let state = self.lock();
         if state.closed || !state.may_push(None) {
@@ -64,71 +62,85 @@ impl<T> Line<T> {
         true
     }
 
-    /// Takes the value, or leaves it where the receiver is gone. `ticket` is the caller's place in line, to be given up by
+    /// Takes the value, or leaves it if the receiver is gone. `id` is the caller's place in line, to be given up by
     /// [`leave`](Self::leave).
     pub(crate) fn poll_push(
         &self,
         value: &mut Option<T>,
-        ticket: &mut Option<u64>,
+        id: &mut Option<WaiterId>,
         cx: &Context<'_>,
     ) -> Poll<()> {
         let mut state = self.lock();
         if state.closed {
             return Poll::Ready(());
         }
-        if !state.may_push(*ticket) {
-            let stale = state.stand_in_line(ticket, cx.waker());
+        if !state.may_push(*id) {
+            let stale = state.waiting.register(id, cx.waker());
             drop(state);
             dispose_each(stale);
             return Poll::Pending;
         }
-        let place = ticket.take().map(|_| state.waiting.pop_front());
+        let waker = state.waiting.remove(id);
         self.push_and_wake(state, value);
-        drop(place);
+        dispose_each(waker);
         Poll::Ready(())
     }
 
     fn push_and_wake(&self, mut state: MutexGuard<'_, State<T>>, value: &mut Option<T>) {
         state.values.extend(value.take());
-        let wakers = [state.receiver.take(), state.head()];
-        drop(state);
-        wake_each(wakers.into_iter().flatten());
+        state.was_empty = false;
+        let receiver = state.receiver.take();
+        self.unlock_and_wake(state, receiver);
     }
 
     /// Gives a place in line up.
-    pub(crate) fn leave(&self, ticket: u64) {
+    pub(crate) fn leave(&self, id: &mut Option<WaiterId>) {
         let mut state = self.lock();
-        let place = state.waiting.iter().position(|waiting| waiting.ticket == ticket);
-        let left = place.and_then(|place| state.waiting.remove(place));
-        let head = state.head();
-        drop(state);
-        dispose_each(left);
-        wake_each(head);
+        let waker = state.waiting.remove(id);
+        self.unlock_and_wake(state, None);
+        dispose_each(waker);
     }
 
     /// The next value, if there is one.
     pub(crate) fn pop(&self) -> Option<T> {
-        self.pop_and_wake(self.lock())
+        let mut state = self.lock();
+        if state.values.is_empty() {
+            state.ask_again();
+        }
+        self.pop_and_wake(state)
     }
 
-    /// The next value; `None` where there are no senders any more.
+    /// The next value; `None` once there are no senders any more.
     pub(crate) fn poll_pop(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut state = self.lock();
         if !state.values.is_empty() || state.senders == 0 {
             return Poll::Ready(self.pop_and_wake(state));
         }
         let stale = renew(&mut state.receiver, cx.waker());
-        drop(state);
+        let comes_back = state.ask_again();
+        self.unlock_and_wake(state, None);
         dispose_each(stale);
+        if comes_back {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 
     fn pop_and_wake(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
         let value = state.values.pop_front();
-        let head = state.head();
-        drop(state);
-        wake_each(head);
+        self.unlock_and_wake(state, None);
         value
+    }
+
+    /// Wakes the receiver if its waker is given, and as many senders as there is room for: mostly one or none.
+    fn unlock_and_wake(&self, mut state: MutexGuard<'_, State<T>>, receiver: Option<Waker>) {
+        let mut sender = state.next_sender();
+        drop(state);
+        wake_each(receiver);
+        while sender.is_some() {
+            wake_each(sender);
+            sender = self.lock().next_sender();
+        }
     }
 
     pub(crate) fn add_sender(&self) {
@@ -148,9 +160,10 @@ impl<T> Line<T> {
         let mut state = self.lock();
         state.closed = true;
         let (values, receiver) = (mem::take(&mut state.values), state.receiver.take());
-        let waiting = mem::take(&mut state.waiting);
+        let mut senders = Vec::new();
+        state.waiting.notify_all(&mut senders);
         drop(state);
-        wake_each(waiting.into_iter().filter_map(|waiting| waiting.waker));
+        wake_each(senders);
         dispose_each(receiver);
         dispose_each(values);
     }
@@ -166,42 +179,29 @@ impl<T> Line<T> {
 }
 
 impl<T> State<T> {
-    fn has_room(&self) -> bool {
-        self.values.len() < self.capacity
+    fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.values.len())
     }
 
-    /// Whether there is room for the holder of this ticket, or for one without where nobody waits.
-    fn may_push(&self, ticket: Option<u64>) -> bool {
-        self.has_room() && self.waiting.front().map(|head| head.ticket) == ticket
+    /// Whether there is room for a sender: beside that of those ahead of it in line.
+    fn may_push(&self, id: Option<WaiterId>) -> bool {
+        self.waiting.ahead(id) < self.room()
     }
 
-    /// Returns what waker it had there before.
-    fn stand_in_line(&mut self, ticket: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
-        if let Some(ticket) = ticket {
-            let mut line = self.waiting.iter_mut();
-            let mine = line.find(|waiting| waiting.ticket == *ticket);
-            return mine.and_then(|waiting| renew(&mut waiting.waker, waker));
+    /// A sender that there is room for, and that was not woken for it yet.
+    fn next_sender(&mut self) -> Option<Waker> {
+        self.waiting.notify_next(self.room())
+    }
+
+    /// The receiver has found nothing, though there may be senders in line. Those that were woken get time until it asks again; then
+    /// they are skipped, so that the next ones are woken. True as long as it has to ask again.
+    fn ask_again(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return false;
         }
-        *ticket = Some(self.next_ticket);
-        let waiting = Waiting { ticket: self.next_ticket, waker: Some(waker.clone()) };
-        self.waiting.push_back(waiting);
-        self.next_ticket += 1;
-        None
-    }
-
-    /// The waker of the line's head, where there is room for it.
-    fn head(&mut self) -> Option<Waker> {
-        if !self.has_room() {
-            return None;
+        if mem::replace(&mut self.was_empty, true) {
+            self.waiting.skip_notified();
         }
-        self.waiting.front_mut().and_then(|head| head.waker.take())
-    }
-}
-
-/// Puts a waker in a place, unless it would wake the same; returns the one it replaced.
-fn renew(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match place {
-        Some(here) if here.will_wake(waker) => None,
-        _ => place.replace(waker.clone()),
+        !self.waiting.is_empty()
     }
 }

@@ -3,6 +3,7 @@
 mod line;
 
 use crate::unwind;
+use crate::waiters::WaiterId;
 use line::Line;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -17,8 +18,9 @@ mod sync {
 
 /// A channel of at most `capacity` values (0 counts as 1): many senders, one receiver, on whichever threads.
 ///
-/// Whoever waits is woken by who ends the wait, and only then; that takes a system call only where his shard's loop sleeps.
-/// Senders that find the channel full take turns, first come, first served.
+/// A task that waits is woken by the one that ends the wait; that takes a system call only if its shard's loop sleeps. Senders that
+/// find the channel full take turns, first come, first served. A receiver that finds it empty while senders stand in line asks again
+/// before it waits: they may have been forgotten.
 ///
 /// It closes from either end. When the receiver is gone, sends fail and give their value back; what was sent and not
 /// received is dropped. When all senders are gone, the receiver gets what is left, and then `None`.
@@ -34,12 +36,13 @@ pub struct Sender<T> {
 
 impl<T> Sender<T> {
     /// Sends a value, waiting while the channel is full. Dropped before it is ready, it has sent nothing, and the value is
-    /// dropped with it.
+    /// dropped with it. Forgotten instead (`mem::forget`), it has sent nothing either, and may take the room of one value until the
+    /// receiver has found the channel empty.
     ///
     /// # Errors
-    /// The value itself, where the receiver is gone.
+    /// The value itself, if the receiver is gone.
     pub fn send(&self, value: T) -> Sending<'_, T> {
-        Sending { line: &self.line, value: Some(value), ticket: None }
+        Sending { line: &self.line, value: Some(value), id: None }
     }
 
     /// Sends a value if there is room now. From threads without a runtime too.
@@ -90,7 +93,7 @@ pub struct Sending<'a, T> {
     /// Not sent yet.
     value: Option<T>,
     /// A place among the senders that wait.
-    ticket: Option<u64>,
+    id: Option<WaiterId>,
 }
 
 // The value is moved, never pinned.
@@ -100,15 +103,15 @@ impl<T> Future for Sending<'_, T> {
     type Output = Result<(), Closed<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { line, value, ticket } = &mut *self;
-        line.poll_push(value, ticket, cx).map(|()| value.take().map_or(Ok(()), |v| Err(Closed(v))))
+        let Self { line, value, id } = &mut *self;
+        line.poll_push(value, id, cx).map(|()| value.take().map_or(Ok(()), |v| Err(Closed(v))))
     }
 }
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.line.leave(ticket);
+        if self.id.is_some() {
+            self.line.leave(&mut self.id);
         }
     }
 }

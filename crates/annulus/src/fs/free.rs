@@ -1,0 +1,68 @@
+//! The free buffers of a pool, and the tasks that wait for one.
+
+use crate::waiters::{WaiterId, Waiters};
+use std::task::Waker;
+
+/// Free buffers, by number. The first in line may take one as soon as there is one; no other task overtakes them.
+#[derive(Debug)]
+pub(super) struct FreeBuffers {
+    numbers: Vec<u32>,
+    waiters: Waiters,
+}
+
+impl FreeBuffers {
+    pub(super) fn new(count: u32) -> Self {
+        // Low ones first: they are warm.
+        Self { numbers: (0..count).rev().collect(), waiters: Waiters::default() }
+    }
+
+    /// Buffers that are free and not for one in line.
+    pub(super) fn available(&self) -> usize {
+        self.numbers.len().saturating_sub(self.waiters.ahead(None))
+    }
+
+    /// A buffer that is not for one in line.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        if self.available() == 0 { None } else { self.numbers.pop() }
+    }
+
+    /// A buffer, or a place in line. A waker that is left is for the caller to drop.
+    pub(super) fn poll(
+        &mut self,
+        id: &mut Option<WaiterId>,
+        waker: &mut Option<Waker>,
+    ) -> Option<u32> {
+        if self.waiters.ahead(*id) < self.numbers.len() {
+            *waker = self.waiters.remove(id);
+            return self.numbers.pop();
+        }
+        if let Some(new) = waker.take() {
+            *waker = self.waiters.register_owned(id, new);
+        }
+        None
+    }
+
+    pub(super) fn give_back(&mut self, number: u32) {
+        self.numbers.push(number);
+    }
+
+    /// Leaves the line; the waker is for the caller to drop.
+    pub(super) fn leave(&mut self, id: &mut Option<WaiterId>) -> Option<Waker> {
+        self.waiters.remove(id)
+    }
+
+    /// One in line whose turn it is, and that was not notified yet.
+    pub(super) fn notify_next(&mut self) -> Option<Waker> {
+        self.waiters.notify_next(self.numbers.len())
+    }
+
+    /// Whether to look again later: a buffer is free, and the ones in line have not taken it. True once until
+    /// [`recheck`](Self::recheck).
+    pub(super) fn needs_recheck(&mut self) -> bool {
+        !self.numbers.is_empty() && self.waiters.ahead(None) > 0 && self.waiters.list()
+    }
+
+    pub(super) fn recheck(&mut self) {
+        self.waiters.recheck(self.numbers.len());
+    }
+}

@@ -1,0 +1,491 @@
+//! Wait queues against simple models, over random orders of events: waits, notifications, polls for nothing, futures that are
+//! dropped, and futures that are forgotten. What must hold (invariant 22): nothing stays available while a live task waits for it.
+
+#[allow(dead_code, reason = "each user of it needs only some")]
+#[path = "../src/waiters/mod.rs"]
+mod waiters;
+
+#[allow(dead_code, reason = "not everything is modelled")]
+#[path = "../src/shards/channel/line.rs"]
+mod line;
+
+#[allow(dead_code, reason = "not everything is modelled")]
+#[path = "../src/fs/free.rs"]
+mod free;
+
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
+
+/// No waker panics here.
+mod unwind {
+    use std::task::Waker;
+
+    pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
+        values.into_iter().for_each(drop);
+    }
+}
+
+use free::FreeBuffers;
+use line::Line;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use waiters::{Wait, WaiterId, Waiters};
+
+/// Tasks of a run.
+const TASKS: usize = 6;
+
+/// A waker that remembers whether it was woken.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flag {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// What happens to one of the tasks, or to all.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// It starts to wait, or is polled again, woken or not.
+    Poll(usize),
+    /// It is polled if it was woken.
+    Run(usize),
+    Drop(usize),
+    Forget(usize),
+    /// Something becomes available, or is received.
+    Arrive,
+    /// The next turn.
+    Recheck,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let task = 0..TASKS;
+    let step = prop_oneof![
+        4 => task.clone().prop_map(Step::Poll),
+        4 => task.clone().prop_map(Step::Run),
+        1 => task.clone().prop_map(Step::Drop),
+        1 => task.prop_map(Step::Forget),
+        4 => Just(Step::Arrive),
+        2 => Just(Step::Recheck),
+    ];
+    vec(step, 0..120)
+}
+
+/// Something that tasks wait for, and how they do.
+trait Queue {
+    /// Polls; true if it got what it waits for.
+    fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool;
+    fn leave(&mut self, id: &mut Option<WaiterId>);
+    fn arrive(&mut self);
+    fn recheck(&mut self);
+    fn available(&self) -> usize;
+}
+
+/// A task's future; a new one takes the place of one that is over.
+#[derive(Default)]
+struct Future {
+    id: Option<WaiterId>,
+    flag: Arc<Flag>,
+    waits: bool,
+}
+
+impl Future {
+    fn poll(&mut self, queue: &mut impl Queue) {
+        let waker = Waker::from(self.flag.clone());
+        self.waits = !queue.poll(&mut self.id, &waker);
+        if !self.waits {
+            assert!(self.id.is_none(), "it has left the line");
+        }
+    }
+}
+
+/// Goes through the steps, then lets everything that is alive run until nothing happens any more.
+fn run(queue: &mut impl Queue, steps: &[Step]) {
+    let mut tasks: [Future; TASKS] = Default::default();
+    for step in steps {
+        match *step {
+            Step::Poll(task) => tasks[task].poll(queue),
+            Step::Run(task) if tasks[task].flag.take() => tasks[task].poll(queue),
+            Step::Run(_) => {}
+            Step::Drop(task) => queue.leave(&mut std::mem::take(&mut tasks[task]).id),
+            Step::Forget(task) => drop(std::mem::take(&mut tasks[task])),
+            Step::Arrive => queue.arrive(),
+            Step::Recheck => queue.recheck(),
+        }
+    }
+    // Each round takes one at least that was forgotten out of the line.
+    for _ in 0..2 * (steps.len() + TASKS) {
+        for task in tasks.iter_mut().filter(|task| task.waits) {
+            if task.flag.take() {
+                task.poll(queue);
+            }
+        }
+        queue.recheck();
+    }
+    let waits = tasks.iter().any(|task| task.waits);
+    assert!(!waits || queue.available() == 0, "a task waits for what is there");
+}
+
+/// Any poll may take what is there, as receives and accepts do.
+#[derive(Default)]
+struct Lenient {
+    waiters: Waiters,
+    available: usize,
+    listed: bool,
+}
+
+impl Lenient {
+    fn notify(&mut self) {
+        let mut wakes = Vec::new();
+        self.listed |= self.waiters.notify(self.available, &mut wakes);
+        wakes.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Queue for Lenient {
+    fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool {
+        if self.available == 0 {
+            self.waiters.wait(Wait::InLine(id), waker, &mut Vec::new(), &mut Vec::new());
+            return false;
+        }
+        self.available -= 1;
+        self.leave(id);
+        true
+    }
+
+    fn leave(&mut self, id: &mut Option<WaiterId>) {
+        self.waiters.leave(Wait::InLine(id), &mut Vec::new());
+        self.notify();
+    }
+
+    fn arrive(&mut self) {
+        self.available += 1;
+        self.notify();
+    }
+
+    /// Only a queue that is on the list is looked at.
+    fn recheck(&mut self) {
+        if std::mem::take(&mut self.listed) {
+            self.waiters.recheck(self.available);
+            self.notify();
+        }
+    }
+
+    fn available(&self) -> usize {
+        self.available
+    }
+}
+
+/// The buffers of a pool, which are given in order.
+struct Pool {
+    free: FreeBuffers,
+    count: usize,
+    taken: Vec<u32>,
+    listed: bool,
+}
+
+impl Pool {
+    fn new(count: u32) -> Self {
+        let mut free = FreeBuffers::new(count);
+        let taken: Vec<u32> = std::iter::from_fn(|| free.take()).collect();
+        Self { free, count: taken.len(), taken, listed: false }
+    }
+
+    fn notify(&mut self) {
+        std::iter::from_fn(|| self.free.notify_next()).for_each(Waker::wake);
+        self.listed |= self.free.needs_recheck();
+    }
+}
+
+impl Queue for Pool {
+    fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool {
+        let taken = self.free.poll(id, &mut Some(waker.clone()));
+        self.taken.extend(taken);
+        self.notify();
+        taken.is_some()
+    }
+
+    fn leave(&mut self, id: &mut Option<WaiterId>) {
+        drop(self.free.leave(id));
+        self.notify();
+    }
+
+    fn arrive(&mut self) {
+        if let Some(number) = self.taken.pop() {
+            self.free.give_back(number);
+        }
+        self.notify();
+    }
+
+    fn recheck(&mut self) {
+        if std::mem::take(&mut self.listed) {
+            self.free.recheck();
+            self.notify();
+        }
+    }
+
+    fn available(&self) -> usize {
+        self.count - self.taken.len()
+    }
+}
+
+/// A channel: a task sends, and what arrives is a receive.
+struct Channel {
+    line: Line<()>,
+    receiver: Arc<Flag>,
+    waits: bool,
+    full: usize,
+}
+
+impl Channel {
+    fn new(capacity: usize) -> Self {
+        let line = Line::new(capacity);
+        while line.push(&mut Some(())) {}
+        Self { line, receiver: Arc::default(), waits: false, full: capacity }
+    }
+
+    fn receive(&mut self) {
+        let waker = Waker::from(self.receiver.clone());
+        self.waits = self.line.poll_pop(&Context::from_waker(&waker)).is_pending();
+        self.full -= usize::from(!self.waits);
+    }
+}
+
+impl Queue for Channel {
+    fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool {
+        let polled = self.line.poll_push(&mut Some(()), id, &Context::from_waker(waker));
+        self.full += usize::from(polled.is_ready());
+        polled.is_ready()
+    }
+
+    fn leave(&mut self, id: &mut Option<WaiterId>) {
+        self.line.leave(id);
+    }
+
+    fn arrive(&mut self) {
+        self.receive();
+    }
+
+    /// The receiver is alive, and receives again only when it was woken.
+    fn recheck(&mut self) {
+        if self.receiver.take() || !self.waits {
+            self.receive();
+        }
+    }
+
+    fn available(&self) -> usize {
+        // While the receiver does not wait, it goes on; and when it does, no sender may.
+        usize::from(self.full == 0)
+    }
+}
+
+/// One in line of the model: its task, its number, and whether it was notified.
+struct Modelled {
+    task: usize,
+    number: usize,
+    notified: bool,
+}
+
+/// What `Waiters` is, in the plainest way.
+#[derive(Default)]
+struct Model {
+    line: Vec<Modelled>,
+    numbers: [Option<usize>; TASKS],
+    next: usize,
+}
+
+impl Model {
+    fn register(&mut self, task: usize) {
+        self.line.retain(|one| one.task != task);
+        let number = *self.numbers[task].get_or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        self.line.push(Modelled { task, number, notified: false });
+        self.line.sort_by_key(|one| one.number);
+    }
+
+    fn remove(&mut self, task: usize) {
+        self.line.retain(|one| one.task != task);
+        self.numbers[task] = None;
+    }
+
+    fn notify(&mut self, count: usize) -> Vec<usize> {
+        let first = self.line.iter_mut().take(count).filter(|one| !one.notified);
+        first.map(|one| (one.notified = true, one.task).1).collect()
+    }
+
+    fn skip_notified(&mut self) {
+        let keep = self.line.iter().position(|one| !one.notified).unwrap_or(self.line.len());
+        self.line.drain(..keep);
+    }
+}
+
+/// The tasks among these whose wakers were given out, in order.
+fn woken(wakes: Vec<Waker>, wakers: &[Waker; TASKS]) -> Vec<usize> {
+    let task = |waker: Waker| wakers.iter().position(|one| one.will_wake(&waker)).unwrap();
+    wakes.into_iter().map(task).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Register(usize),
+    Remove(usize),
+    Notify(usize),
+    NotifyAll,
+    Skip,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        5 => (0..TASKS).prop_map(Act::Register),
+        2 => (0..TASKS).prop_map(Act::Remove),
+        3 => (0..TASKS).prop_map(Act::Notify),
+        1 => Just(Act::NotifyAll),
+        2 => Just(Act::Skip),
+    ];
+    vec(act, 0..100)
+}
+
+proptest! {
+    #[test]
+    fn waiters_do_what_the_model_does(acts in acts()) {
+        let wakers: [Waker; TASKS] = std::array::from_fn(|_| Waker::from(Arc::<Flag>::default()));
+        let mut ids = [None; TASKS];
+        let (mut waiters, mut model) = (Waiters::default(), Model::default());
+        for act in acts {
+            let mut wakes = Vec::new();
+            let mut expected = Vec::new();
+            match act {
+                Act::Register(task) => {
+                    drop(waiters.register(&mut ids[task], &wakers[task]));
+                    model.register(task);
+                }
+                Act::Remove(task) => {
+                    drop(waiters.remove(&mut ids[task]));
+                    model.remove(task);
+                }
+                Act::Notify(count) => {
+                    waiters.notify(count, &mut wakes);
+                    expected = model.notify(count);
+                }
+                Act::NotifyAll => {
+                    waiters.notify_all(&mut wakes);
+                    model.skip_notified();
+                    expected = model.notify(TASKS);
+                }
+                Act::Skip => {
+                    waiters.skip_notified();
+                    model.skip_notified();
+                }
+            }
+            prop_assert_eq!(woken(wakes, &wakers), expected);
+            prop_assert_eq!(waiters.is_empty(), model.line.is_empty());
+            let unnotified = model.line.iter().any(|one| !one.notified);
+            prop_assert_eq!(waiters.has_unnotified(), unnotified);
+            for (task, waker) in wakers.iter().enumerate() {
+                let waits = model.line.iter().any(|one| one.task == task && !one.notified);
+                prop_assert_eq!(waiters.include(waker), waits);
+                let ahead = model.numbers[task].map_or(model.line.len(), |number| {
+                    model.line.iter().filter(|one| one.number < number).count()
+                });
+                prop_assert_eq!(waiters.ahead(ids[task]), ahead);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_stays_available_while_a_live_task_waits(steps in steps()) {
+        run(&mut Lenient::default(), &steps);
+    }
+
+    #[test]
+    fn no_buffer_stays_free_while_a_live_task_waits(count in 1u32..4, steps in steps()) {
+        run(&mut Pool::new(count), &steps);
+    }
+
+    #[test]
+    fn no_live_sender_waits_while_the_receiver_does(capacity in 1usize..4, steps in steps()) {
+        run(&mut Channel::new(capacity), &steps);
+    }
+
+    /// Tasks that run as soon as they are woken.
+    #[test]
+    fn senders_are_served_in_the_order_in_which_they_came(
+        capacity in 1usize..4,
+        sends in vec(any::<bool>(), 1..60),
+    ) {
+        let line = Line::new(capacity);
+        let mut waiting = VecDeque::new();
+        let (mut sent, mut got) = (0, Vec::new());
+        for send in sends {
+            if send {
+                waiting.push_back((Some(sent), None, Arc::<Flag>::default()));
+                waiting.back().unwrap().2.0.store(true, Ordering::Relaxed);
+                sent += 1;
+            } else {
+                got.extend(line.pop());
+            }
+            waiting.retain_mut(|(value, id, flag)| {
+                let waker = Waker::from(flag.clone());
+                let cx = Context::from_waker(&waker);
+                !flag.take() || line.poll_push(value, id, &cx) == Poll::Pending
+            });
+        }
+        got.extend(std::iter::from_fn(|| line.pop()));
+        prop_assert!(got.iter().copied().eq(0..got.len()), "in order: {:?}", got);
+        prop_assert!(got.len() == sent - waiting.len());
+    }
+}
+
+#[test]
+fn of_many_that_poll_each_is_woken_and_those_long_gone_do_not_pile_up() {
+    let mut waiters = Waiters::default();
+    let flags: Vec<Arc<Flag>> = (0..1000).map(|_| Arc::default()).collect();
+    let mut wakes = Vec::new();
+    let mut polls = 0;
+    // Each polls until none is woken for nothing any more.
+    let mut eager: Vec<&Arc<Flag>> = flags.iter().collect();
+    while !eager.is_empty() {
+        for flag in eager {
+            polls += 1;
+            waiters.wait(Wait::Polling, &Waker::from(flag.clone()), &mut wakes, &mut Vec::new());
+        }
+        wakes.drain(..).for_each(Waker::wake);
+        eager = flags.iter().filter(|flag| flag.take()).collect();
+    }
+    assert!(polls <= 4 * flags.len(), "{polls} polls of {} tasks", flags.len());
+    waiters.notify(1, &mut wakes);
+    assert_eq!(wakes.len(), flags.len(), "each once");
+    assert!(waiters.is_empty());
+    wakes.clear();
+    let kept = |waiters: &Waiters| {
+        flags.iter().filter(|flag| waiters.include(&Waker::from((*flag).clone()))).count()
+    };
+    // One task, polled again and again, is kept once.
+    for _ in 0..10 {
+        waiters.wait(Wait::Polling, &Waker::from(flags[0].clone()), &mut wakes, &mut Vec::new());
+    }
+    assert!(wakes.is_empty());
+    // Others come, and never come back.
+    for flag in &flags[..100] {
+        waiters.wait(Wait::Polling, &Waker::from(flag.clone()), &mut wakes, &mut Vec::new());
+    }
+    assert!(kept(&waiters) <= 64 && kept(&waiters) + wakes.len() == 100);
+}
