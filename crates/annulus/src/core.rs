@@ -43,6 +43,8 @@ pub(crate) struct Core {
     running: Cell<bool>,
     /// A panic has interrupted the loop's own work.
     broken: Cell<bool>,
+    /// It has ended, and the kernel knows none of its memory any more.
+    over: Cell<bool>,
 }
 
 /// Bounds of a runtime's streams. Bytes, but for the linger.
@@ -110,6 +112,7 @@ impl Core {
             guard,
             running: Cell::new(false),
             broken: Cell::new(false),
+            over: Cell::new(false),
         }
     }
 
@@ -171,6 +174,15 @@ impl Core {
     /// After a panic has interrupted the loop's own work: what is in flight is not known for certain any more.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
+    }
+
+    pub(crate) fn set_over(&self, over: bool) {
+        self.over.set(over);
+    }
+
+    /// After the end, if the kernel knows none of its memory any more. False in a forked child.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get() && self.at_home()
     }
 
     /// Does a part of the loop's own work. No foreign code is in it, so a panic is a bug, and the runtime is broken from then on.

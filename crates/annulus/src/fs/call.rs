@@ -1,7 +1,8 @@
 //! A call on its way off the loop: a slot that the kernel may point into, and the future that waits.
 //!
 //! *In flight* → *done*, when its event has come → free, when the future has taken the outcome. A future that is dropped
-//! before leaves what the call names in the slot, until the event: the kernel may still be writing there.
+//! before leaves what the call names in the slot, until the event: the kernel may still be writing there. A future that outlives
+//! its runtime gets an error, and what the call names, once nothing is in flight any more.
 #![allow(unsafe_code)]
 
 use crate::core::{Core, Inner};
@@ -25,6 +26,8 @@ pub(crate) struct CallSlot {
     waker: Option<Waker>,
     /// What the call names, once its future is gone.
     kept: Option<Box<dyn Any>>,
+    /// The runtime ends: the future gets no descriptor any more.
+    stopped: bool,
 }
 
 impl CallSlot {
@@ -32,10 +35,14 @@ impl CallSlot {
         self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
     }
 
-    fn made_descriptor(&self) -> Option<Fd> {
+    /// The descriptor that it made, if the future has not taken it.
+    fn take_descriptor(&mut self) -> Option<Fd> {
         match (self.call, self.outcome) {
-            // SAFETY: opened for this call alone, whose future has gone.
-            (FileCall::Open { .. }, Some(Ok(fd))) => Some(unsafe { Fd::from_raw(fd as RawFd) }),
+            (FileCall::Open { .. }, Some(Ok(fd))) => {
+                self.outcome = Some(Err(Errno::CANCELED));
+                // SAFETY: opened for this call alone, whose future gets none.
+                Some(unsafe { Fd::from_raw(fd as RawFd) })
+            }
             _ => None,
         }
     }
@@ -45,7 +52,13 @@ impl Inner {
     /// # Safety
     /// What the call names must stay valid, unmoved and untouched until its event.
     unsafe fn start_call(&mut self, call: FileCall, soon: bool) -> u32 {
-        let slot = self.calls.insert(CallSlot { call, outcome: None, waker: None, kept: None });
+        let slot = self.calls.insert(CallSlot {
+            call,
+            outcome: None,
+            waker: None,
+            kept: None,
+            stopped: false,
+        });
         let call = &raw const self.calls.get(slot).call;
         let token = self.call_token(slot);
         // SAFETY: slots do not move, and this one is freed at the event; for the rest the caller vouches.
@@ -71,6 +84,15 @@ impl Inner {
         self.after.wakes.extend(call.waker.take());
         if call.kept.is_some() {
             self.free_call(slot);
+        } else if call.stopped {
+            self.close_made(slot);
+        }
+    }
+
+    /// Closes the descriptor that a call made and no future will take.
+    fn close_made(&mut self, slot: u32) {
+        if let Some(fd) = self.calls.get(slot).take_descriptor() {
+            self.close(fd);
         }
     }
 
@@ -89,17 +111,19 @@ impl Inner {
 
     /// Cancels a call, at the end of the runtime.
     pub(crate) fn stop_call(&mut self, slot: u32) {
-        if self.calls.get(slot).outcome.is_none() {
+        let call = self.calls.get(slot);
+        call.stopped = true;
+        if call.outcome.is_none() {
             let token = self.call_token(slot);
             self.cancel(token);
+        } else {
+            self.close_made(slot);
         }
     }
 
     fn free_call(&mut self, slot: u32) {
+        self.close_made(slot);
         let call = self.calls.remove(slot);
-        if let Some(fd) = call.made_descriptor() {
-            self.close(fd);
-        }
         // It may close a file, which borrows all this again.
         self.after.kept.extend(call.kept);
     }
@@ -145,14 +169,15 @@ impl<K: Unpin + 'static> Future for Pending<K> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot;
-        // After its runtime's end nobody can tell whether the kernel is done with the memory: it is not given back.
-        let Ok(polled) = self.core.enter().map(|mut inner| inner.poll_call(slot, cx)) else {
-            return Poll::Pending;
+        let polled = match self.core.enter() {
+            Ok(mut inner) => {
+                inner.poll_call(slot, cx).map(|outcome| outcome.map_err(io::Error::from))
+            }
+            Err(error) if self.core.is_over() => Poll::Ready(Err(error)),
+            // The kernel may not be done with the memory, and nothing will tell: it is not given back.
+            Err(_) => return Poll::Pending,
         };
-        polled.map(|outcome| {
-            let kept = self.kept.take().expect("polled after its end");
-            (outcome.map_err(io::Error::from), kept)
-        })
+        polled.map(|outcome| (outcome, self.kept.take().expect("polled after its end")))
     }
 }
 
@@ -161,7 +186,8 @@ impl<K: 'static> Drop for Pending<K> {
         let Some(kept) = self.kept.take() else { return };
         match self.core.enter() {
             Ok(mut inner) => inner.abandon_call(self.slot, Box::new(kept)),
-            // The runtime has ended, or this is a forked child: the kernel may still know the memory.
+            Err(_) if self.core.is_over() => drop(kept),
+            // A forked child, or a runtime whose operations did not come back: the kernel may still know the memory.
             Err(_) => std::mem::forget(kept),
         }
     }

@@ -49,7 +49,7 @@ impl Core {
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();
         let drained = self.reap(&mut inside) && self.check_whole().is_ok();
-        inside.close(drained);
+        self.set_over(inside.close(drained));
     }
 
     /// Turns the loop until everything that was accepted has been sent, for `limit` at most.
@@ -133,8 +133,8 @@ impl Inner {
 }
 
 impl KernelHeld<Inner> {
-    /// Closes the driver, and frees everything if the kernel is known to be done with it.
-    fn close(mut self, drained: bool) {
+    /// Closes the driver, and frees everything if the kernel is known to be done with it; true if so.
+    fn close(mut self, drained: bool) -> bool {
         mem::take(&mut self.after).discard();
         self.timers.drain().for_each(dispose);
         let pools = (self.driver.pool().clone(), self.driver.packets().cloned());
@@ -142,11 +142,13 @@ impl KernelHeld<Inner> {
         // SAFETY: what operations name is not the driver's, but what stays held; the driver is not used after this.
         let driver = unsafe { self.driver.take() };
         let closed = driver.close();
-        if drained && closed.is_ok() {
+        let is_done = drained && closed.is_ok();
+        if is_done {
             // SAFETY: every operation has had its terminal event, and the kernel has let go of the buffers.
             let freed = unsafe { (self.open(), pools.open()) };
             dispose(freed);
         }
+        is_done
     }
 }
 

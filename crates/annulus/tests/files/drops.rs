@@ -5,8 +5,8 @@ use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::time::sleep;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Polls once, then drops.
@@ -61,16 +61,24 @@ fn a_file_stays_open_for_the_calls_under_way() {
     });
 }
 
+/// Descriptors are the process's: they are counted in one that runs this test alone. True in there.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os("ANNULUS_COUNTS_DESCRIPTORS").is_some() {
+        return true;
+    }
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env("ANNULUS_COUNTS_DESCRIPTORS", "1")
+        .status()
+        .unwrap();
+    assert!(status.success());
+    false
+}
+
 #[test]
 fn nothing_is_left_open() {
-    // Descriptors are the process's: counted in one that does nothing else.
-    if std::env::var_os("ANNULUS_COUNTS_DESCRIPTORS").is_none() {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["drops::nothing_is_left_open", "--exact", "--nocapture"])
-            .env("ANNULUS_COUNTS_DESCRIPTORS", "1")
-            .status()
-            .unwrap();
-        return assert!(status.success());
+    if !is_alone("drops::nothing_is_left_open") {
+        return;
     }
     for mode in Mode::all() {
         let before = open_descriptors();
@@ -88,6 +96,53 @@ fn nothing_is_left_open() {
         done.unwrap();
         drop(runtime);
         assert_eq!(open_descriptors(), before, "{mode:?}");
+    }
+}
+
+/// A future, begun in its runtime.
+async fn begun<T>(future: impl Future<Output = T> + 'static) -> Pin<Box<dyn Future<Output = T>>> {
+    let mut future: Pin<Box<dyn Future<Output = T>>> = Box::pin(future);
+    poll_fn(|cx| {
+        assert!(future.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    future
+}
+
+#[test]
+fn futures_that_outlive_their_runtime_leave_nothing_open() {
+    if !is_alone("drops::futures_that_outlive_their_runtime_leave_nothing_open") {
+        return;
+    }
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload) {
+        for polled_after in [false, true] {
+            let before = open_descriptors();
+            let mut runtime = mode.runtime().unwrap();
+            let outliving: io::Result<_> = runtime
+                .block_on(async {
+                    let (mut opens, mut reads) = (Vec::new(), Vec::new());
+                    for _ in 0..10 {
+                        let file = File::open("/proc/self/exe").await?;
+                        opens.push(begun(File::open("/proc/self/exe")).await);
+                        let read = async move { file.read_at(vec![0; 100_000], 0).await.0 };
+                        reads.push(begun(read).await);
+                    }
+                    Ok((opens, reads))
+                })
+                .unwrap();
+            let (mut opens, mut reads) = outliving.unwrap();
+            drop(runtime);
+            let mut cx = Context::from_waker(Waker::noop());
+            for (open, read) in opens.iter_mut().zip(&mut reads).filter(|_| polled_after) {
+                // What they began is over, and so is their runtime.
+                let (open, read) = (open.as_mut().poll(&mut cx), read.as_mut().poll(&mut cx));
+                assert!(matches!(open, Poll::Ready(Err(_))), "{mode:?}: {open:?}");
+                assert!(matches!(read, Poll::Ready(Err(_))), "{mode:?}: {read:?}");
+            }
+            drop((opens, reads));
+            assert_eq!(open_descriptors(), before, "{mode:?}");
+        }
     }
 }
 
