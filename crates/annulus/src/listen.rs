@@ -208,6 +208,7 @@ impl Inner {
             }
             Err(errno) if ends_one_operation(errno) => {}
             Err(errno) if ends_one_connection(errno) => {
+                self.driver.counters().aborted_accepts += 1;
                 listener.failed += 1;
                 if listener.failed >= MOST_FAILED && listener.state == State::Idle {
                     self.pause_accepts(slot);

@@ -29,6 +29,8 @@ pub struct Counters {
     pub zero_copy_copied: u64,
     /// Times that a listener paused for want of descriptors.
     pub accept_pauses: u64,
+    /// Connections that were reset, or failed, before they were accepted. Listeners pass over them. Counted above the driver.
+    pub aborted_accepts: u64,
     /// Calls on files made on the loop.
     pub file_inline: u64,
     /// Calls on files tried on the loop that found their data not in memory.

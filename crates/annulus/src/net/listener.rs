@@ -4,7 +4,7 @@ use super::ConnectionLimit;
 use super::acceptor::Acceptor;
 use super::parts::{Parts, given, owned};
 use super::resolve::first;
-use super::socket::{NewFd, Socket};
+use super::socket::NewFd;
 use super::stream::TcpStream;
 use crate::core::Core;
 use crate::current;
@@ -199,16 +199,20 @@ impl TcpListener {
         Ok(Self { acceptor: Acceptor::new(core, socket, limit)? })
     }
 
-    /// The next connection, and who it is from.
+    /// The next connection, and its peer's address.
     ///
     /// Cancel-safe: the accept belongs to the listener; dropping the future loses no connection. Several tasks may wait
     /// at once. Running out of descriptors is no error here: the listener pauses until one is closed.
+    ///
+    /// A connection that its peer reset before it was accepted is passed over: it has no address any more, and nothing can be read
+    /// from it. [`Counters::aborted_accepts`](crate::Counters) counts these, and those that the kernel reports as failed.
     ///
     /// # Errors
     /// What makes the listener useless; or after the runtime's end.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
-            if let Some(accepted) = greet(self.acceptor.accept().await?) {
+            let socket = self.acceptor.accept().await?;
+            if let Some(accepted) = TcpStream::from_socket(socket).with_peer() {
                 return Ok(accepted);
             }
         }
@@ -220,7 +224,8 @@ impl TcpListener {
     /// As [`accept`](Self::accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         loop {
-            if let Some(accepted) = greet(ready!(self.acceptor.poll_accept(cx))?) {
+            let socket = ready!(self.acceptor.poll_accept(cx))?;
+            if let Some(accepted) = TcpStream::from_socket(socket).with_peer() {
                 return Poll::Ready(Ok(accepted));
             }
         }
@@ -244,12 +249,6 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.acceptor.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
-}
-
-/// Who has come. A peer that has gone already has no address any more: on to the next.
-fn greet(socket: Socket) -> Option<(TcpStream, SocketAddr)> {
-    let peer = socket.peer_addr().ok()?;
-    Some((TcpStream::from_socket(socket), peer))
 }
 
 impl fmt::Debug for TcpListener {

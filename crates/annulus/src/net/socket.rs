@@ -89,6 +89,13 @@ impl Socket {
         self.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 
+    /// Counts a connection that was reset before it was accepted.
+    pub(super) fn count_abort(&self) {
+        if let Ok(mut inner) = self.core.enter() {
+            inner.driver.counters().aborted_accepts += 1;
+        }
+    }
+
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }

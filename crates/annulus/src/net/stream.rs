@@ -55,6 +55,17 @@ impl TcpStream {
         Self { socket }
     }
 
+    /// An accepted connection and its peer's address; `None`, counted, if the peer has reset it meanwhile: it has no address then.
+    pub(crate) fn with_peer(self) -> Option<(Self, SocketAddr)> {
+        match self.peer_addr() {
+            Ok(peer) => Some((self, peer)),
+            Err(_) => {
+                self.socket.count_abort();
+                None
+            }
+        }
+    }
+
     /// The next bytes, at least one of them; `None` at the end of the stream, from then on every time.
     ///
     /// Cancel-safe: the receive belongs to the stream; dropping the future loses no byte. Leases that are held never keep

@@ -203,6 +203,9 @@ impl Incoming {
     /// The next connection for this shard, and who it is from; `None` once the shard that accepts for all has closed its
     /// door. Cancel-safe.
     ///
+    /// A connection that its peer reset meanwhile is passed over, as [`TcpListener::accept`] does, and counted by the shard that it was
+    /// for.
+    ///
     /// # Errors
     /// As [`TcpListener::accept`].
     pub async fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
@@ -217,12 +220,10 @@ impl Incoming {
                     some => some,
                 },
             };
-            // A peer that has gone already has no address any more: on to the next.
             if let Some(parts) = parts
-                && let stream = self.take_in(parts)?
-                && let Ok(peer) = stream.peer_addr()
+                && let Some(accepted) = self.take_in(parts)?.with_peer()
             {
-                return Ok(Some((stream, peer)));
+                return Ok(Some(accepted));
             }
         }
     }

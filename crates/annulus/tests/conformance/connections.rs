@@ -4,8 +4,8 @@ use crate::common::{echo, pair, pattern, receive, touch};
 use annulus::net::{
     ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UnixOptions, UnixStream,
 };
-use annulus::spawn;
 use annulus::time::{sleep, timeout};
+use annulus::{counters, spawn};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -39,6 +39,20 @@ pub(crate) async fn a_client_leaves_from_the_address_it_names() -> io::Result<()
         assert_eq!(from.ip(), source);
         assert_eq!(client.local_addr()?, from);
     }
+    Ok(())
+}
+
+pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    // The listener takes connections from here on.
+    assert!(touch(listener.accept()).is_none());
+    TcpStream::connect(listener.local_addr()?).await?.abort();
+    // It arrives behind the reset.
+    let client = TcpStream::connect(listener.local_addr()?).await?;
+    let before = counters().unwrap().aborted_accepts;
+    let (_server, from) = listener.accept().await?;
+    assert_eq!(from, client.local_addr()?, "the one that was reset is passed over");
+    assert_eq!(counters().unwrap().aborted_accepts - before, 1);
     Ok(())
 }
 

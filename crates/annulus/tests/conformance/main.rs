@@ -112,6 +112,7 @@ macro_rules! message_suite {
 suite! {
     connections::both_ends_know_each_other;
     connections::a_client_leaves_from_the_address_it_names;
+    connections::a_reset_before_the_accept_is_counted;
     connections::a_refusal_names_the_address;
     connections::a_thousand_connections_echo;
     connections::connections_are_accepted_though_nobody_waits;

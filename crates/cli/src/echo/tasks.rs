@@ -400,6 +400,7 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("zero_copy_sends", counters.zero_copy_sends),
         ("zero_copy_copied", counters.zero_copy_copied),
         ("accept_pauses", counters.accept_pauses),
+        ("aborted_accepts", counters.aborted_accepts),
         ("file_inline", counters.file_inline),
         ("file_misses", counters.file_misses),
         ("file_ring", counters.file_ring),
