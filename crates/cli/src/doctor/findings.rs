@@ -1,7 +1,7 @@
 //! What there is to find out about a machine.
 
 use super::limits::{self, Limit};
-use annulus::{DriverChoice, DriverInfo, Runtime};
+use annulus::{DriverChoice, DriverInfo, DriverKind, Runtime};
 use annulus_ring::{Feature, Features};
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -54,13 +54,14 @@ pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
 impl Findings {
     pub(super) fn gather() -> Findings {
         let io_uring = Uring::look();
+        let driver = Driver::choose();
         Findings {
             kernel: limits::sysctl("kernel/osrelease").unwrap_or_else(|| "unknown".into()),
             missing: io_uring.missing(),
             io_uring,
-            driver: Driver::choose(),
+            advice: driver.advice(),
+            driver,
             limits: limits::gather(),
-            advice: vec![on_busy_polling(), on_sq_polling(cpus())],
         }
     }
 }
@@ -91,6 +92,14 @@ impl Driver {
             Ok(info) => Driver { kind: info.kind.to_string(), reason: info.reason },
             Err(error) => Driver { kind: "none".into(), reason: format!("{error:#}") },
         }
+    }
+
+    /// What may pay with this driver: both kinds of polling are io_uring's.
+    fn advice(&self) -> Vec<String> {
+        if self.kind != DriverKind::Uring.to_string() {
+            return Vec::new();
+        }
+        vec![on_busy_polling(), on_sq_polling(cpus())]
     }
 
     pub(super) fn works(&self) -> bool {

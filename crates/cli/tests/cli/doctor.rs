@@ -72,8 +72,10 @@ fn where_io_uring_is_blocked_the_doctor_says_so() {
     for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
         assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
     }
+    assert!(!said.stdout.contains("advice"), "both polls are io_uring's:\n{}", said.stdout);
     let said = run_blocked(&["doctor", "--require", "uring"]);
     assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.stderr.matches("Operation not permitted").count(), 1, "{said:?}");
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
     let json = run_blocked(&["doctor", "--json", "-"]).json();
     assert_eq!(json["io_uring"]["available"], false);
