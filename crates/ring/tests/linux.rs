@@ -3,6 +3,7 @@
 
 use annulus_kernel::{Fd, msg};
 use annulus_ring::*;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -96,9 +97,17 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
     // SAFETY: as above.
     unsafe { ring.push(receive.entry().user_data(9)) }.unwrap();
 
+    // Linux 6.1 ends the receive with the last buffer, in the same batch; later kernels with bytes that find none.
+    let mut came = VecDeque::new();
+    let mut next = |ring: &mut Ring| loop {
+        match came.pop_front() {
+            Some(completion) => return completion,
+            None => came.extend(take(ring, 1)),
+        }
+    };
     for text in ["first", "second"] {
         client.write_all(text.as_bytes()).unwrap();
-        let completion = take(&mut ring, 1)[0];
+        let completion: Completion = next(&mut ring);
         assert_eq!((completion.result as usize, completion.more()), (text.len(), true));
         let id = completion.buffer().unwrap();
         // SAFETY: the completion gave the buffer back; read it as the kernel left it.
@@ -106,7 +115,7 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
         assert_eq!(&got[..text.len()], text.as_bytes());
     }
     client.write_all(b"third").unwrap();
-    let end = take(&mut ring, 1)[0];
+    let end = next(&mut ring);
     assert_eq!((end.result, end.more()), (-rustix::io::Errno::NOBUFS.raw_os_error(), false));
     // SAFETY: it was registered with this ring.
     unsafe { buffers.unregister(&ring) }.unwrap();
