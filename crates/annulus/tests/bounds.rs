@@ -4,7 +4,9 @@ mod common;
 
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{Runtime, counters, spawn};
-use common::{echo, echo_server, half_pair, pair, pattern, receive, run, run_on};
+use common::{
+    echo, echo_server, half_pair, pair, pattern, receive, receives_are_armed_once, run, run_on,
+};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
@@ -12,7 +14,8 @@ use std::time::Duration;
 
 #[test]
 fn many_messages_take_one_receive() {
-    run(async {
+    let receives = if receives_are_armed_once() { 0 } else { 2000 };
+    run(async move {
         let (mut client, server) = pair().await?;
         spawn(echo(server));
         client.send("x").await?;
@@ -25,7 +28,7 @@ fn many_messages_take_one_receive() {
         let after = counters().unwrap();
         let sends = 2000;
         // Two streams, 1000 bytes each: no receive comes to its limit.
-        assert_eq!(after.sqes - before.sqes, sends, "only sends were submitted");
+        assert_eq!(after.sqes - before.sqes, sends + receives, "nothing else was submitted");
         Ok(())
     });
 }

@@ -5,7 +5,7 @@ mod common;
 
 use annulus::net::{TcpStream, UdpSocket};
 use annulus::{counters, nop, spawn};
-use common::{echo, pair, receive, run};
+use common::{echo, pair, receive, receives_are_armed_once, run};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -140,7 +140,9 @@ fn large_messages_allocate_nothing() {
 
 #[test]
 fn answers_of_one_turn_leave_as_one_send_and_allocate_nothing() {
-    run(async {
+    // The send, and the client's next receive if that is not armed still.
+    let entries = if receives_are_armed_once() { 1 } else { 2 };
+    run(async move {
         let (mut client, mut server) = pair().await?;
         for round in 0..200 {
             let before = (allocations(), counters().unwrap().sqes);
@@ -150,7 +152,8 @@ fn answers_of_one_turn_leave_as_one_send_and_allocate_nothing() {
             receive_exactly(&mut client, 16 * "an answer".len()).await?;
             let after = (allocations(), counters().unwrap().sqes);
             if round >= 100 {
-                assert_eq!((after.0 - before.0, after.1 - before.1), (0, 1), "round {round}");
+                let made = (after.0 - before.0, after.1 - before.1);
+                assert_eq!(made, (0, entries), "round {round}");
             }
         }
         Ok(())

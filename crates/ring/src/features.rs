@@ -53,7 +53,7 @@ const ROWS: [Row; 21] = [
         "less locking in the kernel",
         Test::Flag(SetupFlags::SINGLE_ISSUER),
     ),
-    row("multishot receive", (6, 0), "one entry a stream, lent buffers", Test::Entry(recv_multi)),
+    row("multishot receive", (6, 0), "one entry for many receives", Test::Entry(recv_multi)),
     row("zero-copy send", (6, 0), "large sends without a copy", Test::Operation(opcode::SEND_ZC)),
     row("zero-copy sendmsg", (6, 1), "the same for vectors", Test::Operation(opcode::SENDMSG_ZC)),
     row(
@@ -100,7 +100,7 @@ const ROWS: [Row; 21] = [
     row(
         "receive limit",
         (6, 17),
-        "a stream's unread bytes bounded beforehand",
+        "multishot receives on streams, bounded",
         Test::Entry(recv_limited),
     ),
 ];

@@ -1,11 +1,12 @@
 //! Receiving: at most one receive armed a stream, its bytes queued through the buffer table.
 //!
 //! *Idle* → *wanted* (on the agenda) → *armed* (multishot into lent buffers) or *single* (one-shot) → idle again at the
-//! terminal event. Where readiness has an operation of its own, a wanted one goes through *asking* first. An armed receive that must stop first goes through *cancelling*: nothing else is armed before its own
-//! terminal event, and what that brings is delivered.
+//! terminal event. If readiness has an operation of its own, a wanted one goes through *asking* first. An armed receive that must
+//! stop first goes through *cancelling*: nothing else is armed before its own terminal event, and what that brings is delivered.
 //!
 //! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it
-//! was taken. Where the driver cannot limit a receive, a stream that reaches its bound goes over to one-shot receives.
+//! was taken. If the driver cannot limit a multishot receive (io_uring before Linux 6.17), every receive is one-shot: one run of a
+//! multishot takes all that the socket holds before a completion of it is seen.
 #![allow(unsafe_code)]
 
 mod ready;
@@ -20,8 +21,6 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 const NONE: u16 = u16::MAX;
-/// Buffers that one run of a multishot receive may take before anybody sees the first.
-const RUN: u32 = 33;
 /// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
 /// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
 const MISSES: u8 = 2;
@@ -58,8 +57,6 @@ pub(crate) struct Receive {
     is_ready: bool,
     /// Receives in a row that found no buffer and brought nothing.
     misses: u8,
-    /// Goes on with one-shot receives, since the driver cannot limit a multishot one.
-    singly: bool,
     /// Receives no more: the stream is being moved.
     stopping: bool,
     /// Received and not yet taken: the buffers' queue, and its bytes.
@@ -84,7 +81,6 @@ impl Default for Receive {
             end: None,
             is_ready: false,
             misses: 0,
-            singly: false,
             stopping: false,
             first: NONE,
             last: NONE,
@@ -243,7 +239,7 @@ impl Inner {
         let Some(share) = share.filter(|_| !passing) else { return self.arm_on_heap(slot) };
         let most = share.saturating_mul(self.driver.pool().buffer_size());
         let token = self.stream_token(Kind::Receive, slot);
-        let limits = self.driver.limits_receives();
+        let multishot = self.driver.limits_receives();
         let operations = self.driver.operations();
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
@@ -254,12 +250,11 @@ impl Inner {
             rx.misses = 0;
             return self.arm_on_heap(slot);
         }
-        let singly = rx.singly || operations.verbs != Verbs::Multishot;
-        let (state, op) = if singly || share < RUN && !limits {
-            (State::Single, Op::ReceiveLent { fd })
-        } else {
-            let limit = if limits { most.min(self.bounds.receive - rx.bytes) } else { 0 };
+        let (state, op) = if multishot && operations.verbs == Verbs::Multishot {
+            let limit = most.min(self.bounds.receive - rx.bytes);
             (State::Armed, Op::ReceiveMulti { fd, limit })
+        } else {
+            (State::Single, Op::ReceiveLent { fd })
         };
         rx.state = state;
         // SAFETY: the pool's memory outlives the driver.
@@ -354,7 +349,6 @@ impl Inner {
     #[inline]
     fn after_receive(&mut self, slot: u32, more: bool) {
         let bound = self.bounds.receive;
-        let limited = self.driver.limits_receives();
         let stream = self.streams.get(slot);
         if stream.dropped {
             if !more {
@@ -368,7 +362,6 @@ impl Inner {
             rx.heap.take_if(|held| held.len == 0);
         }
         let again = rx.wants_more(bound);
-        let pause = rx.state == State::Armed && !limited && rx.bytes >= bound;
         let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
         if !waiting_in_vain {
             let waker = rx.waker.take();
@@ -378,9 +371,6 @@ impl Inner {
         }
         if again {
             self.want(slot);
-        } else if pause {
-            rx.singly = true;
-            self.stop_receiving(slot);
         }
     }
 

@@ -4,7 +4,7 @@
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::Shards;
 use annulus::time::{sleep, timeout};
-use annulus::{Builder, DriverChoice, Runtime};
+use annulus::{Builder, DriverChoice, DriverKind, Runtime};
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -22,6 +22,14 @@ pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Resul
 /// Runs a test's future on a runtime with default settings.
 pub(crate) fn run<T>(future: impl Future<Output = io::Result<T>>) -> T {
     run_on(Runtime::builder(), future)
+}
+
+/// Whether one armed receive brings many messages. Before Linux 6.17 io_uring cannot limit such a receive, and each is armed on
+/// its own.
+pub(crate) fn receives_are_armed_once() -> bool {
+    let runtime = Runtime::new().expect("a runtime");
+    let driver = runtime.driver();
+    driver.kind == DriverKind::Epoll || driver.features.has("receive limit")
 }
 
 /// Two ends of one connection, both on this runtime.

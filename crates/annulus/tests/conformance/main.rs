@@ -128,6 +128,7 @@ suite! {
     streams::two_thousand_single_bytes_come_back;
     streams::halves_work_apart;
     pressure::a_slow_reader_holds_the_writer_up, with small_bounds;
+    pressure::what_is_not_read_is_bounded, with pressure::pages;
     pressure::a_pool_of_two_starves_nobody, with |b| b.buffers(4096, 2), then pressure::ran_dry;
     pressure::a_pool_of_eight_is_shared_fairly, with |b| b.buffers(4096, 8);
     pressure::held_leases_stop_nobody, with |b| b.buffers(4096, 4), then pressure::took_the_heap;

@@ -1,10 +1,10 @@
 //! Too little of something: readers, buffers, queue entries.
 
-use crate::common::{echo, pair, pattern, receive};
+use crate::common::{echo, pair, pattern, receive, touch};
 use crate::mode::Mode;
 use annulus::net::{SendHalf, TcpListener, TcpStream};
 use annulus::time::{sleep, timeout};
-use annulus::{Counters, spawn};
+use annulus::{Builder, Counters, spawn};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
@@ -46,6 +46,32 @@ pub(crate) async fn a_slow_reader_holds_the_writer_up() -> io::Result<()> {
         place += lease.len();
     }
     assert_eq!(place, taken);
+    Ok(())
+}
+
+/// Small, so that many of each fit what a socket holds.
+const PAGE: u32 = 4096;
+
+pub(crate) fn pages(builder: Builder) -> Builder {
+    builder.receive_bound(PAGE).buffers(PAGE, 64)
+}
+
+/// What was received and not read is counted by polls in a row, between which nothing can arrive.
+pub(crate) async fn what_is_not_read_is_bounded() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let (_receiving, mut sending) = client.split();
+    sending.send(vec![0]).await?;
+    receive(&mut server, 1).await?;
+    fill(&mut sending, &pattern(PLENTY)).await?;
+    let mut unread = 0;
+    while let Some(lease) = touch(server.recv()) {
+        unread += lease?.expect("no end yet").len();
+    }
+    let most = 2 * PAGE as usize;
+    assert!(
+        unread > 0 && unread <= most,
+        "{unread} bytes unread, above the bound and a buffer: {most}"
+    );
     Ok(())
 }
 
