@@ -1,6 +1,7 @@
 //! Foreign code that misbehaves: values and wakers whose drop panics, payloads whose drop panics again.
 #![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
 
+use std::any::Any;
 use std::cell::Cell;
 use std::future::Future;
 use std::panic::panic_any;
@@ -22,7 +23,12 @@ impl Drop for Bomb {
     }
 }
 
-/// Counts its drop, and panics there with a [`Bomb`].
+/// Whether a panic is one of these: nothing needs to be told of it unless it gets out.
+pub(crate) fn is_foreign(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Bomb>() || payload.is::<Splinter>()
+}
+
+/// Counts drops.
 #[derive(Clone, Default)]
 pub(crate) struct Count(Rc<Cell<usize>>);
 

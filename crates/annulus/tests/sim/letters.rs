@@ -1,6 +1,7 @@
 //! Datagrams: clients write letters to a server that sends them back, over links that lose, double and reorder them. What
 //! anybody hears was written, and came whole. Within the host, all of it comes, once and in order.
 
+use crate::faulty::send_faulty;
 use crate::reader::stretch;
 use crate::scene::{Scene, joined};
 use annulus::net::{UdpSocket, UnixDatagram};
@@ -83,6 +84,10 @@ async fn write(
             _ = socket.send_segments(all.collect::<Vec<_>>(), size as u16, server).await;
         } else if scene.below(20) == 0 {
             _ = socket.send_to("", server).await;
+        } else if scene.below(1000) < scene.plan().panics {
+            let size = HEAD as u64 + scene.between(0, part.most);
+            let bytes = letter(part.key, first, size);
+            _ = send_faulty(&scene, bytes, |bytes| socket.send_to(bytes, server)).await;
         } else {
             let size = HEAD as u64 + scene.between(0, part.most);
             // One that is dropped before it is ready is not sent; else it is.

@@ -1,5 +1,6 @@
 //! Writing: a text in pieces of any size, in every way there is, some of them dropped half way.
 
+use crate::faulty::send_faulty;
 use crate::reader::stretch;
 use crate::scene::Scene;
 use annulus::Chunk;
@@ -48,12 +49,16 @@ impl Pen {
 
     /// Writes a piece, in one way or another.
     pub(crate) async fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
-        match self.scene.below(4) {
+        match self.scene.below(5) {
             0 => self.copy(&bytes).await?,
             1 => return self.send_and_leave(bytes).await,
             2 => {
                 let (head, tail) = bytes.split_at(self.scene.below(bytes.len() as u64) as usize);
                 self.half.send_vectored([head.to_vec(), tail.to_vec()]).await?;
+            }
+            3 if self.scene.plan().panics > 0 => {
+                let Self { scene, half, .. } = self;
+                send_faulty(scene, bytes, |bytes| half.send(bytes)).await?;
             }
             _ => self.half.send(bytes).await?,
         }

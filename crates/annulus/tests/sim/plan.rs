@@ -56,6 +56,12 @@ pub(crate) struct Plan {
     pub(crate) whispers: Vec<Correspondence>,
     /// Most times that somebody gives up waiting, and then waits again.
     pub(crate) cancels: u64,
+    /// Of a thousand polls, those with a waker that panics.
+    pub(crate) panics: u64,
+    /// Tasks that end badly.
+    pub(crate) disturbances: u64,
+    /// The root future panics when everything else has happened.
+    pub(crate) root_panics: bool,
     /// Most bytes of one write.
     pub(crate) write: u64,
     pub(crate) backlog: u32,
@@ -93,6 +99,9 @@ impl Plan {
             polls: random.pick(&[None, None, None, Some(POLLER)]),
             look: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
             lend: random.pick(&[None, None, Some(1), Some(4000)]),
+            panics: random.pick(&[0, 0, 10, 200]),
+            disturbances: random.pick(&[0, 0, 1, 5]),
+            root_panics: random.pick(&[false, false, true]),
         }
     }
 

@@ -1,14 +1,16 @@
 //! What all tasks of a run share: chance, patience, and who is still to come.
 
+use crate::faulty::{Tally, poll_faultily};
 use crate::gate::Gate;
 use crate::plan::{Plan, Script};
-
+use annulus::net::TcpStream;
 use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
 use annulus_sim::Random;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +26,11 @@ struct Shared {
     bytes: Cell<u64>,
     letters: Cell<u64>,
     cancels: Cell<u64>,
+    tally: Rc<Tally>,
+    /// What outlives the runtime.
+    kept: RefCell<Vec<TcpStream>>,
+    /// The root future has done its part.
+    finished: Cell<bool>,
 }
 
 impl Scene {
@@ -37,6 +44,9 @@ impl Scene {
             bytes: Cell::new(0),
             letters: Cell::new(0),
             cancels: Cell::new(0),
+            tally: Rc::default(),
+            kept: RefCell::default(),
+            finished: Cell::new(false),
         }))
     }
 
@@ -92,9 +102,45 @@ impl Scene {
         self.0.cancels.get()
     }
 
+    /// What is to panic in this run.
+    pub(crate) fn tally(&self) -> &Rc<Tally> {
+        &self.0.tally
+    }
+
+    /// Keeps a stream until the runtime is gone.
+    pub(crate) fn keep(&self, stream: TcpStream) {
+        self.0.kept.borrow_mut().push(stream);
+    }
+
+    /// Drops what was kept.
+    pub(crate) fn let_go(&self) {
+        drop(self.0.kept.take());
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.finished.set(true);
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.finished.get()
+    }
+
+    /// Awaits a future, with a waker that panics now and then.
+    async fn await_faultily<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if self.below(1000) < self.plan().panics {
+                poll_faultily(self, cx, |cx| future.as_mut().poll(cx))
+            } else {
+                future.as_mut().poll(cx)
+            }
+        })
+        .await
+    }
+
     /// Waits a moment for a future and drops it.
     pub(crate) async fn give_up<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let outcome = timeout(self.moment(), future).await.ok();
+        let outcome = timeout(self.moment(), self.await_faultily(future)).await.ok();
         self.0.cancels.set(self.0.cancels.get() + u64::from(outcome.is_none()));
         outcome
     }
@@ -106,7 +152,7 @@ impl Scene {
                 return value;
             }
         }
-        again().await
+        self.await_faultily(again()).await
     }
 
     /// Spawns a part of the play; whatever befalls it, a panic too, is told at the gate.

@@ -1,5 +1,6 @@
 //! Running many seeds, on all cores, and telling how to run one again.
 
+use crate::foreign::is_foreign;
 use annulus::time::Instant;
 use std::cell::Cell;
 use std::ops::{AddAssign, Range};
@@ -16,6 +17,8 @@ pub(crate) struct Totals {
     pub(crate) bytes: u64,
     pub(crate) letters: u64,
     pub(crate) cancels: u64,
+    /// Values, wakers and owners of bytes that were made to panic.
+    pub(crate) panics: u64,
 }
 
 impl AddAssign for Totals {
@@ -26,6 +29,7 @@ impl AddAssign for Totals {
         self.bytes += more.bytes;
         self.letters += more.letters;
         self.cancels += more.cancels;
+        self.panics += more.panics;
     }
 }
 
@@ -69,6 +73,10 @@ pub(crate) fn each(
             // One failure is enough: the other threads stop, too.
             ran.unwrap_or_else(|panic| {
                 next.store(seeds.end, Ordering::Relaxed);
+                if is_foreign(&*panic) {
+                    eprintln!("a foreign panic has got out");
+                    print_replay();
+                }
                 resume_unwind(panic)
             });
         }
@@ -96,12 +104,19 @@ fn print_replay_on_panic() {
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            usual(info);
-            if let Some((test, seed)) = CURRENT.get() {
-                eprintln!(
-                    "replay: ANNULUS_SIM_SEED={seed} cargo test --release -p annulus --test sim {test} -- --exact"
-                );
+            if is_foreign(info.payload()) {
+                return;
             }
+            usual(info);
+            print_replay();
         }));
     });
+}
+
+fn print_replay() {
+    if let Some((test, seed)) = CURRENT.get() {
+        eprintln!(
+            "replay: ANNULUS_SIM_SEED={seed} cargo test --release -p annulus --test sim {test} -- --exact"
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! The play: a server, its clients, and what each of them does.
 
+use crate::faulty::disturb;
+use crate::foreign::Bomb;
 use crate::letters;
 use crate::pen::Pen;
 use crate::plan::{Manner, Plan, Script};
@@ -10,18 +12,27 @@ use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::sim::run_on;
 use annulus::{JoinError, JoinHandle, spawn};
 use std::io;
+use std::mem::forget;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
 /// Runs a plan, looks behind it, and answers the trace.
 pub(crate) fn run(plan: &Plan, totals: &mut Totals) -> u64 {
     let sim = plan.sim();
     let scene = Scene::new(plan);
     let play = scene.clone();
-    if let Err(error) = run_on(&sim, plan.runtime(), async move { perform(&play).await }) {
-        panic!("seed {}: {error}\n{plan:#?}\n{sim:?}", plan.seed);
+    let ran =
+        AssertUnwindSafe(|| run_on(&sim, plan.runtime(), async move { perform(&play).await }));
+    match catch_unwind(ran) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => panic!("seed {}: {error}\n{plan:#?}\n{sim:?}", plan.seed),
+        Err(payload) if scene.is_finished() => forget(payload),
+        Err(payload) => resume_unwind(payload),
     }
+    scene.let_go();
     sim.check();
     assert_eq!(sim.leftovers(), [""; 0], "seed {}: something was left behind", plan.seed);
+    assert_eq!(scene.tally().left(), 0, "seed {}: a faulty value was not dropped", plan.seed);
     assert_eq!((sim.open_descriptors(), sim.buffers_held()), (0, 0), "seed {}", plan.seed);
     let counts = sim.counts();
     *totals += Totals {
@@ -31,6 +42,7 @@ pub(crate) fn run(plan: &Plan, totals: &mut Totals) -> u64 {
         bytes: scene.bytes(),
         letters: scene.letters(),
         cancels: scene.cancels(),
+        panics: scene.tally().made(),
     };
     sim.trace_hash()
 }
@@ -45,8 +57,14 @@ async fn perform(scene: &Scene) -> io::Result<()> {
         scene.pause().await;
     }
     write_letters(scene).await?;
+    drop(spawn(disturb(scene.clone(), address)));
     // What goes on behind the gate, the accept for one, ends with the runtime.
-    scene.gate().open().await
+    scene.gate().open().await?;
+    scene.finish();
+    if scene.plan().root_panics {
+        panic_any(Bomb);
+    }
+    Ok(())
 }
 
 /// A server of datagrams, and its clients.

@@ -1,0 +1,183 @@
+//! Foreign code that panics in the middle of the play: wakers, values, payloads, the owners of bytes. Nothing else is lost by
+//! it, and each of these is dropped once.
+
+use crate::foreign::{Bomb, Here, waker_of};
+use crate::scene::Scene;
+use annulus::net::{TcpStream, UdpSocket};
+use annulus::{JoinError, spawn};
+use bytes::Bytes;
+use std::cell::Cell;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::mem::forget;
+use std::net::SocketAddr;
+use std::panic::panic_any;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::panicking;
+
+/// How many faulty values and wakers a run has made, and how many of these are gone.
+#[derive(Default)]
+pub(crate) struct Tally {
+    made: Cell<u64>,
+    gone: Cell<u64>,
+}
+
+impl Tally {
+    pub(crate) fn made(&self) -> u64 {
+        self.made.get()
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.made.get() - self.gone.get()
+    }
+}
+
+/// Its drop panics, once it is armed; unless the thread unwinds already, which would abort the process.
+pub(crate) struct FaultyValue {
+    tally: Rc<Tally>,
+    armed: Cell<bool>,
+}
+
+impl FaultyValue {
+    pub(crate) fn new(tally: &Rc<Tally>) -> Self {
+        tally.made.set(tally.made.get() + 1);
+        Self { tally: tally.clone(), armed: Cell::new(true) }
+    }
+}
+
+impl Drop for FaultyValue {
+    fn drop(&mut self) {
+        self.tally.gone.set(self.tally.gone.get() + 1);
+        if self.armed.get() && !panicking() {
+            panic_any(Bomb);
+        }
+    }
+}
+
+/// Wakes a task. Its wake panics afterwards, or else its drop.
+struct FaultyWaker {
+    task: Waker,
+    wake_panics: bool,
+    value: Here<FaultyValue>,
+}
+
+impl Wake for FaultyWaker {
+    fn wake(self: Arc<Self>) {
+        self.task.wake_by_ref();
+        if self.wake_panics {
+            panic_any(Bomb);
+        }
+    }
+}
+
+/// Polls a future with a waker that panics.
+pub(crate) fn poll_faultily<T>(
+    scene: &Scene,
+    cx: &Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let value = Here(FaultyValue::new(scene.tally()));
+    let wake_panics = scene.below(2) == 0;
+    value.0.armed.set(!wake_panics);
+    let faulty = Arc::new(FaultyWaker { task: cx.waker().clone(), wake_panics, value });
+    let waker = Waker::from(faulty.clone());
+    let polled = poll(&mut Context::from_waker(&waker));
+    drop(waker);
+    if Arc::strong_count(&faulty) == 1 {
+        // The runtime has kept none: this drop is the play's own.
+        faulty.value.0.armed.set(false);
+    }
+    polled
+}
+
+/// Bytes whose owner's drop panics, unless they are disarmed.
+pub(crate) struct FaultyBytes {
+    bytes: Vec<u8>,
+    value: Here<FaultyValue>,
+    armed: Arc<AtomicBool>,
+}
+
+impl AsRef<[u8]> for FaultyBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for FaultyBytes {
+    fn drop(&mut self) {
+        self.value.0.armed.set(self.armed.load(Ordering::Relaxed));
+    }
+}
+
+/// Sends bytes whose owner's drop panics once the runtime has them.
+pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
+    scene: &Scene,
+    bytes: Vec<u8>,
+    send: impl FnOnce(Bytes) -> F,
+) -> io::Result<()> {
+    let armed = Arc::new(AtomicBool::new(true));
+    let value = Here(FaultyValue::new(scene.tally()));
+    let bytes = Bytes::from_owner(FaultyBytes { bytes, value, armed: armed.clone() });
+    let mut sent = pin!(send(bytes));
+    let outcome = sent.as_mut().await;
+    if outcome.is_err() {
+        // A stream that refuses bytes leaves them with the future, whose drop is the play's own.
+        armed.store(false, Ordering::Relaxed);
+    }
+    outcome
+}
+
+/// Tasks that end badly, at any moment.
+pub(crate) async fn disturb(scene: Scene, server: SocketAddr) {
+    for _ in 0..scene.plan().disturbances {
+        scene.pause().await;
+        let value = FaultyValue::new(scene.tally());
+        match scene.below(6) {
+            0 => drop(spawn(end_with(value))),
+            1 => drop(spawn(async { value })),
+            2 => drop(spawn(hold(value))),
+            3 => {
+                let mut task = spawn(hold(value));
+                scene.pause().await;
+                task.abort();
+            }
+            4 => match spawn(end_with(value)).await {
+                Err(JoinError::Panicked(payload)) => forget(payload),
+                _ => panic!("it does not end otherwise"),
+            },
+            _ => drop(spawn(leave_behind(scene.clone(), value, server))),
+        }
+    }
+}
+
+/// Ends with a panic whose payload panics; its value is dropped while that unwinds.
+async fn end_with(value: FaultyValue) {
+    let _value = value;
+    panic_any(Bomb);
+}
+
+async fn hold(value: FaultyValue) {
+    pending::<()>().await;
+    drop(value);
+}
+
+/// Waits for a datagram that never comes, and leaves a stream behind whose waker has another stream: that one goes while the
+/// runtime ends, and then panics.
+async fn leave_behind(scene: Scene, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
+    // Its drop is the play's own unless the waker gets it.
+    value.armed.set(false);
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let (mut stream, other) =
+        (TcpStream::connect(server).await?, TcpStream::connect(server).await?);
+    value.armed.set(true);
+    let waker = waker_of((other, value));
+    let pending = pin!(stream.recv()).poll(&mut Context::from_waker(&waker)).is_pending();
+    assert!(pending, "the server never says the first word");
+    drop(waker);
+    scene.keep(stream);
+    poll_fn(|cx| poll_faultily(&scene, cx, |cx| pin!(socket.recv()).poll(cx))).await.map(drop)
+}
