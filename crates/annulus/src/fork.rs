@@ -1,7 +1,7 @@
 //! Telling a forked child from the process that built the runtime.
 #![allow(unsafe_code)]
 
-use annulus_kernel::Mapping;
+use annulus_kernel::{Mapping, named};
 use std::io;
 
 /// A page that children see as zeroes: one load answers, where `getpid` would cost a system call.
@@ -11,8 +11,8 @@ pub(crate) struct ForkGuard {
 
 impl ForkGuard {
     pub(crate) fn new() -> io::Result<Self> {
-        let page = Mapping::anonymous(4096)?;
-        page.wipe_in_children()?;
+        let page = Mapping::anonymous(4096).map_err(named("mmap"))?;
+        page.wipe_in_children().map_err(named("madvise"))?;
         // SAFETY: the page is ours, writable and not shared.
         unsafe { page.as_ptr().write_volatile(1) };
         Ok(Self { page })

@@ -87,9 +87,9 @@ struct Catch {
 
 impl Catch {
     fn new(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
-        let (read, write) = UnixStream::pair()?;
-        read.set_nonblocking(true)?;
-        write.set_nonblocking(true)?;
+        let (read, write) = UnixStream::pair().map_err(named("socketpair"))?;
+        read.set_nonblocking(true).map_err(named("ioctl"))?;
+        write.set_nonblocking(true).map_err(named("ioctl"))?;
         // It has nothing yet. A process that may not read it shows here, before it waits for a signal in vain.
         drain(&read)?;
         let id = pipe::register(signal.number(), write)?;

@@ -17,6 +17,13 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// Whether its port is one that takes a privilege: below 1024, unless this machine says otherwise.
+    pub(crate) fn is_privileged_port(&self) -> bool {
+        const FIRST: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+        let first = std::fs::read_to_string(FIRST).ok().and_then(|text| text.trim().parse().ok());
+        (1..first.unwrap_or(1024)).contains(&self.port)
+    }
+
     /// Every socket address it stands for; at least one.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let found = (self.host.as_str(), self.port).to_socket_addrs();

@@ -61,6 +61,14 @@ impl Endpoint {
         }
     }
 
+    /// Whether its port is one that takes a privilege.
+    pub(crate) fn is_privileged_port(&self) -> bool {
+        match self {
+            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.is_privileged_port(),
+            Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => false,
+        }
+    }
+
     /// Whether it is a path.
     pub(crate) fn is_path(&self) -> bool {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))

@@ -1,5 +1,6 @@
 //! Signals that ask a command to stop: the first asks, the second does not.
 
+use annulus_kernel::named;
 use signal_hook::{flag, low_level};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -49,7 +50,8 @@ impl Stop {
     /// Has each signal write a byte, for a loop that waits in poll.
     pub(crate) fn write_to(&self, pipe: &UnixStream) -> io::Result<()> {
         for &signal in &self.signals {
-            low_level::pipe::register(signal, pipe.try_clone()?)?;
+            let pipe = pipe.try_clone().map_err(named("fcntl"))?;
+            low_level::pipe::register(signal, pipe)?;
         }
         Ok(())
     }

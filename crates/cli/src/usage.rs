@@ -34,8 +34,24 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<StdoutClosed>() {
         return ExitCode::from(PIPE);
     }
-    note(format_args!("annulus: {}", one_line(&format!("{error:#}"))));
+    let text = one_line(&format!("{error:#}"));
+    let hint = if hints_at_filter(&text, &process_status()) { FILTER } else { "" };
+    note(format_args!("annulus: {text}{hint}"));
     if error.is::<Misuse>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+}
+
+/// What may have denied a system call.
+const FILTER: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
+
+/// Whether a failure looks like the work of a filter: the system said EPERM or ENOSYS, and there is one.
+fn hints_at_filter(text: &str, status: &str) -> bool {
+    let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    let denied = ["(os error 1)", "(os error 38)"].iter().any(|error| text.contains(error));
+    filtered && denied && !text.contains("seccomp")
+}
+
+fn process_status() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
 }
 
 /// Prints what clap made of the command line: help as it is, an error as one line.
@@ -72,6 +88,15 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_denied_call_under_a_filter_is_explained_once() {
+        let (filtered, free) = ("Name:\tx\nSeccomp:\t2\n", "Seccomp:\t0\n");
+        let denied = "accept4: Operation not permitted (os error 1)";
+        assert!(hints_at_filter(denied, filtered) && !hints_at_filter(denied, free));
+        assert!(!hints_at_filter("bind: Permission denied (os error 13)", filtered));
+        assert!(!hints_at_filter(&format!("{denied}: a seccomp filter"), filtered));
+    }
 
     #[test]
     fn a_clap_error_becomes_one_line() {

@@ -7,7 +7,7 @@
 
 mod depth;
 
-use annulus_kernel::{Kernel, Mapping};
+use annulus_kernel::{Kernel, Limit, Mapping, Resource};
 use depth::Depth;
 use std::cell::RefCell;
 use std::fmt;
@@ -34,6 +34,33 @@ impl Default for PoolSize {
     fn default() -> Self {
         Self { buffer: 256 * 1024, most: 1024 }
     }
+}
+
+impl PoolSize {
+    /// Bytes of addresses that a pool of this size reserves.
+    pub fn reserved(self) -> usize {
+        self.stride() * self.most as usize
+    }
+
+    /// Bytes from one buffer to the next one.
+    fn stride(self) -> usize {
+        (self.buffer as usize).next_multiple_of(page_size())
+    }
+}
+
+/// The range could not be reserved: what bounds it, and the way out.
+fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
+    let bound = match Limit::of(Resource::AddressSpace).soft {
+        Some(limit) => format!(
+            "this process may have {} MiB of addresses, used or not; raise that (`ulimit -v`), or ask for fewer buffers",
+            limit >> 20
+        ),
+        None => "the system has no room, as where vm.overcommit_memory is 2; ask for fewer buffers"
+            .into(),
+    };
+    let text =
+        format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
+    io::Error::new(error.kind(), text)
 }
 
 fn page_size() -> usize {
@@ -118,11 +145,12 @@ impl Pool {
     /// Reserves the range.
     ///
     /// # Errors
-    /// `InvalidInput` for a size out of range, naming it; `ENOMEM` where the range cannot be reserved.
+    /// `InvalidInput` for a size out of range, naming it; `OutOfMemory` where the range cannot be reserved, with the limit.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         check(size)?;
-        let stride = (size.buffer as usize).next_multiple_of(page_size());
-        let mapping = Mapping::anonymous(stride * size.most as usize)?;
+        let stride = size.stride();
+        let mapping = Mapping::anonymous(size.reserved())
+            .map_err(|error| cannot_reserve(size.reserved(), &error))?;
         // Where the system knows no huge pages there is nothing to forgo.
         _ = mapping.forgo_huge_pages();
         let capacity = size.most as usize;

@@ -19,6 +19,7 @@ mod message;
 pub mod msg;
 mod option;
 mod prefetch;
+mod resource;
 mod socket;
 mod uring;
 mod vectors;
@@ -35,6 +36,7 @@ pub use mapping::Mapping;
 pub use message::{Layout, Message};
 pub use option::{Credentials, Ip, SocketOption, SocketQuery};
 pub use prefetch::prefetch;
+pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};
 pub use uring::{
     CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,

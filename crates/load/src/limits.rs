@@ -1,6 +1,7 @@
 //! The open-file limit: raised as far as it goes, or an error that says how far that is.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use annulus_kernel::{Limit, Resource};
+use rustix::process::{Resource as Settable, Rlimit, setrlimit};
 use std::fmt;
 
 /// Descriptors kept free for what a process opens beside its connections: ring, timer, signals, result files.
@@ -40,19 +41,30 @@ impl std::error::Error for FileShortage {}
 pub fn reserve(connections: usize) -> Result<(), FileShortage> {
     let connections = connections as u64;
     let needed = connections.saturating_add(overhead());
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let (soft, hard) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
+    let limit = Limit::of(Resource::OpenFiles);
+    let (soft, hard) = (limit.soft.unwrap_or(u64::MAX), limit.hard.unwrap_or(u64::MAX));
     if needed <= soft {
         return Ok(());
     }
-    let raised =
-        needed <= hard && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
-    if raised { Ok(()) } else { Err(FileShortage { connections, needed, soft, hard }) }
+    // Where it may not be raised, the soft limit is all there is.
+    let raised = raise_to_hard(limit);
+    let hard = if raised { hard } else { soft };
+    if needed <= hard { Ok(()) } else { Err(FileShortage { connections, needed, soft, hard }) }
+}
+
+/// Raises the soft limit up to the hard one, if the process may.
+pub fn raise() {
+    raise_to_hard(Limit::of(Resource::OpenFiles));
+}
+
+fn raise_to_hard(limit: Limit) -> bool {
+    let raised = Rlimit { current: limit.hard, maximum: limit.hard };
+    setrlimit(Settable::Nofile, raised).is_ok()
 }
 
 /// How many more connections fit under the hard limit.
 pub fn room() -> usize {
-    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let hard = Limit::of(Resource::OpenFiles).hard.unwrap_or(u64::MAX);
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 

@@ -1,5 +1,7 @@
 //! Why a ring could not be set up, and the way out.
 
+use annulus_kernel::{Limit, Resource};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt;
 use std::io;
 
@@ -45,6 +47,9 @@ fn advice(errno: Option<i32>) -> &'static str {
             "blocked by seccomp (containers) or by the sysctl kernel.io_uring_disabled; allow io_uring_setup or use epoll"
         }
         Some(rustix::io::Errno::NOSYS) => "this kernel has no io_uring; use epoll",
+        Some(rustix::io::Errno::NOMEM) if Limit::of(Resource::AddressSpace).soft.is_some() => {
+            "the addresses of this process are limited; raise `ulimit -v`, make the queues smaller, or use epoll"
+        }
         Some(rustix::io::Errno::NOMEM) => {
             "not enough lockable memory; raise `ulimit -l`, make the queues smaller, or use epoll"
         }
@@ -58,8 +63,11 @@ fn advice(errno: Option<i32>) -> &'static str {
 }
 
 /// The likely cause of a refused thread that polls, and the remedy.
-fn poll_advice(cpu: Option<u32>, errno: Option<i32>) -> &'static str {
+fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
     match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
+        (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) if privileged => {
+            "this process has CAP_SYS_NICE, so that a seccomp filter or another policy forbids it; leave SQ polling out"
+        }
         (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) => {
             "this process may not have it; give it CAP_SYS_NICE, or leave SQ polling out"
         }
@@ -70,6 +78,11 @@ fn poll_advice(cpu: Option<u32>, errno: Option<i32>) -> &'static str {
     }
 }
 
+/// Whether this process has CAP_SYS_NICE.
+fn is_privileged() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE))
+}
+
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -78,7 +91,8 @@ impl fmt::Display for SetupError {
             }
             Self::SqPoll(cpu, error) => {
                 let place = cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
-                write!(f, "SQ polling{place}: {error}: {}", poll_advice(*cpu, error.raw_os_error()))
+                let advice = poll_advice(*cpu, error.raw_os_error(), is_privileged());
+                write!(f, "SQ polling{place}: {error}: {advice}")
             }
             Self::Lacks(what) => {
                 write!(f, "this kernel's io_uring lacks {what}; use epoll or a newer kernel")
@@ -106,5 +120,19 @@ impl From<SetupError> for io::Error {
             SetupError::Size { .. } => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn a_capability_is_not_asked_of_a_process_that_has_it() {
+        let refused = Some(Errno::PERM.raw_os_error());
+        assert!(poll_advice(None, refused, false).contains("give it CAP_SYS_NICE"));
+        let advice = poll_advice(None, refused, true);
+        assert!(advice.contains("has CAP_SYS_NICE") && advice.contains("seccomp"), "{advice}");
     }
 }

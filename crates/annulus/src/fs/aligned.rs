@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::buf::{IoBuf, IoBufMut};
-use rustix::process::{Resource, getrlimit};
+use annulus_kernel::{Limit, Resource};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ impl AlignedBuf {
 
 /// Names what was asked for, and what bounds it.
 fn out_of_memory(layout: Layout) -> io::Error {
-    let limit = match getrlimit(Resource::As).current {
+    let limit = match Limit::of(Resource::AddressSpace).soft {
         Some(bytes) => format!("{bytes} bytes"),
         None => "unlimited".to_owned(),
     };

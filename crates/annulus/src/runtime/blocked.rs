@@ -1,5 +1,6 @@
 //! Why io_uring does not work here, and what to do about it.
 
+use annulus_kernel::{Limit, Resource};
 use annulus_ring::SetupError;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -14,6 +15,7 @@ enum Cause {
     Seccomp,
     Absent,
     Memlock,
+    Addresses,
     Host,
     Descriptors,
     Old,
@@ -25,12 +27,17 @@ impl Cause {
         match errno.map(Errno::from_raw_os_error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::of_ban(sysctl().as_deref(), is_privileged()),
             Some(Errno::NOSYS) => Self::Absent,
-            Some(Errno::NOMEM) => Self::Memlock,
+            Some(Errno::NOMEM) => Self::of_shortage(Limit::of(Resource::AddressSpace)),
             Some(Errno::OPNOTSUPP) => Self::Host,
             Some(Errno::MFILE | Errno::NFILE) => Self::Descriptors,
             Some(Errno::INVAL) => Self::Old,
             _ => Self::Other,
         }
+    }
+
+    /// What is short: addresses, if they are limited; memory that may be locked otherwise.
+    fn of_shortage(addresses: Limit) -> Self {
+        if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
     /// Who forbids it: the sysctl, if it does; a filter otherwise.
@@ -63,6 +70,10 @@ impl Cause {
             Self::Memlock => (
                 "too little memory may be locked (memlock; before Linux 5.12 a ring counts)",
                 "raise `ulimit -l`, or take fewer entries",
+            ),
+            Self::Addresses => (
+                "the addresses of this process are limited (ulimit -v), and a ring and its buffers reserve some",
+                "raise `ulimit -v`, or take fewer entries and buffers",
             ),
             Self::Host => ("this host has io_uring turned off", "ask its operator to turn it on"),
             Self::Descriptors => ("no descriptor is left", "raise `ulimit -n`"),
@@ -156,6 +167,13 @@ mod tests {
         for (sysctl, privileged, cause) in cases {
             assert_eq!(Cause::of_ban(sysctl, privileged), cause, "{sysctl:?} {privileged}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_addresses_is_not_one_of_locked_memory() {
+        let limited = Limit { soft: Some(1 << 30), hard: None };
+        assert_eq!(Cause::of_shortage(limited), Cause::Addresses);
+        assert_eq!(Cause::of_shortage(Limit::default()), Cause::Memlock);
     }
 
     #[test]

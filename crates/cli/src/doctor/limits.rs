@@ -1,6 +1,7 @@
 //! The limits of process and machine that annulus can run into.
 
-use rustix::process::{Resource, getrlimit};
+use annulus_driver::PoolSize;
+use annulus_kernel::{Limit as Bounds, Resource};
 use serde::Serialize;
 
 /// One limit: what it is now, how far this process could raise it, and what it means.
@@ -13,7 +14,7 @@ pub(super) struct Limit {
 
 /// All of them.
 pub(super) fn gather() -> Vec<Limit> {
-    vec![open_files(), locked_memory(), uring_disabled(), backlog(), local_ports()]
+    vec![open_files(), locked_memory(), address_space(), uring_disabled(), backlog(), local_ports()]
 }
 
 /// A setting of the kernel, by its path below `/proc/sys`.
@@ -25,12 +26,21 @@ pub(super) fn sysctl(path: &str) -> Option<String> {
 fn open_files() -> Limit {
     let room = annulus_load::limits::room();
     let meaning = format!("at most {room} connections; the soft limit is raised when needed");
-    Limit { name: "open files", value: bounds(Resource::Nofile, 1, ""), meaning }
+    Limit { name: "open files", value: bounds(Resource::OpenFiles, 1, ""), meaning }
 }
 
 fn locked_memory() -> Limit {
     let meaning = "charged for rings before Linux 5.12, and for registered buffers".to_owned();
-    Limit { name: "locked memory", value: bounds(Resource::Memlock, 1024, " KiB"), meaning }
+    Limit { name: "locked memory", value: bounds(Resource::LockedMemory, 1024, " KiB"), meaning }
+}
+
+fn address_space() -> Limit {
+    let reserved = PoolSize::default().reserved() >> 20;
+    let meaning = format!(
+        "a runtime reserves {reserved} MiB of it for what it receives, and uses the memory page by page as that comes: \
+         VIRT counts the one, RES the other"
+    );
+    Limit { name: "address space", value: bounds(Resource::AddressSpace, 1024, " KiB"), meaning }
 }
 
 fn uring_disabled() -> Limit {
@@ -59,11 +69,11 @@ fn local_ports() -> Limit {
 }
 
 fn bounds(resource: Resource, unit: u64, suffix: &str) -> String {
-    let limit = getrlimit(resource);
+    let Bounds { soft, hard } = Bounds::of(resource);
     let show = |value: Option<u64>| {
         value.map_or("unlimited".to_owned(), |value| format!("{}{suffix}", value / unit))
     };
-    format!("{} (hard {})", show(limit.current), show(limit.maximum))
+    format!("{} (hard {})", show(soft), show(hard))
 }
 
 #[cfg(test)]

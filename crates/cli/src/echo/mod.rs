@@ -5,6 +5,7 @@ mod leaving;
 mod letters;
 mod own_addresses;
 mod ring;
+mod self_test;
 mod stats;
 mod stream;
 mod tasks;
@@ -55,6 +56,11 @@ pub(crate) struct EchoArgs {
     /// dead server left is taken over. May be given several times
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
+    /// Receive buffers of 256 KiB for each worker, a power of two: their addresses
+    /// are reserved (VIRT counts them), their memory is taken as bytes come
+    /// [default: 1024]
+    #[arg(long, value_name = "COUNT", value_parser = power_of_two)]
+    recv_buffers: Option<u32>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread a
     /// connection)
     #[arg(long, default_value = "auto")]
@@ -116,6 +122,7 @@ struct Plan {
     grace: Duration,
     letters: LetterArgs,
     ring: RingArgs,
+    recv_buffers: Option<u32>,
     workers: usize,
     spread: Spread,
     pinning: Pinning,
@@ -143,6 +150,10 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
         let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
         return Err(Misuse(text.into()).into());
     }
+    if plan.recv_buffers.is_some() {
+        let text = "--recv-buffers with --driver threads: each thread has one of its own; leave one of them out";
+        return Err(Misuse(text.into()).into());
+    }
     let [listen @ Listen { endpoint: Endpoint::Tcp(_), .. }] = plan.listens.as_slice() else {
         let text = "--driver threads listens on one TCP address: choose the uring or epoll driver for more";
         return Err(Misuse(text.into()).into());
@@ -150,6 +161,13 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
     let _pinned = cpu.copied().map(affinity::pin).transpose()?;
     threads::serve(plan, listen, "as demanded")
+}
+
+/// Buffers that a runtime can have.
+fn power_of_two(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 32_768;
+    let count = text.parse().ok().filter(|count| u32::is_power_of_two(*count) && *count <= MOST);
+    count.ok_or_else(|| format!("write a power of two from 1 to {MOST}"))
 }
 
 fn plan(args: EchoArgs) -> Result<Plan> {
@@ -168,7 +186,10 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     }
     let files = (workers - 1) * FILES;
     let most = args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    limits::reserve(most.map_or_else(limits::room, |most| most.saturating_add(files)))?;
+    match most {
+        Some(most) => limits::reserve(most.saturating_add(files))?,
+        None => limits::raise(),
+    }
     let listen =
         |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
     Ok(Plan {
@@ -178,6 +199,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         grace: args.grace,
         letters: args.letters,
         ring: args.ring,
+        recv_buffers: args.recv_buffers,
         workers,
         spread: args.spread,
         pinning: pinning(args.pin, workers)?,
@@ -240,13 +262,14 @@ impl Plan {
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
             }
-            io::ErrorKind::PermissionDenied => {
+            io::ErrorKind::PermissionDenied if endpoint.is_privileged_port() => {
                 "ports below 1024 need root or CAP_NET_BIND_SERVICE: choose one above"
             }
             io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: try 127.0.0.1 or 0.0.0.0"
             }
-            _ => return anyhow!("cannot listen on {endpoint}: {error}"),
+            // The text names the address.
+            _ => return anyhow!("cannot serve: {error}"),
         };
         anyhow!("cannot listen on {endpoint}: {}: {advice}", error.kind())
     }

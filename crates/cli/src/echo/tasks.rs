@@ -4,6 +4,7 @@ use super::guests::{Guest, Guests, Sweep};
 use super::leaving::Leaving;
 use super::letters::{self, Letters, Post, Together};
 use super::ring::RingArgs;
+use super::self_test;
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::stream::{Entrance, Stream};
 use super::{Listen, Plan, STOPPING};
@@ -13,6 +14,7 @@ use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
 use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
+use annulus_driver::PoolSize;
 use annulus_load::clock;
 use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};
@@ -31,12 +33,14 @@ const BACKLOG: u32 = 4096;
 
 /// Serves until a signal, with a runtime a worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
+    self_test::on_runtime(choice)?;
     let limit = plan.most.map(ConnectionLimit::new);
     let doors = doors(plan, limit.as_ref())?;
-    let (leaving, ring) = (Arc::new(Leaving::default()), plan.ring.clone());
+    let leaving = Arc::new(Leaving::default());
+    let (ring, recv_buffers) = (plan.ring.clone(), plan.recv_buffers);
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
-        .runtime(move |_| builder(choice, &ring));
+        .runtime(move |_| builder(choice, &ring, recv_buffers));
     let began = clock::now();
     let served = shards.run(async |shard| {
         let house = Rc::new(House::new(plan.clone(), limit.clone(), Arc::clone(&leaving)));
@@ -57,9 +61,13 @@ fn doors(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
     .collect()
 }
 
-fn builder(choice: DriverChoice, ring: &RingArgs) -> Builder {
-    // The house sees its guests off itself, within its own grace.
-    ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO))
+fn builder(choice: DriverChoice, ring: &RingArgs, recv_buffers: Option<u32>) -> Builder {
+    // The server closes its connections itself, within its own grace.
+    let builder = ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO));
+    match recv_buffers {
+        Some(count) => builder.buffers(PoolSize::default().buffer, count),
+        None => builder,
+    }
 }
 
 /// What ended the workers, in the user's words.

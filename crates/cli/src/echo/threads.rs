@@ -1,17 +1,20 @@
 //! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
 
 use super::guests::{Guest, Guests, Sweep};
+use super::self_test;
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::{Listen, Plan, STOPPING};
 use crate::output::note;
 use crate::signals::Stop;
+use annulus_kernel::named;
 use annulus_load::{clock, limits};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +29,12 @@ const STACK: usize = 64 * 1024;
 
 /// Serves until a signal.
 pub(super) fn serve(plan: &Plan, place: &Listen, reason: &str) -> Result<Stats> {
+    self_test::with_threads()?;
     let listener = listen(plan, place)?;
     let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
     let house = House::new(plan, &stop).context("cannot watch for signals")?;
-    let address = listener.local_addr().context("cannot tell the address listened on")?;
+    let address = listener.local_addr().map_err(named("getsockname"));
+    let address = address.context("cannot tell the address listened on")?;
     plan.announce(&[place.endpoint.written(address)], &format!("threads: {reason}"));
     let began = clock::now();
     house.admit_all(listener, &stop)?;
@@ -40,14 +45,28 @@ pub(super) fn serve(plan: &Plan, place: &Listen, reason: &str) -> Result<Stats> 
     Ok(Stats::new(vec![Worker { driver, tally, cut_off: cut_off as u64 }], began))
 }
 
+/// Listens on the first of the addresses that can be had.
 fn listen(plan: &Plan, place: &Listen) -> Result<TcpListener> {
-    let bound = TcpListener::bind(place.addresses.as_slice()).and_then(|listener| {
-        // The standard library listens with a backlog of 128; a second listen only changes that.
-        rustix::net::listen(&listener, BACKLOG)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| plan.cannot_listen(&place.endpoint, error))
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in &place.addresses {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => {
+                last = io::Error::new(error.kind(), format!("listening on {address}: {error}"));
+            }
+        }
+    }
+    Err(plan.cannot_listen(&place.endpoint, last))
+}
+
+fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(named("socket"))?;
+    sockopt::set_socket_reuseaddr(&socket, true).map_err(named("setsockopt"))?;
+    bind(&socket, address).map_err(named("bind"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(named("listen"))?;
+    Ok(socket.into())
 }
 
 /// The connections of one server.
@@ -61,10 +80,10 @@ struct House<'a> {
 
 impl<'a> House<'a> {
     fn new(plan: &'a Plan, stop: &Stop) -> io::Result<House<'a>> {
-        let (bell, rope) = UnixStream::pair()?;
+        let (bell, rope) = UnixStream::pair().map_err(named("socketpair"))?;
         // A bell that is full is ringing already.
-        bell.set_nonblocking(true)?;
-        rope.set_nonblocking(true)?;
+        bell.set_nonblocking(true).map_err(named("ioctl"))?;
+        rope.set_nonblocking(true).map_err(named("ioctl"))?;
         stop.write_to(&rope)?;
         Ok(House { plan, guests: Arc::new(Mutex::new(Guests::new())), bell, rope: Arc::new(rope) })
     }
@@ -96,7 +115,7 @@ impl<'a> House<'a> {
         });
         match poll(&mut watched, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(named("ppoll")(error)),
         }
         let mut bytes = [0; 64];
         while let Ok(1..) = (&self.bell).read(&mut bytes) {}

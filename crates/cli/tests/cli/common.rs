@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
@@ -69,6 +70,39 @@ pub(crate) fn has_python(test: &str) -> bool {
 /// Runs annulus to its end.
 pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
     finish(Command::new(ANNULUS).args(args))
+}
+
+/// annulus, with one system call denied by a seccomp filter: it answers this errno.
+#[allow(unsafe_code)]
+pub(crate) fn denied(args: &[&str], call: libc::c_long, errno: i32) -> Command {
+    let mut command = Command::new(ANNULUS);
+    command.args(args);
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe, and nothing is allocated.
+    unsafe { command.pre_exec(move || deny(call, errno)) };
+    command
+}
+
+/// Installs a filter: load the call's number; the errno if it is that one, else allow.
+#[allow(unsafe_code)]
+fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let op = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        op(LOAD, 0, 0, 0),
+        op(JUMP_EQUAL, 0, 1, call as u32),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: this option takes plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    // SAFETY: the kernel copies the program during the call; program and filter outlive it.
+    check(unsafe {
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    })
 }
 
 /// Every way to serve that works on this machine.

@@ -1,44 +1,11 @@
 //! `annulus doctor`, and every command where io_uring is blocked.
 
-use crate::common::{ANNULUS, Said, Server, annulus, finish, round_trip};
-use std::io;
-use std::os::unix::process::CommandExt;
+use crate::common::{Said, Server, annulus, denied, finish, round_trip};
 use std::process::Command;
 
 /// A command in which `io_uring_setup` answers EPERM, as in most containers.
-#[allow(unsafe_code)]
 fn blocked(args: &[&str]) -> Command {
-    let mut command = Command::new(ANNULUS);
-    command.args(args);
-    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe, and nothing is allocated.
-    unsafe { command.pre_exec(block_io_uring) };
-    command
-}
-
-/// Installs a seccomp filter: load the call's number; EPERM for `io_uring_setup`, else allow.
-#[allow(unsafe_code)]
-fn block_io_uring() -> io::Result<()> {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    let op = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut filter = [
-        op(LOAD, 0, 0, 0),
-        op(JUMP_EQUAL, 0, 1, libc::SYS_io_uring_setup as u32),
-        op(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: this option takes plain numbers.
-    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
-    // SAFETY: the kernel copies the program during the call; program and filter outlive it.
-    check(unsafe {
-        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
-    })
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    denied(args, libc::SYS_io_uring_setup, libc::EPERM)
 }
 
 fn run_blocked(args: &[&str]) -> Said {
@@ -50,7 +17,7 @@ fn the_page_and_the_json_agree() {
     let (page, json) = (annulus(["doctor"]), annulus(["doctor", "--json", "-"]).json());
     assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
     for part in
-        ["kernel", "io_uring", "open files", "locked memory", "kernel.io_uring_disabled", "missing"]
+        ["kernel", "io_uring", "open files", "locked memory", "address space", "VIRT", "missing"]
     {
         assert!(page.stdout.contains(part), "'{part}' is not in:\n{}", page.stdout);
     }

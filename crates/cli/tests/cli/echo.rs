@@ -312,3 +312,25 @@ fn a_server_that_polls_serves_and_wrong_values_are_usage() {
         annulus(["echo", option, "--driver", "threads"]).complains(2, &["--driver threads"]);
     }
 }
+
+/// A runtime reserves addresses for what it receives, which a limit of addresses counts though no memory is behind them.
+#[test]
+fn a_limit_of_addresses_is_named_with_the_way_out() {
+    let limited = |more: &str| {
+        let script = format!("ulimit -v 200000 && exec {ANNULUS} echo --listen 127.0.0.1:0 {more}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        command
+    };
+    for driver in ["auto", "epoll", "uring"] {
+        if drivers().contains(&driver) {
+            let said = finish(&mut limited(&format!("--driver {driver}")));
+            said.complains(1, &["reserving 256 MiB of addresses", "195 MiB", "ulimit -v", "fewer"]);
+            assert!(!said.stderr.contains("memlock"), "{said:?}");
+            let few = format!("--driver {driver} --recv-buffers 64");
+            round_trip(&mut Server::spawn(&mut limited(&few)).connect(), b"enough");
+        }
+    }
+    annulus(["echo", "--recv-buffers", "100"]).complains(2, &["'100'", "power of two"]);
+    annulus(["echo", "--recv-buffers", "64", "--driver", "threads"]).complains(2, &["threads"]);
+}

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod common;
+mod denied;
 mod doctor;
 mod echo;
 mod file;

@@ -17,6 +17,7 @@ fn help_is_complete_and_fits_80_columns() {
                 "--max-connections",
                 "--idle-timeout",
                 "--grace",
+                "--recv-buffers",
                 "--outstanding",
                 "--segments",
                 "--socket-buffer",

@@ -1,0 +1,87 @@
+//! Whether this process may do what serving takes, found out before the server says that it is ready.
+//!
+//! A filter of system calls (a container's seccomp profile, a service manager's) can let a server start and listen, and
+//! deny it to accept, to receive or to send. The server does each once, over a Unix socket of its own. If such a socket
+//! cannot be had, nothing is found out.
+
+use annulus::net::{UnixListener, UnixStream};
+use annulus::{DriverChoice, DriverKind, Runtime, time};
+use annulus_kernel::named;
+use annulus_load::Mode;
+use anyhow::{Context, Result, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, getpeername, recv, send, shutdown,
+};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, SocketAddr};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long the runtime may take for what it does in microseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The context of what fails.
+const CANNOT: &str = "cannot serve";
+
+/// Makes the calls that serving with threads takes, a thread among them.
+pub(super) fn with_threads() -> Result<()> {
+    with_plain_calls(Mode::Threads).context(CANNOT)?;
+    let (sender, ended) = mpsc::channel();
+    let first = thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
+    let second = thread::Builder::new().spawn(move || sender.send(first.join()));
+    second.context("cannot start a thread")?;
+    // One that may not make its last call spins.
+    let stuck =
+        |_| anyhow!("{CANNOT}: exit: a thread does not end, as if a seccomp filter denied it");
+    ended.recv_timeout(PATIENCE).map_err(stuck).map(drop)
+}
+
+/// Makes the calls that serving on a runtime takes, and has one serve, beside those that will.
+pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
+    // What keeps a runtime from being made is told by those that will serve.
+    let builder = Runtime::builder().driver(choice).grace(Duration::ZERO);
+    let Ok(mut runtime) = builder.build() else { return Ok(()) };
+    if runtime.driver().kind == DriverKind::Epoll {
+        with_plain_calls(Mode::Tasks(choice)).context(CANNOT)?;
+    }
+    let served = runtime.block_on(async { time::timeout(PATIENCE, echo_once()).await });
+    let stuck = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
+    served.context(CANNOT)?.unwrap_or_else(stuck).context(CANNOT)
+}
+
+/// An abstract name of this process's own.
+fn address(purpose: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("annulus-echo-{}-{purpose}", std::process::id()))
+}
+
+/// The calls of the epoll driver and of threads, by name.
+fn with_plain_calls(mode: Mode) -> io::Result<()> {
+    let address = address("calls")?;
+    let Ok(listener) = net::UnixListener::bind_addr(&address) else { return Ok(()) };
+    let Ok(client) = net::UnixStream::connect_addr(&address) else { return Ok(()) };
+    let accepted = accept_with(&listener, SocketFlags::CLOEXEC);
+    let server = accepted.map_err(named("accept4"))?;
+    getpeername(&server).map_err(named("getpeername"))?;
+    send(&client, b"x", SendFlags::NOSIGNAL).map_err(named("sendto"))?;
+    recv(&server, &mut [0; 1], RecvFlags::empty()).map_err(named("recvfrom"))?;
+    if mode == Mode::Threads {
+        poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&Timespec::default()))
+            .map_err(named("ppoll"))?;
+    }
+    shutdown(&server, Shutdown::Both).map_err(named("shutdown"))
+}
+
+/// Accepts a connection, and sends back what comes.
+async fn echo_once() -> io::Result<()> {
+    let address = address("runtime")?;
+    let Ok(listener) = UnixListener::bind_addr(&address) else { return Ok(()) };
+    let Ok(mut client) = UnixStream::connect_addr(&address).await else { return Ok(()) };
+    let (mut server, _) = listener.accept().await?;
+    client.send("x").await?;
+    let lease = server.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    server.send(lease).await?;
+    client.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! A server to which one system call is denied, by each in turn of those that it makes: it serves all the same, or it
+//! says which call is denied and ends before it is ready. It never hangs, spins, or is ready and does not serve.
+//!
+//! Left out are the calls without which no program gets as far as its `main` (what the loader, libc and the standard
+//! library's start need: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
+//! `rt_sigreturn`, without which no signal handler returns.
+
+use crate::common::{PATIENCE, Server, denied, drivers, finish, round_trip};
+use annulus_load::clock;
+use libc::c_long;
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+
+/// What comes of it.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Serves,
+    /// Ends with status 1 and a line that has this.
+    Refuses(&'static str),
+}
+
+use Fate::{Refuses, Serves};
+
+/// Calls, with what comes of denying each to a server on uring, on epoll and on threads.
+const CALLS: [(&str, c_long, [Fate; 3]); 37] = [
+    ("accept4", libc::SYS_accept4, [Serves, Refuses("accept4: "), Refuses("accept4: ")]),
+    ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
+    ("brk", libc::SYS_brk, [Serves; 3]),
+    ("clock_gettime", libc::SYS_clock_gettime, [Serves; 3]),
+    ("clone3", libc::SYS_clone3, [Serves, Serves, Refuses("cannot start a thread: ")]),
+    ("epoll_create1", libc::SYS_epoll_create1, [Serves, Refuses("epoll_create1: "), Serves]),
+    ("epoll_ctl", libc::SYS_epoll_ctl, [Serves, Refuses("epoll_ctl: "), Serves]),
+    ("epoll_pwait", libc::SYS_epoll_pwait, [Serves, Refuses("epoll_pwait: "), Serves]),
+    ("eventfd2", libc::SYS_eventfd2, [Refuses("eventfd2: "), Refuses("eventfd2: "), Serves]),
+    ("exit", libc::SYS_exit, [Serves, Serves, Refuses("exit: ")]),
+    ("exit_group", libc::SYS_exit_group, [Serves; 3]),
+    ("fcntl", libc::SYS_fcntl, [Serves, Serves, Refuses("fcntl: ")]),
+    ("futex", libc::SYS_futex, [Serves, Serves, Serves]),
+    ("getdents64", libc::SYS_getdents64, [Serves; 3]),
+    (
+        "getpeername",
+        libc::SYS_getpeername,
+        [Refuses("getpeername: "), Refuses("getpeername: "), Refuses("getpeername: ")],
+    ),
+    ("getrandom", libc::SYS_getrandom, [Serves; 3]),
+    ("getsockname", libc::SYS_getsockname, [Refuses("getsockname: "); 3]),
+    ("getsockopt", libc::SYS_getsockopt, [Serves; 3]),
+    ("gettid", libc::SYS_gettid, [Serves; 3]),
+    ("io_uring_enter", libc::SYS_io_uring_enter, [Refuses("allow io_uring_setup"), Serves, Serves]),
+    ("io_uring_register", libc::SYS_io_uring_register, [Refuses("enabling"), Serves, Serves]),
+    ("io_uring_setup", libc::SYS_io_uring_setup, [Refuses("io_uring_setup: "), Serves, Serves]),
+    ("ioctl", libc::SYS_ioctl, [Refuses("ioctl: "); 3]),
+    ("listen", libc::SYS_listen, [Refuses("listen: "); 3]),
+    ("madvise", libc::SYS_madvise, [Refuses("mapping the ring: "), Refuses("madvise: "), Serves]),
+    ("ppoll", libc::SYS_ppoll, [Serves, Serves, Refuses("ppoll: ")]),
+    ("prctl", libc::SYS_prctl, [Serves; 3]),
+    ("prlimit64", libc::SYS_prlimit64, [Serves; 3]),
+    ("recvfrom", libc::SYS_recvfrom, [Refuses("recvfrom: "); 3]),
+    ("rseq", libc::SYS_rseq, [Serves; 3]),
+    ("sched_getaffinity", libc::SYS_sched_getaffinity, [Serves; 3]),
+    ("sendto", libc::SYS_sendto, [Serves, Refuses("sendto: "), Refuses("sendto: ")]),
+    ("setsockopt", libc::SYS_setsockopt, [Refuses("setsockopt: "); 3]),
+    ("shutdown", libc::SYS_shutdown, [Serves, Refuses("shutdown: "), Refuses("shutdown: ")]),
+    ("socket", libc::SYS_socket, [Refuses("socket: "); 3]),
+    ("socketpair", libc::SYS_socketpair, [Refuses("socketpair: "); 3]),
+    ("timerfd_create", libc::SYS_timerfd_create, [Serves, Refuses("timerfd_create: "), Serves]),
+];
+
+#[test]
+fn a_server_that_may_not_make_a_call_serves_or_says_which() {
+    for (place, driver) in ["uring", "epoll", "threads"].into_iter().enumerate() {
+        if !drivers().contains(&driver) {
+            println!("skipped: the {driver} driver does not work here");
+            continue;
+        }
+        let args = ["echo", "--listen", "127.0.0.1:0", "--driver", driver, "--stats", "-"];
+        for (name, call, fates) in CALLS {
+            println!("{driver} without {name}");
+            match fates[place] {
+                Serves => serves(Server::spawn(&mut denied(&args, call, libc::EPERM))),
+                Refuses(part) => {
+                    let said = finish(&mut denied(&args, call, libc::EPERM));
+                    said.complains(1, &[part, "seccomp"]);
+                    // It is not the port that takes a privilege, and no cause is told twice.
+                    assert!(!said.stderr.contains("1024"), "{said:?}");
+                    assert_eq!(said.stderr.matches("(os error").count(), told(name), "{said:?}");
+                }
+            }
+        }
+    }
+}
+
+/// How often the system's error is in the message: a thread that does not end has none.
+fn told(call: &str) -> usize {
+    usize::from(call != "exit")
+}
+
+/// It serves, does not spin, and ends when it is asked to.
+fn serves(server: Server) {
+    for turn in 0..3 {
+        round_trip(&mut server.connect(), &[turn; 1000]);
+    }
+    let said = server.stop();
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let stats = said.json();
+    assert_eq!(stats["messages"], 3, "{stats}");
+    assert!(stats["counters"]["enters"].as_u64().is_none_or(|enters| enters < 200), "{stats}");
+}
+
+/// `write`: its ready line is lost, and it serves all the same.
+#[test]
+fn a_server_that_may_not_write_serves() {
+    for driver in drivers() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listen = free.to_string();
+        let args = ["echo", "--listen", &listen, "--driver", driver];
+        let mut command = denied(&args, libc::SYS_write, libc::EPERM);
+        let mut server = command.stdin(Stdio::null()).spawn().unwrap();
+        let deadline = clock::now() + PATIENCE;
+        let mut stream = loop {
+            match TcpStream::connect(free) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(clock::now() < deadline, "{driver}: {error}"),
+            }
+        };
+        round_trip(&mut stream, b"in silence");
+        drop(stream);
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(0), "{driver}");
+    }
+}
+
+/// Whichever of its drivers `auto` takes.
+#[test]
+fn auto_falls_back_where_the_ring_is_denied() {
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+        let args = ["echo", "--listen", "127.0.0.1:0", "--stats", "-"];
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            serves(Server::spawn(&mut denied(&args, call, errno)));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Limits of this process.
+
+use std::fs;
+
+/// What a limit is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// `RLIMIT_NOFILE`: descriptors.
+    OpenFiles,
+    /// `RLIMIT_MEMLOCK`: bytes that stay in memory.
+    LockedMemory,
+    /// `RLIMIT_AS`: bytes of addresses, used or reserved.
+    AddressSpace,
+}
+
+/// A limit: the one that holds, and the one up to which the process may raise it. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// What holds.
+    pub soft: Option<u64>,
+    /// What it may be raised to.
+    pub hard: Option<u64>,
+}
+
+impl Limit {
+    /// The limit of this process, from `/proc`; none if that does not tell.
+    ///
+    /// The system call is not asked: where a filter denies it, rustix takes its error for a limit.
+    pub fn of(resource: Resource) -> Limit {
+        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        Limit::parse(&limits, resource).unwrap_or_default()
+    }
+
+    fn parse(limits: &str, resource: Resource) -> Option<Limit> {
+        let label = match resource {
+            Resource::OpenFiles => "Max open files",
+            Resource::LockedMemory => "Max locked memory",
+            Resource::AddressSpace => "Max address space",
+        };
+        let line = limits.lines().find_map(|line| line.strip_prefix(label))?;
+        let mut words = line.split_whitespace();
+        let mut next = || match words.next()? {
+            "unlimited" => Some(None),
+            number => number.parse().ok().map(Some),
+        };
+        Some(Limit { soft: next()?, hard: next()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max locked memory         8388608              8388608              bytes     
+Max address space         unlimited            unlimited            bytes     
+Max open files            1024                 524288               files     
+";
+
+    #[test]
+    fn the_table_of_the_kernel_is_read() {
+        let of = |resource| Limit::parse(LIMITS, resource);
+        assert_eq!(of(Resource::OpenFiles), Some(Limit { soft: Some(1024), hard: Some(524_288) }));
+        assert_eq!(of(Resource::AddressSpace), Some(Limit::default()));
+        assert_eq!(of(Resource::LockedMemory).and_then(|limit| limit.hard), Some(8_388_608));
+        assert_eq!(Limit::parse("", Resource::OpenFiles), None);
+        assert_eq!(Limit::parse("Max open files  many", Resource::OpenFiles), None);
+    }
+
+    #[test]
+    fn this_process_has_a_limit_of_open_files() {
+        let asked = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limit = Limit::of(Resource::OpenFiles);
+        assert_eq!((limit.soft, limit.hard), (asked.current, asked.maximum));
+    }
+}
