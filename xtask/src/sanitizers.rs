@@ -2,26 +2,37 @@
 
 use crate::step::{Outcome, Step, root};
 
-/// The crates whose unsafe code touches memory that the kernel shares.
-const UNSAFE_CRATES: &str = "-p annulus-kernel -p annulus-ring -p annulus-driver -p annulus";
+/// The crates with unsafe code.
+const UNSAFE_CRATES: [&str; 6] =
+    ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
 
 /// The sanitizer needs `--target`, or build scripts and macros would be instrumented too.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Left out under the sanitizer: it leaks on purpose, to see what `mem::forget` does.
-const LEAKING: &str = "--skip openvmm_3271_mem_forget_defeats_guards_on_linux";
+const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules with unsafe code, or handed memory by such, whose unit tests make no system call that Miri does not know.
-const PURE: &str =
-    "lease:: mail:: shared:: task:: time::heap:: waiters:: fs::aligned:: fs::buf:: fs::places::";
+const PURE: [&str; 9] = [
+    "lease",
+    "mail",
+    "shared",
+    "task",
+    "time::heap",
+    "waiters",
+    "fs::aligned",
+    "fs::buf",
+    "fs::places",
+];
 
 /// Tests under the address sanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
+    let crates = UNSAFE_CRATES.map(|name| format!("-p {name}")).join(" ");
     let tests = format!(
-        "run nightly cargo test --no-fail-fast --lib --tests --target {TARGET} {UNSAFE_CRATES} -- {LEAKING}"
+        "run nightly cargo test --no-fail-fast --lib --tests --target {TARGET} {crates} -- --skip {LEAKING}"
     );
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
@@ -35,7 +46,8 @@ pub(crate) fn miri() -> Outcome {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";
         return Ok(vec![hint.into()]);
     }
-    let tests = format!("run nightly cargo miri test -p annulus --lib -- {PURE}");
+    let modules = PURE.map(|module| format!("{module}::")).join(" ");
+    let tests = format!("run nightly cargo miri test -p annulus --lib -- {modules}");
     Step::new("rustup", &tests).run()?;
     Ok(Vec::new())
 }
@@ -44,4 +56,56 @@ pub(crate) fn miri() -> Outcome {
 pub(crate) fn has_nightly() -> bool {
     let toolchains = Step::new("rustup", "toolchain list").probe().unwrap_or_default();
     toolchains.lines().any(|toolchain| toolchain.starts_with("nightly"))
+}
+
+/// What is named here must exist: a filter that fits nothing passes.
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// Every Rust file below a directory.
+    fn sources(directory: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let below = entries.flat_map(|entry| match entry.path() {
+            path if path.is_dir() => sources(&path),
+            path => vec![path],
+        });
+        below.filter(|path| path.extension().is_some_and(|ending| ending == "rs")).collect()
+    }
+
+    fn any_has(sources: &[PathBuf], text: &str) -> bool {
+        sources
+            .iter()
+            .any(|path| fs::read_to_string(path).is_ok_and(|source| source.contains(text)))
+    }
+
+    #[test]
+    fn modules_for_miri_exist_and_have_tests() {
+        for module in PURE {
+            let path = root().join("crates/annulus/src").join(module.replace("::", "/"));
+            let mut files = sources(&path);
+            files.push(path.with_extension("rs"));
+            assert!(any_has(&files, "#[test]"), "{module} has no tests, or is called otherwise");
+        }
+    }
+
+    #[test]
+    fn every_crate_with_unsafe_code_runs_under_the_sanitizer() {
+        for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
+            let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
+            let name = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap();
+            let is_unsafe = any_has(&sources(&entry.path().join("src")), "allow(unsafe_code");
+            let runs = UNSAFE_CRATES.contains(&name.trim_matches('"'));
+            assert_eq!(is_unsafe, runs, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_test_that_leaks_exists() {
+        let tests = sources(&root().join("crates/annulus/tests"));
+        assert!(any_has(&tests, &format!("fn {LEAKING}")), "{LEAKING}");
+    }
 }
