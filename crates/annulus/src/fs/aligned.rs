@@ -124,6 +124,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "Miri ends the program where the system answers that it has no memory"
+    )]
     fn more_than_the_system_has_is_an_error() {
         let error = AlignedBuf::new(1 << 47, 4096).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
