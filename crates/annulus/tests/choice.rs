@@ -2,11 +2,14 @@
 #![allow(unsafe_code)]
 
 mod common;
+#[path = "common/denied.rs"]
+mod denied;
 
 use annulus::sim::{Profile, Sim};
 use annulus::{DriverChoice, DriverKind, Operations, Runtime, Verbs};
 use annulus_ring::{SqPoll, opcode};
 use common::{echo, pair, receive, run_on};
+use denied::deny;
 use std::io;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -25,27 +28,6 @@ const BLOCKS: [(i32, &str, &str); 4] = [
 /// Makes `io_uring_setup` fail on this thread and those it starts.
 fn block_io_uring(errno: i32) {
     deny(libc::SYS_io_uring_setup, errno);
-}
-
-/// Makes a system call fail on this thread and those it starts.
-fn deny(call: libc::c_long, errno: i32) {
-    let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    let mut program = [
-        // The number of the system call is the first word of what a filter sees.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the first call takes numbers only; the program outlives the second, which copies it.
-    let answers = unsafe {
-        [
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
-        ]
-    };
-    assert_eq!(answers, [0, 0], "{}", io::Error::last_os_error());
 }
 
 /// Runs one of the ignored tests below in a process of its own.

@@ -27,3 +27,4 @@ pub use pool::{Pool, PoolMemory, PoolSize};
 pub use slab::Slab;
 pub use token::{Kind, Token};
 pub use uring::{Uring, UringConfig};
+pub use workers::NO_THREAD;

@@ -24,6 +24,10 @@ const MOST: usize = 4;
 /// They make system calls and nothing else.
 const STACK: usize = 64 * 1024;
 
+/// What a call ends with that needs a thread, if none can be started. No call on a file answers this by itself; what the system says
+/// of threads (`EAGAIN`) could be mistaken for a call that would wait.
+pub const NO_THREAD: Errno = Errno::USERS;
+
 /// A call to make, and what to say of it.
 #[derive(Clone, Copy)]
 struct Job {
@@ -74,7 +78,7 @@ impl Workers {
     /// Has a call made.
     ///
     /// # Errors
-    /// Where there is no thread, and none can be started: the call is not made.
+    /// [`NO_THREAD`] if there is no thread, and none can be started: the call is not made.
     ///
     /// # Safety
     /// The memory that the call names must stay valid, unmoved and untouched until its event was taken, and its descriptors open.
@@ -113,8 +117,7 @@ impl Workers {
     fn start(&self, life: fn(&Shared)) -> Result<JoinHandle<()>, Errno> {
         let shared = self.0.clone();
         let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK);
-        let started = thread.spawn(move || life(&shared));
-        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+        thread.spawn(move || life(&shared)).map_err(|_| NO_THREAD)
     }
 
     /// Takes a call back that has not begun; false where there is none.

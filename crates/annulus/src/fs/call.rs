@@ -7,7 +7,7 @@
 
 use crate::core::{Core, Inner};
 use crate::stream::note_waker;
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, NO_THREAD, Op, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
@@ -164,15 +164,24 @@ impl<K: 'static> Pending<K> {
     }
 }
 
+/// What a call failed of.
+fn call_error(errno: Errno) -> io::Error {
+    if errno != NO_THREAD {
+        return errno.into();
+    }
+    io::Error::other(
+        "no worker thread can be started for it; raise the limit of threads (`ulimit -u`, or pids.max of the control group), or make \
+         the call on the loop (Policy::Inline)",
+    )
+}
+
 impl<K: Unpin + 'static> Future for Pending<K> {
     type Output = (io::Result<u32>, K);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot;
         let polled = match self.core.enter() {
-            Ok(mut inner) => {
-                inner.poll_call(slot, cx).map(|outcome| outcome.map_err(io::Error::from))
-            }
+            Ok(mut inner) => inner.poll_call(slot, cx).map(|outcome| outcome.map_err(call_error)),
             Err(error) if self.core.is_over() => Poll::Ready(Err(error)),
             // The kernel may not be done with the memory, and nothing will tell: it is not given back.
             Err(_) => return Poll::Pending,

@@ -64,7 +64,8 @@ impl Shards {
             let start = |index: usize| {
                 let thread = thread::Builder::new().name(format!("shard {index}"));
                 let started = thread.spawn_scoped(scope, move || work(index));
-                started.map_err(|error| muster.fail(index, Cause::Runtime(error))).ok()
+                let refused = |error| no_thread(self.count, &error);
+                started.map_err(|error| muster.fail(index, Cause::Runtime(refused(error)))).ok()
             };
             // All of them, or up to the first that cannot be had.
             let threads: Vec<_> = (1..self.count).map_while(start).collect();
@@ -132,6 +133,14 @@ impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shards({}, {:?})", self.count, self.pinning)
     }
+}
+
+/// Why a shard's thread could not be started.
+fn no_thread(count: usize, error: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "its thread, one of {count}, cannot be started: {error}; take fewer shards, or raise the limit of threads (`ulimit -u`, or \
+         pids.max of the control group)"
+    ))
 }
 
 fn guarded<R, E>(f: impl FnOnce() -> R) -> Result<R, Cause<E>> {
