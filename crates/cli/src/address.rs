@@ -1,8 +1,10 @@
 //! Addresses on the command line: `HOST:PORT`, resolved late.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::net::netdevice;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixDatagram;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -26,6 +28,9 @@ impl Address {
 
     /// Every socket address it stands for; at least one.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
+        if let Some((ip, zone)) = self.zoned() {
+            return Ok(vec![SocketAddrV6::new(ip, self.port, 0, interface(zone)?).into()]);
+        }
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let found: Vec<_> = found
             .with_context(|| {
@@ -39,6 +44,12 @@ impl Address {
             bail!("'{}' has no address: give a number such as 127.0.0.1", self.host);
         }
         Ok(found)
+    }
+
+    /// The parts of an IPv6 address with a zone: `fe80::1%eth0`.
+    fn zoned(&self) -> Option<(Ipv6Addr, &str)> {
+        let (ip, zone) = self.host.split_once('%')?;
+        Some((ip.parse().ok()?, zone))
     }
 
     /// The address to call: of several, the first that answers.
@@ -71,14 +82,32 @@ impl fmt::Display for Address {
     }
 }
 
+/// The number of a network interface, by number or by name.
+fn interface(zone: &str) -> Result<u32> {
+    if let Ok(number) = zone.parse() {
+        return Ok(number);
+    }
+    // Any socket will do to ask by.
+    let socket = UnixDatagram::unbound()
+        .with_context(|| format!("cannot look for the interface '{zone}'"))?;
+    netdevice::name_to_index(&socket, zone).map_err(|error| {
+        anyhow!(
+            "no interface '{zone}' ({error}): name one of this machine, as `ip link` lists them"
+        )
+    })
+}
+
 /// The host without the brackets of a numeric IPv6 address.
 fn check_host(host: &str) -> Result<&str, String> {
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']').unwrap_or(inner);
-        return inner
-            .parse::<Ipv6Addr>()
-            .map(|_| inner)
-            .map_err(|_| format!("'{host}' is not an IPv6 address: write [::1]:PORT"));
+        let (ip, zone) = inner.split_once('%').unwrap_or((inner, "none"));
+        return match ip.parse::<Ipv6Addr>() {
+            Ok(_) if !zone.is_empty() => Ok(inner),
+            _ => Err(format!(
+                "'{host}' is not an IPv6 address: write [::1]:PORT, or [fe80::1%eth0]:PORT"
+            )),
+        };
     }
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == ':' || c == '/') {
         return Err(format!(
@@ -99,7 +128,9 @@ mod tests {
 
     #[test]
     fn well_formed() {
-        for text in ["127.0.0.1:7000", "localhost:0", "[::1]:80", "a-b.example:65535"] {
+        for text in
+            ["127.0.0.1:7000", "localhost:0", "[::1]:80", "[fe80::1%eth0]:7", "a-b.example:65535"]
+        {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
     }
@@ -116,12 +147,25 @@ mod tests {
             (":80", "not a host"),
             ("::1:80", "not a host"),
             ("[::g]:80", "not an IPv6 address"),
+            ("[fe80::1%]:80", "[fe80::1%eth0]:PORT"),
+            ("[%lo]:80", "not an IPv6 address"),
             ("a b:80", "not a host"),
             ("http://a:80", "not a host"),
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_zone_is_an_interface_by_name_or_number() {
+        let resolve = |text: &str| text.parse::<Address>().unwrap().resolve();
+        let expected = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 0, 1);
+        for text in ["[::1%lo]:7", "[::1%1]:7"] {
+            assert_eq!(resolve(text).unwrap(), [expected.into()], "{text}");
+        }
+        let error = resolve("[fe80::1%nowhere]:7").unwrap_err().to_string();
+        assert!(error.contains("no interface 'nowhere'") && error.contains("ip link"), "{error}");
     }
 
     #[test]

@@ -4,8 +4,11 @@ use crate::address::Address;
 use crate::usage::Misuse;
 use annulus_load::Place;
 use anyhow::Result;
+use clap::builder::{OsStringValueParser, TryMapValueParser, TypedValueParser, ValueParserFactory};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -17,7 +20,8 @@ const TCP: &str = "tcp://";
 const UNIX: &str = "unix:";
 const UNIX_DATAGRAM: &str = "unix-datagram:";
 
-/// What was written: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`.
+/// What was written: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; after an `@` an
+/// abstract name in place of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(Address),
@@ -87,14 +91,30 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Endpoint, String> {
-        if let Some(address) = text.strip_prefix(UDP) {
-            return address.parse().map(Endpoint::Udp);
-        }
-        if let Some(path) = text.strip_prefix(UNIX_DATAGRAM) {
+        Endpoint::parse(text.as_ref())
+    }
+}
+
+/// On the command line, where a path need not be text.
+impl ValueParserFactory for Endpoint {
+    type Parser = TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<Endpoint, String>>;
+
+    fn value_parser() -> Self::Parser {
+        OsStringValueParser::new().try_map(|text| Endpoint::parse(&text))
+    }
+}
+
+impl Endpoint {
+    fn parse(text: &OsStr) -> Result<Endpoint, String> {
+        if let Some(path) = text.as_bytes().strip_prefix(UNIX_DATAGRAM.as_bytes()) {
             return checked(path).map(Endpoint::UnixDatagram);
         }
-        if let Some(path) = text.strip_prefix(UNIX) {
+        if let Some(path) = text.as_bytes().strip_prefix(UNIX.as_bytes()) {
             return checked(path).map(Endpoint::Unix);
+        }
+        let text = text.to_str().ok_or("not a text: only paths may be other than UTF-8")?;
+        if let Some(address) = text.strip_prefix(UDP) {
+            return address.parse().map(Endpoint::Udp);
         }
         let address = text.strip_prefix(TCP).unwrap_or(text);
         match address.split_once("://") {
@@ -117,9 +137,9 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A path that a socket can have.
-fn checked(path: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(path);
+/// A path or an abstract name that a socket can have.
+fn checked(path: &[u8]) -> Result<PathBuf, String> {
+    let path = PathBuf::from(OsStr::from_bytes(path));
     Place::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
     Ok(path)
 }
@@ -139,7 +159,7 @@ mod tests {
             assert_eq!(endpoint.to_string(), text);
             assert_eq!(endpoint.written(text.trim_start_matches(UDP).parse().unwrap()), text);
         }
-        for text in ["unix:/run/echo", "unix-datagram:echo"] {
+        for text in ["unix:/run/echo", "unix-datagram:echo", "unix:@echo"] {
             assert!(parsed(text).is_path() && parsed(text).to_string() == text);
         }
     }

@@ -3,13 +3,13 @@
 //! Nothing here panics: either stream may be closed, full, or a pipe that is no longer read.
 
 use anyhow::{Context, Result};
+use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
 use serde::Serialize;
-use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// What was written on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +39,14 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
-    type Err = Infallible;
+/// On the command line, where a path need not be text.
+impl ValueParserFactory for Target {
+    type Parser = MapValueParser<OsStringValueParser, fn(OsString) -> Target>;
 
-    fn from_str(text: &str) -> Result<Target, Infallible> {
-        Ok(if text == "-" { Target::Stdout } else { Target::File(text.into()) })
+    fn value_parser() -> Self::Parser {
+        let target =
+            |text| if text == "-" { Target::Stdout } else { Target::File(PathBuf::from(text)) };
+        OsStringValueParser::new().map(target)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::board::Board;
 use crate::fault::Fault;
-use crate::place::Place;
+use crate::place::{Place, unix_address};
 use crate::plan::Plan;
 use annulus::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
 use annulus::time;
@@ -57,8 +57,9 @@ async fn connect(plan: &Plan) -> io::Result<Connection> {
     }
 }
 
-/// Connects to a path, within so long.
+/// Connects to a path or an abstract name, within so long.
 pub(crate) async fn connect_unix(path: &Path, limit: Duration) -> io::Result<Connection> {
-    let connected = time::timeout(limit, UnixStream::connect(path)).await;
+    let address = unix_address(path)?;
+    let connected = time::timeout(limit, UnixStream::connect_addr(&address)).await;
     Ok(connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?.split())
 }

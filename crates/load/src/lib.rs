@@ -45,7 +45,7 @@ pub mod visits;
 
 pub use annulus::affinity;
 pub use mode::Mode;
-pub use place::{MAX_PATH, Place};
+pub use place::{MAX_PATH, Place, unix_address};
 pub use plan::{
     MAX_CLIENTS, MAX_IN_FLIGHT, MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, Plan, PlanError,
 };

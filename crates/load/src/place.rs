@@ -2,22 +2,48 @@
 
 use crate::plan::PlanError;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What comes before a path.
 const UNIX: &str = "unix:";
 
-/// The longest path of a Unix socket, in bytes.
+/// What an abstract name is written with, in place of a path. A path that begins so is written `./@…`.
+const ABSTRACT: u8 = b'@';
+
+/// The longest path of a Unix socket, and the longest abstract name, in bytes.
 pub const MAX_PATH: usize = 107;
 
-/// An address of the internet, or a path: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`.
+/// The address of a Unix socket: a path, or an abstract name, which is written with an `@` before it.
+///
+/// # Errors
+/// If it has no byte, or more than [`MAX_PATH`].
+pub fn unix_address(path: &Path) -> io::Result<UnixAddr> {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.strip_prefix(&[ABSTRACT]) {
+        Some(name) => UnixAddr::from_abstract_name(name),
+        None => UnixAddr::from_pathname(path),
+    }
+}
+
+/// The length of a path, or of an abstract name without what it is written with.
+pub(crate) fn length(path: &Path) -> usize {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.strip_prefix(&[ABSTRACT]).unwrap_or(bytes).len()
+}
+
+/// An address of the internet, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`,
+/// `unix:@echo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// TCP or UDP.
     Inet(SocketAddr),
-    /// A Unix socket.
+    /// A Unix socket: see [`unix_address`].
     Unix(PathBuf),
 }
 
@@ -29,7 +55,7 @@ impl Place {
     pub fn validate(&self) -> Result<(), PlanError> {
         match self {
             Place::Inet(address) if address.port() == 0 => Err(PlanError::NoPort(*address)),
-            Place::Unix(path) if !(1..=MAX_PATH).contains(&path.as_os_str().len()) => {
+            Place::Unix(path) if !(1..=MAX_PATH).contains(&length(path)) => {
                 Err(PlanError::Path(path.clone()))
             }
             _ => Ok(()),
@@ -75,7 +101,7 @@ mod tests {
 
     #[test]
     fn places_go_by_their_text() {
-        for text in ["127.0.0.1:7000", "[::1]:7", "unix:/run/echo"] {
+        for text in ["127.0.0.1:7000", "[::1]:7", "[fe80::1%2]:7", "unix:/run/echo", "unix:@echo"] {
             let place: Place = text.parse().unwrap();
             assert_eq!((place.to_string().as_str(), place.validate()), (text, Ok(())));
         }
@@ -89,5 +115,18 @@ mod tests {
         let long = error(&format!("unix:/{}", "x".repeat(MAX_PATH)));
         assert!(long.contains("has 108 bytes") && long.contains("1 to 107"), "{long}");
         assert!(error("unix:").contains("has 0 bytes"));
+        assert!(error("unix:@").contains("has 0 bytes"));
+        let name = format!("unix:@{}", "x".repeat(MAX_PATH));
+        assert_eq!(name.parse::<Place>().unwrap().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_name_after_an_at_sign_is_abstract() {
+        let address = |text: &str| unix_address(Path::new(text)).unwrap();
+        assert_eq!(address("@echo").as_abstract_name(), Some(&b"echo"[..]));
+        assert_eq!(address("./@echo").as_pathname(), Some(Path::new("./@echo")));
+        let longest = "x".repeat(MAX_PATH);
+        assert_eq!(address(&format!("@{longest}")).as_abstract_name(), Some(longest.as_bytes()));
+        assert_eq!(address(&longest).as_pathname(), Some(Path::new(&longest)));
     }
 }

@@ -173,7 +173,7 @@ impl fmt::Display for PlanError {
                 f,
                 "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}",
                 path.display(),
-                path.as_os_str().len()
+                crate::place::length(path)
             ),
             PlanError::Clients(clients) => {
                 write!(f, "{clients} clients: ask for 1 to {MAX_CLIENTS}")

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::measured::{Clients, Measured, Measuring, go_on};
 use crate::pattern::Tape;
-use crate::place::Place;
+use crate::place::{Place, unix_address};
 use crate::plan::Plan;
 use crate::run::{LoadError, Observer};
 use rustix::io::Errno;
@@ -16,6 +16,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
@@ -152,7 +153,12 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(unix, stream, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
-    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+    let address = unix_address(path)?;
+    let address = match address.as_abstract_name() {
+        Some(name) => SocketAddrUnix::new_abstract_name(name),
+        None => SocketAddrUnix::new(path),
+    };
+    match rustix::net::connect(&socket, &address?) {
         Ok(()) => Ok(socket),
         Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
         Err(error) => Err(error.into()),

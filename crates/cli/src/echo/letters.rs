@@ -5,6 +5,7 @@ use super::stats::Tally;
 use super::{Listen, Plan};
 use annulus::Lease;
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use annulus_load::unix_address;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::cell::Cell;
@@ -56,7 +57,8 @@ pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<Uni
     // What waits for a slow reader is overtaken by what is for others, and is given up where there is too much of it.
     let options = UnixOptions::new().unordered(true);
     let options = options.send_buffer(plan.letters.socket_buffer as usize);
-    options.bind(path).map_err(|error| plan.cannot_listen(&listen.endpoint, error))
+    let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
+    socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// A socket that tells who sent a datagram, and sends to him.

@@ -52,8 +52,9 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EchoArgs {
     /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or
-    /// unix-datagram:/path; port 0 picks a free one and prints it. A path that a
-    /// dead server left is taken over. May be given several times
+    /// unix-datagram:/path, with @name for an abstract name; port 0 picks a free
+    /// one and prints it. A path that a dead server left is taken over. May be
+    /// given several times
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
     /// Receive buffers of 256 KiB for each worker, a power of two: their addresses

@@ -15,7 +15,7 @@ use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
 use annulus::signal::{Signal, signals};
 use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
 use annulus_driver::PoolSize;
-use annulus_load::clock;
+use annulus_load::{clock, unix_address};
 use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -152,7 +152,8 @@ fn echo_all(house: &Rc<House>, socket: impl Post + 'static) -> Listening {
 fn listen_at(house: &House, listen: &Listen, path: &Path) -> Result<UnixListener> {
     let options = UnixOptions::new().backlog(BACKLOG);
     let options = house.limit.as_ref().map_or(options.clone(), |limit| options.limit(limit));
-    options.listen(path).map_err(|error| house.plan.cannot_listen(&listen.endpoint, error))
+    let listener = unix_address(path).and_then(|address| options.listen_addr(&address));
+    listener.map_err(|error| house.plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.

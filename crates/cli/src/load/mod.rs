@@ -57,7 +57,7 @@ enum Kind {
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
-    /// The server to call: HOST:PORT, or unix:/path
+    /// The server to call: HOST:PORT, unix:/path or unix:@name
     #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     address: Endpoint,
     /// Clients: connections

@@ -334,3 +334,40 @@ fn a_limit_of_addresses_is_named_with_the_way_out() {
     annulus(["echo", "--recv-buffers", "100"]).complains(2, &["'100'", "power of two"]);
     annulus(["echo", "--recv-buffers", "64", "--driver", "threads"]).complains(2, &["threads"]);
 }
+
+#[test]
+fn an_address_with_a_zone_is_served_and_called() {
+    for listen in ["[::1%lo]:0", "[::1%1]:0"] {
+        let server = Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", listen]));
+        round_trip(&mut server.connect(), b"by its zone");
+        let address = format!("[::1%lo]:{}", server.address.port());
+        let said = annulus(["load", "-a", &address, "-c", "2", "-t", "0.2", "--warm-up", "0"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let nowhere = "[fe80::1%nowhere]:0";
+    annulus(["echo", "--listen", nowhere]).complains(1, &["no interface 'nowhere'", "ip link"]);
+}
+
+/// A link-local address is one only together with its zone. The interface is one of a namespace of the test's own.
+#[test]
+fn a_link_local_address_is_served_and_called() {
+    let script = r#"
+        ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad || exit 77
+        "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
+        until grep -q listening ready; do kill -0 $! || exit 1; done
+        "$0" load -a "[fe80::1%lo]:7000" -c 2 -t 0.2 --warm-up 0 &&
+        "$0" load udp -a "udp://[fe80::1%lo]:7000" -c 2 -t 0.2 --warm-up 0
+        ended=$?; kill $!; wait $!; exit $ended"#;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::new("unshare");
+    let command = command.args(["--net", "sh", "-c", script, ANNULUS]).current_dir(&folder);
+    match try_finish(command) {
+        Ok(said) if said.code == Some(0) => {}
+        Ok(said) if said.code == Some(77) || said.stderr.starts_with("unshare:") => {
+            println!("skipped: no network namespace of its own: {said:?}");
+        }
+        Ok(said) => panic!("{said:?}"),
+        Err(error) => println!("skipped: no unshare: {error}"),
+    }
+}

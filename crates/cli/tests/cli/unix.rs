@@ -1,9 +1,12 @@
 //! Unix sockets: `annulus echo --listen unix:…`, `unix-datagram:…`, and the load against them.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, annulus, finish, noise};
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -220,4 +223,68 @@ fn a_bench() {
     for row in [&json["results"][0], &json["controls"][0]] {
         assert!(row["figures"]["rate"]["value"].as_f64().unwrap() > 0.0, "{row}");
     }
+}
+
+/// A name after an `@` stands in no directory.
+#[test]
+fn abstract_names_are_served_and_called() {
+    let name = format!("annulus-test-{}", std::process::id());
+    let (stream, datagram) = (format!("unix:@{name}"), format!("unix-datagram:@{name}-d"));
+    for driver in ["auto", "epoll"] {
+        let listens = ["--listen", "127.0.0.1:0", "--listen", &stream, "--listen", &datagram];
+        let mut command = Command::new(ANNULUS);
+        let server = Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]));
+        assert!(server.ready.contains(&format!("{stream}, {datagram}")), "{}", server.ready);
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let mut client = UnixStream::connect_addr(&address).unwrap();
+        client.write_all(b"no file").unwrap();
+        let mut back = [0; 7];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"no file");
+        assert!(!Path::new(&format!("@{name}")).exists());
+        let timed = ["-t", "0.2", "--warm-up", "0", "-c", "2", "--driver", driver];
+        for kind in [&["load", "-a", &stream][..], &["load", "udp", "-a", &datagram]] {
+            let said = annulus(kind.iter().chain(&timed));
+            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{kind:?}: {said:?}");
+        }
+        let said = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let threads = ["load", "-a", &stream, "--driver", "threads", "-t", "0.2"];
+        assert_eq!(annulus(threads).code, Some(0));
+        drop(client);
+        assert_eq!(server.stop().code, Some(0));
+    }
+    annulus(["echo", "--listen", "unix:@"]).complains(2, &["0 bytes", "1 to 107"]);
+}
+
+/// Linux has bytes for paths, and no text.
+#[test]
+fn paths_that_are_no_text_work() {
+    let folder = Folder::new("bytes");
+    let name = |prefix: &str, name: &[u8]| {
+        let path = folder.path("").into_os_string().into_vec();
+        OsString::from_vec([prefix.as_bytes(), &path, name].concat())
+    };
+    let (stream, datagram) = (name("unix:", b"s\xff"), name("unix-datagram:", b"d\xff"));
+    let (json, stats) = (name("", b"json\xff"), name("", b"stats\xff"));
+    let mut command = Command::new(ANNULUS);
+    command.args(["echo", "--listen", "127.0.0.1:0", "--stats"]).arg(&stats);
+    for listen in [&stream, &datagram] {
+        command.arg("--listen").arg(listen);
+    }
+    let server = Server::spawn(&mut command);
+    let load = |kind: &[&str], address: &OsString| {
+        let mut command = Command::new(ANNULUS);
+        command.arg("load").args(kind).args(["-t", "0.2", "--warm-up", "0", "-c", "2"]);
+        let said = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\": {}"));
+    };
+    load(&[], &stream);
+    load(&["udp"], &datagram);
+    assert_eq!(server.stop().code, Some(0));
+    assert!(std::fs::read_to_string(&stats).unwrap().contains("\"messages\""));
+    let host = OsString::from_vec(b"h\xff:7000".to_vec());
+    let said = finish(Command::new(ANNULUS).args(["load", "-a"]).arg(&host));
+    said.complains(2, &["UTF-8"]);
 }

@@ -1,5 +1,6 @@
 //! fio, if it is installed, asked as our own contenders are.
 
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,10 +26,13 @@ pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<S
         Pattern::Mixed => "randrw".to_owned(),
         pattern => pattern.to_string(),
     };
+    // A path need not be text.
+    let mut filename = OsString::from("--filename=");
+    filename.push(&file.path);
     let mut fio = Command::new("fio");
     fio.args(["--name=annulus", "--ioengine=io_uring", "--time_based", "--norandommap"])
         .args(["--randrepeat=0", "--output-format=json"])
-        .arg(format!("--filename={}", file.path.display()))
+        .arg(filename)
         .arg(format!("--size={}", file.bytes))
         .arg(format!("--rw={order}"))
         .arg(format!("--bs={}", cell.bytes))

@@ -1,7 +1,7 @@
 //! What a client's datagrams go out and come in by.
 
 use super::plan::DatagramPlan;
-use crate::place::Place;
+use crate::place::{Place, unix_address};
 use annulus::Lease;
 use annulus::net::{SendMail, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use std::io;
@@ -79,6 +79,6 @@ fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
     let name = format!("annulus-load-{}-{number}", std::process::id());
     let options = UnixOptions::new().send_buffer(buffer);
     let socket = options.bind_addr(&UnixAddr::from_abstract_name(name)?)?;
-    socket.connect(server)?;
+    socket.connect_addr(&unix_address(server)?)?;
     Ok(socket)
 }
