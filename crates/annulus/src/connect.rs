@@ -4,7 +4,7 @@
 use crate::core::Inner;
 use crate::stream::note_waker;
 use crate::time::{Fire, Instant, TimerKey};
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, MemoryOp, Token};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
 use std::io;
@@ -54,10 +54,10 @@ impl Inner {
         let attempt = self.connects.get(slot);
         attempt.timer = timer;
         let bytes = attempt.address.as_bytes();
-        let op = Op::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
+        let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
         let token = self.connect_token(slot);
         // SAFETY: the boxed address stays in the slot, which is freed at the terminal event.
-        unsafe { self.start(token, op) };
+        unsafe { self.start_memory(token, op) };
         slot
     }
 

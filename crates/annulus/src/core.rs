@@ -15,7 +15,7 @@ use crate::stream::{Links, Loan, Spares, Stream, Vectors};
 use crate::task::Ready;
 use crate::time::Timers;
 use crate::unwind::wake_each;
-use annulus_driver::{Counters, Driver, Event, Kind, Op, Slab, Token};
+use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Slab, Token};
 use annulus_kernel::{Fd, Kernel};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -236,29 +236,32 @@ impl Core {
 
 impl Inner {
     /// Starts an operation whose terminal event will be waited for.
+    #[inline]
+    pub(crate) fn start(&mut self, token: Token, op: Op) {
+        self.in_flight += 1;
+        self.driver.submit(token, op);
+    }
+
+    /// As [`start`](Self::start), of an operation that names memory.
     ///
     /// # Safety
-    /// See [`Driver::submit`].
+    /// See [`Driver::submit_memory`].
     #[allow(unsafe_code)]
     #[inline]
-    pub(crate) unsafe fn start(&mut self, token: Token, op: Op) {
+    pub(crate) unsafe fn start_memory(&mut self, token: Token, op: MemoryOp) {
         self.in_flight += 1;
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.driver.submit(token, op) };
+        unsafe { self.driver.submit_memory(token, op) };
     }
 
     /// Cancels an operation in flight; its own terminal event still comes.
-    #[allow(unsafe_code)]
     pub(crate) fn cancel(&mut self, target: Token) {
-        // SAFETY: a cancel names no memory.
-        unsafe { self.driver.submit(Token::IGNORED, Op::Cancel { target }) };
+        self.driver.submit(Token::IGNORED, Op::Cancel { target });
     }
 
     /// Closes a descriptor of which nothing is in flight. Listeners that had run out of descriptors try again.
-    #[allow(unsafe_code)]
     pub(crate) fn close(&mut self, fd: Fd) {
-        // SAFETY: a close names no memory.
-        unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
+        self.driver.submit(Token::IGNORED, Op::Close { fd });
         self.resume_accepts();
     }
 

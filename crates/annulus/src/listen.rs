@@ -179,8 +179,7 @@ impl Inner {
         listener.state = State::Armed;
         let fd = listener.fd;
         let op = if listener.singly { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
-        // SAFETY: accepts without an address name no memory.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     pub(crate) fn on_accept(&mut self, event: Event) {

@@ -101,8 +101,7 @@ impl Inner {
     fn start_nop(&mut self, waker: Waker) -> u32 {
         let slot = self.nops.insert(Question::Asked(waker));
         let token = Token::new(Kind::Nop, self.nops.generation(slot), slot);
-        // SAFETY: a nop names no memory.
-        unsafe { self.start(token, Op::Nop) };
+        self.start(token, Op::Nop);
         slot
     }
 

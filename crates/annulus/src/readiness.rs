@@ -72,8 +72,7 @@ impl Inner {
         let poll = self.polls.get(slot);
         poll.armed = true;
         let op = Op::Readable { fd: poll.fd };
-        // SAFETY: a poll names no memory.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     fn poll_token(&self, slot: u32) -> Token {

@@ -4,7 +4,7 @@
 use crate::counters::Counters;
 use crate::epoll::Epoll;
 use crate::event::Event;
-use crate::op::Op;
+use crate::op::{MemoryOp, Op};
 use crate::operations::Operations;
 use crate::pool::{Pool, PoolSize};
 use crate::token::Token;
@@ -33,21 +33,39 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// Queues an operation; it starts with the next [`turn`](Self::turn) at the latest. Never fails: what finds no room
-    /// waits its turn, in order.
+    /// Queues an operation that names no memory; it starts with the next [`turn`](Self::turn) at the latest. Never fails: what
+    /// finds no room waits its turn, in order.
+    ///
+    /// ```compile_fail,E0308
+    /// use annulus_driver::{Driver, MemoryOp, Token};
+    ///
+    /// fn sends(driver: &mut Driver, fd: annulus_kernel::Fd) {
+    ///     let (buffer, len) = (std::ptr::null(), 64);
+    ///     driver.submit(Token::IGNORED, MemoryOp::SendNow { fd, buffer, len });
+    /// }
+    /// ```
+    #[inline]
+    pub fn submit(&mut self, token: Token, op: Op) {
+        match self {
+            Self::Uring(uring) => uring.submit(token, op),
+            Self::Epoll(epoll) => epoll.submit(token, op),
+        }
+    }
+
+    /// Queues an operation that names memory; otherwise as [`submit`](Self::submit).
     ///
     /// # Safety
-    /// Descriptors that a call on files names must be open, and the caller's to use, until the terminal event.
-    ///
     /// Memory that the operation names must stay valid, unmoved and untouched until its terminal event was taken; for
     /// the `…Now` sends, until that or until [`settled`](Self::settled) is true once all events were taken.
+    ///
+    /// Descriptors that a call on files names must be open, and the caller's to use, until the terminal event.
     #[inline]
-    pub unsafe fn submit(&mut self, token: Token, op: Op) {
+    pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
         match self {
             // SAFETY: the caller's promise, passed on.
-            Self::Uring(uring) => unsafe { uring.submit(token, op) },
+            Self::Uring(uring) => unsafe { uring.submit_memory(token, op) },
             // SAFETY: as above.
-            Self::Epoll(epoll) => unsafe { epoll.submit(token, op) },
+            Self::Epoll(epoll) => unsafe { epoll.submit_memory(token, op) },
         }
     }
 

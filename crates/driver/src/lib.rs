@@ -21,7 +21,7 @@ pub use counters::Counters;
 pub use driver::{Driver, Wait};
 pub use epoll::Epoll;
 pub use event::Event;
-pub use op::Op;
+pub use op::{MemoryOp, Op};
 pub use operations::{Operations, UnknownOperations, Verbs};
 pub use pool::{Pool, PoolMemory, PoolSize};
 pub use slab::Slab;

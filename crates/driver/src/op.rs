@@ -4,7 +4,7 @@ use crate::token::Token;
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 
-/// One operation, as plain data. Whatever it points to must outlive it: see [`Driver::submit`](crate::Driver::submit).
+/// An operation that names no memory of the submitter, as plain data: see [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Nothing: costs what an operation costs.
@@ -31,6 +31,37 @@ pub enum Op {
         /// The socket.
         fd: Fd,
     },
+    /// Tells once that there is room to send, or that nothing can be sent any more.
+    WritableOnce {
+        /// The socket.
+        fd: Fd,
+    },
+    /// Tells once when the descriptor is readable, or failed; the value says nothing.
+    ReadableOnce {
+        /// The descriptor.
+        fd: Fd,
+    },
+    /// Tells each time the descriptor becomes readable, until it ends.
+    Readable {
+        /// The descriptor.
+        fd: Fd,
+    },
+    /// Cancels. The target still has its own terminal event; this has none.
+    Cancel {
+        /// The target.
+        target: Token,
+    },
+    /// Closes a descriptor. Nothing of it may be in flight. No event.
+    Close {
+        /// The descriptor.
+        fd: Fd,
+    },
+}
+
+/// An operation that names memory of the submitter, as plain data. What it points to must outlive it: see
+/// [`Driver::submit_memory`](crate::Driver::submit_memory).
+#[derive(Clone, Copy, Debug)]
+pub enum MemoryOp {
     /// Receives once into the submitter's memory.
     Receive {
         /// The socket.
@@ -73,11 +104,6 @@ pub enum Op {
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
-    },
-    /// Tells once that there is room to send, or that nothing can be sent any more.
-    WritableOnce {
-        /// The socket.
-        fd: Fd,
     },
     /// Sends now or not at all: no event where everything went, else one with the short count or the error.
     SendNow {
@@ -138,16 +164,6 @@ pub enum Op {
         /// Its length.
         len: u32,
     },
-    /// Tells once when the descriptor is readable, or failed; the value says nothing.
-    ReadableOnce {
-        /// The descriptor.
-        fd: Fd,
-    },
-    /// Tells each time the descriptor becomes readable, until it ends.
-    Readable {
-        /// The descriptor.
-        fd: Fd,
-    },
     /// Makes a call on files, off the loop: by the ring where it can, else by a worker thread. The call itself, too, must
     /// stay valid and unmoved until the terminal event.
     File {
@@ -155,15 +171,5 @@ pub enum Op {
         call: *const FileCall,
         /// It waits for a device, which should begin now, not with the turn: it has something to do while tasks run.
         soon: bool,
-    },
-    /// Cancels. The target still has its own terminal event; this has none.
-    Cancel {
-        /// The target.
-        target: Token,
-    },
-    /// Closes a descriptor. Nothing of it may be in flight. No event.
-    Close {
-        /// The descriptor.
-        fd: Fd,
     },
 }

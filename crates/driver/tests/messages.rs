@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus_driver::{Event, Kind, Op, PoolSize, Wait};
+use annulus_driver::{Event, Kind, MemoryOp, Op, PoolSize, Wait};
 use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Layout, Linux,
     Message, MsgHeader, SocketOption, SocketType,
@@ -38,7 +38,10 @@ struct Mail {
 
 fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     rig.driver.open_packets(PACKETS).unwrap();
-    rig.start(Kind::Packet, Op::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() })
+    rig.start_memory(
+        Kind::Packet,
+        MemoryOp::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() },
+    )
 }
 
 fn take(rig: &mut Rig, event: Event) -> Mail {
@@ -127,12 +130,12 @@ fn an_unreachable_peer_is_told_of_and_forgotten() {
         drop(peer);
         let token = open(rig, fd);
         let outgoing = Outgoing::new(b"anybody?", None);
-        let send = rig.start(Kind::Parcel, outgoing.now(fd));
+        let send = rig.start_memory(Kind::Parcel, outgoing.now(fd));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
         let again = UdpSocket::bind(gone).unwrap();
         let token = open(rig, fd);
-        rig.start(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::Parcel, outgoing.now(fd));
         rig.turn(Wait::No);
         let mut got = [0; 16];
         assert_eq!(again.recv_from(&mut got).unwrap().0, 8);
@@ -178,8 +181,8 @@ impl Outgoing {
         Box::new(Self { header, _parts: parts, _name: name, _control: control })
     }
 
-    fn now(&self, fd: Fd) -> Op {
-        Op::SendMessageNow { fd, header: (&raw const self.header).cast() }
+    fn now(&self, fd: Fd) -> MemoryOp {
+        MemoryOp::SendMessageNow { fd, header: (&raw const self.header).cast() }
     }
 }
 
@@ -189,7 +192,7 @@ fn segments_arrive_one_by_one() {
         let (fd, peer) = socket();
         let to = Some(Address::from(peer.local_addr().unwrap()));
         let outgoing = Outgoing::to(b"one.two.end", Some(4), to);
-        rig.start(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::Parcel, outgoing.now(fd));
         rig.expect_silence();
         let mut got = [0; 16];
         for wanted in [&b"one."[..], b"two.", b"end"] {
@@ -207,7 +210,7 @@ fn room_is_told_of() {
         let (fd, peer) = (owned(fd), owned(peer));
         let outgoing = Outgoing::new(b"datagram", None);
         let mut filled = 0;
-        while rig.start(Kind::Parcel, outgoing.now(fd)).slot() > 0 {
+        while rig.start_memory(Kind::Parcel, outgoing.now(fd)).slot() > 0 {
             match rig.turn(Wait::No).as_slice() {
                 [] => filled += 1,
                 [event] => {
@@ -225,7 +228,7 @@ fn room_is_told_of() {
         }
         let event = rig.event(room);
         assert!(event.result.is_ok() && !event.more, "{event:?}");
-        rig.start(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::Parcel, outgoing.now(fd));
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
         let room = rig.start(Kind::Room, Op::WritableOnce { fd });

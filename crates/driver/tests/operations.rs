@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus_driver::{Driver, Kind, Op, Wait};
+use annulus_driver::{Driver, Kind, MemoryOp, Op, Wait};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
 use common::{POOL, fill, on_each_driver, owned, pair, pattern, read_later, write};
@@ -28,9 +28,9 @@ fn socket() -> Fd {
     owned(Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap())
 }
 
-fn connect(fd: Fd, address: &Address) -> Op {
+fn connect(fd: Fd, address: &Address) -> MemoryOp {
     let bytes = address.as_bytes();
-    Op::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 }
+    MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 }
 }
 
 fn header(parts: &[IoVec]) -> MsgHeader {
@@ -57,14 +57,14 @@ fn connects_and_accepts() {
         let address = Address::from(address);
         for _ in 0..3 {
             let ours = socket();
-            let token = rig.start(Kind::Connect, connect(ours, &address));
+            let token = rig.start_memory(Kind::Connect, connect(ours, &address));
             let connected = rig.event(token);
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
             assert!(accepted.more, "a multishot accept goes on");
             let theirs = owned(accepted.result.unwrap() as RawFd);
-            let send = Op::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
-            rig.start(Kind::Send, send);
+            let send = MemoryOp::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
+            rig.start_memory(Kind::Send, send);
             assert_eq!(rig.receive(theirs, 5), b"hello");
             rig.close(ours);
             rig.close(theirs);
@@ -117,7 +117,7 @@ fn a_refused_connect_says_so() {
         rig.close(listener);
         rig.expect_silence();
         let (fd, address) = (socket(), Address::from(address));
-        let token = rig.start(Kind::Connect, connect(fd, &address));
+        let token = rig.start_memory(Kind::Connect, connect(fd, &address));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
         rig.close(fd);
@@ -154,8 +154,8 @@ fn data_and_end_that_come_together_are_both_told() {
         assert_eq!(rig.take(event), b"last words");
         assert_eq!(rig.event(token).result, Ok(0));
         // The other direction is still open.
-        let send = Op::SendNow { fd, buffer: b"answer".as_ptr(), len: 6 };
-        rig.start(Kind::Send, send);
+        let send = MemoryOp::SendNow { fd, buffer: b"answer".as_ptr(), len: 6 };
+        rig.start_memory(Kind::Send, send);
         rig.expect_silence();
         rig.close(fd);
         rig.expect_silence();
@@ -231,7 +231,7 @@ fn receives_into_memory_of_ones_own() {
         let mut memory = [0u8; 8];
         for expected in [&b"01234567"[..], b"89"] {
             let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
-            let token = rig.start(Kind::Receive, Op::Receive { fd, buffer, len });
+            let token = rig.start_memory(Kind::Receive, MemoryOp::Receive { fd, buffer, len });
             let event = rig.event(token);
             assert_eq!((event.more, event.buffer), (false, None));
             assert_eq!(&memory[..event.result.unwrap() as usize], expected);
@@ -280,7 +280,7 @@ fn a_send_that_goes_whole_posts_nothing() {
         let (fd, peer) = pair();
         let (bytes, before) = (pattern(1000), rig.driver.counters().sqes);
         let (buffer, len) = (bytes.as_ptr(), bytes.len() as u32);
-        rig.start(Kind::Send, Op::SendNow { fd, buffer, len });
+        rig.start_memory(Kind::Send, MemoryOp::SendNow { fd, buffer, len });
         rig.expect_silence();
         assert_eq!(rig.driver.counters().sqes, before + 1);
         assert!(read_later(peer, 1000).join().unwrap() == bytes);
@@ -295,7 +295,7 @@ fn a_send_that_finds_no_room_says_so_and_one_that_waits_goes_on() {
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
         let (buffer, rest) = (bytes[sent..].as_ptr(), 2 << 20);
-        let token = rig.start(Kind::Send, Op::Send { fd, buffer, len: rest });
+        let token = rig.start_memory(Kind::Send, MemoryOp::Send { fd, buffer, len: rest });
         rig.expect_silence();
         let reader = read_later(peer, sent + rest as usize);
         let event = rig.event(token);
@@ -313,15 +313,18 @@ fn vectors_go_in_order_and_outlive_the_submission_only() {
         let (one, two) = bytes.split_at(5);
         let parts = [part(one), part(&two[..7])];
         let now = header(&parts);
-        rig.start(Kind::Send, Op::SendVectorNow { fd, header: (&raw const now).cast() });
+        rig.start_memory(
+            Kind::Send,
+            MemoryOp::SendVectorNow { fd, header: (&raw const now).cast() },
+        );
         rig.expect_silence();
         let sent = 12 + fill(rig, fd, &bytes[12..]);
         let rest = &bytes[sent..];
         let mut parts =
             vec![part(&rest[..1]), part(&rest[1..1 << 20]), part(&rest[1 << 20..2 << 20])];
         let mut waiting = header(&parts);
-        let op = Op::SendVector { fd, header: (&raw const waiting).cast() };
-        let token = rig.start(Kind::Send, op);
+        let op = MemoryOp::SendVector { fd, header: (&raw const waiting).cast() };
+        let token = rig.start_memory(Kind::Send, op);
         rig.expect_silence();
         parts.fill(part(b"overwritten"));
         waiting.vector_count = 0;
@@ -340,20 +343,26 @@ fn a_waiting_send_learns_that_the_peer_is_gone() {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
-        let op = Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
-        let token = rig.start(Kind::Send, op);
+        let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
+        let token = rig.start_memory(Kind::Send, op);
         rig.expect_silence();
         sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
         drop(peer);
         let mut event = rig.event(token);
         if event.result.is_ok() {
             // A little went meanwhile: then that is told first.
-            let token = rig.start(Kind::Send, op);
+            let token = rig.start_memory(Kind::Send, op);
             event = rig.event(token);
         }
         assert!(matches!(event.result, Err(Errno::CONNRESET | Errno::PIPE)), "{event:?}");
         rig.close(fd);
     });
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Any {
+    Plain(Op),
+    Memory(MemoryOp),
 }
 
 #[test]
@@ -366,19 +375,23 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
+        let send = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
         let operations = [
-            (Kind::Receive, Op::ReceiveMulti { fd, limit: 0 }),
-            (Kind::Receive, Op::ReceiveLent { fd }),
-            (Kind::Receive, Op::Receive { fd, buffer, len }),
-            (Kind::Send, Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 }),
-            (Kind::Accept, Op::AcceptMulti { fd: listener }),
-            (Kind::Accept, Op::Accept { fd: listener }),
-            (Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) }),
+            (Kind::Receive, Any::Plain(Op::ReceiveMulti { fd, limit: 0 })),
+            (Kind::Receive, Any::Plain(Op::ReceiveLent { fd })),
+            (Kind::Receive, Any::Memory(MemoryOp::Receive { fd, buffer, len })),
+            (Kind::Send, Any::Memory(send)),
+            (Kind::Accept, Any::Plain(Op::AcceptMulti { fd: listener })),
+            (Kind::Accept, Any::Plain(Op::Accept { fd: listener })),
+            (Kind::Poll, Any::Plain(Op::Readable { fd: owned(alarm.as_raw_fd()) })),
         ];
         for (kind, op) in operations {
             // Before it has started, and after.
             for turns in [0, 1] {
-                let token = rig.start(kind, op);
+                let token = match op {
+                    Any::Plain(op) => rig.start(kind, op),
+                    Any::Memory(op) => rig.start_memory(kind, op),
+                };
                 (0..turns).for_each(|_| rig.expect_silence());
                 rig.cancel(token);
                 let event = rig.event(token);
@@ -400,8 +413,8 @@ fn a_waiting_send_that_is_cancelled_tells_how_much_went() {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
-        let op = Op::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
-        let token = rig.start(Kind::Send, op);
+        let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
+        let token = rig.start_memory(Kind::Send, op);
         // More than the fill: the rest of it is this send's.
         let reader = read_later(peer.try_clone().unwrap(), sent + 100_000);
         while !reader.is_finished() {
@@ -433,7 +446,7 @@ fn a_connect_under_way_can_be_cancelled() {
         let mut attempts = Vec::new();
         for _ in 0..8 {
             let fd = socket();
-            attempts.push((fd, rig.start(Kind::Connect, connect(fd, &address))));
+            attempts.push((fd, rig.start_memory(Kind::Connect, connect(fd, &address))));
         }
         let mut cancelled = 0;
         for (fd, token) in attempts {
@@ -472,7 +485,7 @@ fn every_second_call_for_a_device_begins_before_the_turn() {
             (&calls[3], true, 1),
             (&calls[4], true, 1),
         ] {
-            tokens.push(rig.start(Kind::File, Op::File { call, soon }));
+            tokens.push(rig.start_memory(Kind::File, MemoryOp::File { call, soon }));
             let enters = rig.driver.counters().enters - before;
             assert_eq!(enters, if on_a_ring { begun } else { 0 });
         }

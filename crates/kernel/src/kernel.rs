@@ -50,7 +50,7 @@ pub unsafe trait Kernel {
     ///
     /// # Safety
     /// The ring must be one of this kernel's, open, and the caller's to use. Every entry between the submission queue's head and
-    /// tail must keep the promise of `Ring::push` in the crate `annulus-ring`.
+    /// tail must keep the promise of `Ring::push_unchecked` in the crate `annulus-ring`.
     unsafe fn enter(
         &self,
         ring: RingId,

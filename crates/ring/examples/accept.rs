@@ -19,8 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut armed = false;
     loop {
         if !armed {
-            // SAFETY: a multishot accept without an address names no memory.
-            unsafe { ring.push(accept) }?;
+            ring.push(accept)?;
         }
         ring.enter(Wait::For { completions: 1, timeout: None })?;
         armed = true;

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     loop {
         let read = op::Read { fd, buffer: buffer.as_mut_ptr(), len: buffer.len() as u32, offset };
         // SAFETY: the buffer is not touched before the read's completion, which is awaited below.
-        unsafe { ring.push(read.entry()) }?;
+        unsafe { ring.push_unchecked(read.entry()) }?;
         let completion = loop {
             ring.enter(Wait::For { completions: 1, timeout: None })?;
             if let Some(completion) = ring.completions().next() {

@@ -4,6 +4,9 @@ use crate::opcode;
 use annulus_kernel::Fd;
 use bitflags::bitflags;
 
+/// `IORING_RECVSEND_POLL_FIRST`
+const POLL_FIRST: u16 = 1 << 0;
+
 bitflags! {
     /// `IOSQE_*`: how an entry is to be treated.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +86,12 @@ impl Entry {
         Self { user_data, ..self }
     }
 
+    /// The same receive or send, which waits until its socket is ready before its first try (5.19).
+    #[inline]
+    pub fn poll_first(self) -> Self {
+        Self { ioprio: self.ioprio | POLL_FIRST, ..self }
+    }
+
     /// The same entry with more flags.
     #[inline]
     pub fn with(self, flags: EntryFlags) -> Self {
@@ -91,3 +100,43 @@ impl Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
+
+/// An entry that names no memory of the submitter, and its descriptors as [`Fd`]: any code may submit it.
+///
+/// The buffers of a group, which some of these operations fill, are promised to the kernel where they are
+/// [added](crate::BufferRing::add).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SafeEntry(Entry);
+
+impl SafeEntry {
+    /// For the operations of this crate alone: that the entry names no memory, they know.
+    #[inline]
+    pub(crate) fn new(entry: Entry) -> Self {
+        Self(entry)
+    }
+
+    /// The same entry with `user_data` set: what its completions will carry.
+    #[inline]
+    pub fn user_data(self, user_data: u64) -> Self {
+        Self(self.0.user_data(user_data))
+    }
+
+    /// The same entry, which posts no completion when it succeeds (5.17).
+    #[inline]
+    pub fn skip_success(self) -> Self {
+        Self(self.0.with(EntryFlags::SKIP_SUCCESS))
+    }
+
+    /// The same receive, which waits until its socket is ready before its first try (5.19).
+    #[inline]
+    pub fn poll_first(self) -> Self {
+        Self(self.0.poll_first())
+    }
+}
+
+impl From<SafeEntry> for Entry {
+    #[inline]
+    fn from(entry: SafeEntry) -> Self {
+        entry.0
+    }
+}

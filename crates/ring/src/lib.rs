@@ -12,8 +12,7 @@
 //! use annulus_ring::{Ring, Wait, op};
 //!
 //! let mut ring = Ring::builder().build()?;
-//! // SAFETY: a no-op names no memory.
-//! unsafe { ring.push(op::Nop.entry().user_data(7)) }.unwrap();
+//! ring.push(op::Nop.entry().user_data(7))?;
 //! ring.enter(Wait::For { completions: 1, timeout: None })?;
 //! assert_eq!(ring.completions().next().unwrap().user_data, 7);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,7 +39,7 @@ pub use buffer_ring::BufferRing;
 pub use buffer_table::BufferTable;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
-pub use entry::{Entry, EntryFlags};
+pub use entry::{Entry, EntryFlags, SafeEntry};
 pub use error::SetupError;
 pub use features::{Feature, Features};
 pub use filter::deny_setup;

@@ -1,28 +1,27 @@
 //! Every operation the project uses, as plain data, encoded in one place.
 //!
-//! `Once` and `Multi` operations are different types. A type that holds an address makes its submission unsafe: the
-//! memory must stay valid and untouched until the operation's terminal completion (see [`Ring::push`](crate::Ring::push)).
+//! `Once` and `Multi` operations are different types. An operation that holds an address becomes an [`Entry`], which is unsafe to
+//! submit: the memory must stay valid and untouched until the operation's terminal completion (see
+//! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others become a [`SafeEntry`], which any code may submit.
 
 pub mod file;
-mod message;
+mod recv;
 mod rw;
+mod send;
 
-use crate::entry::{Entry, EntryFlags};
+use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::Fd;
 
-pub use message::{RecvMsg, RecvMsgMulti};
+pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMsgSelect, RecvMulti, RecvSelect};
 pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
+pub use send::{Send, SendMsg, zero_copy};
 
-const POLL_FIRST: u16 = 1 << 0;
-const RECV_MULTISHOT: u16 = 1 << 1;
-/// `IORING_SEND_ZC_REPORT_USAGE`
-const ZERO_COPY_REPORT: u16 = 1 << 3;
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;
 const SOCK_CLOEXEC: u32 = 0o2000000;
 
-/// `POLL*` bits for [`PollMulti`].
+/// `POLL*` bits for [`Poll`] and [`PollMulti`].
 pub mod poll {
     /// There is something to read.
     pub const IN: u32 = 0x1;
@@ -37,8 +36,8 @@ pub struct Nop;
 impl Nop {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry::new(opcode::NOP, Fd::NONE)
+    pub fn entry(self) -> SafeEntry {
+        SafeEntry::new(Entry::new(opcode::NOP, Fd::NONE))
     }
 }
 
@@ -52,8 +51,9 @@ pub struct Accept {
 impl Accept {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry { op_flags: SOCK_CLOEXEC, ..Entry::new(opcode::ACCEPT, self.fd) }
+    pub fn entry(self) -> SafeEntry {
+        let base = Entry::new(opcode::ACCEPT, self.fd);
+        SafeEntry::new(Entry { op_flags: SOCK_CLOEXEC, ..base })
     }
 }
 
@@ -67,150 +67,10 @@ pub struct AcceptMulti {
 impl AcceptMulti {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry { ioprio: ACCEPT_MULTISHOT, ..Accept { fd: self.fd }.entry() }
+    pub fn entry(self) -> SafeEntry {
+        let base = Entry::from(Accept { fd: self.fd }.entry());
+        SafeEntry::new(Entry { ioprio: ACCEPT_MULTISHOT, ..base })
     }
-}
-
-/// Receives once into memory of the submitter.
-#[derive(Clone, Copy, Debug)]
-pub struct Recv {
-    /// The socket.
-    pub fd: Fd,
-    /// Where to.
-    pub buffer: *mut u8,
-    /// At most this many bytes.
-    pub len: u32,
-}
-
-impl Recv {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.fd) }
-    }
-}
-
-/// Receives into buffers that the kernel picks from a group, many times (6.0).
-#[derive(Clone, Copy, Debug)]
-pub struct RecvMulti {
-    /// The socket.
-    pub fd: Fd,
-    /// The buffer group.
-    pub group: u16,
-    /// Ends after this many bytes in all; zero is no limit. Needs 6.17, refused with EINVAL before.
-    pub limit: u32,
-}
-
-impl RecvMulti {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::RECV, self.fd).with(EntryFlags::BUFFER_SELECT);
-        Entry { ioprio: RECV_MULTISHOT, buf_group: self.group, file_index: self.limit, ..base }
-    }
-}
-
-/// Receives once into a buffer that the kernel picks from a group.
-#[derive(Clone, Copy, Debug)]
-pub struct RecvSelect {
-    /// The socket.
-    pub fd: Fd,
-    /// The buffer group.
-    pub group: u16,
-}
-
-impl RecvSelect {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        Entry {
-            buf_group: self.group,
-            ..Entry::new(opcode::RECV, self.fd).with(EntryFlags::BUFFER_SELECT)
-        }
-    }
-}
-
-/// Receives a message once into a buffer that the kernel picks from a group. Who sent it is not asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct RecvMsgSelect {
-    /// The socket.
-    pub fd: Fd,
-    /// Address of a `struct msghdr` without vectors, name and control, which the kernel writes to as the operation ends.
-    pub header: *mut u8,
-    /// The buffer group.
-    pub group: u16,
-}
-
-impl RecvMsgSelect {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::RECVMSG, self.fd).with(EntryFlags::BUFFER_SELECT);
-        Entry { addr: self.header as u64, len: 1, buf_group: self.group, ..base }
-    }
-}
-
-/// Has a receive or a send wait until its socket is ready, before its first try (5.19).
-#[inline]
-pub fn poll_first(entry: Entry) -> Entry {
-    Entry { ioprio: entry.ioprio | POLL_FIRST, ..entry }
-}
-
-/// Sends bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Send {
-    /// The socket.
-    pub fd: Fd,
-    /// From where.
-    pub buffer: *const u8,
-    /// How many.
-    pub len: u32,
-    /// [`msg`](annulus_kernel::msg) flags.
-    pub flags: u32,
-}
-
-impl Send {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::SEND, self.fd);
-        Entry { addr: self.buffer as u64, len: self.len, op_flags: self.flags, ..base }
-    }
-}
-
-/// Sends what a `struct msghdr` describes: its vectors' bytes, to its name where it has one, with its control messages.
-/// Header, vectors and name must outlive the *submission* only (`SUBMIT_STABLE`); the bytes and the control messages,
-/// which are read with each try, the operation. A datagram goes whole or not at all; an empty one goes too.
-#[derive(Clone, Copy, Debug)]
-pub struct SendMsg {
-    /// The socket.
-    pub fd: Fd,
-    /// Address of a `struct msghdr`.
-    pub header: *const u8,
-    /// [`msg`](annulus_kernel::msg) flags.
-    pub flags: u32,
-}
-
-impl SendMsg {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::SENDMSG, self.fd);
-        Entry { addr: self.header as u64, len: 1, op_flags: self.flags, ..base }
-    }
-}
-
-/// Makes a SEND or SENDMSG one that does not copy (6.0, 6.1): the kernel sends from the submitter's memory.
-///
-/// It has two completions. The first tells what went and promises more; the second, the notification, tells that the memory
-/// is free. Where the first promises nothing, there is no second. With `reports` (6.2) the notification tells whether the
-/// kernel copied all the same. Sockets of other families than IP answer EOPNOTSUPP. It can't skip its completion.
-#[inline]
-pub fn zero_copy(send: Entry, reports: bool) -> Entry {
-    let opcode = if send.opcode == opcode::SEND { opcode::SEND_ZC } else { opcode::SENDMSG_ZC };
-    let report = if reports { ZERO_COPY_REPORT } else { 0 };
-    Entry { opcode, ioprio: send.ioprio | report, ..send }
 }
 
 /// Connects a socket.
@@ -245,11 +105,11 @@ pub struct Poll {
 impl Poll {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
+    pub fn entry(self) -> SafeEntry {
         // The kernel reads the events as two little-endian half words, whatever the machine's order.
         let events =
             if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
-        Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.fd) }
+        SafeEntry::new(Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.fd) })
     }
 }
 
@@ -265,8 +125,9 @@ pub struct PollMulti {
 impl PollMulti {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry { len: POLL_ADD_MULTI, ..Poll { fd: self.fd, events: self.events }.entry() }
+    pub fn entry(self) -> SafeEntry {
+        let base = Entry::from(Poll { fd: self.fd, events: self.events }.entry());
+        SafeEntry::new(Entry { len: POLL_ADD_MULTI, ..base })
     }
 }
 
@@ -284,15 +145,15 @@ pub struct TimeSpec {
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     /// How long.
-    pub after: *const TimeSpec,
+    pub after: &'static TimeSpec,
 }
 
 impl Timeout {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
+    pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::TIMEOUT, Fd::NONE);
-        Entry { addr: self.after as u64, len: 1, ..base }
+        SafeEntry::new(Entry { addr: std::ptr::from_ref(self.after) as u64, len: 1, ..base })
     }
 }
 
@@ -307,8 +168,9 @@ pub struct Cancel {
 impl Cancel {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry { addr: self.user_data, ..Entry::new(opcode::ASYNC_CANCEL, Fd::NONE) }
+    pub fn entry(self) -> SafeEntry {
+        let base = Entry::new(opcode::ASYNC_CANCEL, Fd::NONE);
+        SafeEntry::new(Entry { addr: self.user_data, ..base })
     }
 }
 
@@ -322,7 +184,7 @@ pub struct Close {
 impl Close {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        Entry::new(opcode::CLOSE, self.fd)
+    pub fn entry(self) -> SafeEntry {
+        SafeEntry::new(Entry::new(opcode::CLOSE, self.fd))
     }
 }

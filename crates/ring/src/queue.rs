@@ -328,20 +328,24 @@ mod tests {
         }
     }
 
+    fn nop(user_data: u64) -> Entry {
+        Nop.entry().user_data(user_data).into()
+    }
+
     #[test]
     fn submission_wraps_and_fills_exactly() {
         let fake = Fake::starting_at(u32::MAX - 1);
         let mut queue = fake.submission();
         for data in 0..4 {
-            queue.push(Nop.entry().user_data(data)).unwrap();
+            queue.push(nop(data)).unwrap();
         }
-        assert_eq!(queue.push(Nop.entry()), Err(Full));
+        assert_eq!(queue.push(nop(9)), Err(Full));
         queue.publish();
         assert_eq!(fake.word(4).load(Ordering::Relaxed), 2);
         fake.word(0).store(u32::MAX, Ordering::Release);
         assert_eq!(queue.pending(), 3);
-        queue.push(Nop.entry().user_data(4)).unwrap();
-        assert_eq!(queue.push(Nop.entry()), Err(Full));
+        queue.push(nop(4)).unwrap();
+        assert_eq!(queue.push(nop(9)), Err(Full));
     }
 
     #[test]

@@ -3,10 +3,9 @@
 
 use crate::builder::Builder;
 use crate::completion::Completion;
-use crate::entry::Entry;
+use crate::entry::{Entry, SafeEntry};
 use crate::error::SetupError;
 use crate::memory::RingMemory;
-use crate::op::Nop;
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use crate::queue::{Completed, Completions, Full, Submission};
@@ -150,30 +149,40 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues one entry; the kernel sees it at the next [`enter`](Ring::enter).
+    /// Queues an entry that names no memory; the kernel sees it at the next [`enter`](Ring::enter). What does name memory is
+    /// refused:
+    ///
+    /// ```compile_fail,E0308
+    /// use annulus_ring::{Ring, op};
+    ///
+    /// fn sends(ring: &mut Ring, fd: annulus_kernel::Fd) {
+    ///     let (buffer, len, flags) = (std::ptr::null(), 64, 0);
+    ///     _ = ring.push(op::Send { fd, buffer, len, flags }.entry());
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// [`Full`] where the queue has no room: enter, then push again.
+    /// [`Full`] if the queue has no room: enter, then push again.
+    #[inline]
+    pub fn push(&mut self, entry: SafeEntry) -> Result<(), Full> {
+        self.submission.push(entry.into())
+    }
+
+    /// Queues any entry.
+    ///
+    /// # Errors
+    /// As [`push`](Ring::push).
     ///
     /// # Safety
     /// Descriptors that the entry names must be open, or none at all, and the caller's to use.
     ///
-    /// Memory that the entry names must stay valid, unmoved and untouched (unread, where the kernel writes it) until
+    /// Memory that the entry names must stay valid, unmoved and untouched (unread, if the kernel writes it) until
     /// the operation's *terminal* completion has been taken: the one without [`more`](crate::Completion::more). For an
     /// entry that skips its completion on success, until the enter that consumed it has returned and every completion
     /// posted by then, overflowed ones too, has been taken.
     #[inline]
-    pub unsafe fn push(&mut self, entry: Entry) -> Result<(), Full> {
+    pub unsafe fn push_unchecked(&mut self, entry: Entry) -> Result<(), Full> {
         self.submission.push(entry)
-    }
-
-    /// Queues a NOP: an entry that names no memory, so that nothing can go wrong.
-    ///
-    /// # Errors
-    /// [`Full`] where the queue has no room: enter, then push again.
-    #[inline]
-    pub fn push_nop(&mut self, user_data: u64) -> Result<(), Full> {
-        self.submission.push(Nop.entry().user_data(user_data))
     }
 
     /// Submits everything queued and waits as told: one system call. Where a thread polls the queue, it is one only to
@@ -202,7 +211,7 @@ impl Ring {
             }
         }
         let to_submit = self.submission.pending();
-        // SAFETY: every entry came through `push`, whose contract covers its memory.
+        // SAFETY: every entry came through `push`, or `push_unchecked`, whose contract covers its memory.
         let answer = unsafe {
             self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
         };

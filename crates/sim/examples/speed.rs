@@ -68,9 +68,10 @@ fn owned(number: i32) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
-fn push(ring: &mut Ring, entry: Entry) {
+fn push(ring: &mut Ring, entry: impl Into<Entry>) {
+    let entry = entry.into();
     // SAFETY: what the entries name outlives the ring.
-    while unsafe { ring.push(entry) }.is_err() {
+    while unsafe { ring.push_unchecked(entry) }.is_err() {
         ring.enter(Wait::No).expect("an enter without faults");
     }
 }

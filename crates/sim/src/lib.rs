@@ -19,8 +19,7 @@
 //!
 //! let sim = Sim::builder(7).build();
 //! let mut ring = Ring::builder().kernel(sim.clone()).build()?;
-//! // SAFETY: a no-op names no memory.
-//! unsafe { ring.push(op::Nop.entry().user_data(7)) }.unwrap();
+//! ring.push(op::Nop.entry().user_data(7))?;
 //! ring.enter(Wait::For { completions: 1, timeout: None })?;
 //! assert_eq!(ring.completions().next().unwrap().user_data, 7);
 //!

@@ -26,9 +26,9 @@ fn events(driver: &mut Driver, count: usize) -> Vec<Event> {
     taken
 }
 
-fn submit(driver: &mut Driver, token: Token, op: Op) {
+fn submit_memory(driver: &mut Driver, token: Token, op: MemoryOp) {
     // SAFETY: the tests' memory lives until the terminal events.
-    unsafe { driver.submit(token, op) };
+    unsafe { driver.submit_memory(token, op) };
 }
 
 fn owned(number: i32) -> Fd {
@@ -49,17 +49,25 @@ fn an_echo_through_the_driver() {
         let client = owned(sim.socket(Domain::Inet, SocketType::Stream, false).unwrap());
         let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 7000)));
         let (bytes, token) = (address.as_bytes(), |kind| Token::new(kind, 1, 0));
-        submit(&mut driver, token(Kind::Accept), Op::AcceptMulti { fd: listener });
+        driver.submit(token(Kind::Accept), Op::AcceptMulti { fd: listener });
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
-        submit(&mut driver, token(Kind::Connect), Op::Connect { fd: client, address, len });
+        submit_memory(
+            &mut driver,
+            token(Kind::Connect),
+            MemoryOp::Connect { fd: client, address, len },
+        );
         let made = events(&mut driver, 2);
         let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
         let server = owned(accepted.result.unwrap() as i32);
 
-        submit(&mut driver, token(Kind::Receive), Op::ReceiveMulti { fd: server, limit: 0 });
+        driver.submit(token(Kind::Receive), Op::ReceiveMulti { fd: server, limit: 0 });
         let text = b"through the driver";
         let (buffer, len) = (text.as_ptr(), text.len() as u32);
-        submit(&mut driver, token(Kind::Send), Op::SendNow { fd: client, buffer, len });
+        submit_memory(
+            &mut driver,
+            token(Kind::Send),
+            MemoryOp::SendNow { fd: client, buffer, len },
+        );
         let got = events(&mut driver, 1)[0];
         assert_eq!((got.result, got.more), (Ok(len), true));
         let id = got.buffer.unwrap();
@@ -68,15 +76,21 @@ fn an_echo_through_the_driver() {
         assert_eq!(bytes, text);
         driver.pool().give_back(id);
 
-        submit(&mut driver, Token::IGNORED, Op::Cancel { target: token(Kind::Receive) });
-        submit(&mut driver, Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
+        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Receive) });
+        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
         assert!(events(&mut driver, 2).iter().all(|event| !event.more));
         for fd in [client, server, listener] {
-            submit(&mut driver, Token::IGNORED, Op::Close { fd });
+            driver.submit(Token::IGNORED, Op::Close { fd });
         }
         driver.turn(annulus_driver::Wait::No).unwrap();
         sim.check();
         driver.close().unwrap();
         assert_eq!((sim.leftovers(), sim.open_descriptors()), (Vec::new(), 0));
     }
+}
+
+#[test]
+fn there_is_no_epoll_under_a_simulated_kernel() {
+    let refused = Epoll::new(Sim::builder(1).build(), PoolSize { buffer: 4096, most: 4 });
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

@@ -102,7 +102,7 @@ fn a_cancel_can_lose_the_race_to_its_targets_data() {
     let mut answers = Vec::new();
     for single in [true, false, true, true, true, true] {
         let fd = server;
-        let once = op::RecvSelect { fd, group: GROUP }.entry();
+        let once = op::RecvSelect { fd, group: GROUP }.entry().into();
         host.push(1, if single { once } else { recv_multi(server, 0) });
         host.push(9, send(client, b"consumed", NOW).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();

@@ -258,18 +258,25 @@ fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
     });
 }
 
+/// A timer whose time is the test's own, and may be changed once it was consumed.
+fn timeout(after: &op::TimeSpec) -> Entry {
+    let addr = std::ptr::from_ref(after) as u64;
+    const NONE: op::TimeSpec = op::TimeSpec { seconds: 0, nanoseconds: 0 };
+    Entry { addr, ..op::Timeout { after: &NONE }.entry().into() }
+}
+
 #[test]
 fn a_timer_ends_after_its_time_or_is_cancelled() {
     on_both(|mut host| {
         let time = op::TimeSpec { seconds: 0, nanoseconds: 5_000_000 };
         let before = host.kernel.now();
-        host.push(1, op::Timeout { after: &raw const time }.entry());
+        host.push(1, timeout(&time));
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::TIME), false));
         let passed = host.kernel.now() - before;
         assert!(passed >= Duration::from_millis(5), "{passed:?}");
         let mut time = op::TimeSpec { seconds: 3600, nanoseconds: 0 };
-        host.push(2, op::Timeout { after: &raw const time }.entry());
+        host.push(2, timeout(&time));
         assert_eq!(host.reap(), []);
         time.seconds = 0;
         host.push(3, cancel(2));
@@ -277,7 +284,7 @@ fn a_timer_ends_after_its_time_or_is_cancelled() {
         assert!(told.contains(&(3, 0, false)), "{told:?}");
         assert!(told.contains(&(2, errno(Errno::CANCELED), false)), "{told:?}");
         time.seconds = -1;
-        assert_eq!(host.once(op::Timeout { after: &raw const time }.entry()), errno(Errno::INVAL));
+        assert_eq!(host.once(timeout(&time)), errno(Errno::INVAL));
     });
 }
 
@@ -286,16 +293,16 @@ fn bad_entries_are_answered_in_the_order_of_linux() {
     on_both(|mut host| {
         let (_client, server) = host.pair();
         let fd = server;
-        let bare = op::Nop.entry();
+        let bare = Entry::from(op::Nop.entry());
         let (inval, badf) = (errno(Errno::INVAL), errno(Errno::BADF));
-        let many = op::RecvMulti { fd, group: GROUP, limit: 0 }.entry();
-        let none = op::RecvMulti { fd: Fd::NONE, group: GROUP, limit: 1 }.entry();
+        let many: Entry = op::RecvMulti { fd, group: GROUP, limit: 0 }.entry().into();
+        let none = op::RecvMulti { fd: Fd::NONE, group: GROUP, limit: 1 }.entry().into();
         let cases = [
             ("an unknown operation", Entry { opcode: 250, ..bare }, inval),
             ("a multishot without a group", Entry { flags: 0, ..many }, inval),
             ("unknown receive flags", Entry { ioprio: 1 << 14, ..many }, inval),
             ("a file that is not there", none, badf),
-            ("a close of nothing", op::Close { fd: owned(9_999) }.entry(), badf),
+            ("a close of nothing", op::Close { fd: owned(9_999) }.entry().into(), badf),
         ];
         for (what, entry, answer) in cases {
             assert_eq!(host.once(entry), answer, "{what}");

@@ -208,7 +208,7 @@ fn a_nonblocking_socket_still_waits_on_a_ring() {
         let nonblocking = |host: &Host| host.new_socket(Domain::Inet, SocketType::Stream, true);
         let client = nonblocking(&host).unwrap();
         assert_eq!(host.connect(client, address), 0);
-        let accept = op::Accept { fd: listener }.entry();
+        let accept = Entry::from(op::Accept { fd: listener }.entry());
         let server = owned(host.once(Entry { op_flags: accept.op_flags | 0o4000, ..accept }));
         let mut memory = [0; 8];
         let (fd, buffer) = (server, memory.as_mut_ptr());

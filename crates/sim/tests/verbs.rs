@@ -5,49 +5,24 @@ mod common;
 
 use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
-use annulus_ring::{Entry, EntryFlags};
+use annulus_ring::{Entry, EntryFlags, SafeEntry};
 use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
-use std::cell::UnsafeCell;
 use std::ptr;
 
-/// What receives name that take no name, vector or control message; the kernel may write into the header.
-struct Nothing {
-    header: UnsafeCell<MsgHeader>,
-    vector: IoVec,
-}
-
-impl Nothing {
-    fn new() -> Self {
-        let header = MsgHeader {
-            name: ptr::null(),
-            name_len: 0,
-            vectors: ptr::null(),
-            vector_count: 0,
-            control: ptr::null(),
-            control_len: 0,
-            flags: 0,
-        };
-        let vector = IoVec { base: ptr::null(), len: 0 };
-        Self { header: UnsafeCell::new(header), vector }
-    }
-
-    /// A receive by each verb into a lent buffer; those that can wait for readiness, so too.
-    fn receives(&self, fd: Fd) -> [Entry; 6] {
-        let group = GROUP;
-        let header = self.header.get().cast();
-        let recv = op::RecvSelect { fd, group }.entry();
-        let message = op::RecvMsgSelect { fd, header, group }.entry();
-        let vector = ptr::from_ref(&self.vector);
-        [
-            recv,
-            message,
-            op::poll_first(recv),
-            op::poll_first(message),
-            op::ReadSelect { fd, group }.entry(),
-            op::ReadvSelect { fd, vector, group }.entry(),
-        ]
-    }
+/// A receive by each verb into a lent buffer; those that can wait for readiness, so too.
+fn receives(fd: Fd) -> [SafeEntry; 6] {
+    let group = GROUP;
+    let recv = op::RecvSelect { fd, group }.entry();
+    let message = op::RecvMsgSelect { fd, group }.entry();
+    [
+        recv,
+        message,
+        recv.poll_first(),
+        message.poll_first(),
+        op::ReadSelect { fd, group }.entry(),
+        op::ReadvSelect { fd, group }.entry(),
+    ]
 }
 
 fn write(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
@@ -64,8 +39,7 @@ fn each_verb_receives_into_a_lent_buffer_before_and_after_it_waits() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 2, 64);
-        let nothing = Nothing::new();
-        for (number, receive) in nothing.receives(server).into_iter().enumerate() {
+        for (number, receive) in receives(server).into_iter().enumerate() {
             host.send(client, b"there");
             host.push(1, receive);
             let there = host.take(1)[0];
@@ -85,8 +59,7 @@ fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 1, 64);
-        let nothing = Nothing::new();
-        for receive in nothing.receives(server) {
+        for receive in receives(server) {
             host.push(1, receive);
             assert_eq!(host.settle(), []);
             host.push(2, cancel(1));
@@ -94,11 +67,11 @@ fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
             assert!(told.contains(&(1, errno(Errno::CANCELED), false)), "{told:?}");
         }
         host.send(client, b"x");
-        let last = nothing.receives(server)[0];
+        let last = receives(server)[0];
         host.push(3, last);
         let taken = host.take(1)[0];
         // The only buffer is ours.
-        for receive in nothing.receives(server) {
+        for receive in receives(server) {
             host.send(client, b"y");
             assert_eq!(host.once(receive), errno(Errno::NOBUFS));
         }
@@ -108,7 +81,7 @@ fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
             unread -= host.recv(server).unwrap().len();
         }
         host.kernel.shutdown(client, annulus_kernel::Shutdown::Write).unwrap();
-        for receive in nothing.receives(server) {
+        for receive in receives(server) {
             host.push(4, receive);
             let end = host.take(1)[0];
             assert_eq!(end.result, 0);
@@ -241,8 +214,15 @@ fn a_send_without_a_copy_has_two_completions() {
         assert!(!taken[0].is_notification() && taken[1].is_notification());
         assert_eq!(host.recv(server).unwrap(), b"there");
         let parts = [&b"and "[..], b"back"].map(|p| IoVec { base: p.as_ptr(), len: p.len() });
-        let mut header = Nothing::new().header.into_inner();
-        (header.vectors, header.vector_count) = (parts.as_ptr(), 2);
+        let header = MsgHeader {
+            name: ptr::null(),
+            name_len: 0,
+            vectors: parts.as_ptr(),
+            vector_count: 2,
+            control: ptr::null(),
+            control_len: 0,
+            flags: 0,
+        };
         let (fd, flags) = (server, msg::WAITALL);
         let message = op::SendMsg { fd, header: ptr::from_ref(&header).cast(), flags };
         host.push(2, op::zero_copy(message.entry(), true));

@@ -7,7 +7,7 @@
 
 use crate::core::{Core, Inner};
 use crate::stream::note_waker;
-use annulus_driver::{Event, Kind, NO_THREAD, Op, Token};
+use annulus_driver::{Event, Kind, MemoryOp, NO_THREAD, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
@@ -62,7 +62,7 @@ impl Inner {
         let call = &raw const self.calls.get(slot).call;
         let token = self.call_token(slot);
         // SAFETY: slots do not move, and this one is freed at the event; for the rest the caller vouches.
-        unsafe { self.start(token, Op::File { call, soon }) };
+        unsafe { self.start_memory(token, MemoryOp::File { call, soon }) };
         slot
     }
 

@@ -53,8 +53,7 @@ impl Inner {
         (limited.has_one, limited.permit) = (false, Some(permit));
         listener.state = State::Armed;
         let op = Op::Accept { fd: listener.fd };
-        // SAFETY: accepts without an address name no memory.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     fn ask_for_connection(&mut self, slot: u32) {
@@ -62,8 +61,7 @@ impl Inner {
         let listener = self.listeners.get(slot);
         listener.state = State::Asking;
         let op = Op::ReadableOnce { fd: listener.fd };
-        // SAFETY: a poll names no memory.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     /// A connection is there; or the question failed, and the accept will tell why.

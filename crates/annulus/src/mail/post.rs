@@ -15,7 +15,7 @@ use super::parcel::{Parcel, State};
 use crate::chunk::Chunk;
 use crate::core::Inner;
 use crate::time::Fire;
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
 
 impl Inner {
     #[inline]
@@ -72,11 +72,11 @@ impl Inner {
         if self.driver.sends_quietly() {
             // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
             // driver is settled.
-            unsafe { self.driver.submit(token, Op::SendMessageNow { fd, header }) };
+            unsafe { self.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
         } else {
             mailbox.tx.unheard += 1;
             // SAFETY: as above; the slot is freed after the event.
-            unsafe { self.start(token, Op::SendMessage { fd, header }) };
+            unsafe { self.start_memory(token, MemoryOp::SendMessage { fd, header }) };
         }
     }
 
@@ -148,8 +148,7 @@ impl Inner {
         } else if !tx.blocked {
             tx.blocked = true;
             let op = Op::WritableOnce { fd: mailbox.fd };
-            // SAFETY: it names no memory.
-            unsafe { self.start(token, op) };
+            self.start(token, op);
         }
     }
 

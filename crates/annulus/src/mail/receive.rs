@@ -12,7 +12,7 @@ use crate::core::Inner;
 use crate::lease::Lease;
 use crate::recheck::Recheck;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, MemoryOp, Token};
 use annulus_kernel::{Domain, IoVec, Layout, Message, MsgHeader, SocketQuery};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -291,7 +291,7 @@ impl Inner {
         let wanted = rx.max_datagram.unwrap_or(fits);
         let op = if has_buffers && wanted <= fits {
             rx.state = State::Armed;
-            Op::ReceiveMessages { fd, header: format.header() }
+            MemoryOp::ReceiveMessages { fd, header: format.header() }
         } else if rx.waiters.is_empty() {
             // Nobody waits: the next receive will ask again.
             rx.state = State::Idle;
@@ -299,11 +299,11 @@ impl Inner {
         } else {
             rx.state = State::Single;
             self.driver.counters().heap_receives += 1;
-            Op::ReceiveMessage { fd, header: Desk::put(&mut rx.desk, format, wanted) }
+            MemoryOp::ReceiveMessage { fd, header: Desk::put(&mut rx.desk, format, wanted) }
         };
         // SAFETY: the format's header is static, and the pool's memory outlives the driver; a desk stays in the slot
         // until the terminal event.
-        unsafe { self.start(token, op) };
+        unsafe { self.start_memory(token, op) };
     }
 
     pub(crate) fn on_packet(&mut self, event: Event) {

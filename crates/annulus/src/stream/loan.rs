@@ -14,7 +14,7 @@ use super::send::State;
 use super::vectors::Vector;
 use crate::chunk::Chunk;
 use crate::core::Inner;
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, MemoryOp, Token};
 use rustix::io::Errno;
 
 /// A send whose memory the kernel was lent.
@@ -38,13 +38,13 @@ impl Inner {
     }
 
     /// Sends what was gathered last without copying it.
-    pub(super) fn lend(&mut self, slot: u32, op: Op) {
+    pub(super) fn lend(&mut self, slot: u32, op: MemoryOp) {
         let (op, vector) = match op {
-            Op::SendNow { fd, buffer, len } | Op::Send { fd, buffer, len } => {
-                (Op::Lend { fd, buffer, len }, None)
+            MemoryOp::SendNow { fd, buffer, len } | MemoryOp::Send { fd, buffer, len } => {
+                (MemoryOp::Lend { fd, buffer, len }, None)
             }
-            Op::SendVectorNow { fd, header } | Op::SendVector { fd, header } => {
-                (Op::LendVector { fd, header }, Some(self.vectors.keep()))
+            MemoryOp::SendVectorNow { fd, header } | MemoryOp::SendVector { fd, header } => {
+                (MemoryOp::LendVector { fd, header }, Some(self.vectors.keep()))
             }
             other => unreachable!("{other:?} sends no bytes of a stream"),
         };
@@ -59,7 +59,7 @@ impl Inner {
         let token = self.loan_token(id);
         // SAFETY: the chunks stay in the queue, and then in the loan, which also keeps the header, until the terminal
         // event; the bytes of a chunk stay where they are when it moves.
-        unsafe { self.start(token, op) };
+        unsafe { self.start_memory(token, op) };
     }
 
     fn loan_token(&self, id: u32) -> Token {

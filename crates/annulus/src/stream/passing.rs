@@ -9,7 +9,7 @@ use super::vectors::Passed;
 use crate::core::Inner;
 use crate::lease::Lease;
 use crate::mail::{Desk, Format, Mail};
-use annulus_driver::{Kind, Op};
+use annulus_driver::{Kind, MemoryOp};
 use annulus_kernel::IoVec;
 use std::os::fd::OwnedFd;
 
@@ -47,9 +47,9 @@ impl Inner {
         let stream = self.streams.get(slot);
         let Some(passing) = &mut stream.passing else { return };
         let header = Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST);
-        let op = Op::ReceiveMessage { fd: stream.fd, header };
+        let op = MemoryOp::ReceiveMessage { fd: stream.fd, header };
         // SAFETY: the desk stays in the slot until the terminal event.
-        unsafe { self.start(token, op) };
+        unsafe { self.start_memory(token, op) };
     }
 
     /// A receive with control messages has ended: what it brought, where it brought anything.
@@ -64,7 +64,7 @@ impl Inner {
     }
 
     /// The operation that sends the first chunk in the queue, with its descriptors unless they went already.
-    pub(super) fn gather_one(&mut self, slot: u32, now: bool) -> Op {
+    pub(super) fn gather_one(&mut self, slot: u32, now: bool) -> MemoryOp {
         let stream = self.streams.get(slot);
         let (fd, tx) = (stream.fd, &mut stream.tx);
         let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
@@ -74,6 +74,10 @@ impl Inner {
         let passed = Passed { control: control.as_ptr(), len: control.len() };
         let header = self.vectors.describe(std::iter::once(part), passed);
         (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
-        if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
+        if now {
+            MemoryOp::SendVectorNow { fd, header }
+        } else {
+            MemoryOp::SendVector { fd, header }
+        }
     }
 }

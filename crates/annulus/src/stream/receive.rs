@@ -15,7 +15,7 @@ use super::note_waker;
 use crate::core::Inner;
 use crate::lease::Lease;
 use annulus_driver::prefetch;
-use annulus_driver::{Event, Kind, Op, Verbs};
+use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -257,8 +257,7 @@ impl Inner {
             (State::Single, Op::ReceiveLent { fd })
         };
         rx.state = state;
-        // SAFETY: the pool's memory outlives the driver.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     #[cold]
@@ -279,10 +278,10 @@ impl Inner {
         let memory = vec![0; size as usize].into_boxed_slice();
         let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
         rx.state = State::Single;
-        let op = Op::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size };
+        let op = MemoryOp::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size };
         self.driver.counters().heap_receives += 1;
         // SAFETY: the memory stays in the slot until the terminal event; only `on_receive` and a take after it touch it.
-        unsafe { self.start(token, op) };
+        unsafe { self.start_memory(token, op) };
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::vectors::{MOST, Passed};
 use crate::core::{AHEAD, Inner};
 use crate::time::{Fire, TimerKey};
-use annulus_driver::{Event, Kind, Op};
+use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::{IoVec, Shutdown};
 use rustix::io::Errno;
 use std::io;
@@ -146,17 +146,17 @@ impl Inner {
             self.agenda.eager.push(slot);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
-            unsafe { self.driver.submit(token, op) };
+            unsafe { self.driver.submit_memory(token, op) };
         } else {
             self.linger(slot);
             // SAFETY: as above, until the terminal event.
-            unsafe { self.start(token, op) };
+            unsafe { self.start_memory(token, op) };
         }
     }
 
     /// The operation that sends what is queued, which is in flight from here on.
     #[inline]
-    fn gather(&mut self, slot: u32, now: bool) -> Op {
+    fn gather(&mut self, slot: u32, now: bool) -> MemoryOp {
         if self.streams.get(slot).passing.is_some() {
             return self.gather_one(slot, now);
         }
@@ -175,9 +175,9 @@ impl Inner {
             (tx.flying, tx.flying_chunks) = (part, 1);
             let len = part as u32;
             return if now {
-                Op::SendNow { fd, buffer, len }
+                MemoryOp::SendNow { fd, buffer, len }
             } else {
-                Op::Send { fd, buffer, len }
+                MemoryOp::Send { fd, buffer, len }
             };
         }
         let (mut bytes, mut chunks) = (0, 0);
@@ -187,7 +187,11 @@ impl Inner {
         });
         let header = self.vectors.describe(counted, Passed::NOTHING);
         (tx.flying, tx.flying_chunks) = (bytes, chunks);
-        if now { Op::SendVectorNow { fd, header } } else { Op::SendVector { fd, header } }
+        if now {
+            MemoryOp::SendVectorNow { fd, header }
+        } else {
+            MemoryOp::SendVector { fd, header }
+        }
     }
 
     /// The driver is settled: sends of which no event came went out whole.

@@ -1,10 +1,8 @@
 //! Operations that wait for a descriptor to become readable: receives, accepts, edges.
 #![allow(unsafe_code)]
 
-use super::Epoll;
-use super::{calls, message};
+use super::{Epoll, calls};
 use crate::event::Event;
-use crate::op::Op;
 use crate::token::Token;
 use annulus_kernel::{Fd, Layout};
 use rustix::io::Errno;
@@ -29,29 +27,10 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// What an operation waits for, and on which descriptor; `None` for the other operations.
-    ///
-    /// # Safety
-    /// The header of one that receives messages must point to a `struct msghdr`.
-    pub(super) unsafe fn of(op: Op) -> Option<(Fd, Self)> {
-        Some(match op {
-            Op::ReceiveMulti { fd, limit } => {
-                let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
-                (fd, Self::Lent { left, multi: true })
-            }
-            Op::ReceiveLent { fd } => (fd, Self::Lent { left: u64::MAX, multi: false }),
-            Op::Receive { fd, buffer, len } => (fd, Self::Own { buffer, len }),
-            Op::AcceptMulti { fd } => (fd, Self::Accept { multi: true }),
-            Op::Accept { fd } => (fd, Self::Accept { multi: false }),
-            Op::Readable { fd } => (fd, Self::Readable { multi: true }),
-            Op::ReadableOnce { fd } => (fd, Self::Readable { multi: false }),
-            Op::ReceiveMessages { fd, header } => {
-                // SAFETY: the caller's promise.
-                (fd, Self::Messages { layout: unsafe { message::layout(header) } })
-            }
-            Op::ReceiveMessage { fd, header } => (fd, Self::Message { header }),
-            _ => return None,
-        })
+    /// Receives into the pool's buffers until so many bytes have come; zero is no limit.
+    pub(super) fn lent(limit: u32) -> Self {
+        let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
+        Self::Lent { left, multi: true }
     }
 }
 

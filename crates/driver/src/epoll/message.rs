@@ -210,7 +210,7 @@ impl Epoll {
     /// A send that must not wait. Where it finds no room, the next one waits for an edge.
     ///
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     pub(super) unsafe fn send_message_now(&mut self, token: Token, fd: Fd, header: *const u8) {
         // SAFETY: the caller's promise, passed on.
         let Err(errno) = (unsafe { send(fd, header) }) else { return };

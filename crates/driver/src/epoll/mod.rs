@@ -20,7 +20,7 @@ mod watch;
 use crate::counters::Counters;
 use crate::driver::Wait;
 use crate::event::Event;
-use crate::op::Op;
+use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use crate::workers::Workers;
@@ -75,8 +75,13 @@ impl Epoll {
     /// Makes the epoll instance and reserves receive memory.
     ///
     /// # Errors
-    /// `InvalidInput` for a pool size out of range; `EMFILE`, `ENOMEM`, … of the system.
+    /// `Unsupported` for a simulated kernel, whose descriptors mean nothing to epoll; `InvalidInput` for a pool size out of range;
+    /// `EMFILE`, `ENOMEM`, … of the system.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
+        if !kernel.real_descriptors() {
+            let text = "a simulated kernel has no epoll; use the io_uring driver";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         let (poller, alarm) = (Poller::new()?, Alarm::new()?);
         poller.add(alarm.timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(Self {
@@ -98,26 +103,47 @@ impl Epoll {
         })
     }
 
-    /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
     #[inline]
-    pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
+    pub(crate) fn submit(&mut self, token: Token, op: Op) {
+        self.counters.sqes += 1;
+        let (fd, input) = match op {
+            Op::ReceiveMulti { fd, limit } => (fd, Input::lent(limit)),
+            Op::ReceiveLent { fd } => (fd, Input::Lent { left: u64::MAX, multi: false }),
+            Op::AcceptMulti { fd } => (fd, Input::Accept { multi: true }),
+            Op::Accept { fd } => (fd, Input::Accept { multi: false }),
+            Op::Readable { fd } => (fd, Input::Readable { multi: true }),
+            Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
+            Op::WritableOnce { fd } => return self.await_room(token, fd),
+            Op::Nop => return self.end(token, Ok(0)),
+            Op::Cancel { target } if target.kind() == Kind::File => {
+                return self.cancel_file(target);
+            }
+            Op::Cancel { target } => return self.cancel(target),
+            Op::Close { fd } => return self.close(fd),
+        };
+        self.start_input(token, fd, input);
+    }
+
+    /// # Safety
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
+    #[inline]
+    pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
         self.counters.sqes += 1;
         match op {
-            Op::SendNow { fd, buffer, len } => {
+            MemoryOp::SendNow { fd, buffer, len } => {
                 let len = len as usize;
                 // SAFETY: the caller's promise, passed on.
                 let sent = unsafe { calls::send(fd, IoVec { base: buffer, len }) };
                 self.sent_now(token, fd, sent, len);
             }
-            Op::SendVectorNow { fd, header } => {
+            MemoryOp::SendVectorNow { fd, header } => {
                 // SAFETY: the caller's promise: header and vectors live through the submission.
                 let parts = unsafe { calls::parts(header) };
                 // SAFETY: the caller's promise, passed on.
                 let sent = unsafe { message::send_vector(fd, header, parts) };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
-            Op::SendMessageNow { fd, header } => {
+            MemoryOp::SendMessageNow { fd, header } => {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.send_message_now(token, fd, header) }
             }
@@ -127,47 +153,42 @@ impl Epoll {
     }
 
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
-    unsafe fn submit_slowly(&mut self, token: Token, op: Op) {
-        // SAFETY: the caller's promise: a header lives through the submission.
-        if let Some((fd, input)) = unsafe { Input::of(op) } {
-            return self.start_input(token, fd, input);
-        }
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
+    unsafe fn submit_slowly(&mut self, token: Token, op: MemoryOp) {
         match op {
-            Op::Connect { fd, .. }
-            | Op::Send { fd, .. }
-            | Op::SendVector { fd, .. }
-            | Op::WritableOnce { fd } => {
+            MemoryOp::Connect { fd, .. }
+            | MemoryOp::Send { fd, .. }
+            | MemoryOp::SendVector { fd, .. } => {
                 // SAFETY: the caller's promise, passed on.
                 unsafe { self.start_output(token, fd, op) };
             }
-            Op::Nop => self.end(token, Ok(0)),
-            // SAFETY: as above.
-            Op::File { call, .. } => unsafe { self.submit_file(token, call) },
-            Op::Cancel { target } if target.kind() == Kind::File => self.cancel_file(target),
-            Op::Cancel { target } => self.cancel(target),
-            Op::Close { fd } => self.close(fd),
-            Op::SendNow { .. } | Op::SendVectorNow { .. } | Op::SendMessageNow { .. } => {
-                unreachable!("sent as submitted")
+            MemoryOp::Receive { fd, buffer, len } => {
+                self.start_input(token, fd, Input::Own { buffer, len });
             }
-            Op::SendMessage { .. } => unreachable!("messages go quietly here"),
-            Op::Lend { .. } | Op::LendVector { .. } => unreachable!("epoll is not set up for it"),
-            Op::ReceiveMulti { .. }
-            | Op::ReceiveLent { .. }
-            | Op::Receive { .. }
-            | Op::ReceiveMessages { .. }
-            | Op::ReceiveMessage { .. }
-            | Op::AcceptMulti { .. }
-            | Op::Accept { .. }
-            | Op::Readable { .. }
-            | Op::ReadableOnce { .. } => unreachable!("started above"),
+            MemoryOp::ReceiveMessages { fd, header } => {
+                // SAFETY: the caller's promise: a header lives through the submission.
+                let layout = unsafe { message::layout(header) };
+                self.start_input(token, fd, Input::Messages { layout });
+            }
+            MemoryOp::ReceiveMessage { fd, header } => {
+                self.start_input(token, fd, Input::Message { header });
+            }
+            // SAFETY: as above.
+            MemoryOp::File { call, .. } => unsafe { self.submit_file(token, call) },
+            MemoryOp::SendNow { .. }
+            | MemoryOp::SendVectorNow { .. }
+            | MemoryOp::SendMessageNow { .. } => unreachable!("sent as submitted"),
+            MemoryOp::SendMessage { .. } => unreachable!("messages go quietly here"),
+            MemoryOp::Lend { .. } | MemoryOp::LendVector { .. } => {
+                unreachable!("epoll is not set up for it")
+            }
         }
     }
 
     /// A worker makes the call.
     ///
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
         // SAFETY: the caller's promise: the call is valid until its terminal event.
         let call = unsafe { *call };

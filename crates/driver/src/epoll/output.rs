@@ -4,7 +4,7 @@
 use super::poller::ARRIVALS;
 use super::{Epoll, calls, message};
 use crate::event::Event;
-use crate::op::Op;
+use crate::op::MemoryOp;
 use crate::token::{Kind, Token};
 use annulus_kernel::{Fd, IoVec, MsgHeader};
 use rustix::io::Errno;
@@ -58,28 +58,33 @@ impl Output {
         }
     }
 
-    /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
-    unsafe fn fill(&mut self, token: Token, op: Op) {
-        (self.token, self.gone, self.sent) = (token, 0, 0);
+    fn reset(&mut self, token: Token, fd: Fd, job: Job) {
+        (self.token, self.fd, self.job) = (token, fd, job);
+        (self.gone, self.sent) = (0, 0);
         self.parts.clear();
         self.beside = NOTHING;
-        (self.fd, self.job) = match op {
-            Op::WritableOnce { fd } => (fd, Job::Room),
-            Op::Connect { fd, address, len } => (fd, Job::Connect { address, len }),
-            Op::Send { fd, buffer, len } => {
-                self.parts.push(IoVec { base: buffer, len: len as usize });
-                (fd, Job::Send)
+    }
+
+    /// # Safety
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
+    unsafe fn fill(&mut self, token: Token, op: MemoryOp) {
+        match op {
+            MemoryOp::Connect { fd, address, len } => {
+                self.reset(token, fd, Job::Connect { address, len });
             }
-            Op::SendVector { fd, header } => {
+            MemoryOp::Send { fd, buffer, len } => {
+                self.reset(token, fd, Job::Send);
+                self.parts.push(IoVec { base: buffer, len: len as usize });
+            }
+            MemoryOp::SendVector { fd, header } => {
+                self.reset(token, fd, Job::Send);
                 // SAFETY: header and vectors live through the submission, which this is part of.
                 self.parts.extend_from_slice(unsafe { calls::parts(header) });
                 // SAFETY: as above.
                 self.beside = unsafe { header.cast::<MsgHeader>().read() };
-                (fd, Job::Send)
             }
             other => unreachable!("{other:?} does not wait for room"),
-        };
+        }
     }
 
     /// Goes on as far as it can. `None` where it has to wait.
@@ -139,18 +144,12 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Takes an operation in; the answer is its place.
-    ///
-    /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
-    pub(super) unsafe fn insert(&mut self, token: Token, op: Op) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
+    /// A free place.
+    fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
             self.places.push(Output::empty());
             self.places.len() as u32 - 1
-        });
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.places[place as usize].fill(token, op) };
-        place
+        })
     }
 
     pub(super) fn get(&mut self, place: u32) -> &mut Output {
@@ -164,19 +163,30 @@ impl Outputs {
 }
 
 impl Epoll {
+    /// Tells when there is room to send.
+    pub(super) fn await_room(&mut self, token: Token, fd: Fd) {
+        self.start(token, fd, |output| output.reset(token, fd, Job::Room));
+    }
+
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
-    pub(super) unsafe fn start_output(&mut self, token: Token, fd: Fd, op: Op) {
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
+    pub(super) unsafe fn start_output(&mut self, token: Token, fd: Fd, op: MemoryOp) {
+        // SAFETY: the caller's promise, passed on.
+        self.start(token, fd, |output| unsafe { output.fill(token, op) });
+    }
+
+    fn start(&mut self, token: Token, fd: Fd, fill: impl FnOnce(&mut Output)) {
         let watch = self.watches.meet(fd);
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }
-        // SAFETY: the caller's promise, passed on.
-        let place = unsafe { self.outputs.insert(token, op) };
+        let place = self.outputs.place();
         watch.output = Some(place);
+        let output = self.outputs.get(place);
+        fill(output);
         // Nothing tells that a socket can be connected: a first try starts that.
-        let starts = matches!(op, Op::Connect { .. });
-        let outcome = if starts { self.outputs.get(place).attempt() } else { None };
+        let starts = matches!(output.job, Job::Connect { .. });
+        let outcome = if starts { output.attempt() } else { None };
         if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
             self.end_output(fd);
             self.end(token, result);

@@ -28,8 +28,7 @@ impl Scene {
         let pool = PoolSize { buffer: BUFFER, most: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
         let (token, fd) = (Token::new(Kind::Receive, 0, 0), lent(&socket));
-        // SAFETY: a receive into the pool names no memory.
-        unsafe { epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 }) };
+        epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 });
         Self { epoll, socket, peer }
     }
 

@@ -10,7 +10,7 @@ use crate::workers::Workers;
 use annulus_kernel::Kernel;
 use annulus_kernel::file::FileCall;
 use annulus_ring::op::{PollMulti, file, poll};
-use annulus_ring::{Entry, Probe};
+use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ enum Way {
     /// It goes to the ring.
     Ring(Entry),
     /// A worker makes it; the entry, if any, has the ring tell when workers are done.
-    Worker(Option<Entry>),
+    Worker(Option<SafeEntry>),
     /// Done, or failed, already.
     Done,
 }
@@ -48,7 +48,7 @@ impl Files {
     }
 
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     unsafe fn submit(&mut self, token: Token, call: *const FileCall, kernel: &dyn Kernel) -> Way {
         // SAFETY: the caller's promise: the call is valid until its terminal event.
         let call = unsafe { *call };
@@ -92,14 +92,14 @@ impl Files {
     }
 
     /// The workers' bell has rung; the entry that listens on, where the last one has ended.
-    pub(super) fn heard(&mut self, more: bool) -> Option<Entry> {
+    pub(super) fn heard(&mut self, more: bool) -> Option<SafeEntry> {
         self.workers.as_ref()?.collect(&mut self.done);
         self.listening = more;
         self.listen()
     }
 
     /// The entry that has the ring tell when workers are done, unless one does already.
-    fn listen(&mut self) -> Option<Entry> {
+    fn listen(&mut self) -> Option<SafeEntry> {
         let fd = self.workers.as_ref()?.bell();
         let listens = std::mem::replace(&mut self.listening, true);
         let entry = PollMulti { fd, events: poll::IN }.entry();
@@ -122,7 +122,7 @@ impl Files {
 
 impl Uring {
     /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[cold]
     pub(super) unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
         let kernel = self.kernel().clone();
@@ -135,20 +135,19 @@ impl Uring {
             }
             Way::Worker(bell) => {
                 self.counters.file_worker += 1;
-                // SAFETY: the workers' bell names no memory.
-                bell.into_iter().for_each(|entry| unsafe { self.push(entry) });
+                bell.into_iter().for_each(|entry| self.push(entry));
             }
             Way::Done => self.counters.file_inline += 1,
         }
     }
 
     /// # Safety
-    /// See [`Ring::push`](annulus_ring::Ring::push).
+    /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
         let registered = self.registered.entry(entry);
         self.counters.file_registered += u64::from(registered.is_some());
         // SAFETY: the caller's promise; the entry's memory lies in its place of the table, or it names none.
-        unsafe { self.push(registered.unwrap_or(entry)) };
+        unsafe { self.push_unchecked(registered.unwrap_or(entry)) };
         self.soon += u32::from(soon);
         if self.soon >= SOON {
             self.start_queued();

@@ -12,12 +12,14 @@ mod registered;
 use crate::counters::Counters;
 use crate::driver::Wait;
 use crate::event::Event;
-use crate::op::Op;
+use crate::op::{MemoryOp, Op};
 use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize};
 use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
-use annulus_ring::{Completion, Entered, Entry, Features, Ring, SetupError, SetupFlags, SqPoll};
+use annulus_ring::{
+    Completion, Entered, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll,
+};
 use encode::Encoder;
 use files::Files;
 use lending::{Lending, PACKETS, STREAMS};
@@ -179,32 +181,45 @@ impl Uring {
         self.ring.setup_flags()
     }
 
-    /// # Safety
-    /// See [`Driver::submit`](crate::Driver::submit).
     #[inline]
-    pub(crate) unsafe fn submit(&mut self, token: Token, op: Op) {
+    pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
             Op::Close { fd } if !self.offered.close => return self.kernel().close(fd),
-            // SAFETY: the caller's promise, passed on.
-            Op::File { call, soon } => return unsafe { self.submit_file(token, call, soon) },
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
             _ => {}
         }
-        // SAFETY: the caller's promise, passed on.
-        let entry = unsafe { self.encoder.entry(token, op) };
-        // SAFETY: as above.
-        unsafe { self.push(entry) };
+        self.push(self.encoder.entry(token, op));
     }
 
     /// # Safety
-    /// See [`Ring::push`].
+    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
-    unsafe fn push(&mut self, entry: Entry) {
+    pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
+        if let MemoryOp::File { call, soon } = op {
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.submit_file(token, call, soon) };
+        }
+        // SAFETY: the caller's promise: a header is live.
+        let entry = unsafe { self.encoder.memory_entry(token, op) };
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.push_unchecked(entry) };
+    }
+
+    #[inline]
+    fn push(&mut self, entry: SafeEntry) {
+        // SAFETY: the entry names no memory, and its descriptors as `Fd`.
+        unsafe { self.push_unchecked(entry.into()) };
+    }
+
+    /// # Safety
+    /// See [`Ring::push_unchecked`].
+    #[inline]
+    unsafe fn push_unchecked(&mut self, entry: Entry) {
         self.counters.sqes += 1;
         // SAFETY: the caller's promise, passed on.
-        if !self.backlog.is_empty() || unsafe { self.ring.push(entry) }.is_err() {
+        if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
             self.make_room(entry);
         }
     }
@@ -257,7 +272,7 @@ impl Uring {
     fn push_backlog(&mut self) {
         while let Some(&entry) = self.backlog.front() {
             // SAFETY: the entry came through `submit`, whose promise holds until its terminal event.
-            if unsafe { self.ring.push(entry) }.is_err() {
+            if unsafe { self.ring.push_unchecked(entry) }.is_err() {
                 break;
             }
             self.backlog.pop_front();
@@ -269,8 +284,7 @@ impl Uring {
         self.push_backlog();
         if self.alarm.is_due() && self.is_touched() && self.backlog.is_empty() {
             let entry = self.alarm.set(self.counters.cqes);
-            // SAFETY: the entry points to static memory.
-            unsafe { self.push(entry) };
+            self.push(entry);
         }
         if self.trim_due && self.ring.ready() == 0 && !self.ring.overflowed() {
             self.trim_due = false;
@@ -339,8 +353,7 @@ impl Uring {
                 if completion.user_data == Files::BELL.bits()
                     && let Some(entry) = self.files.heard(completion.more())
                 {
-                    // SAFETY: the bell names no memory.
-                    unsafe { self.push(entry) };
+                    self.push(entry);
                 }
                 buffer.into_iter().for_each(|id| self.lending(token).pool.give_back(id));
                 if Alarm::is_mine(completion.user_data)

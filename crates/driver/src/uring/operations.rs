@@ -61,11 +61,12 @@ impl Offered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Op;
+    use crate::op::{MemoryOp, Op};
     use crate::token::Token;
     use crate::uring::encode::Encoder;
     use crate::uring::quiet::Alarm;
     use annulus_kernel::{Fd, MsgHeader};
+    use annulus_ring::Entry;
     use std::collections::BTreeSet;
     use std::ptr;
 
@@ -79,30 +80,16 @@ mod tests {
         flags: 0,
     };
 
-    /// One of each.
-    fn every_op(header: &MsgHeader) -> [Op; 22] {
-        let (fd, len, limit) = (Fd::NONE, 0, 0);
-        let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
-        let header = ptr::from_ref(header).cast();
+    /// One of each that names no memory.
+    fn every_op() -> [Op; 10] {
+        let (fd, limit) = (Fd::NONE, 0);
         [
             Op::Nop,
             Op::AcceptMulti { fd },
             Op::Accept { fd },
             Op::ReceiveMulti { fd, limit },
             Op::ReceiveLent { fd },
-            Op::Receive { fd, buffer: into, len },
-            Op::ReceiveMessages { fd, header },
-            Op::ReceiveMessage { fd, header: into },
-            Op::SendMessageNow { fd, header },
-            Op::SendMessage { fd, header },
             Op::WritableOnce { fd },
-            Op::SendNow { fd, buffer: from, len },
-            Op::SendVectorNow { fd, header },
-            Op::Send { fd, buffer: from, len },
-            Op::SendVector { fd, header },
-            Op::Lend { fd, buffer: from, len },
-            Op::LendVector { fd, header },
-            Op::Connect { fd, address, len },
             Op::ReadableOnce { fd },
             Op::Readable { fd },
             Op::Cancel { target: Token::IGNORED },
@@ -110,14 +97,37 @@ mod tests {
         ]
     }
 
+    /// One of each that names memory.
+    fn every_memory_op(header: &MsgHeader) -> [MemoryOp; 12] {
+        let (fd, len) = (Fd::NONE, 0);
+        let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
+        let header = ptr::from_ref(header).cast();
+        [
+            MemoryOp::Receive { fd, buffer: into, len },
+            MemoryOp::ReceiveMessages { fd, header },
+            MemoryOp::ReceiveMessage { fd, header: into },
+            MemoryOp::SendMessageNow { fd, header },
+            MemoryOp::SendMessage { fd, header },
+            MemoryOp::SendNow { fd, buffer: from, len },
+            MemoryOp::SendVectorNow { fd, header },
+            MemoryOp::Send { fd, buffer: from, len },
+            MemoryOp::SendVector { fd, header },
+            MemoryOp::Lend { fd, buffer: from, len },
+            MemoryOp::LendVector { fd, header },
+            MemoryOp::Connect { fd, address, len },
+        ]
+    }
+
     #[test]
     fn what_is_in_use_is_what_is_submitted() {
         for operations in Operations::ALL {
             let encoder = Encoder { operations, reports_copies: true };
+            let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
             // SAFETY: the header is live.
-            let entry = |op| unsafe { encoder.entry(Token::IGNORED, op) };
-            let entries = every_op(&HEADER).map(entry);
-            let submitted = entries.into_iter().chain([Alarm::default().set(0)]);
+            let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };
+            let with_memory = every_memory_op(&HEADER).map(entry);
+            let timer = Entry::from(Alarm::default().set(0));
+            let submitted = plain.into_iter().chain(with_memory).chain([timer]);
             let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
             assert_eq!(submitted, BTreeSet::from_iter(in_use(operations, true)), "{operations}");
             let copying = in_use(operations, false);

@@ -4,7 +4,7 @@
 //! nothing. An idle ring has none.
 
 use crate::token::{Kind, Token};
-use annulus_ring::Entry;
+use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
@@ -28,10 +28,10 @@ impl Alarm {
         self.set_at.is_none() && !self.useless
     }
 
-    /// Sets the timer: the entry to submit. It points to static memory.
-    pub(super) fn set(&mut self, completions: u64) -> Entry {
+    /// Sets the timer: the entry to submit.
+    pub(super) fn set(&mut self, completions: u64) -> SafeEntry {
         self.set_at = Some(completions);
-        Timeout { after: &raw const QUIET }.entry().user_data(Self::TOKEN.bits())
+        Timeout { after: &QUIET }.entry().user_data(Self::TOKEN.bits())
     }
 
     /// Whether a completion is the timer's.

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
-use annulus_driver::{Driver, Epoll, Event, Kind, Op, PoolSize, Token, Uring, UringConfig, Wait};
+use annulus_driver::{
+    Driver, Epoll, Event, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
+};
 use annulus_kernel::{Fd, Kernel, Linux};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -52,21 +54,30 @@ impl Rig {
 
     /// Starts an operation under a token of its own.
     pub(crate) fn start(&mut self, kind: Kind, op: Op) -> Token {
-        self.slots += 1;
-        let token = Token::new(kind, 7, self.slots);
-        // SAFETY: these tests keep what their operations name until the operation's end.
-        unsafe { self.driver.submit(token, op) };
+        let token = self.token(kind);
+        self.driver.submit(token, op);
         token
     }
 
+    /// Starts an operation that names memory, under a token of its own.
+    pub(crate) fn start_memory(&mut self, kind: Kind, op: MemoryOp) -> Token {
+        let token = self.token(kind);
+        // SAFETY: these tests keep what their operations name until the operation's end.
+        unsafe { self.driver.submit_memory(token, op) };
+        token
+    }
+
+    fn token(&mut self, kind: Kind) -> Token {
+        self.slots += 1;
+        Token::new(kind, 7, self.slots)
+    }
+
     pub(crate) fn cancel(&mut self, target: Token) {
-        // SAFETY: a cancel names no memory.
-        unsafe { self.driver.submit(Token::IGNORED, Op::Cancel { target }) };
+        self.driver.submit(Token::IGNORED, Op::Cancel { target });
     }
 
     pub(crate) fn close(&mut self, fd: Fd) {
-        // SAFETY: a close names no memory.
-        unsafe { self.driver.submit(Token::IGNORED, Op::Close { fd }) };
+        self.driver.submit(Token::IGNORED, Op::Close { fd });
     }
 
     /// One turn, and all that it brought.
@@ -155,8 +166,8 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
         let rest = &bytes[sent..];
         assert!(!rest.is_empty(), "a socket took {sent} bytes that nobody reads");
         let len = rest.len().min(1 << 20);
-        let op = Op::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
-        let token = rig.start(Kind::Send, op);
+        let op = MemoryOp::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
+        let token = rig.start_memory(Kind::Send, op);
         match rig.turn(Wait::No).as_slice() {
             [] => sent += len,
             [event] => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use annulus::Runtime;
 use annulus_driver::{Kind, Slab, Token};
-use annulus_ring::{Ring, Wait};
+use annulus_ring::{Ring, Wait, op};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::bench::Sample;
@@ -76,7 +76,7 @@ fn ring(entries: u32, mut meter: Meter) -> Result<Sample> {
     let mut ring = small_ring(entries)?;
     loop {
         for n in 0..entries {
-            ring.push_nop(n.into())?;
+            ring.push(op::Nop.entry().user_data(n.into()))?;
         }
         ring.enter(Wait::No)?;
         let mut completed = 0;
@@ -97,7 +97,8 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let all: Vec<u32> = (0..entries).map(|_| slots.insert(0u64)).collect();
     loop {
         for &slot in &all {
-            ring.push_nop(Token::new(Kind::Nop, slots.generation(slot), slot).bits())?;
+            let token = Token::new(Kind::Nop, slots.generation(slot), slot);
+            ring.push(op::Nop.entry().user_data(token.bits()))?;
         }
         ring.enter(Wait::No)?;
         let mut completed = 0;

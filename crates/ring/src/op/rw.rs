@@ -1,6 +1,7 @@
 //! Reads and writes: the calls of files, which streams take as well.
 
-use crate::entry::{Entry, EntryFlags};
+use super::recv::selecting;
+use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::{Fd, IoVec};
 
@@ -47,20 +48,16 @@ pub struct ReadSelect {
 impl ReadSelect {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READ, self.fd).with(EntryFlags::BUFFER_SELECT);
-        Entry { off: STREAM, buf_group: self.group, ..base }
+    pub fn entry(self) -> SafeEntry {
+        SafeEntry::new(Entry { off: STREAM, ..selecting(opcode::READ, self.fd, self.group) })
     }
 }
 
-/// As [`ReadSelect`], by the call that takes vectors: it wants one, whose length bounds what is read; zero is no bound
-/// but the buffer's.
+/// As [`ReadSelect`], by the call that takes vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadvSelect {
     /// The stream.
     pub fd: Fd,
-    /// One vector. Its base counts for nothing.
-    pub vector: *const IoVec,
     /// The buffer group.
     pub group: u16,
 }
@@ -68,11 +65,18 @@ pub struct ReadvSelect {
 impl ReadvSelect {
     /// The entry.
     #[inline]
-    pub fn entry(self) -> Entry {
-        let base = Entry::new(opcode::READV, self.fd).with(EntryFlags::BUFFER_SELECT);
-        Entry { addr: self.vector as u64, len: 1, off: STREAM, buf_group: self.group, ..base }
+    pub fn entry(self) -> SafeEntry {
+        let addr = std::ptr::from_ref(&ANY_LENGTH) as u64;
+        let base = selecting(opcode::READV, self.fd, self.group);
+        SafeEntry::new(Entry { addr, len: 1, off: STREAM, ..base })
     }
 }
+
+/// The vector that such a read wants: its length bounds what is read, and zero is no bound but the buffer's; its base counts for
+/// nothing. Two words of zeroes, since a vector has an address, which no thread may share.
+static ANY_LENGTH: [usize; 2] = [0; 2];
+
+const _: () = assert!(size_of::<IoVec>() == size_of::<[usize; 2]>());
 
 /// Writes bytes to a stream: as many as there is room for, so that the count can be short.
 #[derive(Clone, Copy, Debug)]

@@ -101,9 +101,10 @@ impl Mill {
     }
 
     /// Pushes an entry; a full queue is emptied first.
-    fn push(&mut self, user_data: u64, entry: Entry) {
+    fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
+        let entry = entry.into().user_data(user_data);
         // SAFETY: what entries name lives in `self` until their terminal completions.
-        while unsafe { self.host.ring.push(entry.user_data(user_data)) }.is_err() {
+        while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
     }
@@ -140,12 +141,12 @@ impl Mill {
         let fd = end.fd;
         let limit = if self.limits { self.random.pick(&[0, 1, 500, 5000]) } else { 0 };
         let entry = match self.random.below(4) {
-            0 => op::RecvSelect { fd, group: GROUP }.entry(),
+            0 => op::RecvSelect { fd, group: GROUP }.entry().into(),
             1 => {
                 let buffer = end.memory.as_mut_ptr();
                 op::Recv { fd, buffer, len: end.memory.len() as u32 }.entry()
             }
-            _ => op::RecvMulti { fd, group: GROUP, limit }.entry(),
+            _ => op::RecvMulti { fd, group: GROUP, limit }.entry().into(),
         };
         self.push(RECEIVE | index as u64, entry);
     }
@@ -182,7 +183,7 @@ impl Mill {
             if self.random.chance(500) {
                 self.host.kernel.close(fd);
             } else {
-                self.push(CLOSE, op::Close { fd }.entry().with(EntryFlags::SKIP_SUCCESS));
+                self.push(CLOSE, op::Close { fd }.entry().skip_success());
             }
         }
     }

@@ -76,9 +76,9 @@ impl Host {
         (Self::over(sim.clone(), 8, 64), sim)
     }
 
-    pub fn push(&mut self, user_data: u64, entry: Entry) {
+    pub fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
         // SAFETY: the tests name memory that outlives the ring, or wait for the terminal completion.
-        unsafe { self.ring.push(entry.user_data(user_data)) }.unwrap();
+        unsafe { self.ring.push_unchecked(entry.into().user_data(user_data)) }.unwrap();
     }
 
     /// Submits without waiting, and harvests what is there.
@@ -113,7 +113,7 @@ impl Host {
     }
 
     /// Does one thing and waits for its only completion.
-    pub fn once(&mut self, entry: Entry) -> i32 {
+    pub fn once(&mut self, entry: impl Into<Entry>) -> i32 {
         self.push(u64::MAX, entry);
         let taken = self.take(1);
         assert_eq!((taken.len(), taken[0].user_data), (1, u64::MAX), "{taken:?}");
@@ -218,11 +218,11 @@ pub fn send(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
 }
 
 pub fn recv_multi(fd: Fd, limit: u32) -> Entry {
-    op::RecvMulti { fd, group: GROUP, limit }.entry()
+    op::RecvMulti { fd, group: GROUP, limit }.entry().into()
 }
 
 pub fn cancel(user_data: u64) -> Entry {
-    op::Cancel { user_data }.entry()
+    op::Cancel { user_data }.entry().into()
 }
 
 pub const GROUP: u16 = 3;

@@ -228,9 +228,10 @@ impl Office {
         Flight::new(parts, letters, to, written(Control::SegmentSize(SEGMENT as u16)), None)
     }
 
-    fn push(&mut self, user_data: u64, entry: Entry) {
+    fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
+        let entry = entry.into().user_data(user_data);
         // SAFETY: what entries name lives in `self` until their terminal completions.
-        while unsafe { self.host.ring.push(entry.user_data(user_data)) }.is_err() {
+        while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
     }

@@ -11,8 +11,7 @@ impl Inner {
         let stream = self.streams.get(slot);
         stream.rx.state = State::Asking;
         let op = Op::ReadableOnce { fd: stream.fd };
-        // SAFETY: a poll names no memory.
-        unsafe { self.start(token, op) };
+        self.start(token, op);
     }
 
     /// There is something to receive; or the question failed, and the receive will tell why.
