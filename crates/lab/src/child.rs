@@ -27,7 +27,7 @@ struct Request {
 /// inherits the CPUs of the calling thread.
 ///
 /// # Errors
-/// Those of [`Command::spawn`], and where the thread that starts children cannot be made.
+/// Those of [`Command::spawn`], and if the thread that starts children cannot be made.
 pub fn spawn(command: Command) -> io::Result<Child> {
     let cpus = sched_getaffinity(None)?;
     let (reply, answer) = mpsc::channel();
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn a_child_whose_parent_is_gone_does_not_start() {
         // No process has this number.
-        let stranger = Pid::from_raw(i32::MAX).expect("a number");
+        let other = Pid::from_raw(i32::MAX).expect("a number");
         let refused = thread::spawn(move || {
-            let refused = die_with(stranger).expect_err("another parent");
+            let refused = die_with(other).expect_err("another parent");
             set_parent_process_death_signal(None).expect("as it was");
             refused
         });

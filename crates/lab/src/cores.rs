@@ -2,12 +2,16 @@
 
 use std::fs;
 
+use serde::Serialize;
+
 /// The cores of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cores {
-    /// Where the servers run.
+    /// That of the servers.
+    #[serde(rename = "server_core")]
     pub server: usize,
-    /// Where the load runs.
+    /// That of the load.
+    #[serde(rename = "load_core")]
     pub load: usize,
 }
 
@@ -39,7 +43,7 @@ fn choose(
     Cores { server, load: load.unwrap_or_else(|| beside(server)) }
 }
 
-/// The hardware threads of this core, itself among them; empty where the system does not say.
+/// The hardware threads of this core, itself among them; empty if the system does not say.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     fs::read_to_string(path).map_or_else(|_| Vec::new(), |list| numbers(list.trim()))

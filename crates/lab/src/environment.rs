@@ -1,4 +1,4 @@
-//! Where and how a result came about: without this, a figure means nothing a month later.
+//! The machine and the circumstances of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Environment {
     pub kernel: String,
     /// The processor's architecture.
     pub architecture: String,
-    /// The processor's name, or empty where `/proc/cpuinfo` has none.
+    /// The processor's name, or empty if `/proc/cpuinfo` has none.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: Vec<usize>,
@@ -23,14 +23,13 @@ pub struct Environment {
     pub mitigations: BTreeMap<String, String>,
     /// The version of annulus.
     pub version: String,
-    /// The commit it was built from, where it was built in a repository.
+    /// The commit it was built from, if it was built in a repository.
     pub commit: Option<String>,
-    /// The command line, its program without a folder.
+    /// The command line, its program without a directory.
     pub command_line: Vec<String>,
     /// The variables that could change what was run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
     pub variables: BTreeMap<String, String>,
-    /// The load average when the run began: above 0 on a machine that does nothing else means that
-    /// it did.
+    /// The load average when the run began: above 0 means that the machine did something else, too.
     pub load_average: String,
     /// When the run began, in UTC.
     pub time: String,
@@ -62,8 +61,8 @@ fn cpu(cpuinfo: &str) -> Option<String> {
 }
 
 /// One entry a flaw, without those that the processor does not have.
-fn mitigations(folder: &Path) -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
+fn mitigations(directory: &Path) -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir(directory) else { return BTreeMap::new() };
     entries
         .flatten()
         .filter_map(|entry| {
@@ -109,14 +108,15 @@ mod tests {
 
     #[test]
     fn flaws_that_the_processor_lacks_are_left_out() {
-        let folder = std::env::temp_dir().join(format!("annulus-lab-flaws-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("folder");
-        fs::write(folder.join("meltdown"), "Not affected\n").expect("file");
-        fs::write(folder.join("spectre_v2"), "Mitigation: Retpolines\n").expect("file");
-        let found = mitigations(&folder);
-        fs::remove_dir_all(&folder).expect("clean up");
+        let directory =
+            std::env::temp_dir().join(format!("annulus-lab-flaws-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("directory");
+        fs::write(directory.join("meltdown"), "Not affected\n").expect("file");
+        fs::write(directory.join("spectre_v2"), "Mitigation: Retpolines\n").expect("file");
+        let found = mitigations(&directory);
+        fs::remove_dir_all(&directory).expect("clean up");
         assert_eq!(found, [("spectre_v2".into(), "Mitigation: Retpolines".into())].into());
-        assert!(mitigations(&folder).is_empty());
+        assert!(mitigations(&directory).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::bench::{CPU, RATE, Record, Slice};
 use crate::suite::{Suite, Table};
-use crate::{jobs, words};
+use crate::{jobs, stderr};
 
 /// So many lines of answers are read: a bench has few rounds, and an interval takes its time.
 const MOST_ANSWERS: usize = 32;
@@ -26,9 +26,9 @@ pub fn suite(text: &str) {
 
 /// Looks for the address in what a server wrote; more output after it does not change it.
 pub fn announcement(bytes: &[u8]) {
-    let whole = words::announced(bytes);
+    let whole = stderr::announced(bytes);
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(16) {
-        let found = words::announced(&bytes[..=at]);
+        let found = stderr::announced(&bytes[..=at]);
         assert!(found.is_none() || found == whole, "{found:?} became {whole:?}");
     }
 }

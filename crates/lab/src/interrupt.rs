@@ -1,4 +1,4 @@
-//! Being asked to stop: once to stop measuring and report, twice to stop at once.
+//! Signals to stop: the first ends the measuring, the second ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{scratch, server};
+use crate::{process, scratch};
 
-/// The status of a program that a user broke off, as shells have it (128 + SIGINT).
+/// The exit status of an interrupted program, as shells have it (128 + SIGINT).
 pub const INTERRUPTED: u8 = 130;
 
-/// Says whether somebody asked this process to stop.
+/// Whether this process was asked to stop.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -22,8 +22,8 @@ pub struct Interrupt {
 impl Interrupt {
     /// Takes over ctrl-C (SIGINT), SIGTERM and SIGHUP of this process for the rest of its life.
     ///
-    /// The first one is noted, and answered by `noted` on a thread of its own. The second kills all
-    /// servers, removes all [scratch folders](crate::scratch), and ends the process.
+    /// The first one is noted, and `noted` is called on a thread of its own. The second kills all contenders, removes all
+    /// [scratch directories](crate::scratch), and ends the process.
     pub fn install(noted: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let asked = Arc::new(AtomicBool::new(false));
@@ -34,14 +34,14 @@ impl Interrupt {
             asked.store(true, Ordering::Relaxed);
             noted();
             signals.next();
-            let _held = server::kill_all();
+            let _held = process::kill_all();
             scratch::remove_all();
             std::process::exit(INTERRUPTED.into());
         });
         Ok(interrupt)
     }
 
-    /// Whether somebody asked.
+    /// Whether a signal has come.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }

@@ -5,8 +5,9 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -15,8 +16,7 @@ use anyhow::{Context, Result};
 
 use crate::bench::{Contenders, Measure, Outcome, Sample, Slice};
 use crate::peer::Peers;
-use crate::server::{END_PATIENCE, Process, ServerError, Spec};
-use crate::words::Words;
+use crate::process::{Process, ProcessError, Spec};
 
 /// A contender of a bench, by name.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,12 @@ pub struct Job {
     pub timeout: Duration,
 }
 
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
 /// All contenders of a bench, up and waiting.
 #[derive(Debug)]
 pub struct Programs {
@@ -113,7 +119,7 @@ impl Programs {
         contenders: &Contenders,
         jobs: Vec<Job>,
         required: &'static [&'static str],
-    ) -> Result<Programs, ServerError> {
+    ) -> Result<Programs, ProcessError> {
         let programs = contenders.all().map(Program::start).collect::<Result<_, _>>()?;
         Ok(Programs { programs, jobs, required })
     }
@@ -123,8 +129,9 @@ impl Measure for Programs {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let (program, job) = (&mut self.programs[slice.contender], &self.jobs[slice.cell]);
         let answer = program.ask(job).map_err(|error| error.to_string())?;
-        let wrong = || program.unanswered(job, format!("`{answer}`")).to_string();
-        sample(&answer, self.required).ok_or_else(wrong)
+        let wrong =
+            || program.process.error(format!("its answer to `{job}` makes no sense: `{answer}`"));
+        sample(&answer, self.required).ok_or_else(|| wrong().to_string())
     }
 }
 
@@ -138,48 +145,28 @@ pub(crate) fn sample(answer: &str, required: &[&str]) -> Option<Sample> {
 /// A running contender; dropping it ends it.
 #[derive(Debug)]
 struct Program {
-    name: String,
     process: Process,
-    words: Words,
     jobs: ChildStdin,
     answers: Receiver<String>,
 }
 
 impl Program {
     /// Starts it; it says nothing until it is asked.
-    fn start(spec: &Spec) -> Result<Program, ServerError> {
-        let mut command = spec.command();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = spec.spawn(command)?;
-        let jobs = child.stdin.take().expect("the command pipes it");
-        let answers = lines(child.stdout.take().expect("the command pipes it"));
-        let words = Words::of(child.stderr.take().expect("the command pipes it"));
-        let name = spec.name.clone();
-        let watch = |error| ServerError::Watch { name: name.clone(), error };
-        let process = Process::new(child).map_err(watch)?;
-        Ok(Program { name, process, words, jobs, answers })
+    fn start(spec: &Spec) -> Result<Program, ProcessError> {
+        let (process, jobs, stdout) = Process::start_piped(spec)?;
+        Ok(Program { process, jobs, answers: lines(stdout) })
     }
 
     /// Asks it and waits for its answer, a line without its end.
-    fn ask(&mut self, job: &Job) -> Result<String, ServerError> {
+    fn ask(&mut self, job: &Job) -> Result<String, ProcessError> {
         let asked = writeln!(self.jobs, "{}", job.line);
-        let answer = self.answers.recv_timeout(job.timeout);
-        match (asked, answer) {
+        match (asked, self.answers.recv_timeout(job.timeout)) {
             (Ok(()), Ok(answer)) => Ok(answer),
             (Ok(()), Err(RecvTimeoutError::Timeout)) => {
-                Err(self.unanswered(job, format!("nothing within {:?}", job.timeout)))
+                Err(self.process.error(format!("no answer to `{job}` within {:?}", job.timeout)))
             }
-            _ if self.process.ends_within(END_PATIENCE) => {
-                Err(self.process.obituary(&self.name, &self.words))
-            }
-            _ => Err(self.unanswered(job, "it closed its input or output".into())),
+            _ => Err(self.process.error_or_end("it closed its input or output")),
         }
-    }
-
-    /// That what came is no answer to the job.
-    fn unanswered(&self, job: &Job, instead: String) -> ServerError {
-        let (name, asked) = (self.name.clone(), job.line.clone());
-        ServerError::Unanswered { name, asked, instead }
     }
 }
 
@@ -212,14 +199,14 @@ pub(crate) fn answer_all(mut answer: impl FnMut(&str) -> Result<Sample>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tests::shell;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
     const SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
     /// A shell that runs this script.
-    fn shell(script: &str, timeout: Duration) -> Programs {
-        let mut spec = Spec::of("shell", "/bin/sh");
-        spec.arguments = vec!["-c".into(), script.into()];
+    fn programs(script: &str, timeout: Duration) -> Programs {
+        let spec = shell(script);
         let mut contenders = Contenders::gather([Ok(Ok(spec))], None).expect("one");
         contenders.control = None;
         let jobs = ["1", "20"].map(|line| Job { line: line.into(), timeout });
@@ -241,7 +228,7 @@ mod tests {
 
     #[test]
     fn jobs_are_answered_one_by_one() {
-        let mut twice = shell(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
+        let mut twice = programs(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
         for (cell, number) in [(0, 2.0), (1, 40.0), (0, 2.0)] {
             let sample = twice.measure(Slice { cell, ..SLICE }).expect("an answer");
             assert_eq!(sample, Sample::from([("n", number)]));
@@ -251,23 +238,26 @@ mod tests {
     #[test]
     fn an_answer_without_what_is_required_is_shown() {
         for wrong in ["4 80 7", r#"{"n":0}"#, r#"{"m":1}"#, r#"{"n":"x"}"#] {
-            let mut program = shell(&format!("read n; echo '{wrong}'"), TIMEOUT);
+            let mut program = programs(&format!("read n; echo '{wrong}'"), TIMEOUT);
             let error = program.measure(SLICE).expect_err(wrong);
-            assert_eq!(error, format!("server shell: no answer to `1`: `{wrong}`"));
+            assert_eq!(
+                error,
+                format!("shell: its answer to `1` makes no sense: `{wrong}`; it printed nothing")
+            );
         }
     }
 
     #[test]
     fn one_that_ends_is_named_with_its_last_line() {
-        let error = shell("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
-        let expected = "server shell ended (exit status: 1); its last words: no ring here";
+        let error = programs("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
+        let expected = "shell: ended (exit status: 1); its last line: no ring here";
         assert_eq!(error, Err(expected.into()));
     }
 
     #[test]
     fn one_that_says_nothing_times_out() {
-        let mut silent = shell("while read n; do :; done", Duration::from_millis(1));
+        let mut silent = programs("while read n; do :; done", Duration::from_millis(1));
         let error = silent.measure(SLICE).expect_err("nothing");
-        assert_eq!(error, "server shell: no answer to `1`: nothing within 1ms");
+        assert_eq!(error, "shell: no answer to `1` within 1ms; it printed nothing");
     }
 }

@@ -26,14 +26,14 @@ pub mod lock;
 pub mod nop;
 pub mod peer;
 pub mod proc;
+pub mod process;
 pub mod scratch;
-pub mod server;
 pub mod stats;
 pub mod suite;
 
 mod clock;
 mod cpu_clock;
+mod stderr;
 mod usage;
-mod words;
 
 pub use usage::{UsageError, distinct};

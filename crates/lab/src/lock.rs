@@ -1,15 +1,15 @@
 //! One measurement at a time on a machine: two would spoil each other.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The lock's name, in the folder for temporary files.
+/// The lock's name, in the directory for temporary files.
 const NAME: &str = "annulus-bench.lock";
 
 /// The lock; dropping it, or ending in any way, gives it back.
@@ -19,27 +19,34 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the machine's lock, or says who holds it.
-    pub fn take() -> Result<Lock, LockError> {
+    /// Takes the machine's lock.
+    ///
+    /// # Errors
+    /// If another process holds it, which is named, or the file cannot be had.
+    pub fn take() -> Result<Lock> {
         Lock::at(&std::env::temp_dir().join(NAME))
     }
 
     /// Takes the lock that this file stands for.
-    fn at(path: &Path) -> Result<Lock, LockError> {
-        let error = |error| LockError::File { path: path.to_owned(), error };
-        let file = open(path).map_err(error)?;
+    fn at(path: &Path) -> Result<Lock> {
+        let shown = path.display();
+        let cannot = |error| anyhow!("can't take the lock {shown}: {error}; set TMPDIR elsewhere");
+        let file = open(path).map_err(cannot)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(Errno::WOULDBLOCK) => {
-                Err(LockError::Held { path: path.to_owned(), holder: holder(&file) })
+                let holder = holder(&file).map(|pid| format!("process {pid}"));
+                let holder = holder.unwrap_or_else(|| "another process".into());
+                let wait = "wait for it, two spoil each other";
+                bail!("{holder} is measuring (it holds {shown}): {wait}")
             }
-            Err(errno) => Err(error(errno.into())),
+            Err(errno) => Err(cannot(io::Error::from(errno))),
         }
     }
 }
 
-/// Opens for reading where it can: in a folder like `/tmp` Linux may forbid opening another user's
-/// file with `O_CREAT`, while the lock needs nothing but an open file.
+/// Opens for reading if it can: in a directory like `/tmp` Linux may forbid opening another user's file with `O_CREAT`, and
+/// the lock needs nothing but an open file.
 fn open(path: &Path) -> io::Result<File> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -49,8 +56,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The process that holds a lock on this file, as far as the kernel tells: it never lies, where a
-/// number written into the file might.
+/// The process that holds a lock on this file, if the kernel tells; a number written into the file could be out of date.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -66,52 +72,12 @@ fn flock_of(line: &str, inode: u64) -> Option<u32> {
     (of_file.parse() == Ok(inode)).then(|| pid.parse().ok())?
 }
 
-/// Why there is no lock.
-#[derive(Debug)]
-pub enum LockError {
-    /// Somebody measures already.
-    Held {
-        /// The lock's file.
-        path: PathBuf,
-        /// The process that holds it, if the kernel tells.
-        holder: Option<u32>,
-    },
-    /// The file could not be opened or locked.
-    File {
-        /// The lock's file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LockError::Held { path, holder } => {
-                let path = path.display();
-                let holder =
-                    holder.map_or("another process".into(), |pid| format!("process {pid}"));
-                write!(
-                    f,
-                    "{holder} is measuring (it holds {path}): wait for it, two spoil each other"
-                )
-            }
-            LockError::File { path, error } => {
-                write!(f, "can't take the lock {}: {error}; set TMPDIR elsewhere", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for LockError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_who_holds_it_and_gets_it_afterwards() {
+    fn the_second_is_told_the_holder_and_gets_it_afterwards() {
         let name = format!("annulus-lab-lock-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let first = Lock::at(&path).expect("free");
@@ -127,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let error = Lock::at(Path::new("/nowhere/lock")).expect_err("no folder").to_string();
+    fn a_directory_that_is_not_there_is_named() {
+        let error = Lock::at(Path::new("/nowhere/lock")).expect_err("no directory").to_string();
         assert!(error.starts_with("can't take the lock /nowhere/lock: No such file"), "{error}");
     }
 

@@ -1,4 +1,4 @@
-//! What `/proc` says about a server: CPU time, context switches, memory.
+//! CPU time, context switches and memory of a process, from `/proc`.
 
 use std::fs;
 use std::io;
@@ -21,23 +21,22 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What `/proc/PID/task/*/schedstat` and the process's own clock say now: of what runs, up to the last tick.
+    /// What `/proc/PID/task/*/schedstat` and the process's own clock say now; of threads that run, up to the last tick.
     ///
     /// Switches are those of the threads that live: one that ends takes them with it. Its time stays.
     pub fn of(pid: u32) -> io::Result<Usage> {
         Ok(Usage { cpu_ns: cpu_ns(pid)?, switches: switches(&tasks(pid))? })
     }
 
-    /// As [`of`](Self::of), once no thread of the process is on a core or wants to be, or after so long.
+    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after so long.
     ///
-    /// A thread's time is written down when it leaves its core and at the system's ticks (1 to 10 ms apart), not when
-    /// somebody else reads it: of a process at work the latest is missing, whichever file or clock is asked. At rest
-    /// nothing is.
+    /// Linux records a thread's time when it leaves its core and at ticks (1 to 10 ms apart), not when another process reads
+    /// it: while a process runs its latest time is missing, whichever file or clock is read (ADR 0017).
     pub fn at_rest(pid: u32, patience: Duration) -> io::Result<Usage> {
         let tasks = tasks(pid);
         let began = clock::now();
         while is_busy(&tasks)? && clock::now() - began < patience {
-            thread::sleep(GLANCE);
+            thread::sleep(INTERVAL);
         }
         Usage::of(pid)
     }
@@ -51,8 +50,8 @@ impl Usage {
     }
 }
 
-/// How soon a process is looked at again.
-const GLANCE: Duration = Duration::from_micros(50);
+/// How soon a process is read again.
+const INTERVAL: Duration = Duration::from_micros(50);
 
 fn tasks(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/task"))
@@ -156,7 +155,7 @@ mod tests {
         child.kill().and_then(|()| child.wait()).expect("clean up");
         assert!(stopped.expect("waitpid").is_some_and(|(_, status)| status.stopped()));
         let used = used.expect("schedstat");
-        // Nobody counts that far within 1 ms, nor does a shell take 10 s of CPU for it.
+        // No shell counts that far within 1 ms, nor takes 10 s of CPU for it.
         assert!((1_000_000..10_000_000_000).contains(&used.cpu_ns), "{used:?}");
         assert!(used.switches > 0, "{used:?}");
     }
@@ -198,14 +197,15 @@ mod tests {
 
     #[test]
     fn sums_tasks_and_passes_over_those_that_have_ended() {
-        let folder = std::env::temp_dir().join(format!("annulus-lab-tasks-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("annulus-lab-tasks-{}", std::process::id()));
         for (task, line) in [("1", "100 7 3\n"), ("2", "20 9 4\n")] {
-            fs::create_dir_all(folder.join(task)).expect("folder");
-            fs::write(folder.join(task).join("schedstat"), line).expect("file");
+            fs::create_dir_all(directory.join(task)).expect("directory");
+            fs::write(directory.join(task).join("schedstat"), line).expect("file");
         }
-        fs::create_dir_all(folder.join("3")).expect("a task whose file is gone");
-        let sum = switches(&folder);
-        fs::remove_dir_all(&folder).expect("clean up");
+        fs::create_dir_all(directory.join("3")).expect("a task whose file is gone");
+        let sum = switches(&directory);
+        fs::remove_dir_all(&directory).expect("clean up");
         assert_eq!(sum.expect("sum"), 7);
     }
 

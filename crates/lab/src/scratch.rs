@@ -1,4 +1,4 @@
-//! Folders for the files of a run, gone when it ends, however that comes.
+//! Directories for the files of a run, removed when it ends, however it ends.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,52 +7,52 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Folders that are there, for [`remove_all`].
+/// Directories that exist, for [`remove_all`].
 static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes every scratch folder, for a lab that ends at once.
+/// Removes every scratch directory, for a lab that ends at once.
 pub fn remove_all() {
-    // Nobody is left who could be told that it failed.
-    there().iter().for_each(|folder| _ = fs::remove_dir_all(folder));
+    // The process ends; a failure cannot be reported any more.
+    there().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
 }
 
 fn there() -> MutexGuard<'static, Vec<PathBuf>> {
     THERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder that is removed, with all that is in it, when dropped.
+/// A directory that is removed, with all that is in it, when dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Scratch {
-    /// Makes a folder of this process's own within another, for this user only.
-    pub fn within(folder: &Path) -> io::Result<Scratch> {
+    /// Makes a directory of this process's own within another, for this user only.
+    pub fn within(directory: &Path) -> io::Result<Scratch> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("annulus-bench-{}-{number}", std::process::id());
-        let folder = folder.canonicalize()?.join(name);
+        let directory = directory.canonicalize()?.join(name);
         let mut there = there();
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        there.push(folder.clone());
-        Ok(Scratch { folder })
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        there.push(directory.clone());
+        Ok(Scratch { directory })
     }
 
     /// Where it is, from the root.
     pub fn path(&self) -> &Path {
-        &self.folder
+        &self.directory
     }
 
-    /// Removes it, and says where that fails; what dropping it does not.
+    /// Removes it, and reports a failure, which dropping it does not.
     pub fn remove(self) -> io::Result<()> {
         self.clear()
     }
 
     fn clear(&self) -> io::Result<()> {
         let mut there = there();
-        there.retain(|folder| *folder != self.folder);
-        match fs::remove_dir_all(&self.folder) {
+        there.retain(|directory| *directory != self.directory);
+        match fs::remove_dir_all(&self.directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -61,7 +61,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // After `remove` there is nothing left to do; else there is nobody to be told.
+        // After `remove` there is nothing left to do.
         let _ = self.clear();
     }
 }
@@ -74,23 +74,26 @@ mod tests {
 
     #[test]
     fn it_goes_with_all_that_is_in_it() {
-        let scratch = Scratch::within(&std::env::temp_dir()).expect("a folder");
+        let scratch = Scratch::within(&std::env::temp_dir()).expect("a directory");
         let other = Scratch::within(&std::env::temp_dir()).expect("another");
-        let folder = scratch.path().to_owned();
-        assert_ne!(folder, other.path());
-        fs::create_dir(folder.join("sub")).expect("a folder in it");
-        fs::write(folder.join("sub/file"), b"x").expect("a file in it");
-        assert_eq!(fs::metadata(&folder).expect("it is there").permissions().mode() & 0o777, 0o700);
+        let directory = scratch.path().to_owned();
+        assert_ne!(directory, other.path());
+        fs::create_dir(directory.join("sub")).expect("a directory in it");
+        fs::write(directory.join("sub/file"), b"x").expect("a file in it");
+        assert_eq!(
+            fs::metadata(&directory).expect("it is there").permissions().mode() & 0o777,
+            0o700
+        );
         drop(scratch);
-        assert!(!folder.exists() && other.path().exists());
-        let folder = other.path().to_owned();
+        assert!(!directory.exists() && other.path().exists());
+        let directory = other.path().to_owned();
         other.remove().expect("it can be removed");
-        assert!(!folder.exists());
+        assert!(!directory.exists());
     }
 
     #[test]
-    fn where_nothing_can_be_made_it_says_so() {
-        let error = Scratch::within(Path::new("/nowhere")).expect_err("no such folder");
+    fn a_directory_that_cannot_be_made_is_an_error() {
+        let error = Scratch::within(Path::new("/nowhere")).expect_err("no such directory");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

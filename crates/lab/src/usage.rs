@@ -14,6 +14,13 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// The contender of ours of this name.
+pub(crate) fn own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageError> {
+    let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let found = all.iter().find(|(known, _)| *known == name).map(|(_, one)| *one);
+    found.ok_or_else(|| UsageError(format!("'{name}' is none of ours: {}", names())))
+}
+
 /// Checks that nothing is asked for twice; `named` says what an item is.
 ///
 /// # Errors

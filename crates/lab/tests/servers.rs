@@ -8,7 +8,7 @@ use std::time::Duration;
 use annulus::DriverChoice;
 use annulus_lab::bench::{Contenders, Measure, Outcome, Slice};
 use annulus_lab::echo::{self, Kind, Load, Servers};
-use annulus_lab::server::Spec;
+use annulus_lab::process::Spec;
 use annulus_load::Mode;
 
 /// Says how the server should behave, and that this is the server.
@@ -66,16 +66,16 @@ fn a_server_that_answers_wrongly_is_not_accepted() {
 }
 
 #[test]
-fn a_server_that_ends_is_named_with_its_last_words() {
+fn a_server_that_ends_is_named_with_its_last_line() {
     let mut servers = start("fall", Kind::Streams(Mode::default()));
     let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
-    assert!(error.contains("server fall ended (exit status: 9)"), "{error}");
-    assert!(error.ends_with("its last words: out of luck"), "{error}");
+    assert!(error.contains("fall: ended (exit status: 9)"), "{error}");
+    assert!(error.ends_with("its last line: out of luck"), "{error}");
     let again = measure(&mut servers, 0).expect_err("it does not come back");
     assert_eq!(again, error);
 }
 
-/// The server that the other tests start; nothing where it was not they who started it.
+/// The server that the other tests start; without them it does nothing.
 #[test]
 #[ignore = "the server of the other tests"]
 fn serves() {

@@ -6,6 +6,7 @@
 //! and bytes shifted by any buffer size (a power of two) never match. A stamp at the head of a fixed text would miss
 //! stale bytes behind it.
 
+use fastrand::Rng;
 use std::sync::LazyLock;
 
 /// Bytes until the pattern repeats: the largest primes below 2¹⁶. The second is for messages whose length is a multiple of
@@ -20,8 +21,8 @@ static PATTERNS: [LazyLock<Vec<u8>>; 2] =
     [LazyLock::new(|| pattern(PERIODS[0])), LazyLock::new(|| pattern(PERIODS[1]))];
 
 fn pattern(period: usize) -> Vec<u8> {
-    let mut random = Random(0x616e_6e75_6c75_7321);
-    let once: Vec<u8> = (0..period).map(|_| random.next() as u8).collect();
+    let mut random = Rng::with_seed(0x616e_6e75_6c75_7321);
+    let once: Vec<u8> = (0..period).map(|_| random.u8(..)).collect();
     once.iter().copied().cycle().take(period + SPAN).collect()
 }
 
@@ -38,8 +39,8 @@ impl Tape {
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> Tape {
         let which = usize::from(length.is_multiple_of(PERIODS[0]));
         let period = PERIODS[which];
-        let origin = Random(seed).next() % period as u64;
-        let at = (origin as usize + client % period * CLIENT_STEP) % period;
+        let origin = Rng::with_seed(seed).usize(..period);
+        let at = (origin + client % period * CLIENT_STEP) % period;
         Tape { pattern: &PATTERNS[which], period, at }
     }
 
@@ -72,19 +73,6 @@ impl Tape {
 #[cold]
 fn first_difference(came: &[u8], expected: &[u8]) -> usize {
     came.iter().zip(expected).take_while(|(a, b)| a == b).count()
-}
-
-/// splitmix64: small, seeded, good enough to tell bytes apart.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 #[cfg(test)]

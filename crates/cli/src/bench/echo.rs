@@ -150,7 +150,9 @@ fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     // What a comparison is about: of connections, how long they take.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
     let precision = args.precision.map(|half_width| Precision { metric, half_width });
-    let rounds = Rounds { least: args.rounds as usize, limit: args.rounds_max as usize, precision };
+    let least = args.rounds as usize;
+    let most = if precision.is_some() { least.max(args.rounds_max as usize) } else { least };
+    let rounds = Rounds { least, most, precision };
     let setup = Setup {
         plan: Plan {
             name: transport.kind().unwrap_or("echo").into(),
@@ -345,7 +347,7 @@ mod tests {
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
-            ("--pipeline 1025", "1025 datagrams under way: ask for 1 to 1024"),
+            ("--pipeline 1025", "1025 datagrams in flight: ask for 1 to 1024"),
             ("--client threads", "--client threads sends no datagrams"),
             ("--segments --per-connection", "datagrams have no connection"),
         ] {

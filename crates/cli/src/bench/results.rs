@@ -1,7 +1,7 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Column, Footprint, Format, Layout, Metric, Report, Role, Row};
+use annulus_lab::bench::{Bench, Column, Footprint, Format, Layout, Metric, Report, Role, Row};
 use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 
@@ -18,23 +18,23 @@ pub(super) fn of_report(report: &Report) -> String {
 
 /// What was run, where, and what the figures are.
 pub(super) fn heading(report: &Report) -> String {
-    let settings = &report.settings;
-    let rounds = match settings.rounds {
+    let Bench { plan, terms, legend, contenders, .. } = &report.settings;
+    let rounds = match plan.rounds.least {
         1 => "once".to_owned(),
         rounds => format!("{rounds} rounds"),
     };
-    let run = format!("annulus bench {}: {rounds}{}", settings.bench, settings.terms);
-    let machine = format!("{}; seed {}", machine(&report.environment), settings.seed);
+    let run = format!("annulus bench {}: {rounds}{}", plan.name, terms);
+    let machine = format!("{}; seed {}", machine(&report.environment), plan.seed);
     let mut text = [run, machine].map(|line| wrapped("", &line)).concat();
-    let medians = if settings.rounds > 1 { "Medians of the rounds" } else { "" };
+    let medians = if plan.rounds.least > 1 { "Medians of the rounds" } else { "" };
     let ratios = match report.controls.first() {
         Some(_) => format!(
             "; ÷ is the ratio to {} within them, [95 % interval], the control's to the first",
-            settings.baseline
+            contenders.baseline
         ),
         None => String::new(),
     };
-    let legend = [medians, &ratios, report.legend].concat();
+    let legend = [medians, &ratios, legend].concat();
     if !legend.is_empty() {
         text += &wrapped("", &legend);
     }
@@ -50,7 +50,7 @@ pub(super) fn machine(environment: &Environment) -> String {
 
 /// A table a cell with its verdict, or a table a metric.
 pub(super) fn tables(report: &Report) -> String {
-    match report.layout {
+    match report.settings.layout {
         Layout::Cells => cells(report),
         Layout::Matrix => matrix(report),
     }
@@ -61,7 +61,11 @@ type Shown<'a> = (&'a Metric, Column);
 
 /// Every column: values first, then ratios, which only a comparison has.
 fn columns(report: &Report) -> Vec<Shown<'_>> {
-    let all = report.metrics.iter().flat_map(|m| m.columns.iter().map(move |column| (m, *column)));
+    let all = report
+        .settings
+        .metrics
+        .iter()
+        .flat_map(|m| m.columns.iter().map(move |column| (m, *column)));
     let compared = !report.controls.is_empty();
     let (mut ratios, values): (Vec<_>, Vec<_>) = all.partition(|shown| shown.1 == Column::Ratio);
     ratios.sort_by_key(|(metric, _)| metric.role != Role::Primary);
@@ -69,7 +73,7 @@ fn columns(report: &Report) -> Vec<Shown<'_>> {
 }
 
 fn title(report: &Report, (metric, column): Shown<'_>) -> String {
-    let baseline = &report.settings.baseline;
+    let baseline = &report.settings.contenders.baseline;
     match column {
         Column::Value => metric.title.to_owned(),
         Column::Best => "best".to_owned(),
@@ -86,7 +90,7 @@ fn shown(report: &Report, row: &Row, (metric, column): Shown<'_>) -> String {
     let text = match column {
         Column::Value => number(figure.value),
         Column::Best => number(figure.best),
-        Column::Ratio if row.contender == report.settings.baseline => {
+        Column::Ratio if row.contender == report.settings.contenders.baseline => {
             figure.ratio.map(|_| "1".to_owned())
         }
         Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),

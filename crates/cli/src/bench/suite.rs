@@ -8,6 +8,7 @@ use crate::output;
 use crate::text::{table, wrapped};
 use crate::usage::Misuse;
 use annulus_lab::bench::grouped;
+use annulus_lab::cores::Cores;
 use annulus_lab::suite::{Plan, RowReport, Run, SuiteReport, Suites, TableReport};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -79,7 +80,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
     let plan = Plan {
         cores: args.pins.choose()?,
         quick: args.quick,
-        rounds: args.rounds.map(|rounds| rounds as usize),
+        rounds: args.rounds.unwrap_or(if args.quick { 3 } else { 15 }) as usize,
         seed: args.output.seed,
     };
     let lock = RunLock::take(args.output.json.clone())?;
@@ -107,16 +108,17 @@ fn text(report: &SuiteReport) -> String {
 }
 
 fn heading(report: &SuiteReport) -> String {
-    let SuiteReport { suite, title, document, rounds, server_core, load_core, seed, .. } = report;
-    let quick = if report.quick { ", quick: fewer rounds, shorter slices" } else { "" };
-    let machine = machine(&report.environment);
+    let SuiteReport { name, suite, plan, comparison, .. } = report;
+    let Plan { cores: Cores { server, load }, quick, rounds, seed } = plan;
+    let quick = if *quick { ", quick: fewer rounds, shorter slices" } else { "" };
+    let machine = machine(&comparison.environment);
     let measured = format!(
-        "annulus bench suite {suite}{quick}: {rounds} rounds, servers on core {server_core}, \
-         load on core {load_core}; {machine}; seed {seed}"
+        "annulus bench suite {name}{quick}: {rounds} rounds, servers on core {server}, load on \
+         core {load}; {machine}; seed {seed}"
     );
     [
-        wrapped("", &format!("{title} ({document})")),
-        wrapped("published: ", &report.machine.join("; ")),
+        wrapped("", &format!("{} ({})", suite.title, suite.document)),
+        wrapped("published: ", &suite.machine.join("; ")),
         wrapped("measured:  ", &measured),
     ]
     .concat()

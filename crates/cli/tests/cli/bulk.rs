@@ -39,7 +39,7 @@ fn a_contender_answers_each_question_and_ends_with_its_input() {
     for answer in answers.lines() {
         let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
         let number = |name: &str| answer[name].as_f64().unwrap();
-        assert!(number("operations") > 0.0 && number("ns") >= 1e7, "{answer}");
+        assert!(number("operations") > 0.0 && number("ns") > 0.0, "{answer}");
         assert!(number("lost") >= 0.0 && number("bytes") >= 1200.0, "{answer}");
     }
 }

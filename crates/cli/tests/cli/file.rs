@@ -7,15 +7,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A folder to work in; whatever is left in it at the end is a failure.
+/// A directory to work in; whatever is left in it at the end is a failure.
 struct Place(PathBuf);
 
 impl Place {
     fn new() -> Place {
         let name = std::thread::current().name().unwrap_or("main").replace("::", "-");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(name);
-        fs::create_dir_all(&folder).unwrap();
-        Place(folder)
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(name);
+        fs::create_dir_all(&directory).unwrap();
+        Place(directory)
     }
 
     fn bench(&self, args: &str) -> Command {
@@ -113,7 +113,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_file_is_no_folder() {
+fn a_file_is_no_directory() {
     let place = Place::new();
     let file = place.0.join("file");
     fs::write(&file, b"").unwrap();
@@ -178,7 +178,7 @@ fn past_the_cache_every_block_goes_off_the_loop() {
     let args = "--pattern randread --direct --depth 4 --file-size 1M --seconds 20ms --json -";
     let said = finish(place.bench(args).args(["--mode", "tasks"]));
     if said.stderr.contains("cannot open the file for direct I/O") {
-        return println!("skipped: no direct I/O in the folder for temporary files");
+        return println!("skipped: no direct I/O in the directory for temporary files");
     }
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let sample = said.json()["samples"][0]["sample"].clone();
@@ -211,8 +211,8 @@ fn interrupt(place: &Place, times: usize) -> Option<i32> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap()).lines();
     let there = || {
-        fs::read_dir(&place.0).unwrap().any(|folder| {
-            fs::read_dir(folder.unwrap().path()).is_ok_and(|mut files| files.next().is_some())
+        fs::read_dir(&place.0).unwrap().any(|directory| {
+            fs::read_dir(directory.unwrap().path()).is_ok_and(|mut files| files.next().is_some())
         })
     };
     while !there() {

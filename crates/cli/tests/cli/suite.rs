@@ -12,15 +12,15 @@ machine = ["paper"]
 commands = []
 "#;
 
-/// Runs a suite of this text from a folder of its own.
+/// Runs a suite of this text from a directory of its own.
 fn suite(test: &str, text: &str, args: &[&str]) -> Said {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("suite-{test}"));
-    fs::create_dir_all(folder.join("suites")).unwrap();
-    fs::write(folder.join("suites/small.toml"), format!("{HEAD}{text}")).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("suite-{test}"));
+    fs::create_dir_all(directory.join("suites")).unwrap();
+    fs::write(directory.join("suites/small.toml"), format!("{HEAD}{text}")).unwrap();
     let mut command = Command::new(ANNULUS);
-    command.args(["bench", "suite", "small"]).args(args).current_dir(&folder).own_lock();
+    command.args(["bench", "suite", "small"]).args(args).current_dir(&directory).own_lock();
     let said = finish(&mut command);
-    fs::remove_dir_all(folder).unwrap();
+    fs::remove_dir_all(directory).unwrap();
     said
 }
 
@@ -61,7 +61,7 @@ fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
         columns = [{ name = "1", clients = 1 }, { name = "2", clients = 2 }]
         rows = [
             { name = "a thread each", servers = ["threads"], published = [1234] },
-            { name = "nobody", servers = ["tokyo"] },
+            { name = "missing", servers = ["tokyo"] },
         ]"#;
     let said = suite("echo", text, &["--rounds", "1", "--quick"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -69,7 +69,7 @@ fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
         "a table, requests/s\nclients",
         "a thread each  published  1,234",
         "               threads    ",
-        "nobody         tokyo          –",
+        "missing        tokyo          –",
         "! no server 'tokyo' in this version",
         "quick",
     ] {

@@ -1,23 +1,26 @@
 //! The set of contenders of a run.
 
 use anyhow::{Result, ensure};
+use serde::Serialize;
 
-use crate::server::Spec;
+use crate::process::Spec;
 
 /// What follows the name of the contender that a control is a copy of.
 const CONTROL: &str = " (control)";
 
 /// The contenders that can be measured here, and what the others lack.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Contenders {
     /// Those that are compared.
+    #[serde(rename = "contenders")]
     pub specs: Vec<Spec>,
     /// A copy of the first, which must come out equal to it: the A/A control.
+    #[serde(skip)]
     pub control: Option<Spec>,
     /// One line for each that was asked for and cannot be had.
     pub missing: Vec<String>,
-    /// The place of the one that ratios are taken to.
-    pub baseline: usize,
+    /// The one that ratios are taken to.
+    pub baseline: String,
 }
 
 impl Contenders {
@@ -39,8 +42,9 @@ impl Contenders {
         }
         ensure!(!specs.is_empty(), "no contender is left to measure: {}", missing.join("; "));
         let control = Some(specs[0].named(format!("{}{CONTROL}", specs[0].name)));
-        let baseline = specs.iter().position(|spec| Some(spec.name.as_str()) == usual);
-        Ok(Contenders { specs, control, missing, baseline: baseline.unwrap_or(0) })
+        let baseline = specs.iter().find(|spec| Some(spec.name.as_str()) == usual);
+        let baseline = baseline.unwrap_or(&specs[0]).name.clone();
+        Ok(Contenders { specs, control, missing, baseline })
     }
 
     /// All of them, the control last.
@@ -51,6 +55,11 @@ impl Contenders {
     /// All of them, the control last, each to be changed in place.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Spec> {
         self.specs.iter_mut().chain(&mut self.control)
+    }
+
+    /// The place of the one that ratios are taken to.
+    pub fn baseline_place(&self) -> usize {
+        self.specs.iter().position(|spec| spec.name == self.baseline).unwrap_or(0)
     }
 
     /// The place of the control behind the others, if there is one.
@@ -71,8 +80,8 @@ mod tests {
 
     #[test]
     fn the_usual_baseline_is_taken_if_it_is_there() {
-        assert_eq!(gather(&["ring", "task"], &[]).expect("two").baseline, 0);
-        assert_eq!(gather(&["ring", "liburing"], &[]).expect("two").baseline, 1);
+        assert_eq!(gather(&["ring", "task"], &[]).expect("two").baseline, "ring");
+        assert_eq!(gather(&["ring", "liburing"], &[]).expect("two").baseline, "liburing");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The definition of a bench: contenders × cells, measured in interleaved rounds (ADR 0018).
 //!
-//! A [`Bench`] is data: who is compared, under which parameters, by which metrics, how often. What differs in kind, how a
+//! A [`Bench`] is data: what is compared, under which parameters, by which metrics, how often. What differs in kind, how a
 //! contender is started and asked, is behind [`Measure`]. Everything else is here, once: the order of the slices, ratios
 //! with intervals, verdicts, doubts and the report.
 
@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use crate::cores::Cores;
@@ -31,62 +32,75 @@ pub use metric::{
     Better, CPU, Column, Fold, Format, MB, Metric, PLAIN, RATE, Role, Sample, grouped,
 };
 pub use record::{Outcome, Record};
-pub use report::{Comparison, Figure, Footprint, Report, Row, Settings, SliceRow, Started};
+pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
 pub use schedule::Slice;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 
 /// How many times a run is saved on its way.
 const SAVES: usize = 10;
 
-/// A bench.
-#[derive(Clone, Debug)]
+/// A bench. As JSON it says how it was set up.
+#[derive(Clone, Debug, Serialize)]
 pub struct Bench {
     /// What it is called, and how often it measures.
+    #[serde(flatten)]
     pub plan: Plan,
     /// How it is run, in words that follow the number of rounds: ` of 0.2 s, all on core 0`.
     pub terms: String,
     /// What a reader must know about its figures.
+    #[serde(skip)]
     pub legend: &'static str,
     /// How its tables are laid out.
+    #[serde(skip)]
     pub layout: Layout,
     /// What is compared.
+    #[serde(flatten)]
     pub contenders: Contenders,
     /// Under which parameters.
+    #[serde(skip)]
     pub cells: Vec<Cell>,
     /// By what, in the order of the columns.
+    #[serde(skip)]
     pub metrics: Vec<Metric>,
     /// How long contenders are left idle before their memory is read again, if they are.
+    #[serde(skip)]
     pub idle: Option<Duration>,
     /// The cores of server and load, if both take part.
+    #[serde(skip)]
     pub cores: Option<Cores>,
     /// What else the report says about how it was set up.
+    #[serde(flatten)]
     pub parameters: Map<String, Json>,
 }
 
 /// What a run is called, and how often it measures, whatever that is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The name of the bench.
+    #[serde(rename = "bench")]
     pub name: String,
     /// How often each contender is measured in each cell.
+    #[serde(flatten)]
     pub rounds: Rounds,
     /// The seed of the order, of the messages and of the intervals.
     pub seed: u64,
 }
 
 /// How many rounds a cell gets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rounds {
     /// As many in any case.
+    #[serde(rename = "rounds")]
     pub least: usize,
-    /// As many at most, if the intervals are to be narrower.
-    pub limit: usize,
-    /// How narrow.
+    /// As many at most.
+    #[serde(rename = "rounds_max")]
+    pub most: usize,
+    /// How narrow intervals are to be, for which more rounds are measured.
     pub precision: Option<Precision>,
 }
 
 /// How well ratios are to be known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Precision {
     /// The key of the metric.
     pub metric: &'static str,
@@ -139,12 +153,7 @@ pub struct Prepared {
 impl Rounds {
     /// As many rounds, whatever comes out.
     pub fn fixed(rounds: usize) -> Rounds {
-        Rounds { least: rounds, limit: rounds, precision: None }
-    }
-
-    /// The rounds of a cell at most.
-    pub fn most(&self) -> usize {
-        if self.precision.is_some() { self.least.max(self.limit) } else { self.least }
+        Rounds { least: rounds, most: rounds, precision: None }
     }
 }
 
@@ -180,7 +189,7 @@ impl Bench {
         let mut record = Record::new(self.plan.seed);
         let mut schedule = schedule::Schedule::new(self.contenders.all().count(), self.plan.seed);
         let planned = self.planned();
-        for round in 0..self.plan.rounds.most() {
+        for round in 0..self.plan.rounds.most {
             let wanted =
                 |&cell: &usize| round < self.plan.rounds.least || !self.is_precise(&record, cell);
             let cells = (0..self.cells.len()).filter(wanted).collect();
@@ -200,7 +209,7 @@ impl Bench {
     }
 
     fn footprints(&self, [before, after, idle]: [Vec<Option<Memory>>; 3]) -> Vec<Footprint> {
-        let footprint = |(place, spec): (usize, &crate::server::Spec)| Footprint {
+        let footprint = |(place, spec): (usize, &crate::process::Spec)| Footprint {
             contender: spec.name.clone(),
             before: before.get(place).copied().flatten(),
             after: after.get(place).copied().flatten(),
@@ -254,7 +263,7 @@ fn rest(time: Duration, observer: &dyn Observer) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::server::Spec;
+    use crate::process::Spec;
 
     const METRICS: [Metric; 3] = [
         Metric { role: Role::Primary, ..CPU },
@@ -373,15 +382,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_cell_that_is_not_precise_gets_more_rounds_up_to_the_limit() {
-        let run = |half_width, limit| {
+        let run = |half_width, most| {
             let precision = Some(Precision { metric: "cpu_us", half_width });
-            let (report, _) = run(Rounds { least: 6, limit, precision }, 0, 0);
+            let (report, _) = run(Rounds { least: 6, most, precision }, 0, 0);
             assert_eq!(slices(&report, 0), 6, "it does not stray");
             slices(&report, 1)
         };
         assert_eq!(run(5.0, 12), 6);
         assert_eq!(run(0.01, 12), 12);
-        assert_eq!(run(0.01, 5), 6, "a limit below the least is the least");
     }
 
     #[test]

@@ -2,26 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
-
+use super::Bench;
 use super::cell::Cell;
 use super::doubt;
 use super::metric::{Fold, Metric, Role, Sample};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::verdict::Verdict;
-use super::{Bench, Layout};
 use crate::environment::Environment;
 use crate::proc::Memory;
-use crate::server::Spec;
 use crate::stats::Ratio;
+use serde::Serialize;
 
 /// Everything a run has to say.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How it was set up.
-    pub settings: Settings,
+    /// What was measured, and how it was set up.
+    pub settings: Bench,
     /// Where and when.
     pub environment: Environment,
     /// A row for every contender in every cell.
@@ -38,50 +35,6 @@ pub struct Report {
     pub doubts: Vec<String>,
     /// Every slice, round by round.
     pub samples: Vec<SliceRow>,
-    /// By what it was measured, in the order of the columns.
-    #[serde(skip)]
-    pub metrics: Vec<Metric>,
-    /// How its tables are laid out.
-    #[serde(skip)]
-    pub layout: Layout,
-    /// What a reader must know about its figures.
-    #[serde(skip)]
-    pub legend: &'static str,
-}
-
-/// How a run was set up.
-#[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// What was measured.
-    pub bench: String,
-    /// How, in words.
-    pub terms: String,
-    /// The contenders, without the control.
-    pub contenders: Vec<Started>,
-    /// Those that were asked for and could not be had, each with what it lacks.
-    pub missing: Vec<String>,
-    /// The contender that ratios are taken to.
-    pub baseline: String,
-    /// Rounds of every cell.
-    pub rounds: usize,
-    /// Rounds of a cell at most, if its ratios were to be known better.
-    pub rounds_max: usize,
-    /// Half the width that the intervals should have at most, if any was asked for.
-    pub precision: Option<f64>,
-    /// The seed of the order, of the messages and of the intervals.
-    pub seed: u64,
-    /// What only this bench has.
-    #[serde(flatten)]
-    pub parameters: Map<String, Value>,
-}
-
-/// A contender by name, and how it was started.
-#[derive(Clone, Debug, Serialize)]
-pub struct Started {
-    /// Its name.
-    pub name: String,
-    /// Its command line, the program without a directory.
-    pub command: Vec<String>,
 }
 
 impl Report {
@@ -92,14 +45,14 @@ impl Report {
         let rows = |contender, against| {
             cells.clone().map(move |cell| Row::of(bench, record, contender, against, cell))
         };
-        let baseline = bench.contenders.baseline;
+        let baseline = bench.contenders.baseline_place();
         let results = (0..contenders).flat_map(|place| rows(place, baseline)).collect();
         let control = bench.contenders.control_place();
         let controls: Vec<Row> = control.into_iter().flat_map(|place| rows(place, 0)).collect();
         let verdicts: Vec<Verdict> =
             cells.clone().filter_map(|cell| Verdict::of(bench, record, cell)).collect();
         Report {
-            settings: Settings::of(bench),
+            settings: bench.clone(),
             environment: environment.clone(),
             doubts: doubt::all(bench, record, &controls, &verdicts),
             results,
@@ -108,9 +61,6 @@ impl Report {
             comparisons: comparisons(bench, record),
             verdicts,
             samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
-            metrics: bench.metrics.clone(),
-            layout: bench.layout,
-            legend: bench.legend,
         }
     }
 
@@ -130,32 +80,6 @@ impl Report {
             let why = error.as_deref()?;
             Some(format!("{contender} failed in {failed} slices at {cell}: {why}"))
         })
-    }
-}
-
-impl Settings {
-    fn of(bench: &Bench) -> Settings {
-        let rounds = bench.plan.rounds;
-        Settings {
-            bench: bench.plan.name.clone(),
-            terms: bench.terms.clone(),
-            contenders: bench.contenders.specs.iter().map(Started::of).collect(),
-            missing: bench.contenders.missing.clone(),
-            baseline: bench.contenders.specs[bench.contenders.baseline].name.clone(),
-            rounds: rounds.least,
-            rounds_max: rounds.most(),
-            precision: rounds.precision.map(|precision| precision.half_width),
-            seed: bench.plan.seed,
-            parameters: bench.parameters.clone(),
-        }
-    }
-}
-
-impl Started {
-    fn of(spec: &Spec) -> Started {
-        let program = spec.program.file_name().map(|name| name.to_string_lossy().into_owned());
-        let arguments = spec.arguments.iter().map(|word| word.to_string_lossy().into_owned());
-        Started { name: spec.name.clone(), command: program.into_iter().chain(arguments).collect() }
     }
 }
 
@@ -334,18 +258,26 @@ mod tests {
         assert_eq!(report["results"].as_array().map(Vec::len), Some(2));
         assert_eq!(report["controls"][0]["contender"], "uring (control)");
         assert_eq!(report["samples"].as_array().map(Vec::len), Some(45));
+        let settings = &report["settings"];
+        assert_eq!((&settings["bench"], &settings["rounds"]), (&json!("test"), &json!(15)));
+        assert_eq!((&settings["baseline"], &settings["seed"]), (&json!("uring"), &json!(1)));
+        let uring = json!({ "name": "uring", "command": ["true"] });
+        assert_eq!(settings["contenders"][0], uring);
         assert_eq!(report["samples"][0]["sample"]["cpu_ns"], json!(2e6));
     }
 
     #[test]
     fn ratios_are_to_the_baseline_and_the_controls_to_the_first() {
         let mut bench = bench(&["ring", "liburing"]);
-        bench.contenders.baseline = 1;
+        bench.contenders.baseline = "liburing".into();
         let record = record(3, 6, |place, _| [3.0, 2.0, 3.0][place]);
         let report = Report::new(&bench, &record, &Environment::read());
         let ratios: Vec<f64> =
             report.rows().map(|row| row.figures["cpu_us"].ratio.expect("rounds").median).collect();
-        assert_eq!((ratios, report.settings.baseline.as_str()), (vec![1.5, 1.0, 1.0], "liburing"));
+        assert_eq!(
+            (ratios, report.settings.contenders.baseline.as_str()),
+            (vec![1.5, 1.0, 1.0], "liburing")
+        );
     }
 
     #[test]
@@ -378,12 +310,5 @@ mod tests {
         let report = report(&["a"], &record(3, 0, |_, _| 1.0));
         assert_eq!(report["results"][0]["figures"]["rate"], json!({ "value": null }));
         assert_eq!(report["samples"], json!([]));
-    }
-
-    #[test]
-    fn a_programs_directory_is_left_out() {
-        let mut spec = Spec::of("uring", "/some/where/annulus");
-        spec.arguments = vec!["echo".into()];
-        assert_eq!(Started::of(&spec).command, ["annulus", "echo"]);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::bench::Sample;
 use crate::jobs;
-use crate::usage::UsageError;
+use crate::usage::{UsageError, own};
 
 /// How both ends of a contender of ours transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +23,14 @@ impl FromStr for Ends {
     type Err = UsageError;
 
     fn from_str(name: &str) -> Result<Ends, UsageError> {
-        let (driver, segments) = match name {
-            "uring" => (DriverChoice::Uring, true),
-            "epoll" => (DriverChoice::Epoll, true),
-            "uring-single" => (DriverChoice::Uring, false),
-            "epoll-single" => (DriverChoice::Epoll, false),
-            _ => {
-                let names = "uring, epoll, uring-single or epoll-single";
-                return Err(UsageError(format!("'{name}' is none of ours: {names}")));
-            }
-        };
-        Ok(Ends { driver, segments })
+        let ends = |driver, segments| Ends { driver, segments };
+        let all = [
+            ("uring", ends(DriverChoice::Uring, true)),
+            ("epoll", ends(DriverChoice::Epoll, true)),
+            ("uring-single", ends(DriverChoice::Uring, false)),
+            ("epoll-single", ends(DriverChoice::Epoll, false)),
+        ];
+        own(&all, name)
     }
 }
 

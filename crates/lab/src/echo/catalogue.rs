@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Transport;
 use crate::peer::Peers;
-use crate::server::Spec;
+use crate::process::Spec;
 
 /// Our own servers: what `annulus echo --driver` calls them.
 const OWN: [&str; 3] = ["uring", "epoll", "threads"];

@@ -15,8 +15,8 @@ use crate::bench::{
     Plan, Prepared, RATE, Role, parameters,
 };
 use crate::cores::Cores;
+use crate::process::Spec;
 use crate::scratch::Scratch;
-use crate::server::{Server, Spec};
 use crate::usage::UsageError;
 
 pub use catalogue::{Catalogue, Choice};
@@ -222,7 +222,7 @@ impl Setup {
         }
         if let Ok(spec) = &prepared
             && self.is_lenient
-            && let Err(error) = Server::start(spec)
+            && let Err(error) = servers::Server::start(spec)
         {
             return Ok(Err(error.to_string()));
         }

@@ -1,20 +1,53 @@
 //! Servers as processes, and our load in this one.
 
 use std::io;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use annulus_load::Observer;
+use annulus_load::{Observer, Place};
 
 use super::load::Load;
 use crate::bench::{Cell, Contenders, Measure, Outcome, Sample, Slice};
 use crate::proc::{Memory, Usage};
-use crate::server::{Server, ServerError};
+use crate::process::{Process, ProcessError, Spec};
+
+/// How long a server may take until it says where it listens.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a server that lost its clients may take to be found dead.
 const DYING: Duration = Duration::from_millis(200);
 
 /// How long a server may take to answer what is in flight: several thousand requests.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// A running server; dropping it ends it. It announces itself on its standard error, with a line that contains `listening
+/// on ADDRESS:PORT` or `listening on unix:/path`.
+#[derive(Debug)]
+pub(super) struct Server {
+    process: Process,
+    address: Place,
+}
+
+impl Server {
+    /// Starts a server and waits until it has said where it listens.
+    pub(super) fn start(spec: &Spec) -> Result<Server, ProcessError> {
+        Server::start_within(spec, START_PATIENCE)
+    }
+
+    fn start_within(spec: &Spec, patience: Duration) -> Result<Server, ProcessError> {
+        let mut process = Process::start(spec)?;
+        match process.stderr.address(patience) {
+            Ok(address) => Ok(Server { process, address }),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(process.error(format!("no line with `listening on` within {patience:?}")))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let closed = "it closed its standard error before it printed `listening on`";
+                Err(process.error_or_end(closed))
+            }
+        }
+    }
+}
 
 /// All servers of a comparison, up and waiting, and the load that they are measured under.
 #[derive(Debug)]
@@ -33,7 +66,7 @@ impl Servers {
         contenders: &Contenders,
         cells: &[Cell],
         load: Load,
-    ) -> Result<Servers, ServerError> {
+    ) -> Result<Servers, ProcessError> {
         let servers = contenders.all().map(Server::start).collect::<Result<_, _>>()?;
         Ok(Servers { servers, cells: cells.to_vec(), load })
     }
@@ -41,17 +74,17 @@ impl Servers {
 
 impl Measure for Servers {
     fn measure(&mut self, slice: Slice) -> Outcome {
-        let server = &mut self.servers[slice.contender];
-        server.check(Duration::ZERO).map_err(one_line)?;
-        let mut watch = Watch::new(server.pid());
-        let sample = self.load.run(&self.cells[slice.cell], server.address().clone(), &mut watch);
+        let Server { process, address } = &mut self.servers[slice.contender];
+        process.check(Duration::ZERO).map_err(one_line)?;
+        let mut watch = Watch::new(process.pid());
+        let sample = self.load.run(&self.cells[slice.cell], address.clone(), &mut watch);
         // A dead server explains more than what its clients saw, and they may see it first.
-        server.check(if sample.is_ok() { Duration::ZERO } else { DYING }).map_err(one_line)?;
+        process.check(if sample.is_ok() { Duration::ZERO } else { DYING }).map_err(one_line)?;
         watch.add_to(sample.map_err(one_line)?).map_err(one_line)
     }
 
     fn memory(&self) -> Vec<Option<Memory>> {
-        self.servers.iter().map(|server| Memory::of(server.pid()).ok()).collect()
+        self.servers.iter().map(|server| Memory::of(server.process.pid()).ok()).collect()
     }
 }
 
@@ -96,5 +129,32 @@ impl Observer for Watch {
 
     fn window_closed(&mut self) {
         self.closed = Usage::at_rest(self.pid, PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::shell;
+
+    #[test]
+    fn a_server_is_found_where_it_says() {
+        let announce = "echo 'test: listening on 127.0.0.1:9 (nothing)' >&2; exec sleep 1000";
+        let server = Server::start(&shell(announce)).expect("start");
+        assert_eq!(server.address, "127.0.0.1:9".parse().expect("address"));
+    }
+
+    #[test]
+    fn a_server_that_does_not_announce_itself_is_given_up() {
+        for (script, part) in [
+            ("echo no >&2; exit 7", "shell: ended (exit status: 7); its last line: no"),
+            ("exec 2>&-; exec sleep 1000", "shell: it closed its standard error before"),
+        ] {
+            let error = Server::start(&shell(script)).expect_err(script).to_string();
+            assert!(error.starts_with(part), "{error}");
+        }
+        let silent = Server::start_within(&shell("exec sleep 1000"), Duration::from_millis(1));
+        let error = silent.expect_err("it prints nothing").to_string();
+        assert_eq!(error, "shell: no line with `listening on` within 1ms; it printed nothing");
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::bench::Sample;
 use crate::clock::ClockSample;
-use crate::usage::UsageError;
+use crate::usage::{UsageError, own};
 
 /// A contender that this program can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,7 @@ impl FromStr for Style {
     type Err = UsageError;
 
     fn from_str(name: &str) -> Result<Style, UsageError> {
-        match name {
-            "threads" => Ok(Style::Threads),
-            "tasks" => Ok(Style::Tasks),
-            "fio" => Ok(Style::Fio),
-            _ => Err(UsageError(format!("'{name}' is none of ours: threads, tasks or fio"))),
-        }
+        own(&[("threads", Style::Threads), ("tasks", Style::Tasks), ("fio", Style::Fio)], name)
     }
 }
 

@@ -58,7 +58,7 @@ const CPU_EACH: Metric = Metric { role: Role::Primary, columns: SHOWN, ..CPU };
 const REAL_EACH: Metric = Metric {
     key: "real_us",
     title: "real µs",
-    noun: "real time",
+    noun: "real",
     of: |sample| sample.per("ns", "operations").map(|ns| ns / 1e3),
     role: Role::Checked,
     columns: RATIO,

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::bench::Sample;
 use crate::clock::ClockSample;
 use crate::jobs;
-use crate::usage::UsageError;
+use crate::usage::{UsageError, own};
 
 /// The largest submission queue that the kernel gives.
 pub const MAX_ENTRIES: u32 = 32_768;
@@ -37,12 +37,8 @@ impl FromStr for Style {
     type Err = UsageError;
 
     fn from_str(name: &str) -> Result<Style, UsageError> {
-        match name {
-            "ring" => Ok(Style::Ring),
-            "lookup" => Ok(Style::Lookup),
-            "task" => Ok(Style::Task),
-            _ => Err(UsageError(format!("'{name}' is none of ours: ring, lookup or task"))),
-        }
+        let all = [("ring", Style::Ring), ("lookup", Style::Lookup), ("task", Style::Task)];
+        own(&all, name)
     }
 }
 

@@ -96,7 +96,7 @@ impl Axis {
         self.servers.is_some()
     }
 
-    /// What was gathered, if it says whom to ask and for what.
+    /// What was gathered, if it says what to measure and which figure to show.
     pub(super) fn question(self) -> Result<Question, &'static str> {
         Ok(Question {
             servers: self.servers.filter(|all| !all.is_empty()).ok_or("names no servers")?,
@@ -113,7 +113,7 @@ impl Axis {
 /// What a cell asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Those that are measured for it: servers as `bench echo` names them, or contenders of `bench nop`.
+    /// What is measured for it: servers as `bench echo` names them, or contenders of another bench.
     pub servers: Vec<String>,
     /// What it shows of them.
     pub figure: Figure,
@@ -125,6 +125,6 @@ pub struct Question {
     pub entries: Option<u32>,
     /// How often a file is written and read.
     pub cycles: Option<u64>,
-    /// Which third of the rounds; all of them where it isn't said.
+    /// Which third of the rounds, or all of them.
     pub part: Option<usize>,
 }

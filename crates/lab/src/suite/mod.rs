@@ -12,27 +12,29 @@ mod tables;
 pub use axis::{Axis, Figure, Question};
 pub use report::{Measured, RowReport, SuiteReport, TableReport};
 pub use run::{Plan, Run};
-pub use tables::{Kind, Suite, SuiteError, Table};
+pub use tables::{Kind, Suite, Table};
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of all suites.
+use anyhow::{Context, Result};
+
+/// The directory of all suites.
 #[derive(Clone, Debug)]
 pub struct Suites {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Suites {
-    /// Looks for a folder `suites` here and in every folder above.
+    /// Looks for a directory `suites` here and in every directory above.
     pub fn find(from: &Path) -> Option<Suites> {
-        let folder = from.ancestors().map(|above| above.join("suites")).find(|f| f.is_dir())?;
-        Some(Suites { folder })
+        let directory = from.ancestors().map(|above| above.join("suites")).find(|f| f.is_dir())?;
+        Some(Suites { directory })
     }
 
     /// The names of all suites, sorted.
     pub fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let name = |path: PathBuf| {
             let is_suite = path.extension().is_some_and(|extension| extension == "toml");
             is_suite.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
@@ -44,10 +46,13 @@ impl Suites {
     }
 
     /// Reads a suite of [`names`](Suites::names) and checks that each of its cells can be asked.
-    pub fn read(&self, name: &str) -> Result<Suite, SuiteError> {
-        let path = self.folder.join(name).with_extension("toml");
-        let error = |why: String| SuiteError { name: name.to_owned(), why };
-        let text = fs::read_to_string(path).map_err(|why| error(why.to_string()))?;
-        Suite::parse(&text).map_err(error)
+    ///
+    /// # Errors
+    /// Names the suite, and the line or cell that is wrong.
+    pub fn read(&self, name: &str) -> Result<Suite> {
+        let path = self.directory.join(name).with_extension("toml");
+        let read = fs::read_to_string(path).map_err(anyhow::Error::from);
+        let suite = read.and_then(|text| Suite::parse(&text).map_err(anyhow::Error::msg));
+        suite.with_context(|| format!("suite {name}"))
     }
 }

@@ -3,38 +3,22 @@
 use serde::Serialize;
 
 use super::axis::Question;
-use super::run::{Run, figure};
-use super::tables::{Kind, Table};
+use super::run::{Plan, Run, figure};
+use super::tables::{Suite, Table};
 use crate::bench;
-use crate::environment::Environment;
 
 /// Everything a run has to say.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
-    /// The suite.
-    pub suite: String,
-    /// What it is about.
-    pub title: String,
-    /// Where it was published.
-    pub document: String,
-    /// How it was measured.
-    pub kind: Kind,
-    /// What it was measured on when it was published.
-    pub machine: Vec<String>,
-    /// The commands by which.
-    pub commands: Vec<String>,
-    /// Whether it was shortened.
-    pub quick: bool,
-    /// Rounds of each cell.
-    pub rounds: usize,
-    /// The core of the servers.
-    pub server_core: usize,
-    /// The core of the load.
-    pub load_core: usize,
-    /// The seed of the order, of the messages and of the intervals.
-    pub seed: u64,
-    /// Where and when it was measured.
-    pub environment: Environment,
+    /// The name of the suite.
+    #[serde(rename = "suite")]
+    pub name: String,
+    /// What was published.
+    #[serde(flatten)]
+    pub suite: Suite,
+    /// How it was run.
+    #[serde(flatten)]
+    pub plan: Plan,
     /// Its tables.
     pub tables: Vec<TableReport>,
     /// What could not be had, what failed, and what weakens the figures.
@@ -89,21 +73,11 @@ impl SuiteReport {
         let mut notes = notes.clone();
         notes.extend(report.doubts.iter().cloned().chain(report.failures()));
         notes.extend(report.results.iter().filter_map(lost));
-        let table = |table| TableReport::new(table, report);
         SuiteReport {
-            suite: (*name).to_owned(),
-            title: suite.title.clone(),
-            document: suite.document.clone(),
-            kind: suite.kind,
-            machine: suite.machine.clone(),
-            commands: suite.commands.clone(),
-            quick: plan.quick,
-            rounds: plan.rounds(),
-            server_core: plan.cores.server,
-            load_core: plan.cores.load,
-            seed: plan.seed,
-            environment: report.environment.clone(),
-            tables: suite.tables.iter().map(table).collect(),
+            name: (*name).to_owned(),
+            suite: (*suite).clone(),
+            plan: *plan,
+            tables: suite.tables.iter().map(|table| TableReport::new(table, report)).collect(),
             notes,
             comparison: report.clone(),
         }

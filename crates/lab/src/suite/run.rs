@@ -6,6 +6,7 @@ use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_load::{Mode, limits};
 use anyhow::{Result, ensure};
+use serde::Serialize;
 
 use super::axis::{Figure, Question};
 use super::report::SuiteReport;
@@ -30,24 +31,20 @@ const MEGABYTE: f64 = (1 << 20) as f64;
 const RUN: f64 = 30.0;
 
 /// How a suite is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Plan {
     /// The cores of servers and load.
+    #[serde(flatten)]
     pub cores: Cores,
     /// Whether it is shortened to about a minute.
     pub quick: bool,
-    /// Rounds that were asked for.
-    pub rounds: Option<usize>,
+    /// How often each contender is measured in each cell.
+    pub rounds: usize,
     /// The seed of the order, of the messages and of the intervals.
     pub seed: u64,
 }
 
 impl Plan {
-    /// How often each contender is measured in each cell.
-    pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 3 } else { 15 })
-    }
-
     /// One length of time, or a shorter one for a quick run.
     fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
         if self.quick { quick } else { usual }
@@ -177,7 +174,7 @@ impl<'a> Run<'a> {
     }
 
     fn bench_plan(&self) -> bench::Plan {
-        let rounds = Rounds::fixed(self.plan.rounds());
+        let rounds = Rounds::fixed(self.plan.rounds);
         bench::Plan { name: format!("suite {}", self.name), rounds, seed: self.plan.seed }
     }
 
@@ -224,7 +221,7 @@ impl<'a> Run<'a> {
         cost: impl Fn(&C) -> Duration,
     ) -> Vec<C> {
         // The control is one more.
-        let slices = ((contenders + 1) * self.plan.rounds()) as u32;
+        let slices = ((contenders + 1) * self.plan.rounds) as u32;
         let total: Duration = cells.iter().map(|cell| cost(cell) * slices).sum();
         if !self.plan.quick || total <= QUICK {
             return cells;
@@ -268,7 +265,7 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
     match question.figure {
         Figure::Rate => median(third(&rates(report, contender, &cell), question.part)),
         Figure::Percent => {
-            let first = &report.settings.contenders.first()?.name;
+            let first = &report.settings.contenders.specs.first()?.name;
             Some(100.0 * value("rate")? / of(first, "rate")?)
         }
         Figure::Average => value("mean_us"),
@@ -326,7 +323,7 @@ mod tests {
         let second = |_: &usize| Duration::from_secs(1);
         let run = |quick| {
             let cores = Cores { server: 0, load: 0 };
-            Run::new("small", &suite, Plan { cores, quick, rounds: None, seed: 1 })
+            Run::new("small", &suite, Plan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
         assert_eq!(usual.thin(cells.clone(), 3, second), cells);

@@ -1,7 +1,5 @@
 //! A suite as it is written down.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::axis::{Axis, Question};
@@ -23,7 +21,7 @@ pub enum Kind {
 }
 
 /// A document's tables.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     /// What it is about.
@@ -37,7 +35,7 @@ pub struct Suite {
     /// The commands by which.
     pub commands: Vec<String>,
     /// Its tables.
-    #[serde(rename = "table")]
+    #[serde(rename = "table", skip_serializing)]
     pub tables: Vec<Table>,
 }
 
@@ -139,23 +137,6 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why a suite can't be used.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SuiteError {
-    /// The suite.
-    pub name: String,
-    /// Why.
-    pub why: String,
-}
-
-impl fmt::Display for SuiteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "suite {}: {}", self.name, self.why)
-    }
-}
-
-impl std::error::Error for SuiteError {}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::path::Path;
@@ -216,9 +197,10 @@ pub(super) mod tests {
     /// Those of this repository: all eight, each with the figures that were published.
     #[test]
     fn every_suite_here_is_complete() {
-        let suites = Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder above");
+        let suites =
+            Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a directory above");
         let published = |name: &str| {
-            let suite = suites.read(name).unwrap_or_else(|error| panic!("{error}"));
+            let suite = suites.read(name).unwrap_or_else(|error| panic!("{error:#}"));
             let rows = suite.tables.iter().flat_map(|table| &table.rows);
             rows.map(|row| row.published.len()).sum::<usize>()
         };
@@ -241,11 +223,12 @@ pub(super) mod tests {
         );
     }
 
-    /// Where a document computed a figure from others, it must follow from them here, too. (Its "mid" is three times not
+    /// If a document computed a figure from others, it must follow from them here, too. (Its "mid" is three times not
     /// the middle one, and one rate is 1.0 off.)
     #[test]
     fn op_modes_have_one_of_three_as_mid_and_its_rate() {
-        let suites = Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a folder above");
+        let suites =
+            Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a directory above");
         for table in suites.read("op-modes").expect("it is there").tables {
             let first = table.rows[0].published[3];
             for row in table.rows.iter().filter(|row| !row.published.is_empty()) {

@@ -1,7 +1,7 @@
 //! How long datagrams are, how many may be under way, for how long.
 
 use crate::datagrams::MAX_DATAGRAM;
-use crate::plan::PlanError;
+use crate::plan::{PlanError, check_counts, check_times};
 use annulus::DriverChoice;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -49,13 +49,11 @@ impl BulkPlan {
     /// # Errors
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
-        let count = |what, value, least, most| match (least..=most).contains(&value) {
-            true => Ok(()),
-            false => Err(PlanError::Count { what, value, least, most }),
-        };
-        count("bytes a datagram", self.length, *LENGTHS.start(), *LENGTHS.end())?;
-        count("datagrams unacknowledged", self.window, 1, MAX_WINDOW)?;
-        if self.duration.is_zero() { Err(PlanError::Zero("duration")) } else { Ok(()) }
+        check_counts(&[
+            ("bytes a datagram", self.length, *LENGTHS.start(), *LENGTHS.end()),
+            ("datagrams unacknowledged", self.window, 1, MAX_WINDOW),
+        ])?;
+        check_times(&[("duration", self.duration)])
     }
 
     pub(super) fn warm_up(&self) -> Duration {

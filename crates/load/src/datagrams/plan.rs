@@ -1,7 +1,7 @@
 //! Whom to send datagrams, how many at once, how long.
 
 use crate::place::Place;
-use crate::plan::{MAX_CLIENTS, PlanError};
+use crate::plan::{MAX_CLIENTS, PlanError, check_counts, check_times};
 use annulus::DriverChoice;
 use std::time::Duration;
 
@@ -67,20 +67,12 @@ impl DatagramPlan {
         if let (Place::Unix(path), true) = (&self.address, self.segments) {
             return Err(PlanError::Segments(path.clone()));
         }
-        for (what, value, most) in [
-            ("clients", self.clients, MAX_CLIENTS),
-            ("bytes a datagram", self.length, MAX_DATAGRAM),
-            ("datagrams under way", self.window, MAX_WINDOW),
-        ] {
-            if !(1..=most).contains(&value) {
-                return Err(PlanError::Count { what, value, least: 1, most });
-            }
-        }
-        let times = [("duration", self.duration), ("time-out", self.timeout)];
-        match times.iter().find(|(_, time)| time.is_zero()) {
-            Some((name, _)) => Err(PlanError::Zero(name)),
-            None => Ok(()),
-        }
+        check_counts(&[
+            ("clients", self.clients, 1, MAX_CLIENTS),
+            ("bytes a datagram", self.length, 1, MAX_DATAGRAM),
+            ("datagrams in flight", self.window, 1, MAX_WINDOW),
+        ])?;
+        check_times(&[("duration", self.duration), ("time-out", self.timeout)])
     }
 
     /// How many datagrams leave as one, at most.
@@ -103,7 +95,7 @@ mod tests {
         };
         let long = error(|plan| plan.length = 65_508);
         assert_eq!(long, "65508 bytes a datagram: ask for 1 to 65507");
-        assert_eq!(error(|plan| plan.window = 0), "0 datagrams under way: ask for 1 to 1024");
+        assert_eq!(error(|plan| plan.window = 0), "0 datagrams in flight: ask for 1 to 1024");
         assert!(error(|plan| plan.clients = 0).contains("0 clients"));
         let path = error(|plan| {
             (plan.address, plan.segments) = (Place::Unix("/run/letters".into()), true);

@@ -1,7 +1,7 @@
 //! Whom to visit, how often, with how much.
 
 use crate::place::Place;
-use crate::plan::{MAX_CLIENTS, MAX_LENGTH, PlanError};
+use crate::plan::{MAX_CLIENTS, MAX_LENGTH, PlanError, check_counts, check_times};
 use annulus::DriverChoice;
 use std::time::Duration;
 
@@ -58,21 +58,13 @@ impl VisitPlan {
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
-        for (what, value, most) in [
-            ("connections", self.connections, MAX_CONNECTIONS),
-            ("clients", self.clients, MAX_CLIENTS),
-            ("bytes a message", self.length, MAX_LENGTH),
-            ("threads", self.threads, MAX_LOOPS),
-        ] {
-            if !(1..=most).contains(&value) {
-                return Err(PlanError::Count { what, value, least: 1, most });
-            }
-        }
-        let times = [("reply", self.reply_timeout), ("connect", self.connect_timeout)];
-        match times.iter().find(|(_, time)| time.is_zero()) {
-            Some((name, _)) => Err(PlanError::Zero(name)),
-            None => Ok(()),
-        }
+        check_counts(&[
+            ("connections", self.connections, 1, MAX_CONNECTIONS),
+            ("clients", self.clients, 1, MAX_CLIENTS),
+            ("bytes a message", self.length, 1, MAX_LENGTH),
+            ("threads", self.threads, 1, MAX_LOOPS),
+        ])?;
+        check_times(&[("reply", self.reply_timeout), ("connect", self.connect_timeout)])
     }
 
     /// Connections that are there at once, at most: those being closed while the next are being made among them.

@@ -1,0 +1,271 @@
+//! A contender as a process: started, pinned, and ended with all its children.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annulus_load::affinity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::child;
+use crate::stderr::Stderr;
+
+/// How long a process may take to end once asked, before it is killed.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How to run a contender.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its name in tables and errors.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The core it is pinned to, with every thread it will have.
+    pub pin: Option<usize>,
+}
+
+impl Spec {
+    /// A program without arguments, which may run anywhere.
+    pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
+        Spec { name: name.into(), program: program.into(), arguments: Vec::new(), pin: None }
+    }
+
+    /// The same program under another name.
+    pub fn named(&self, name: String) -> Spec {
+        Spec { name, ..self.clone() }
+    }
+}
+
+/// Its name and its command line, the program without a directory.
+impl Serialize for Spec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let program = self.program.file_name().into_iter();
+        let words = program.chain(self.arguments.iter().map(OsString::as_os_str));
+        let command: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let mut spec = serializer.serialize_struct("Spec", 2)?;
+        spec.serialize_field("name", &self.name)?;
+        spec.serialize_field("command", &command)?;
+        spec.end()
+    }
+}
+
+/// What went wrong with a contender, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessError {
+    /// The contender.
+    pub name: String,
+    /// What happened, with the last line that it printed on its standard error.
+    pub why: String,
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for ProcessError {}
+
+/// A running contender; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    handle: Arc<OwnedFd>,
+    status: Option<ExitStatus>,
+    pub(crate) stderr: Stderr,
+}
+
+impl Process {
+    /// Starts a contender without input and output.
+    pub(crate) fn start(spec: &Spec) -> Result<Process, ProcessError> {
+        let mut command = Command::new(&spec.program);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Process::spawn(spec, command)
+    }
+
+    /// Starts a contender with pipes to its input and from its output.
+    pub(crate) fn start_piped(
+        spec: &Spec,
+    ) -> Result<(Process, ChildStdin, ChildStdout), ProcessError> {
+        let mut command = Command::new(&spec.program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(spec, command)?;
+        let stdin = process.child.stdin.take().expect("the command pipes it");
+        let stdout = process.child.stdout.take().expect("the command pipes it");
+        Ok((process, stdin, stdout))
+    }
+
+    fn spawn(spec: &Spec, mut command: Command) -> Result<Process, ProcessError> {
+        let Spec { name, program, arguments, pin } = spec;
+        let error = |why| ProcessError { name: name.clone(), why };
+        // A process group of its own: ctrl-C at the terminal reaches the lab alone, which ends its children when it has
+        // stopped measuring.
+        command.args(arguments).process_group(0).stderr(Stdio::piped());
+        // A child inherits the pin, so it never starts threads elsewhere.
+        let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
+        let mut child = child::spawn(command)
+            .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
+        let stderr = Stderr::of(child.stderr.take().expect("the command pipes it"));
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(handle) => {
+                let handle = Arc::new(handle);
+                live().push(Arc::clone(&handle));
+                Ok(Process { name: name.clone(), child, handle, status: None, stderr })
+            }
+            Err(why) => {
+                // Without a handle it cannot be watched; it is ours, so it can be killed.
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(error(format!("can't watch it: {why}")))
+            }
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error if it has ended, or ends within `patience`.
+    pub(crate) fn check(&mut self, patience: Duration) -> Result<(), ProcessError> {
+        if !is_dead_within(&self.handle, patience) {
+            return Ok(());
+        }
+        let status = self.reap().map_or("unknown".into(), |status| status.to_string());
+        self.stderr.read_to_end(END_PATIENCE);
+        Err(self.error(format!("ended ({status})")))
+    }
+
+    /// That it ended, if it does so soon, or else this, with its last line.
+    pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
+        self.check(END_PATIENCE).err().unwrap_or_else(|| self.error(why.into()))
+    }
+
+    /// This, with its last line.
+    pub(crate) fn error(&self, why: String) -> ProcessError {
+        let said = self
+            .stderr
+            .last_line()
+            .map_or("it printed nothing".into(), |line| format!("its last line: {line}"));
+        ProcessError { name: self.name.clone(), why: format!("{why}; {said}") }
+    }
+
+    /// The status of a process that is dead, or about to be.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            // Children it left behind would hold its core, and the pipe of its standard error. Until it is reaped, its
+            // group belongs to no other process.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            self.status = self.child.wait().ok();
+        }
+        self.status
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Signals to a process that is dead already fail, and need not succeed.
+        let _ = pidfd_send_signal(&self.handle, Signal::TERM);
+        if !is_dead_within(&self.handle, END_PATIENCE) {
+            let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        }
+        live().retain(|handle| !Arc::ptr_eq(handle, &self.handle));
+        self.reap();
+    }
+}
+
+/// Handles of the processes that are up, for [`kill_all`]. A handle, unlike an id, never comes to mean another process.
+static LIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+
+/// Kills every contender at once, for a lab that cannot wait until they have finished. While the result is held, no thread
+/// gets past the end of a contender: this process is about to end, and its signal handler says how.
+pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
+    let processes = live();
+    for handle in processes.iter() {
+        // It can only fail because the process is dead already.
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+    }
+    // Their files are removed next, so they must not be at work any more.
+    processes.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
+    processes
+}
+
+fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_dead_within(handle: &OwnedFd, patience: Duration) -> bool {
+    let mut events = [PollFd::new(handle, PollFlags::IN)];
+    let timeout = Timespec::try_from(patience).ok();
+    // A signal to this process cuts the wait short; then the contender is killed a little early.
+    poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A shell that runs this script.
+    pub(crate) fn shell(script: &str) -> Spec {
+        Spec { arguments: vec!["-c".into(), script.into()], ..Spec::of("shell", "/bin/sh") }
+    }
+
+    /// Whether a child of ours is gone: none but this process reaps it.
+    fn is_gone(pid: u32) -> bool {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn a_process_is_pinned_and_ended() {
+        let core = affinity::allowed().expect("affinity")[0];
+        let spec = Spec { pin: Some(core), ..shell("exec sleep 1000") };
+        let mut process = Process::start(&spec).expect("start");
+        process.check(Duration::ZERO).expect("it runs");
+        let pid = process.pid();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{core}\n")), "{status}");
+        drop(process);
+        assert!(is_gone(pid));
+    }
+
+    #[test]
+    fn one_that_ignores_sigterm_is_killed_with_its_children() {
+        let script = "trap '' TERM; echo ready; while :; do sleep 1000; done";
+        let (process, _, mut stdout) = Process::start_piped(&shell(script)).expect("start");
+        stdout.read_exact(&mut [0; 6]).expect("ready and a line's end");
+        let pid = process.pid();
+        drop(process);
+        assert!(is_gone(pid));
+        // The sleeping child held the pipe too: its end means that none is left.
+        assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+    }
+
+    #[test]
+    fn one_that_ends_is_quoted() {
+        let script = "echo 'bind: address in use' >&2; exit 7";
+        let mut process = Process::start(&shell(script)).expect("start");
+        let error = process.check(Duration::from_secs(20)).expect_err("it ends");
+        let expected = "shell: ended (exit status: 7); its last line: bind: address in use";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(process.check(Duration::ZERO), Err(error), "it stays dead");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = Process::start(&Spec::of("shell", "/nowhere/echo")).expect_err("no program");
+        let expected = "shell: can't start `/nowhere/echo`: No such";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What a contender prints on its standard error: where it listens, and why it ended.
+
+use std::io::Read;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use annulus_load::Place;
+
+/// How much of the end is kept.
+const KEPT: usize = 4096;
+
+/// What comes before the address on the line that announces it.
+const ANNOUNCES: &str = "listening on ";
+
+/// What comes before an address of datagrams.
+const UDP: &str = "udp://";
+
+/// A standard error, read by a thread until its end, so that its process never waits for a reader; the last [`KEPT`] bytes
+/// are kept.
+#[derive(Debug)]
+pub(crate) struct Stderr {
+    tail: Arc<Mutex<Vec<u8>>>,
+    address: Receiver<Place>,
+}
+
+impl Stderr {
+    /// Starts to read. The thread ends with the pipe, which a grandchild may hold open, so it is not joined.
+    pub(crate) fn of(mut source: impl Read + Send + 'static) -> Stderr {
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        let (sender, address) = mpsc::channel();
+        let shared = Arc::clone(&tail);
+        thread::spawn(move || {
+            let (mut chunk, mut was_sent) = ([0; 1024], false);
+            while let Ok(length @ 1..) = source.read(&mut chunk) {
+                let mut tail = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend_from_slice(&chunk[..length]);
+                if let Some(address) = announced(&tail).filter(|_| !was_sent) {
+                    was_sent = true;
+                    // The receiver is gone if the lab has given up.
+                    let _ = sender.send(address);
+                }
+                let surplus = tail.len().saturating_sub(KEPT);
+                tail.drain(..surplus);
+            }
+        });
+        Stderr { tail, address }
+    }
+
+    /// The address that is announced; call it once.
+    ///
+    /// # Errors
+    /// `Disconnected` if the pipe has ended, `Timeout` if nothing of the kind was printed in time.
+    pub(crate) fn address(&self, patience: Duration) -> Result<Place, RecvTimeoutError> {
+        self.address.recv_timeout(patience)
+    }
+
+    /// Waits until the pipe is read to its end, or so long.
+    pub(crate) fn read_to_end(&self, patience: Duration) {
+        // An address that was not asked for may still be in the channel before its end.
+        while self.address(patience).is_ok() {}
+    }
+
+    /// The last line so far that is not empty, if there was one.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&tail);
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    }
+}
+
+/// The address on the first *complete* line that announces one: half a port is also a number.
+pub(crate) fn announced(printed: &[u8]) -> Option<Place> {
+    let complete = &printed[..printed.iter().rposition(|&byte| byte == b'\n')?];
+    let text = String::from_utf8_lossy(complete);
+    let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;
+    let address = after.split_whitespace().next()?.trim_end_matches([',', ';', '.', ')']);
+    address.strip_prefix(UDP).unwrap_or(address).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeWriter, Write, pipe};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn stderr() -> (PipeWriter, Stderr) {
+        let (reader, writer) = pipe().expect("pipe");
+        (writer, Stderr::of(reader))
+    }
+
+    #[test]
+    fn the_address_is_found_among_other_lines_and_in_pieces() {
+        let (mut writer, stderr) = stderr();
+        writer.write_all(b"warming up\nannulus echo: listening on 127.0.0.1:70").expect("write");
+        writer.write_all(b"12 (uring, 1 thread)\n").expect("write");
+        assert_eq!(stderr.address(PATIENCE), Ok("127.0.0.1:7012".parse().expect("address")));
+    }
+
+    #[test]
+    fn half_a_line_announces_nothing() {
+        assert_eq!(announced(b"listening on 127.0.0.1:70"), None);
+        assert_eq!(announced(b"x\nlistening on 127.0.0.1:70"), None);
+        assert_eq!(announced(b"listening on [::1]:7000.\n"), "[::1]:7000".parse().ok());
+        assert_eq!(announced(b"listening on udp://[::1]:7 (x)\n"), "[::1]:7".parse().ok());
+        assert_eq!(announced(b"listening on unix:/run/x (y)\n"), "unix:/run/x".parse().ok());
+        assert_eq!(announced(b"listening on somewhere\n"), None);
+    }
+
+    #[test]
+    fn an_end_without_address_is_told_from_silence() {
+        let (mut writer, stderr) = stderr();
+        assert_eq!(stderr.address(Duration::ZERO), Err(RecvTimeoutError::Timeout));
+        writer.write_all(b"bind: address in use\n\n").expect("write");
+        drop(writer);
+        assert_eq!(stderr.address(PATIENCE), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(stderr.last_line().as_deref(), Some("bind: address in use"));
+    }
+
+    #[test]
+    fn a_process_that_prints_much_is_never_blocked_and_little_is_kept() {
+        let (mut writer, stderr) = stderr();
+        let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
+        (0..5000).for_each(|_| writer.write_all(&line).expect("write"));
+        writer.write_all(b"the last one\n").expect("write");
+        drop(writer);
+        stderr.read_to_end(PATIENCE);
+        assert_eq!(stderr.last_line().as_deref(), Some("the last one"));
+        assert!(stderr.tail.lock().expect("lock").len() <= KEPT);
+    }
+}
