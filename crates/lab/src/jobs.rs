@@ -128,10 +128,10 @@ impl Programs {
 impl Measure for Programs {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let (program, job) = (&mut self.programs[slice.contender], &self.jobs[slice.cell]);
-        let answer = program.ask(job).map_err(|error| error.to_string())?;
+        let answer = program.ask(job).map_err(|error| error.why)?;
         let wrong =
             || program.process.error(format!("its answer to `{job}` makes no sense: `{answer}`"));
-        sample(&answer, self.required).ok_or_else(|| wrong().to_string())
+        sample(&answer, self.required).ok_or_else(|| wrong().why)
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
             let error = program.measure(SLICE).expect_err(wrong);
             assert_eq!(
                 error,
-                format!("shell: its answer to `1` makes no sense: `{wrong}`; it printed nothing")
+                format!("its answer to `1` makes no sense: `{wrong}`; it printed nothing")
             );
         }
     }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn one_that_ends_is_named_with_its_last_line() {
         let error = programs("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
-        let expected = "shell: ended (exit status: 1); its last line: no ring here";
+        let expected = "ended (exit status: 1); its last line: no ring here";
         assert_eq!(error, Err(expected.into()));
     }
 
@@ -258,6 +258,6 @@ mod tests {
     fn one_that_says_nothing_times_out() {
         let mut silent = programs("while read n; do :; done", Duration::from_millis(1));
         let error = silent.measure(SLICE).expect_err("nothing");
-        assert_eq!(error, "shell: no answer to `1` within 1ms; it printed nothing");
+        assert_eq!(error, "no answer to `1` within 1ms; it printed nothing");
     }
 }

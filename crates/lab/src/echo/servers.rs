@@ -75,11 +75,13 @@ impl Servers {
 impl Measure for Servers {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let Server { process, address } = &mut self.servers[slice.contender];
-        process.check(Duration::ZERO).map_err(one_line)?;
+        process.check(Duration::ZERO).map_err(|error| error.why)?;
         let mut watch = Watch::new(process.pid());
         let sample = self.load.run(&self.cells[slice.cell], address.clone(), &mut watch);
         // A dead server explains more than what its clients saw, and they may see it first.
-        process.check(if sample.is_ok() { Duration::ZERO } else { DYING }).map_err(one_line)?;
+        process
+            .check(if sample.is_ok() { Duration::ZERO } else { DYING })
+            .map_err(|error| error.why)?;
         watch.add_to(sample.map_err(one_line)?).map_err(one_line)
     }
 

@@ -292,10 +292,10 @@ struct Worker {
 }
 
 impl Worker {
-    /// When the next operation begins, where, and whether it is a write; `None` when time is up.
+    /// When the next operation begins, where, and whether it is a write; `None` when time is up, but not before the first.
     fn step(&mut self) -> Option<(Duration, u64, bool)> {
         let began = now();
-        if began >= self.end {
+        if began >= self.end && self.done > 0 {
             return None;
         }
         let writes = self.cell.pattern.writes(self.done);
@@ -363,6 +363,17 @@ mod tests {
         for wrong in ["", "randread", "dance 1 1 1", "read 0 1 1", "read 1 1 -1", "read 1 1 1 1"] {
             assert_eq!(Blocks::parse(wrong), None, "{wrong}");
         }
+    }
+
+    /// A machine may be so busy that a slice is over before a worker runs.
+    #[test]
+    fn each_worker_does_one_operation_at_least() {
+        let scratch = crate::scratch::Scratch::within(&std::env::temp_dir()).expect("a directory");
+        let file = TestFile::new(scratch.path(), 8192, false);
+        file.write_out().expect("it is written");
+        let cell = Blocks { pattern: Pattern::Write, depth: 3, bytes: 4096 };
+        let sample = answer(&mut Executor::Threads, &file, cell, Duration::ZERO);
+        assert_eq!(sample.expect("an answer").get("operations"), Some(3.0));
     }
 
     #[test]
