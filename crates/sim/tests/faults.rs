@@ -158,7 +158,7 @@ fn enters_can_be_refused_interrupted_or_cut_short() {
 fn descriptors_can_run_out_for_no_reason() {
     let (mut host, sim, _lent, _) = under(Fault::SocketLimit);
     let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
-    assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
+    assert_eq!(errno_of(&error), Some(Errno::MFILE));
     sim.set_faults(Faults::none().with(Fault::AcceptLimit, 1000));
     let (listener, _) = host.listener(1);
     host.push(1, op::AcceptMulti { fd: listener }.entry());

@@ -20,7 +20,7 @@ fn set(host: &Host, table: &BufferTable, place: u32, memory: &mut [u8]) -> Resul
     let vector = IoVec { base: memory.as_mut_ptr(), len: memory.len() };
     // SAFETY: the tests' memory outlives their rings' operations.
     let set = unsafe { table.set(&host.ring, place, vector) };
-    set.map_err(|error| Errno::from_io_error(&error).unwrap())
+    set.map_err(|error| errno_of(&error).unwrap())
 }
 
 fn read(fd: RawFd, into: &mut [u8]) -> Entry {

@@ -55,7 +55,7 @@ fn a_wait_that_nothing_can_end_is_a_deadlock() {
     host.push(1, recv_multi(server, 0));
     host.settle();
     let error = host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap_err();
-    assert_eq!(Errno::from_io_error(&error), Some(Errno::DEADLK));
+    assert_eq!(errno_of(&error), Some(Errno::DEADLK));
     assert!(sim.leftovers().iter().any(|line| line.contains("Receive")), "{:?}", sim.leftovers());
     lent.unregister(&host.ring);
 }
@@ -148,7 +148,7 @@ fn descriptors_run_out_and_come_back() {
     assert_eq!(host.connect(client, address), 0);
     let third = host.socket();
     let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
-    assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
+    assert_eq!(errno_of(&error), Some(Errno::MFILE));
     host.push(1, op::AcceptMulti { fd: listener }.entry());
     assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);

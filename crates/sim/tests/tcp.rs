@@ -30,7 +30,7 @@ fn each_end_knows_both_addresses() {
         assert_eq!((own(server), other(client)), (address, address));
         assert_eq!(own(client), other(server));
         let error = host.kernel.peer_address(listener).unwrap_err();
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+        assert_eq!(errno_of(&error), Some(Errno::NOTCONN));
     });
 }
 
@@ -128,7 +128,7 @@ fn an_address_in_use_is_refused_until_its_listener_is_gone() {
         let (listener, address) = host.listener(1);
         let other = host.socket();
         let error = host.kernel.bind(other, &Address::from(address)).unwrap_err();
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::ADDRINUSE));
+        assert_eq!(errno_of(&error), Some(Errno::ADDRINUSE));
         host.kernel.close(listener);
         host.kernel.bind(other, &Address::from(address)).unwrap();
     });
@@ -141,7 +141,7 @@ fn a_socket_that_is_not_connected_says_so() {
         assert_eq!(host.recv(fd), Err(errno(Errno::NOTCONN)));
         assert_eq!(host.send(fd, b"x"), errno(Errno::PIPE));
         let error = host.kernel.shutdown(fd, Shutdown::Write).unwrap_err();
-        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+        assert_eq!(errno_of(&error), Some(Errno::NOTCONN));
         host.kernel.close(fd);
         assert_eq!(host.recv(fd), Err(errno(Errno::BADF)));
     });
@@ -291,6 +291,6 @@ fn families_do_not_mix_but_a_dual_listener_takes_both() {
         let newer = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
         host.kernel.set_option(newer, SocketOption::V6Only(true)).unwrap();
         let error = host.kernel.bind(newer, &Address::from(to)).unwrap_err();
-        assert!(Errno::from_io_error(&error).is_some());
+        assert!(errno_of(&error).is_some());
     });
 }

@@ -45,7 +45,7 @@ impl Home {
     pub fn now(&self, call: FileCall) -> Result<u32, Errno> {
         // SAFETY: the tests' memory outlives the call.
         let answer = unsafe { self.host.kernel.file(&call) };
-        answer.map_err(|error| Errno::from_io_error(&error).unwrap())
+        answer.map_err(|error| errno_of(&error).unwrap())
     }
 
     fn path(&self, name: &str) -> CString {

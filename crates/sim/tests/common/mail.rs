@@ -46,7 +46,7 @@ pub fn inet_of(address: &Address) -> SocketAddr {
 }
 
 pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
-    Errno::from_io_error(&answer.unwrap_err()).unwrap()
+    errno_of(&answer.unwrap_err()).unwrap()
 }
 
 /// A header that names nothing but room.

@@ -54,6 +54,13 @@ pub fn owned(number: RawFd) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
+/// The number of an error. One that names its call has it in its text alone.
+pub fn errno_of(error: &std::io::Error) -> Option<Errno> {
+    let text = error.to_string();
+    let in_text = || text.rsplit_once("(os error ")?.1.strip_suffix(')')?.parse().ok();
+    Errno::from_io_error(error).or_else(|| in_text().map(Errno::from_raw_os_error))
+}
+
 pub fn errno(errno: Errno) -> i32 {
     -errno.raw_os_error()
 }
@@ -146,7 +153,7 @@ impl Host {
         loop {
             match make(&*self.kernel) {
                 Ok(made) => return made,
-                Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE)),
+                Err(error) => assert_eq!(errno_of(&error), Some(Errno::MFILE)),
             }
         }
     }
