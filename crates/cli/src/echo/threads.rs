@@ -24,6 +24,8 @@ use std::time::Duration;
 const BACKLOG: i32 = 4096;
 /// What one read can take.
 const BUFFER: usize = 64 * 1024;
+/// When to accept again after descriptors, threads or memory were short.
+const RETRY: Duration = Duration::from_millis(50);
 /// Enough for the echo's few calls: its buffer is on the heap.
 const STACK: usize = 64 * 1024;
 
@@ -96,10 +98,16 @@ impl<'a> House<'a> {
     fn admit_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
         let most = self.plan.most.unwrap_or_else(limits::room);
+        let mut pause = Pause::default();
         while !stop.has_come() {
             let room = most.saturating_sub(self.guests().count());
-            self.wait((room > 0).then_some(&listener), idle.map(Sweep::interval))?;
-            self.admit_some(&listener, room).context("cannot accept connections")?;
+            let left = pause.left();
+            let accepts = room > 0 && left.is_none();
+            let limit = [idle.map(Sweep::interval), left].into_iter().flatten().min();
+            self.wait(accepts.then_some(&listener), limit)?;
+            if accepts {
+                self.admit_some(&listener, room, &mut pause)?;
+            }
             idle.into_iter().for_each(|why| self.sweep(why));
         }
         Ok(())
@@ -122,20 +130,37 @@ impl<'a> House<'a> {
         Ok(())
     }
 
-    fn admit_some(&self, listener: &TcpListener, room: usize) -> io::Result<()> {
+    /// Accepts what is there. Where descriptors or threads are short, that goes on after a pause.
+    fn admit_some(
+        &self,
+        listener: &TcpListener,
+        room: usize,
+        pause: &mut Pause,
+    ) -> anyhow::Result<()> {
         for _ in 0..room {
-            match listener.accept() {
-                Ok((stream, _peer)) => self.admit(stream),
+            let admitted = match listener.accept() {
+                Ok((stream, _peer)) => self.admit(stream).map_err(named("starting a thread")),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The peer gave up while it waited to be accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+                Err(error) if is_of_listener(&error) => {
+                    return Err(named("accept4")(error)).context("cannot go on listening");
+                }
+                Err(error) => Err(named("accept4")(error)),
+            };
+            match admitted {
+                Ok(()) => pause.end(),
+                Err(error) => {
+                    pause.begin(&error);
+                    break;
+                }
             }
         }
         Ok(())
     }
 
-    fn admit(&self, stream: TcpStream) {
+    /// Serves a connection on a thread of its own; without one, it is closed.
+    fn admit(&self, stream: TcpStream) -> io::Result<()> {
         let talk = Arc::new(Talk::new(stream));
         let number = self.guests().admit(Arc::clone(&talk));
         let place =
@@ -147,11 +172,7 @@ impl<'a> House<'a> {
             // A connection that fails is the peer's doing: it ends, and the server goes on.
             let _ = talk.echo();
         };
-        if let Err(error) = std::thread::Builder::new().stack_size(STACK).spawn(body) {
-            note(format_args!(
-                "annulus echo: closed a connection: cannot start a thread for it: {error}"
-            ));
-        }
+        std::thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
     }
 
     fn sweep(&self, why: Sweep) {
@@ -175,6 +196,41 @@ impl<'a> House<'a> {
             }
             self.wait(None, Some(why.interval()))?;
         }
+    }
+}
+
+/// Whether an error is the listener's own, and comes again for ever.
+fn is_of_listener(error: &io::Error) -> bool {
+    let errors = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP, Errno::FAULT];
+    errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// A pause in accepting, while descriptors, threads or memory are short.
+#[derive(Default)]
+struct Pause {
+    until: Option<Duration>,
+    told: bool,
+}
+
+impl Pause {
+    /// What is left of it.
+    fn left(&self) -> Option<Duration> {
+        self.until?.checked_sub(clock::now()).filter(|left| !left.is_zero())
+    }
+
+    /// Begins one, and says why, once until a connection is served again.
+    fn begin(&mut self, error: &io::Error) {
+        self.until = Some(clock::now() + RETRY);
+        if !std::mem::replace(&mut self.told, true) {
+            note(format_args!(
+                "annulus echo: no connection can be taken for now: {error}: trying again until one can"
+            ));
+        }
+    }
+
+    /// A connection is served.
+    fn end(&mut self) {
+        *self = Pause::default();
     }
 }
 
@@ -218,7 +274,9 @@ impl Talk {
     fn echo(&self) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nodelay(true)?;
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(BUFFER)?;
+        buffer.resize(BUFFER, 0);
         loop {
             let count = match stream.read(&mut buffer) {
                 Ok(0) => break,

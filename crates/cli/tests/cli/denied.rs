@@ -3,7 +3,7 @@
 //!
 //! Left out are the calls without which no program gets as far as its `main` (what the loader, libc and the standard
 //! library's start need: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
-//! `rt_sigreturn`, without which no signal handler returns.
+//! `rt_sigreturn` and `futex`, without which no signal handler returns and libc ends the process at the first wait.
 
 use crate::common::{PATIENCE, Server, denied, drivers, finish, round_trip};
 use annulus_load::clock;
@@ -23,7 +23,7 @@ enum Fate {
 use Fate::{Refuses, Serves};
 
 /// Calls, with what comes of denying each to a server on uring, on epoll and on threads.
-const CALLS: [(&str, c_long, [Fate; 3]); 37] = [
+const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
     ("accept4", libc::SYS_accept4, [Serves, Refuses("accept4: "), Refuses("accept4: ")]),
     ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
     ("brk", libc::SYS_brk, [Serves; 3]),
@@ -36,7 +36,6 @@ const CALLS: [(&str, c_long, [Fate; 3]); 37] = [
     ("exit", libc::SYS_exit, [Serves, Serves, Refuses("exit: ")]),
     ("exit_group", libc::SYS_exit_group, [Serves; 3]),
     ("fcntl", libc::SYS_fcntl, [Serves, Serves, Refuses("fcntl: ")]),
-    ("futex", libc::SYS_futex, [Serves, Serves, Serves]),
     ("getdents64", libc::SYS_getdents64, [Serves; 3]),
     (
         "getpeername",

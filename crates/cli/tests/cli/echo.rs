@@ -4,6 +4,7 @@ use crate::common::{
     ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip, try_finish,
     ways,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -370,4 +371,57 @@ fn a_link_local_address_is_served_and_called() {
         Ok(said) => panic!("{said:?}"),
         Err(error) => println!("skipped: no unshare: {error}"),
     }
+}
+
+/// Lowers or raises a limit of a server that runs.
+fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> {
+    // It inherited the hard limit.
+    let maximum = getrlimit(resource).maximum;
+    prlimit(Some(server.pid()), resource, Rlimit { current: soft, maximum }).unwrap().current
+}
+
+/// Without a descriptor for it, a connection waits, and the others go on.
+#[test]
+fn a_server_of_threads_survives_a_lack_of_descriptors() {
+    let server = Server::start(&["--driver", "threads", "--stats", "-"]);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    round_trip(&mut one, b"one");
+    round_trip(&mut two, b"two");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero()));
+    let before = limit(&server, Resource::Nofile, Some(open.unwrap().count() as u64));
+    let mut three = server.connect();
+    three.write_all(b"three").unwrap();
+    for _ in 0..20 {
+        round_trip(&mut one, b"one again");
+    }
+    drop(two);
+    let mut back = [0; 5];
+    three.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"three");
+    limit(&server, Resource::Nofile, before);
+    round_trip(&mut server.connect(), b"four");
+    let said = server.stop();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stderr.lines().count() <= 1, "told once: {said:?}");
+}
+
+/// Without a thread for it, a connection is closed, and the others go on. A thread has a stack, which takes addresses.
+#[test]
+fn a_server_of_threads_survives_a_thread_that_cannot_be_made() {
+    let server = Server::start(&["--driver", "threads"]);
+    let mut one = server.connect();
+    round_trip(&mut one, b"one");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero()));
+    let (status, kib) = (status.unwrap(), |line: &str| line.trim_end_matches(" kB").trim().parse());
+    let size: u64 =
+        kib(status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap()).unwrap();
+    let before = limit(&server, Resource::As, Some(size << 10));
+    let mut two = server.connect();
+    assert_eq!(two.read(&mut [0; 1]).unwrap(), 0, "closed");
+    round_trip(&mut one, b"one again");
+    limit(&server, Resource::As, before);
+    round_trip(&mut server.connect(), b"three");
+    let said = server.stop();
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(0), 1), "{said:?}");
+    assert!(said.stderr.contains("starting a thread: "), "{said:?}");
 }
