@@ -25,6 +25,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// After so many streams have closed, the heap's free memory goes back to the system.
+const CROWD: usize = 64;
 /// How many events ahead the slots are asked for.
 pub(crate) const AHEAD: u32 = 6;
 /// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without.
@@ -80,6 +82,8 @@ pub(crate) struct Inner {
     /// Wait queues to be looked at again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
+    /// The most streams there were since the heap was trimmed.
+    pub(crate) most_streams: usize,
     /// Buffers of the runtime's own for `poll_write`, to use again.
     pub(crate) spares: Spares,
     /// Listeners that wait for a descriptor.
@@ -281,6 +285,21 @@ impl Inner {
             self.settle_sends();
             self.settle_posts();
         }
+        if self.driver.take_trimmed() {
+            self.trim();
+        }
+    }
+
+    /// The driver has given back memory that was not needed: the rest of the runtime does the same.
+    #[cold]
+    fn trim(&mut self) {
+        self.spares.clear();
+        let streams = self.streams.len();
+        // It looks through all of the heap, which is worth it only after many connections have closed.
+        if self.most_streams >= streams + CROWD {
+            self.driver.kernel().trim_heap();
+        }
+        self.most_streams = streams;
     }
 
     /// Asks for the slot of an event to come.
@@ -432,5 +451,50 @@ mod tests {
         assert!(most <= bound + buffer, "{most} bytes unread");
         flooder.shutdown(std::net::Shutdown::Both).unwrap();
         flood.join().unwrap();
+    }
+
+    /// A flood whose reader is slow, and then a minute in which a few bytes come each second.
+    #[cfg(feature = "sim")]
+    #[test]
+    fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
+        use crate::sim::Sim;
+        use crate::time::sleep;
+        use std::io;
+        use std::time::Duration;
+
+        let sim = Sim::builder(1).build();
+        let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
+        let resident = |runtime: &Runtime| runtime.core().enter().unwrap().driver.resident();
+        let flood = async {
+            let listener = crate::net::TcpListener::bind("127.0.0.1:7000")?;
+            let mut client = crate::net::TcpStream::connect("127.0.0.1:7000").await?;
+            let (mut server, _) = listener.accept().await?;
+            let writer = crate::spawn(async move {
+                client.send(vec![7; 4 << 20]).await?;
+                client.flush().await?;
+                io::Result::Ok(client)
+            });
+            let (mut held, mut left) = (Vec::new(), 4 << 20);
+            while left > 0 {
+                let lease = server.recv().await?.expect("no end yet");
+                left -= lease.len();
+                held.push(lease);
+            }
+            io::Result::Ok((writer.await.expect("no panic")?, server))
+        };
+        let (mut client, mut server) = runtime.block_on(flood).unwrap().unwrap();
+        let flooded = resident(&runtime);
+        assert!(flooded >= 2 << 20, "{flooded} bytes");
+        let light = async {
+            for _ in 0..60 {
+                sleep(Duration::from_secs(1)).await;
+                client.send("ping").await?;
+                server.recv().await?;
+            }
+            io::Result::Ok(())
+        };
+        runtime.block_on(light).unwrap().unwrap();
+        let left = resident(&runtime);
+        assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
     }
 }

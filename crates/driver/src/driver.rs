@@ -166,6 +166,22 @@ impl Driver {
         }
     }
 
+    /// True once after receive memory that was not needed has gone back to the system: time for the caller to do the same.
+    #[inline]
+    pub fn take_trimmed(&mut self) -> bool {
+        let trimmed = match self {
+            Self::Uring(uring) => &mut uring.trimmed,
+            Self::Epoll(epoll) => &mut epoll.trimmed,
+        };
+        std::mem::take(trimmed)
+    }
+
+    /// Bytes of memory that the pools' buffers have.
+    #[inline]
+    pub fn resident(&self) -> usize {
+        self.pool().resident() + self.packets().map_or(0, |pool| pool.resident())
+    }
+
     /// The lent memory.
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {

@@ -2,14 +2,14 @@
 //!
 //! A buffer is in one of three places: *idle* here, with the *kernel*, or *lent* to a user. The pool keeps only as many
 //! with the kernel as turns need (`depth`), hands out the most recently returned first, and gives the memory of those
-//! not needed for a while back to the system.
+//! not needed for a while back to the system. How much memory the buffers have is counted by what receives wrote there.
 #![allow(unsafe_code)]
 
 mod depth;
 
 use annulus_kernel::{Kernel, Limit, Mapping, Resource};
 use depth::Depth;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
@@ -18,6 +18,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Refills between two looks at what was really needed.
 const PERIOD: u32 = 4096;
+
+/// Which memory goes back to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trim {
+    /// All that is not in use: nothing has happened for a while.
+    Everything,
+    /// What was not needed since the last time, however few turns that were: the memory of idle buffers that no turn used,
+    /// and of those that were once filled further than any receive has come since.
+    Surplus,
+}
 
 /// How big a pool may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +84,7 @@ pub struct PoolMemory {
     mapping: Mapping,
     /// Bytes from one buffer to the next one: whole pages, whatever a page is here, so that each can be discarded alone.
     stride: usize,
+    page: usize,
     returned: Mutex<Vec<u16>>,
     any_returned: AtomicBool,
 }
@@ -117,6 +128,10 @@ enum Place {
 
 struct Book {
     place: Box<[Place]>,
+    /// For each buffer the bytes that receives have written to since its memory was discarded, in whole pages.
+    written: Box<[u32]>,
+    /// The most bytes that a receive of this period brought.
+    largest: u32,
     /// Given back since the last refill; the last one is the warmest.
     returned: Vec<u16>,
     /// Not with the kernel, memory touched.
@@ -138,6 +153,8 @@ pub struct Pool {
     memory: Arc<PoolMemory>,
     kernel: Rc<dyn Kernel>,
     size: PoolSize,
+    /// The sum of the book's `written`.
+    resident: Cell<usize>,
     book: RefCell<Book>,
 }
 
@@ -148,6 +165,7 @@ impl Pool {
     /// `InvalidInput` for a size out of range, naming it; `OutOfMemory` where the range cannot be reserved, with the limit.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         check(size)?;
+        let page = page_size();
         let stride = size.stride();
         let mapping = Mapping::anonymous(size.reserved())
             .map_err(|error| cannot_reserve(size.reserved(), &error))?;
@@ -156,6 +174,8 @@ impl Pool {
         let capacity = size.most as usize;
         let book = Book {
             place: vec![Place::Idle; capacity].into_boxed_slice(),
+            written: vec![0; capacity].into_boxed_slice(),
+            largest: 0,
             returned: Vec::with_capacity(capacity),
             idle: Vec::with_capacity(capacity),
             cold: Vec::with_capacity(capacity),
@@ -170,10 +190,12 @@ impl Pool {
         let memory = PoolMemory {
             mapping,
             stride,
+            page,
             returned: Mutex::default(),
             any_returned: AtomicBool::new(false),
         };
-        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, book: RefCell::new(book) }))
+        let (resident, book) = (Cell::new(0), RefCell::new(book));
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, resident, book }))
     }
 
     /// Bytes a buffer.
@@ -218,6 +240,12 @@ impl Pool {
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
+    /// Bytes of memory that the buffers have: what was written there and has not gone back to the system.
+    #[inline]
+    pub fn resident(&self) -> usize {
+        self.resident.get()
+    }
+
     /// Buffers lent to users now.
     pub fn lent(&self) -> u32 {
         self.book.borrow().lent
@@ -243,6 +271,7 @@ impl Pool {
         book.lent += 1;
         book.depth.count(bytes);
         book.touched = true;
+        book.note(id, bytes, self);
     }
 
     /// Lends the buffer that was returned last, for a driver that picks buffers itself; `None` where all are lent.
@@ -255,6 +284,12 @@ impl Pool {
         book.lent += 1;
         book.touched = true;
         Some(id)
+    }
+
+    /// So many bytes of a lent buffer, from its beginning, were written to.
+    #[inline]
+    pub fn filled(&self, id: u16, bytes: u32) {
+        self.book.borrow_mut().note(id, bytes, self);
     }
 
     /// Takes returned buffers in, for a driver that [`lend`](Self::lend)s them.
@@ -312,18 +347,41 @@ impl Pool {
         self.book.borrow().touched
     }
 
-    /// Gives the memory of every buffer that is not lent back to the system. With `all`, that of buffers with the
-    /// kernel too: legal only where the kernel fills them inside our own calls (deferred task work).
-    pub fn trim(&self, all: bool) {
+    /// Gives memory of buffers that are not lent back to the system. With `all`, that of buffers with the kernel too: legal
+    /// only if the kernel fills them inside our own calls (deferred task work).
+    pub(crate) fn trim(&self, trim: Trim, all: bool) {
         let mut book = self.book.borrow_mut();
+        match trim {
+            Trim::Everything => self.trim_everything(&mut book, all),
+            Trim::Surplus => self.trim_surplus(&mut book, all),
+        }
+    }
+
+    fn trim_everything(&self, book: &mut Book, all: bool) {
         book.touched = false;
-        let free = |place| place == Place::Idle || all && place == Place::Kernel;
-        let ids: Vec<u16> =
-            (0..book.fresh as u16).filter(|&id| free(book.place[usize::from(id)])).collect();
-        self.discard(&ids);
-        let Book { idle, cold, .. } = &mut *book;
+        self.discard_above(book, 0, all);
+        let Book { idle, cold, .. } = book;
         cold.append(idle);
         book.least_idle = 0;
+    }
+
+    fn trim_surplus(&self, book: &mut Book, all: bool) {
+        book.refills = 0;
+        book.least_idle = book.least_idle.min(book.idle.len());
+        book.shrink(self);
+        let most = std::mem::take(&mut book.largest).next_multiple_of(self.page());
+        // The kernel's were many for many receives: as few as there are now will not come round for a long time.
+        let surplus = book.with_kernel > 2 * book.depth.now();
+        self.discard_above(book, most, all);
+        if surplus && all {
+            self.discard_where(book, |place, _| place == Place::Kernel);
+        }
+    }
+
+    /// Bytes a page of the system. Buffers are strides of whole pages.
+    #[inline]
+    fn page(&self) -> u32 {
+        self.memory.page as u32
     }
 
     fn take_in_remote(&self, book: &mut Book) {
@@ -336,9 +394,31 @@ impl Pool {
         }
     }
 
+    /// Discards the memory of buffers that are not lent and have more than `most` bytes of it.
+    fn discard_above(&self, book: &mut Book, most: u32, all: bool) {
+        self.discard_where(book, |place, written| {
+            written > most && (place == Place::Idle || all && place == Place::Kernel)
+        });
+    }
+
+    fn discard_where(&self, book: &mut Book, gone: impl Fn(Place, u32) -> bool) {
+        let Book { place, written, fresh, .. } = book;
+        let used = 0..*fresh as u16;
+        let ids: Vec<u16> =
+            used.filter(|&id| gone(place[usize::from(id)], written[usize::from(id)])).collect();
+        self.discard(&ids, written);
+    }
+
     /// Discards the memory of buffers in ascending order, neighbours together.
-    fn discard(&self, ids: &[u16]) {
+    fn discard(&self, ids: &[u16], written: &mut [u32]) {
         for run in ids.chunk_by(|a, b| a + 1 == *b) {
+            let bytes =
+                run.iter().map(|id| std::mem::take(&mut written[usize::from(*id)]) as usize);
+            let bytes: usize = bytes.sum();
+            self.resident.set(self.resident.get() - bytes);
+            if bytes == 0 {
+                continue;
+            }
             let len = run.len() * self.memory.stride;
             // SAFETY: the run's buffers are whole pages of our mapping that nobody is reading: idle, or with a kernel
             // that only writes them inside our own calls.
@@ -348,6 +428,17 @@ impl Pool {
 }
 
 impl Book {
+    /// A receive has written so many bytes to a buffer.
+    #[inline]
+    fn note(&mut self, id: u16, bytes: u32, pool: &Pool) {
+        self.largest = self.largest.max(bytes);
+        let written = &mut self.written[usize::from(id)];
+        if bytes > *written {
+            let before = std::mem::replace(written, bytes.next_multiple_of(pool.page()));
+            pool.resident.set(pool.resident.get() + (*written - before) as usize);
+        }
+    }
+
     #[inline]
     fn take_in(&mut self, id: u16) {
         let place = &mut self.place[usize::from(id)];
@@ -380,11 +471,11 @@ impl Book {
     /// Fits the depth to what turns took lately, and gives back the memory of buffers that no turn of the period used.
     fn shrink(&mut self, pool: &Pool) {
         self.depth.end_period();
-        let Self { idle, cold, .. } = self;
+        let Self { idle, cold, written, .. } = self;
         let known = cold.len();
         cold.extend(idle.drain(..self.least_idle));
         cold[known..].sort_unstable();
-        pool.discard(&cold[known..]);
+        pool.discard(&cold[known..], written);
         self.least_idle = self.idle.len();
     }
 }

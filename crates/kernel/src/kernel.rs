@@ -90,6 +90,9 @@ pub unsafe trait Kernel {
         _ = (address, len);
     }
 
+    /// Gives what is free of the process's heap back to the system, if its allocator can.
+    fn trim_heap(&self) {}
+
     /// Whether descriptors are the process's own, so that they mean something to other code and other threads.
     fn real_descriptors(&self) -> bool {
         true

@@ -275,6 +275,7 @@ impl Builder {
             rechecks: Default::default(),
             bounds: self.bounds,
             spares: Default::default(),
+            most_streams: 0,
             paused_listeners: 0,
             in_flight: 0,
         };

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 impl Inner {
     pub(crate) fn add_stream(&mut self, fd: Fd, permit: Option<Permit>) -> u32 {
-        self.streams.insert(Stream::new(fd, permit))
+        let slot = self.streams.insert(Stream::new(fd, permit));
+        self.most_streams = self.most_streams.max(self.streams.len());
+        slot
     }
 
     /// The handle is gone. What was accepted is still sent, for as long as the linger.
@@ -104,6 +106,8 @@ impl Inner {
     ) -> u32 {
         let mut stream = Stream::new(fd, permit);
         stream.rx = Receive::with_bytes(received);
-        self.streams.insert(stream)
+        let slot = self.streams.insert(stream);
+        self.most_streams = self.most_streams.max(self.streams.len());
+        slot
     }
 }

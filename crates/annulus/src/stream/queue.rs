@@ -65,6 +65,11 @@ impl Spares {
         self.0.pop().unwrap_or_default()
     }
 
+    /// Gives them all back.
+    pub(crate) fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+
     /// Keeps a buffer, unless there are plenty or it has grown large.
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
         if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {

@@ -394,6 +394,7 @@ impl Inner {
                     std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
                 }
                 last.len += len;
+                pool.filled(rx.last, last.len);
                 return pool.give_back(id);
             }
             last.next = id;

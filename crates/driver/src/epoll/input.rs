@@ -76,6 +76,7 @@ impl Epoll {
             self.pool.give_back(id);
             return self.end_input(fd, token, result);
         };
+        self.pool.filled(id, count);
         self.received(fd, count, room);
         let left = left.saturating_sub(u64::from(count));
         let more = multi && left > 0;

@@ -199,9 +199,10 @@ impl Epoll {
             unsafe {
                 self.pool_of(token).address(id).cast::<[u8; Layout::HEAD]>().write(head.bytes())
             };
-            let result = Ok((layout.payload_at() + room) as u32);
+            let filled = (layout.payload_at() + room) as u32;
+            self.pool_of(token).filled(id, filled);
             self.budget = self.budget.saturating_sub(head.payload_len);
-            self.done.push_back(Event { token, result, more, buffer: Some(id) });
+            self.done.push_back(Event { token, result: Ok(filled), more, buffer: Some(id) });
         }
         self.rounds = self.rounds.saturating_sub(count as u32 - 1).max(1);
         self.done.pop_front()

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
-use crate::pool::{Pool, PoolSize};
+use crate::pool::{Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use crate::workers::Workers;
 use annulus_kernel::file::FileCall;
@@ -68,6 +68,10 @@ pub struct Epoll {
     kernel: Rc<dyn Kernel>,
     counters: Counters,
     alarm: Alarm,
+    /// What is to go back.
+    trim: Option<Trim>,
+    /// Memory went back, which the layer above has not asked about yet.
+    pub(crate) trimmed: bool,
     workers: Option<Workers>,
 }
 
@@ -99,6 +103,8 @@ impl Epoll {
             kernel,
             counters: Counters::default(),
             alarm,
+            trim: None,
+            trimmed: false,
             workers: None,
         })
     }
@@ -292,11 +298,16 @@ impl Epoll {
         for (fd, flags) in self.poller.edges() {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
-            } else if fd == self.alarm.timer.fd() && self.alarm.goes_off(self.counters.cqes) {
-                self.pools().for_each(|pool| pool.trim(false));
+            } else if fd == self.alarm.timer.fd() {
+                self.trim = self.alarm.goes_off(self.counters.cqes);
             } else if let Some(workers) = self.workers.as_ref().filter(|w| w.bell() == fd) {
                 workers.collect(&mut self.done);
             }
+        }
+        if let Some(trim) = self.trim.take() {
+            self.pools().for_each(|pool| pool.trim(trim, false));
+            self.outputs.trim();
+            self.trimmed = true;
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;

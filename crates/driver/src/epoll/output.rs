@@ -156,6 +156,13 @@ impl Outputs {
         &mut self.places[place as usize]
     }
 
+    /// Gives back what places without an operation keep for the next one.
+    pub(super) fn trim(&mut self) {
+        for place in &self.free {
+            self.places[*place as usize].parts = Vec::new();
+        }
+    }
+
     /// The operation is over.
     pub(super) fn remove(&mut self, place: u32) {
         self.free.push(place);

@@ -1,6 +1,7 @@
 //! Timers of the kernel that end a wait.
 #![allow(unsafe_code)]
 
+use crate::pool::Trim;
 use annulus_kernel::{Fd, named};
 use rustix::event::Timespec;
 use rustix::time::{
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// The longest time a timer or a wait is set for: one that wakes once a day for nothing still sleeps.
 const LONGEST: Duration = Duration::from_secs(86_400);
-/// Quiet for so long, memory goes back.
+/// After so long, memory goes back.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// One timer. Its end is an edge; it is set anew without being read.
@@ -39,8 +40,8 @@ impl Timer {
     }
 }
 
-/// Notices that nothing has happened for a while, so that receive memory nobody uses can go back to the system. A limit
-/// to every wait would cost every turn; a timer that is set anew only while receives go on costs nothing.
+/// Goes off some time after receives, so that receive memory that is not needed can go back to the system. A limit to every
+/// wait would cost every turn; a timer that is set anew only while receives go on costs nothing.
 #[derive(Debug)]
 pub(super) struct Alarm {
     pub(super) timer: Timer,
@@ -64,9 +65,10 @@ impl Alarm {
         self.set_at = Some(events);
     }
 
-    /// It went off. True where no event has come since it was set.
-    pub(super) fn goes_off(&mut self, events: u64) -> bool {
-        self.set_at.take() == Some(events)
+    /// It went off: tells what is to go back, by whether an event has come since it was set.
+    pub(super) fn goes_off(&mut self, events: u64) -> Option<Trim> {
+        let set_at = self.set_at.take()?;
+        Some(if set_at == events { Trim::Everything } else { Trim::Surplus })
     }
 }
 
@@ -80,15 +82,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_quiet_while_sets_the_alarm_off() {
+    fn a_quiet_while_gives_everything_back_and_a_busy_one_what_is_not_needed() {
         let mut alarm = Alarm::new().unwrap();
         alarm.set(7);
         assert!(alarm.is_set());
-        assert!(!alarm.goes_off(8), "something came meanwhile");
+        assert_eq!(alarm.goes_off(8), Some(Trim::Surplus), "something came meanwhile");
         assert!(!alarm.is_set());
         alarm.set(8);
-        assert!(alarm.goes_off(8));
-        assert!(!alarm.goes_off(8), "once");
+        assert_eq!(alarm.goes_off(8), Some(Trim::Everything));
+        assert_eq!(alarm.goes_off(8), None, "once");
     }
 
     #[test]

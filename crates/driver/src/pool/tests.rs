@@ -23,7 +23,7 @@ enum Step {
     GiveBack(usize),
     GiveBackRemotely(usize),
     Starved,
-    Trim(bool),
+    Trim(Trim, bool),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -33,9 +33,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => any::<usize>().prop_map(Step::GiveBack),
         2 => any::<usize>().prop_map(Step::GiveBackRemotely),
         1 => Just(Step::Starved),
-        1 => any::<bool>().prop_map(Step::Trim),
+        1 => (trims(), any::<bool>()).prop_map(|(trim, all)| Step::Trim(trim, all)),
     ];
     prop::collection::vec(step, 1..400)
+}
+
+fn trims() -> impl Strategy<Value = Trim> {
+    prop_oneof![Just(Trim::Everything), Just(Trim::Surplus)]
+}
+
+/// Bytes of the pool's range that have memory, as the system tells.
+fn in_memory(pool: &Pool) -> usize {
+    let (start, len) = (pool.memory.mapping.as_ptr(), pool.memory.mapping.len());
+    let mut pages = vec![0; len / pool.memory.page];
+    // SAFETY: the range is the pool's mapping, and there is a byte for each of its pages.
+    assert_eq!(unsafe { libc::mincore(start.cast(), len, pages.as_mut_ptr()) }, 0);
+    pages.iter().filter(|page| **page & 1 == 1).count() * pool.memory.page
 }
 
 fn small_pool() -> Rc<Pool> {
@@ -52,19 +65,23 @@ impl Model {
                 self.returned(n).into_iter().for_each(|id| pool.memory().give_back_remotely(id));
             }
             Step::Starved => pool.starved(),
-            Step::Trim(all) => pool.trim(all),
+            Step::Trim(trim, all) => pool.trim(trim, all),
         }
     }
 
     fn refill(&mut self, pool: &Pool) {
+        self.refill_with(pool);
+        let all: BTreeSet<u16> = self.kernel.iter().chain(&self.lent).copied().collect();
+        assert_eq!(all.len(), self.kernel.len() + self.lent.len(), "a buffer has two owners");
+    }
+
+    fn refill_with(&mut self, pool: &Pool) {
         pool.refill(|address, len, id| {
             // SAFETY: the pool handed the id out.
-            assert_eq!((address, len), (unsafe { pool.address(id) }, 4096));
+            assert_eq!((address, len), (unsafe { pool.address(id) }, pool.buffer_size()));
             assert!(u32::from(id) < pool.capacity());
             self.kernel.push_back(id);
         });
-        let all: BTreeSet<u16> = self.kernel.iter().chain(&self.lent).copied().collect();
-        assert_eq!(all.len(), self.kernel.len() + self.lent.len(), "a buffer has two owners");
     }
 
     fn take(&mut self, pool: &Pool) {
@@ -89,6 +106,7 @@ proptest! {
         for step in steps {
             model.apply(&pool, step);
             prop_assert_eq!(pool.with_kernel() as usize, model.kernel.len());
+            prop_assert_eq!(pool.resident(), in_memory(&pool));
         }
         // What came back remotely is taken in by a refill.
         model.refill(&pool);
@@ -158,7 +176,7 @@ fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0usize..80).prop_map(Step::Take),
         6 => any::<usize>().prop_map(Step::GiveBack),
         2 => any::<usize>().prop_map(Step::GiveBackRemotely),
-        1 => Just(Step::Trim(false)),
+        1 => trims().prop_map(|trim| Step::Trim(trim, false)),
     ];
     prop::collection::vec(step, 1..400)
 }
@@ -182,6 +200,7 @@ impl Model {
             assert!(!self.lent.contains(&id), "buffer {id} has two owners");
             // SAFETY: the buffer is lent to this test now.
             unsafe { pool.address(id).write(1) };
+            pool.filled(id, 1);
             self.lent.push(id);
         }
     }
@@ -194,6 +213,7 @@ proptest! {
         let mut model = Model::default();
         for step in steps {
             model.apply_lending(&pool, step);
+            prop_assert_eq!(pool.resident(), in_memory(&pool));
         }
         model.restock(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
@@ -225,4 +245,32 @@ fn buffers_that_no_turn_lent_for_a_while_give_their_memory_back() {
     turn(100);
     (0..2 * PERIOD).for_each(|_| turn(3));
     assert_eq!(pool.book.borrow().cold.len(), 97);
+}
+
+/// Large receives, then small ones: what was filled further than these goes back after a while, however few turns.
+#[test]
+fn a_few_small_receives_do_not_keep_the_memory_of_large_ones() {
+    const LARGE: u32 = 64 * 1024;
+    let pool = Pool::new(PoolSize { buffer: LARGE, most: 64 }, Rc::new(Linux)).unwrap();
+    let mut model = Model::default();
+    let mut turn = |count: usize, bytes: u32| {
+        model.refill_with(&pool);
+        for _ in 0..count {
+            let Some(id) = model.kernel.pop_front() else { break };
+            pool.taken(id, bytes);
+            // SAFETY: the buffer is lent to this test now.
+            unsafe { pool.address(id).write_bytes(1, bytes as usize) };
+            pool.give_back(id);
+        }
+    };
+    (0..40).for_each(|_| turn(4, LARGE));
+    assert!(pool.resident() >= 4 * LARGE as usize);
+    pool.trim(Trim::Surplus, true);
+    (0..10).for_each(|_| turn(1, 100));
+    pool.trim(Trim::Surplus, true);
+    (0..10).for_each(|_| turn(1, 100));
+    assert_eq!(pool.resident(), in_memory(&pool));
+    assert!(pool.resident() <= 20 * pool.memory.page, "{} bytes", pool.resident());
+    pool.trim(Trim::Everything, true);
+    assert_eq!((pool.resident(), in_memory(&pool)), (0, 0));
 }

@@ -1,7 +1,7 @@
 //! A pool, and the buffer ring through which the kernel borrows from it.
 #![allow(unsafe_code)]
 
-use crate::pool::{Pool, PoolMemory, PoolSize};
+use crate::pool::{Pool, PoolMemory, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use annulus_kernel::Kernel;
 use annulus_ring::{BufferRing, Ring, SetupError, SetupFlags};
@@ -66,8 +66,8 @@ impl Lending {
     }
 
     /// Every completion was taken, so that no buffer has been filled that the pool still counts as the kernel's.
-    pub(super) fn trim(&self, flags: SetupFlags) {
-        self.pool.trim(flags.contains(SetupFlags::DEFER_TASKRUN));
+    pub(super) fn trim(&self, trim: Trim, flags: SetupFlags) {
+        self.pool.trim(trim, flags.contains(SetupFlags::DEFER_TASKRUN));
     }
 
     /// # Safety

@@ -14,7 +14,7 @@ use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::operations::{Operations, Verbs};
-use crate::pool::{Pool, PoolSize};
+use crate::pool::{Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
 use annulus_ring::{
@@ -104,8 +104,10 @@ pub struct Uring {
     all_taken: bool,
     alarm: Alarm,
     look: Look,
-    /// Quiet was noticed: memory goes back when every completion has been taken.
-    trim_due: bool,
+    /// What is to go back when every completion has been taken.
+    trim: Option<Trim>,
+    /// Memory went back, which the layer above has not asked about yet.
+    pub(crate) trimmed: bool,
     features: Features,
     encoder: Encoder,
     sends_quietly: bool,
@@ -155,7 +157,8 @@ impl Uring {
             all_taken: true,
             alarm: Alarm::default(),
             look: Look::new(config.busy_poll),
-            trim_due: false,
+            trim: None,
+            trimmed: false,
             sends_quietly,
             encoder: Encoder {
                 operations: config.operations,
@@ -286,9 +289,8 @@ impl Uring {
             let entry = self.alarm.set(self.counters.cqes);
             self.push(entry);
         }
-        if self.trim_due && self.ring.ready() == 0 && !self.ring.overflowed() {
-            self.trim_due = false;
-            self.trim();
+        if self.trim.is_some() && self.ring.ready() == 0 && !self.ring.overflowed() {
+            self.trim_pools();
         }
         let urgent = self.ring.overflowed()
             || self.ring.ready() > 0
@@ -356,10 +358,8 @@ impl Uring {
                     self.push(entry);
                 }
                 buffer.into_iter().for_each(|id| self.lending(token).pool.give_back(id));
-                if Alarm::is_mine(completion.user_data)
-                    && self.alarm.goes_off(result, self.counters.cqes)
-                {
-                    self.trim_due = true;
+                if Alarm::is_mine(completion.user_data) {
+                    self.trim = self.alarm.goes_off(result, self.counters.cqes);
                 }
                 None
             }
@@ -387,10 +387,13 @@ impl Uring {
     }
 
     /// Every completion was taken.
-    fn trim(&self) {
+    #[cold]
+    fn trim_pools(&mut self) {
+        let Some(trim) = self.trim.take() else { return };
         let flags = self.ring.setup_flags();
-        self.streams.trim(flags);
-        self.packets.iter().for_each(|packets| packets.trim(flags));
+        self.streams.trim(trim, flags);
+        self.packets.iter().for_each(|packets| packets.trim(trim, flags));
+        self.trimmed = true;
     }
 
     #[inline]

@@ -1,14 +1,16 @@
-//! When nothing has happened for a while, receive memory that nobody uses goes back to the system.
+//! Some time after receives, receive memory that is not needed goes back to the system: all that is not in use if nothing
+//! has happened since, else what turns have not needed.
 //!
 //! A timeout inside every wait would cost every turn; one timer in the kernel, set anew only while receives go on, costs
 //! nothing. An idle ring has none.
 
+use crate::pool::Trim;
 use crate::token::{Kind, Token};
 use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
-/// Quiet for so long, memory goes back.
+/// After so long, memory goes back.
 static QUIET: TimeSpec = TimeSpec { seconds: 10, nanoseconds: 0 };
 
 /// The timer, and what it remembers.
@@ -40,11 +42,16 @@ impl Alarm {
         user_data == Self::TOKEN.bits()
     }
 
-    /// The timer went off. True where nothing else has come since it was set.
-    pub(super) fn goes_off(&mut self, result: Result<u32, Errno>, completions: u64) -> bool {
+    /// The timer went off: tells what is to go back, by whether anything else has come since it was set.
+    pub(super) fn goes_off(
+        &mut self,
+        result: Result<u32, Errno>,
+        completions: u64,
+    ) -> Option<Trim> {
         self.useless = result != Err(Errno::TIME);
+        let set_at = self.set_at.take().filter(|_| !self.useless)?;
         // Its own completion is one of those counted.
-        self.set_at.take().is_some_and(|then| completions == then + 1) && !self.useless
+        Some(if completions == set_at + 1 { Trim::Everything } else { Trim::Surplus })
     }
 }
 
