@@ -73,6 +73,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether connections are made to it.
+    pub(crate) fn is_of_streams(&self) -> bool {
+        matches!(self, Endpoint::Tcp(_) | Endpoint::Unix(_))
+    }
+
     /// Whether it is a path.
     pub(crate) fn is_path(&self) -> bool {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))

@@ -18,18 +18,26 @@ use std::path::Path;
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct LetterArgs {
     /// Receives outstanding at each socket of datagrams: so many tasks wait there
-    #[arg(long, value_name = "COUNT", default_value_t = 1,
+    /// [default: 1]
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(super) outstanding: u16,
+    pub(super) outstanding: Option<u16>,
     /// Have the kernel put UDP datagrams of one sender together, and cut the
     /// answers (GRO and GSO): for senders that use segmentation, too
     #[arg(long)]
     pub(super) segments: bool,
     /// Bytes that the kernel may hold for a socket of datagrams; it cuts them
-    /// to net.core.rmem_max and wmem_max
-    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20,
+    /// to net.core.rmem_max and wmem_max [default: 8388608]
+    #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
-    pub(super) socket_buffer: u32,
+    pub(super) socket_buffer: Option<u32>,
+}
+
+impl LetterArgs {
+    /// Bytes that the kernel may hold for a socket.
+    fn buffer(&self) -> usize {
+        self.socket_buffer.unwrap_or(8 << 20) as usize
+    }
 }
 
 /// What was echoed.
@@ -43,7 +51,7 @@ pub(super) struct Letters {
 
 /// Opens the socket of a listen, and tells its address.
 pub(super) fn open(plan: &Plan, listen: &Listen, letters: &Letters) -> Result<(UdpSocket, String)> {
-    let options = UdpOptions::new().recv_buffer(plan.letters.socket_buffer as usize);
+    let options = UdpOptions::new().recv_buffer(plan.letters.buffer());
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot tell the address listened on")?;
@@ -56,7 +64,7 @@ pub(super) fn open(plan: &Plan, listen: &Listen, letters: &Letters) -> Result<(U
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
     // What waits for a slow reader is overtaken by what is for others, and is given up where there is too much of it.
     let options = UnixOptions::new().unordered(true);
-    let options = options.send_buffer(plan.letters.socket_buffer as usize);
+    let options = options.send_buffer(plan.letters.buffer());
     let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
     socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }

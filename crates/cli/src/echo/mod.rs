@@ -15,7 +15,8 @@ use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGINT, SIGTERM};
-use crate::usage::Misuse;
+use crate::usage::{Misuse, only_with};
+use annulus::Operations;
 use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
 use anyhow::{Context, Result, anyhow};
@@ -73,8 +74,9 @@ pub(crate) struct EchoArgs {
     workers: u16,
     /// Who gets which connection: fewest (the worker with the fewest), hash
     /// (the kernel draws) or cpu (the worker on the CPU that received it)
-    #[arg(long, value_name = "HOW", default_value = "fewest")]
-    spread: Spread,
+    /// [default: fewest]
+    #[arg(long, value_name = "HOW")]
+    spread: Option<Spread>,
     /// Run on this CPU; with several workers, a list of CPUs taken in turn
     /// [default: several workers take those this process may use]
     #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
@@ -87,9 +89,9 @@ pub(crate) struct EchoArgs {
     /// or 500ms, 2m [default: never]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     idle_timeout: Option<Duration>,
-    /// After a signal, how long what is in flight may take to finish
-    #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
-    grace: Duration,
+    /// After a signal, how long what is in flight may take to finish [default: 5]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    grace: Option<Duration>,
     #[command(flatten)]
     letters: LetterArgs,
     #[command(flatten)]
@@ -99,6 +101,8 @@ pub(crate) struct EchoArgs {
     stats: Option<Target>,
 }
 
+/// How long what is in flight may take after a signal, unless that is said.
+const GRACE: Duration = Duration::from_secs(5);
 /// What asks the server to stop.
 const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
 
@@ -171,7 +175,32 @@ fn power_of_two(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| format!("write a power of two from 1 to {MOST}"))
 }
 
+impl EchoArgs {
+    /// Refuses options that would do nothing.
+    fn check_options(&self) -> Result<(), Misuse> {
+        let listens = |kinds: fn(&Endpoint) -> bool| self.listen.iter().any(kinds);
+        only_with("several --workers", self.workers > 1, &[("--spread", self.spread.is_some())])?;
+        let of_streams = [
+            ("--max-connections", self.max_connections.is_some()),
+            ("--idle-timeout", self.idle_timeout.is_some()),
+            ("--grace", self.grace.is_some()),
+            ("--ops", self.ring.ops != Operations::default()),
+            ("--zero-copy-above", self.ring.zero_copy_above.is_some()),
+        ];
+        only_with("a --listen for streams", listens(Endpoint::is_of_streams), &of_streams)?;
+        let of_datagrams = [
+            ("--outstanding", self.letters.outstanding.is_some()),
+            ("--socket-buffer", self.letters.socket_buffer.is_some()),
+        ];
+        let has_datagrams = listens(|endpoint| !endpoint.is_of_streams());
+        only_with("a --listen for datagrams", has_datagrams, &of_datagrams)?;
+        let has_udp = listens(|endpoint| matches!(endpoint, Endpoint::Udp(_)));
+        only_with("a --listen udp://", has_udp, &[("--segments", self.letters.segments)])
+    }
+}
+
 fn plan(args: EchoArgs) -> Result<Plan> {
+    args.check_options()?;
     if args.idle_timeout.is_some_and(|limit| limit.is_zero()) {
         return Err(Misuse(
             "an idle time-out of zero: ask for more, such as 30s, or leave it out".into(),
@@ -197,12 +226,12 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
         most,
         idle_timeout: args.idle_timeout,
-        grace: args.grace,
+        grace: args.grace.unwrap_or(GRACE),
         letters: args.letters,
         ring: args.ring,
         recv_buffers: args.recv_buffers,
         workers,
-        spread: args.spread,
+        spread: args.spread.unwrap_or_default(),
         pinning: pinning(args.pin, workers)?,
     })
 }

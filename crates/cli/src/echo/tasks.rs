@@ -146,7 +146,7 @@ fn echo_all(house: &Rc<House>, socket: impl Post + 'static) -> Listening {
         let (house, socket) = (Rc::clone(house), Rc::clone(&socket));
         annulus::spawn(async move { house.letters.echo(&*socket).await })
     };
-    (0..house.plan.letters.outstanding).map(echo).collect()
+    (0..house.plan.letters.outstanding.unwrap_or(1)).map(echo).collect()
 }
 
 fn listen_at(house: &House, listen: &Listen, path: &Path) -> Result<UnixListener> {
