@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 
 /// A signal that asks a program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Signal {
     /// SIGINT: ctrl-c.
     Interrupt,

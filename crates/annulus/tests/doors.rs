@@ -259,6 +259,6 @@ fn ways_to_spread_have_names() {
     for spread in [Spread::Fewest, Spread::Hash, Spread::Cpu] {
         assert_eq!(spread.to_string().parse(), Ok(spread));
     }
-    let error = "evenly".parse::<Spread>().unwrap_err();
+    let error = "evenly".parse::<Spread>().unwrap_err().to_string();
     assert!(error.contains("`evenly`") && error.contains("fewest, hash, cpu"), "{error}");
 }

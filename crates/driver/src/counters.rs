@@ -2,6 +2,7 @@
 
 /// Counts since the driver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
     /// Turns through the kernel: system calls that submit and wait.
     pub enters: u64,

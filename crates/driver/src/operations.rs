@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 /// The operations that receive and send, in pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verbs {
     /// RECV armed once for many receives, SEND and SENDMSG.
     #[default]

@@ -61,8 +61,8 @@ impl Crew {
 
     async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
         match time::timeout(limit, &mut self.members[number].task).await? {
-            Ok(()) | Err(JoinError::Aborted) => Ok(()),
             Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }

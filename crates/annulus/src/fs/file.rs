@@ -71,6 +71,7 @@ impl OpenFile {
 /// How a file will be used: `POSIX_FADV_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
+#[non_exhaustive]
 pub enum Advice {
     /// Nothing in particular.
     Normal = 0,

@@ -97,12 +97,10 @@ impl Files {
     }
 
     /// The driver's counts, with the calls that it never saw.
-    pub(crate) fn add_to(&self, counters: Counters) -> Counters {
-        Counters {
-            file_inline: counters.file_inline + self.inline.get(),
-            file_misses: self.misses.get(),
-            ..counters
-        }
+    pub(crate) fn add_to(&self, mut counters: Counters) -> Counters {
+        counters.file_inline += self.inline.get();
+        counters.file_misses = self.misses.get();
+        counters
     }
 
     /// Makes a call, and tells how long it took.

@@ -1,13 +1,13 @@
 //! Where a call on a file is made.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::name::named;
 
 /// Where calls on files are made: on the loop, or off it.
 ///
 /// io_uring hands most file operations to kernel workers, and a hop there and back costs more than a call on cached data
 /// takes. But a call that waits for a device holds up everything else on the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// On the loop, as a plain program would. Whatever a device makes it wait, everything else waits with it.
     Inline,
@@ -21,41 +21,8 @@ pub enum Policy {
     Offload,
 }
 
-impl Policy {
-    /// Every policy, by name.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("inline", Self::Inline), ("adaptive", Self::Adaptive), ("offload", Self::Offload)];
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) =
-            Self::ALL.iter().find(|(_, policy)| policy == self).expect("all are listed");
-        f.pad(name)
-    }
-}
-
-impl FromStr for Policy {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, policy)| *policy).ok_or_else(|| {
-            format!("unknown policy `{name}`; choose one of inline, adaptive, offload")
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_come_back() {
-        for (name, policy) in Policy::ALL {
-            assert_eq!(name.parse(), Ok(policy));
-            assert_eq!(policy.to_string(), name);
-        }
-        assert!("lazy".parse::<Policy>().unwrap_err().contains("`lazy`"));
-    }
-}
+named!(Policy, "policy", {
+    "inline" => Inline,
+    "adaptive" => Adaptive,
+    "offload" => Offload,
+});

@@ -40,6 +40,7 @@ pub struct DirEntry {
 
 /// What an entry is, as the folder itself knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EntryKind {
     /// An ordinary file.
     File,

@@ -4,13 +4,12 @@ use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
 use crate::current;
 use crate::handle::Handle;
+use crate::name::named;
 use crate::net::{ConnectionLimit, ListenOptions, Parts, TcpListener, TcpStream};
 use annulus_kernel::SocketOption;
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +18,7 @@ const UNDERWAY: usize = 1024;
 
 /// How connections are spread over shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Spread {
     /// The first shard accepts, and hands each connection to the shard with the fewest open streams: even at any number of
     /// connections. A connection costs the acceptor some work, and the other shard a wake where it sleeps.
@@ -33,29 +33,11 @@ pub enum Spread {
     Cpu,
 }
 
-impl Spread {
-    const ALL: [(&'static str, Self); 3] =
-        [("fewest", Self::Fewest), ("hash", Self::Hash), ("cpu", Self::Cpu)];
-}
-
-impl FromStr for Spread {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|(name, _)| *name == text);
-        found.map(|(_, spread)| spread).ok_or_else(|| {
-            let names = Self::ALL.map(|(name, _)| name).join(", ");
-            format!("no way to spread is called `{text}`; choose one of {names}")
-        })
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.into_iter().find(|(_, spread)| spread == self).map(|(name, _)| name);
-        f.write_str(name.unwrap_or_default())
-    }
-}
+named!(Spread, "way to spread connections", {
+    "fewest" => Fewest,
+    "hash" => Hash,
+    "cpu" => Cpu,
+});
 
 /// A listening port for several shards: bound before they start, opened by each of them once.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ pub struct ShardError<E> {
 }
 
 /// What a shard fails of.
+#[non_exhaustive]
 pub enum Cause<E> {
     /// Its thread could not be started or pinned, its runtime not be built, or the runtime failed for good.
     /// `Interrupted` where [`Handle::stop`](crate::Handle::stop) stopped it.

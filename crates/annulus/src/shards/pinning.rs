@@ -5,6 +5,7 @@ use std::io;
 
 /// Which CPUs the shards run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pinning {
     /// One each of those that the calling thread may use, in order; more shards than CPUs take turns.
     #[default]

@@ -71,6 +71,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// Why a task has no result.
+#[non_exhaustive]
 pub enum JoinError {
     /// It was aborted, or its runtime ended first.
     Aborted,

@@ -273,7 +273,7 @@ impl Plan {
     fn cpus(&self) -> usize {
         match &self.pinning {
             Pinning::On(cpus) => cpus.iter().collect::<BTreeSet<_>>().len(),
-            Pinning::Each | Pinning::Free => self.workers,
+            _ => self.workers,
         }
     }
 

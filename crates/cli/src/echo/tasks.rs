@@ -78,7 +78,7 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
         Cause::Runtime(error) => {
             anyhow::Error::new(error).context(format!("cannot serve with --driver {choice}"))
         }
-        panicked @ Cause::Panicked(_) => anyhow!("worker {shard} {panicked}"),
+        cause => anyhow!("worker {shard} {cause}"),
     }
 }
 

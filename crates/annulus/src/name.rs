@@ -1,0 +1,92 @@
+//! Values that are chosen by name: on a command line, in the environment, in a file.
+
+use std::fmt;
+
+/// A name that stands for nothing. Its text lists the ones that do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    what: &'static str,
+    name: String,
+    known: &'static [&'static str],
+}
+
+impl UnknownName {
+    pub(crate) fn new(what: &'static str, name: &str, known: &'static [&'static str]) -> Self {
+        Self { what, name: name.into(), known }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, name, known } = self;
+        write!(f, "unknown {what} `{name}`; choose one of {}", known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+/// Gives each value of an enum its name: a list of all, `Display` and `FromStr`. The second argument says what such a value is.
+macro_rules! named {
+    ($type:ident, $what:literal, { $($name:literal => $variant:ident),+ $(,)? }) => {
+        impl $type {
+            /// Every one, by name.
+            pub const ALL: [(&'static str, Self); [$($name),+].len()] =
+                [$(($name, Self::$variant)),+];
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self {
+                    $(Self::$variant => $name),+
+                })
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::UnknownName;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                match name {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err($crate::UnknownName::new($what, name, &[$($name),+])),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
+#[cfg(test)]
+mod tests {
+    use crate::DriverChoice;
+    use crate::fs::Policy;
+    use crate::shards::Spread;
+    use std::fmt::{Debug, Display};
+    use std::str::FromStr;
+
+    fn names_come_back<T>(all: &[(&str, T)])
+    where
+        T: FromStr<Err = super::UnknownName> + Display + PartialEq + Debug,
+    {
+        for (name, value) in all {
+            assert_eq!(name.parse().as_ref(), Ok(value));
+            assert_eq!(value.to_string(), *name);
+            assert_eq!(format!("{value:>12}"), format!("{name:>12}"));
+        }
+        let error = "iocp".parse::<T>().unwrap_err().to_string();
+        assert!(
+            error.contains("`iocp`") && all.iter().all(|(name, _)| error.contains(name)),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_name_comes_back_and_an_unknown_one_is_answered_with_all() {
+        names_come_back(&DriverChoice::ALL);
+        names_come_back(&Policy::ALL);
+        names_come_back(&Spread::ALL);
+        let error = "iocp".parse::<DriverChoice>().unwrap_err().to_string();
+        assert_eq!(error, "unknown driver `iocp`; choose one of auto, uring, epoll");
+    }
+}
