@@ -92,7 +92,7 @@ pub struct PoolMemory {
 impl PoolMemory {
     /// The first byte of a buffer.
     ///
-    /// The id is not checked here: [`Pool::taken`] and [`Pool::lend`] look each one up in the table of buffers, and a second look
+    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each one up in the table of buffers, and a second look
     /// costs a dozen instructions a datagram. So safe code cannot call it:
     ///
     /// ```compile_fail,E0133
@@ -341,7 +341,7 @@ impl Pool {
         book.least_idle = book.least_idle.min(book.idle.len());
     }
 
-    /// Whether receives have touched memory since the last [`trim`](Self::trim).
+    /// Whether receives have touched memory since the last `trim`.
     #[inline]
     pub fn touched(&self) -> bool {
         self.book.borrow().touched
