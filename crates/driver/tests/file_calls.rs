@@ -1,0 +1,42 @@
+//! Calls on files, on each driver.
+
+mod common;
+
+use annulus_driver::{Driver, Kind, MemoryOp};
+use annulus_kernel::file::FileCall;
+use common::on_each_driver;
+use std::os::fd::AsRawFd;
+
+#[test]
+fn every_second_call_for_a_device_begins_before_the_turn() {
+    on_each_driver(|rig| {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let mut bytes = [[0; 4]; 5];
+        let call = |bytes: &mut [u8; 4]| FileCall::Read {
+            fd: file.as_raw_fd(),
+            buffer: bytes.as_mut_ptr(),
+            len: 4,
+            offset: 0,
+            nowait: false,
+        };
+        let calls: Vec<FileCall> = bytes.iter_mut().map(call).collect();
+        let on_a_ring = matches!(rig.driver, Driver::Uring(_));
+        let before = rig.driver.counters().enters;
+        let mut tokens = Vec::new();
+        for (call, soon, begun) in [
+            (&calls[0], false, 0),
+            (&calls[1], false, 0),
+            (&calls[2], true, 0),
+            (&calls[3], true, 1),
+            (&calls[4], true, 1),
+        ] {
+            tokens.push(rig.start_memory(Kind::File, MemoryOp::File { call, soon }));
+            let enters = rig.driver.counters().enters - before;
+            assert_eq!(enters, if on_a_ring { begun } else { 0 });
+        }
+        for token in tokens {
+            assert_eq!(rig.event(token).result, Ok(4));
+        }
+        assert!(bytes.iter().all(|bytes| bytes == b"\x7fELF"));
+    });
+}
