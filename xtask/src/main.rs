@@ -9,6 +9,7 @@ mod check;
 mod features;
 mod fuzz;
 mod instructions;
+mod kernels;
 mod licences;
 mod part;
 mod peers;
@@ -113,6 +114,12 @@ const VERBS: &[Verb] = &[
         arguments: "[record]",
         about: "what a message costs in user space, against the figures on record (needs valgrind)",
         run: instructions::run,
+    },
+    Verb {
+        name: "kernels",
+        arguments: "[VERSION...] [--all] [--write]",
+        about: "the tests on other kernels, in QEMU; of `here` on this machine's (needs apt-get, dpkg-deb and QEMU)",
+        run: kernels::run,
     },
     Verb {
         name: "ci",

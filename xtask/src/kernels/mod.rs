@@ -1,0 +1,230 @@
+//! The tests on other kernels than this machine's: Debian's packages, booted in QEMU on the files of this machine.
+//!
+//! `packages` gets the kernels, `initramfs` makes what they boot from, `machine` boots them, `plan` says what is run there,
+//! `run.sh` runs it, and `results` reads what came of it. Everything lies below `target/kernel-images`.
+
+mod initramfs;
+mod machine;
+mod packages;
+mod page;
+mod plan;
+mod results;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::step::{Failure, Outcome, root, target};
+use machine::{Accelerator, Machine};
+use packages::{Kernel, Packages, make_directory, write};
+use plan::{Plan, quoted};
+use results::Results;
+
+/// What is run without a word.
+const DEFAULT: [&str; 2] = ["6.1", "6.12"];
+/// The word for the kernel of this machine.
+const HERE: &str = "here";
+/// How long a machine takes to get to its work, and from it to its end.
+const BOOT: u64 = 300;
+
+/// Why something cannot be run here.
+#[derive(Debug)]
+struct Missing(String);
+
+/// What was asked for.
+struct Wish {
+    versions: Vec<String>,
+    /// The kernel of this machine, too.
+    here: bool,
+    /// Every test, instead of those that speak to the kernel most.
+    all: bool,
+    /// Write the document.
+    write: bool,
+}
+
+/// Runs the tests on the kernels named, or on the usual ones.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let wish = Wish::parse(arguments)?;
+    let directory = target().join("kernel-images");
+    let mut skipped = Vec::new();
+    let mut kernels = Vec::new();
+    if !wish.versions.is_empty() {
+        match kernels_of(&wish.versions, &directory) {
+            Ok((booted, missing)) => {
+                kernels = booted;
+                skipped = missing;
+            }
+            Err(Missing(what)) => {
+                skipped.push(format!("kernels {} ({what})", wish.versions.join(" ")));
+            }
+        }
+    }
+    if kernels.is_empty() && !wish.here {
+        return Ok(skipped);
+    }
+    let plan = Plan::build(wish.all)?;
+    let runner = Runner { directory, plan };
+    let mut all = Vec::new();
+    for kernel in &kernels {
+        all.push(runner.boot(kernel).map_err(|Missing(what)| Failure::Failed(what))?);
+    }
+    if wish.here {
+        all.push(runner.here().map_err(|Missing(what)| Failure::Failed(what))?);
+    }
+    println!("\n{}", results::table(&runner.plan, &all));
+    if wish.write {
+        page::write(&runner.plan, &all)?;
+    }
+    runner.verdict(&all)?;
+    Ok(skipped)
+}
+
+impl Wish {
+    fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        let mut wish = Self { versions: Vec::new(), here: false, all: false, write: false };
+        for argument in arguments {
+            match argument.as_str() {
+                "--all" => wish.all = true,
+                "--write" => wish.write = true,
+                HERE => wish.here = true,
+                known if packages::versions().any(|version| version == known) => {
+                    wish.versions.push(known.into());
+                }
+                unknown => return Err(Failure::Usage(unknown_word(unknown))),
+            }
+        }
+        if wish.versions.is_empty() && !wish.here {
+            wish.versions = DEFAULT.map(String::from).into();
+        }
+        Ok(wish)
+    }
+}
+
+fn unknown_word(word: &str) -> String {
+    let known: Vec<_> = packages::versions().collect();
+    format!(
+        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --all, --write",
+        known.join(", ")
+    )
+}
+
+/// A kernel that can be booted.
+struct Bootable {
+    version: String,
+    kernel: Kernel,
+    initramfs: PathBuf,
+    accelerator: Accelerator,
+}
+
+/// The kernels of these versions, and why there are not all of them.
+fn kernels_of(
+    versions: &[String],
+    directory: &Path,
+) -> Result<(Vec<Bootable>, Vec<String>), Missing> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Missing("they are packages for x86-64, and this machine is another".into()));
+    }
+    machine::check()?;
+    let packages = Packages::open(directory, versions)?;
+    let busybox = packages.busybox()?;
+    let (mut kernels, mut missing) = (Vec::new(), Vec::new());
+    for version in versions {
+        match packages.kernel(version) {
+            Ok(kernel) => kernels.push((version.clone(), kernel)),
+            Err(Missing(what)) => missing.push(format!("kernel {version} ({what})")),
+        }
+    }
+    let mut accelerator = None;
+    let mut bootable = Vec::new();
+    for (version, kernel) in kernels {
+        let initramfs = directory.join(format!("{version}.cpio"));
+        write(&initramfs, initramfs::build(&kernel, &busybox)?)?;
+        let image = kernel.image();
+        let accelerator =
+            *accelerator.get_or_insert_with(|| machine::accelerator(&image, &initramfs));
+        bootable.push(Bootable { version, kernel, initramfs, accelerator });
+    }
+    Ok((bootable, missing))
+}
+
+/// Where plans are run.
+struct Runner {
+    directory: PathBuf,
+    plan: Plan,
+}
+
+impl Runner {
+    /// Runs the plan on a kernel.
+    fn boot(&self, bootable: &Bootable) -> Result<Results, Missing> {
+        let Bootable { version, kernel, initramfs, accelerator } = bootable;
+        eprintln!("$ boot Linux {} ({accelerator:?})", kernel.release);
+        let results = self.fresh(version)?;
+        let settings = results.join("settings");
+        let shared = [
+            ("modules", kernel.root.join("lib/modules")),
+            ("run", script()),
+            ("plan", self.plan_in(&results)?),
+            ("results", results.clone()),
+        ];
+        let lines = shared.map(|(name, path)| format!("{name}={}\n", quoted(&path)));
+        write(&settings, lines.concat())?;
+        let machine = Machine { kernel: &kernel.image(), initramfs, results: Some(&results) };
+        let most = Duration::from_secs(self.plan.seconds() + BOOT);
+        let console = machine.boot(*accelerator, most)?;
+        let read = Results::read(&kernel.release, &self.plan, &results);
+        if !console.contains("annulus: done") {
+            eprintln!("the machine ended early; the end of its console:\n{}", last_lines(&console));
+        }
+        Ok(read)
+    }
+
+    /// Runs the plan on this machine.
+    fn here(&self) -> Result<Results, Missing> {
+        let results = self.fresh(HERE)?;
+        let plan = self.plan_in(&results)?;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        eprintln!("$ run on Linux {}, this machine's", release.trim());
+        let mut command = Command::new("sh");
+        let status = command.arg(script()).args([&plan, &results]).status();
+        status.map_err(|error| Missing(format!("sh: {error}")))?;
+        Ok(Results::read(&format!("{} (here)", release.trim()), &self.plan, &results))
+    }
+
+    /// An empty directory for what comes of a run.
+    fn fresh(&self, name: &str) -> Result<PathBuf, Missing> {
+        let results = self.directory.join("results").join(name);
+        _ = fs::remove_dir_all(&results);
+        make_directory(&results)?;
+        Ok(results)
+    }
+
+    fn plan_in(&self, results: &Path) -> Result<PathBuf, Missing> {
+        let path = results.join("plan");
+        write(&path, self.plan.text())?;
+        Ok(path)
+    }
+
+    fn verdict(&self, all: &[Results]) -> Result<(), Failure> {
+        let failed: Vec<String> = all
+            .iter()
+            .flat_map(|results| {
+                results.failed(&self.plan).map(|name| format!("{name} on {}", results.kernel))
+            })
+            .collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let logs = self.directory.join("results");
+        Err(Failure::Failed(format!("{}; see {}", failed.join(", "), logs.display())))
+    }
+}
+
+fn script() -> PathBuf {
+    root().join("xtask/src/kernels/run.sh")
+}
+
+fn last_lines(console: &str) -> String {
+    let lines: Vec<_> = console.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}

@@ -1,0 +1,210 @@
+//! Kernels and the shell of the virtual machine, from Debian's packages: downloaded and unpacked, never installed.
+//!
+//! apt runs on directories of its own, so that nothing of this machine changes and nobody needs to be root. The mirror is the
+//! one that the machine uses; only the releases are chosen here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Missing;
+
+/// The releases of Debian that have a kernel of each version.
+const RELEASES: [(&str, &[&str]); 3] =
+    [("5.10", &["bullseye"]), ("6.1", &["bookworm"]), ("6.12", &["bookworm", "trixie"])];
+
+/// The versions that there are packages of.
+pub(super) fn versions() -> impl Iterator<Item = &'static str> {
+    RELEASES.iter().map(|(version, _)| *version)
+}
+
+/// apt, with lists and archives below a directory of ours.
+pub(super) struct Packages {
+    directory: PathBuf,
+}
+
+/// A kernel's package, unpacked.
+pub(super) struct Kernel {
+    /// As `uname -r` will say it.
+    pub(super) release: String,
+    /// The package's files, with `boot` and `lib/modules`.
+    pub(super) root: PathBuf,
+}
+
+impl Kernel {
+    /// What boots.
+    pub(super) fn image(&self) -> PathBuf {
+        self.root.join(format!("boot/vmlinuz-{}", self.release))
+    }
+}
+
+impl Packages {
+    /// Reads the lists of the releases that have these kernels. Without a network, the lists of the last time serve.
+    pub(super) fn open(directory: &Path, versions: &[String]) -> Result<Self, Missing> {
+        let packages = Self { directory: directory.to_owned() };
+        let sources = sources(versions)?;
+        for part in ["lists/partial", "archives/partial", "unpacked"] {
+            make_directory(&directory.join(part))?;
+        }
+        write(&directory.join("sources.list"), &sources)?;
+        write(&directory.join("status"), "")?;
+        // A release that this mirror lacks is no error: its packages are missed by name.
+        _ = packages.apt("apt-get").args(["-qq", "update"]).status();
+        Ok(packages)
+    }
+
+    /// The newest kernel of a version, downloaded and unpacked unless that was done before.
+    pub(super) fn kernel(&self, version: &str) -> Result<Kernel, Missing> {
+        let prefix = format!("linux-image-{version}.");
+        let names = output(self.apt("apt-cache").args(["pkgnames", &prefix]))?;
+        let release = newest(&names, &prefix)
+            .ok_or_else(|| Missing(format!("no package {prefix}*-amd64 in apt's sources")))?;
+        let root = self.unpacked(&format!("linux-image-{release}"))?;
+        Ok(Kernel { release, root })
+    }
+
+    /// A shell with everything that the machine needs before it has its own files.
+    pub(super) fn busybox(&self) -> Result<PathBuf, Missing> {
+        let unpacked = self.unpacked("busybox-static")?;
+        // Where /bin is a link to /usr/bin, so is the package's.
+        let places = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
+        let found = places.into_iter().find(|place| place.is_file());
+        found.ok_or_else(|| Missing("the package busybox-static has no busybox".into()))
+    }
+
+    /// The directory of a package's files.
+    fn unpacked(&self, package: &str) -> Result<PathBuf, Missing> {
+        let target = self.directory.join("unpacked").join(package);
+        if target.is_dir() {
+            return Ok(target);
+        }
+        let archives = self.directory.join("archives");
+        run(self.apt("apt-get").args(["-qq", "download", package]).current_dir(&archives))?;
+        let archive = archive_of(&archives, package)?;
+        let partial = self.directory.join("unpacked").join(format!("{package}.partial"));
+        _ = fs::remove_dir_all(&partial);
+        run(Command::new("dpkg-deb").arg("-x").args([&archive, &partial]))?;
+        fs::rename(&partial, &target).map_err(|error| about(&target, &error))?;
+        // It is as large as what came out of it.
+        _ = fs::remove_file(archive);
+        Ok(target)
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let places = [
+            ("Dir::Etc::sourcelist", "sources.list"),
+            ("Dir::State::status", "status"),
+            ("Dir::State", ""),
+            ("Dir::State::lists", "lists"),
+            ("Dir::Cache", ""),
+            ("Dir::Cache::archives", "archives"),
+        ];
+        for (option, place) in places {
+            command.arg("-o").arg(format!("{option}={}", self.directory.join(place).display()));
+        }
+        // Its own user could not write here.
+        command.args(["-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root"]);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+/// The lines of a `sources.list`: of the mirrors that this machine uses, the releases that these versions need.
+fn sources(versions: &[String]) -> Result<String, Missing> {
+    let listed = output(Command::new("apt-get").args([
+        "indextargets",
+        "--no-release-info",
+        "--format",
+        "$(SITE) $(RELEASE)",
+    ]))?;
+    let site = |is_security: bool| {
+        let mut sources = listed.lines().filter_map(|line| line.split_once(' '));
+        let suits = |suite: &str| suite.ends_with("-security") == is_security;
+        sources.find(|(site, suite)| site.contains("debian") && suits(suite)).map(|(site, _)| site)
+    };
+    let main = site(false).ok_or_else(|| Missing("apt knows no mirror of Debian".into()))?;
+    let releases = RELEASES.iter().filter(|(version, _)| versions.iter().any(|v| v == version));
+    let mut releases: Vec<_> = releases.flat_map(|(_, releases)| *releases).collect();
+    releases.sort_unstable();
+    releases.dedup();
+    let mut lines = String::new();
+    for release in releases {
+        lines += &format!("deb {main} {release} main\n");
+        if let Some(security) = site(true) {
+            lines += &format!("deb {security} {release}-security main\n");
+        }
+    }
+    Ok(lines)
+}
+
+/// Of the packages' names the kernel of the highest version: plain ones, not those for clouds, real time, or debugging.
+fn newest(names: &str, prefix: &str) -> Option<String> {
+    let plain = |name: &&str| {
+        let variant = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("-amd64"));
+        variant.is_some_and(|rest| !rest.contains("cloud") && !rest.contains("-rt"))
+    };
+    let newest = names.lines().filter(plain).max_by_key(|name| numbers(name))?;
+    newest.strip_prefix("linux-image-").map(str::to_owned)
+}
+
+/// The numbers in a name, in order: what versions are compared by.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// apt names an archive by package, version and architecture.
+fn archive_of(archives: &Path, package: &str) -> Result<PathBuf, Missing> {
+    let entries = fs::read_dir(archives).map_err(|error| about(archives, &error))?;
+    let prefix = format!("{package}_");
+    let found = entries.flatten().map(|entry| entry.path()).find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    });
+    found.ok_or_else(|| Missing(format!("apt-get download left no archive of {package}")))
+}
+
+/// What a program prints; a program that is not here, or fails, is what is missing.
+fn output(command: &mut Command) -> Result<String, Missing> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| Missing(format!("{name}: {error}")))?;
+    if !output.status.success() {
+        return Err(Missing(format!("{name} ended with {}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program whose output nobody reads.
+pub(super) fn run(command: &mut Command) -> Result<(), Missing> {
+    let line = format!("{command:?}");
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let status = status.map_err(|error| Missing(format!("`{line}` did not start: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Missing(format!("`{line}` ended with {status}"))) }
+}
+
+pub(super) fn make_directory(path: &Path) -> Result<(), Missing> {
+    fs::create_dir_all(path).map_err(|error| about(path, &error))
+}
+
+pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Missing> {
+    fs::write(path, bytes).map_err(|error| about(path, &error))
+}
+
+pub(super) fn about(path: &Path, error: &std::io::Error) -> Missing {
+    Missing(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_plain_kernel_is_taken() {
+        let names = "linux-image-6.1.0-9-amd64\nlinux-image-6.1.0-56-amd64\nlinux-image-6.1.0-57-cloud-amd64\n\
+                     linux-image-6.1.0-58-amd64-dbg\nlinux-image-6.1.0-59-rt-amd64\nlinux-image-6.1.0-60-amd64-unsigned";
+        assert_eq!(newest(names, "linux-image-6.1."), Some("6.1.0-56-amd64".into()));
+        let names = "linux-image-6.12.100+deb12-amd64\nlinux-image-6.12.117+deb13-amd64\nlinux-image-6.12.99+deb12-amd64";
+        assert_eq!(newest(names, "linux-image-6.12."), Some("6.12.117+deb13-amd64".into()));
+        assert_eq!(newest("linux-image-6.12-amd64", "linux-image-6.12."), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! `docs/kernels.md`: what each kernel offers, what runs on it, and what was tested there.
+
+use std::fs;
+
+use super::plan::Plan;
+use super::results::Results;
+use crate::step::{Failure, root};
+use serde_json::Value;
+
+const HEAD: &str = "\
+# Kernels
+
+Made by `cargo xtask kernels 5.10 6.1 6.12 here --write` from what was run on these kernels: Debian's of those versions in a virtual
+machine, and the one of the machine at hand.
+
+";
+
+/// Writes the document.
+pub(super) fn write(plan: &Plan, all: &[Results]) -> Result<(), Failure> {
+    let path = root().join("docs/kernels.md");
+    let text = text(plan, all);
+    fs::write(&path, text).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+fn text(plan: &Plan, all: &[Results]) -> String {
+    let mut text = HEAD.to_owned();
+    text += "## Drivers\n\nWhat runs if no driver is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
+    for results in all {
+        let driver = &results.doctor["driver"];
+        let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
+        text += &format!("| {} | {} | {} |\n", results.kernel, word("kind"), word("reason"));
+    }
+    text += "\n## Features of io_uring\n\n";
+    text += &heading("feature", all, " brings |");
+    features(all).iter().for_each(|feature| text += &feature_row(feature, all));
+    text += "\n## Checks\n\nTests passed, of each check; a `-` is a check that needs io_uring.\n\n";
+    text += &heading("check", all, "");
+    for (row, check) in plan.checks.iter().enumerate() {
+        let cells = all.iter().map(|results| results.checks[row].verdict.words());
+        let cells: Vec<_> = cells.map(|words| words.replace("not here", "-")).collect();
+        text += &format!("| {} | {} |\n", check.name, cells.join(" | "));
+    }
+    text
+}
+
+/// A table's first lines: a column a kernel between the name's and what may follow.
+fn heading(name: &str, all: &[Results], last: &str) -> String {
+    let kernels: Vec<_> = all.iter().map(|results| results.kernel.as_str()).collect();
+    let rule = "---|".repeat(all.len() + 1 + usize::from(!last.is_empty()));
+    format!("| {name} | {} |{last}\n|{rule}\n", kernels.join(" | "))
+}
+
+/// The features, as the kernel tells of them that tells of the most.
+fn features(all: &[Results]) -> Vec<Value> {
+    let lists = all.iter().filter_map(|results| results.doctor["io_uring"]["features"].as_array());
+    lists.max_by_key(|list| list.len()).cloned().unwrap_or_default()
+}
+
+fn feature_row(feature: &Value, all: &[Results]) -> String {
+    let word = |name: &str| feature[name].as_str().unwrap_or_default();
+    let cells: Vec<_> = all.iter().map(|results| cell(results, &feature["name"])).collect();
+    let (name, since) = (word("name"), word("since"));
+    format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
+}
+
+/// Whether a kernel has a feature; nothing, if its ring cannot be asked.
+fn cell(results: &Results, name: &Value) -> &'static str {
+    let features = results.doctor["io_uring"]["features"].as_array();
+    let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));
+    match line.map(|line| line["present"] == true) {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::{Checked, Verdict};
+    use super::*;
+    use serde_json::json;
+
+    fn results(kernel: &str, features: Value) -> Results {
+        let doctor = json!({
+            "driver": { "kind": "uring", "reason": "io_uring works here" },
+            "io_uring": { "features": features },
+        });
+        let checks = vec![Checked { verdict: Verdict::NotHere, seconds: 1 }];
+        Results { kernel: kernel.into(), checks, doctor }
+    }
+
+    #[test]
+    fn a_feature_has_a_row_and_a_kernel_a_column() {
+        let feature = |present| json!([{"name": "bundles", "since": "6.10", "present": present, "buys": "less"}]);
+        let all = [
+            results("5.10", json!([])),
+            results("6.1", feature(false)),
+            results("6.12", feature(true)),
+        ];
+        let text = text(&Plan::of_names(&["ring"]), &all);
+        assert!(text.contains("| feature | 5.10 | 6.1 | 6.12 | brings |\n|---|---|---|---|---|\n"));
+        assert!(text.contains("| bundles (6.10) |  | no | yes | less |\n"), "{text}");
+        assert!(text.contains("| 6.1 | uring | io_uring works here |\n"));
+        assert!(text.contains("| ring | - | - | - |\n"));
+    }
+}

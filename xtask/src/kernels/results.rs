@@ -1,0 +1,151 @@
+//! What came of a plan on one kernel, read from the files that `run.sh` leaves, and the table of all kernels.
+
+use std::fs;
+use std::path::Path;
+
+use super::plan::Plan;
+use serde_json::Value;
+
+/// What a check ends with that has nothing to check on this kernel.
+const NOT_HERE: i32 = 77;
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// With so many tests, if it is a test.
+    Passed(Option<u32>),
+    /// Failed, with the tests that did, as far as they are known.
+    Failed(Vec<String>),
+    /// It needs what this kernel has not.
+    NotHere,
+    /// The machine ended before it came to it.
+    NotRun,
+}
+
+/// A check on one kernel.
+pub(super) struct Checked {
+    pub(super) verdict: Verdict,
+    pub(super) seconds: u64,
+}
+
+/// All that was found out on one kernel.
+pub(super) struct Results {
+    /// The kernel's name.
+    pub(super) kernel: String,
+    /// A check each, in the plan's order.
+    pub(super) checks: Vec<Checked>,
+    /// What the doctor says; null if it did not run.
+    pub(super) doctor: Value,
+}
+
+impl Results {
+    /// Reads what a run has left.
+    pub(super) fn read(kernel: &str, plan: &Plan, directory: &Path) -> Self {
+        let outcomes = text(&directory.join("outcomes"));
+        let checks = plan.checks.iter().map(|check| {
+            let log = text(&directory.join(format!("{}.log", check.name)));
+            let line = outcomes.lines().find_map(|line| outcome(line, &check.name));
+            let (status, seconds) = line.map_or((None, 0), |(status, took)| (Some(status), took));
+            Checked { verdict: Verdict::of(status, &log), seconds }
+        });
+        let checks = checks.collect();
+        let doctor = serde_json::from_str(&text(&directory.join("doctor.json")));
+        Self { kernel: kernel.into(), checks, doctor: doctor.unwrap_or_default() }
+    }
+
+    /// The names of the checks that did not pass.
+    pub(super) fn failed<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+        let pairs = plan.checks.iter().zip(&self.checks);
+        pairs.filter(|(_, checked)| checked.verdict.is_bad()).map(|(check, _)| check.name.as_str())
+    }
+}
+
+impl Verdict {
+    fn of(status: Option<i32>, log: &str) -> Self {
+        match status {
+            None => Self::NotRun,
+            Some(0) => Self::Passed(passed(log)),
+            Some(NOT_HERE) => Self::NotHere,
+            Some(_) => {
+                let failed = log.lines().filter_map(|line| {
+                    line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned)
+                });
+                Self::Failed(failed.collect())
+            }
+        }
+    }
+
+    pub(super) fn is_bad(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::NotRun)
+    }
+
+    /// In a word or two.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Passed(None) => "passed".into(),
+            Self::Passed(Some(tests)) => format!("{tests} passed"),
+            Self::Failed(tests) if tests.is_empty() => "FAILED".into(),
+            Self::Failed(tests) => format!("{} FAILED", tests.len()),
+            Self::NotHere => "not here".into(),
+            Self::NotRun => "NOT RUN".into(),
+        }
+    }
+}
+
+/// The table for the screen: a row a check, a column a kernel.
+pub(super) fn table(plan: &Plan, results: &[Results]) -> String {
+    let name = plan.checks.iter().map(|check| check.name.len()).max().unwrap_or(0) + 2;
+    let mut text = format!("{:<name$}", "");
+    results.iter().for_each(|results| text += &format!("{:<24}", results.kernel));
+    text += "\n";
+    for (row, check) in plan.checks.iter().enumerate() {
+        text += &format!("{:<name$}", check.name);
+        for results in results {
+            let Checked { verdict, seconds } = &results.checks[row];
+            text += &format!("{:<24}", format!("{}, {seconds} s", verdict.words()));
+        }
+        text.truncate(text.trim_end().len());
+        text += "\n";
+    }
+    text
+}
+
+/// The status and the time of a line of this name.
+fn outcome(line: &str, name: &str) -> Option<(i32, u64)> {
+    let mut fields = line.split('\t');
+    if fields.next() != Some(name) {
+        return None;
+    }
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// How many tests passed, as the test harness says.
+fn passed(log: &str) -> Option<u32> {
+    let line = log.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// A file that is not there has nothing to say.
+fn text(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_told_apart() {
+        let log = "test a ... ok\ntest b::c ... FAILED\ntest result: FAILED. 1 passed; 1 failed";
+        assert_eq!(Verdict::of(Some(101), log), Verdict::Failed(vec!["b::c".into()]));
+        assert_eq!(
+            Verdict::of(Some(0), "test result: ok. 58 passed; 0"),
+            Verdict::Passed(Some(58))
+        );
+        assert_eq!(Verdict::of(Some(77), ""), Verdict::NotHere);
+        assert!(Verdict::of(None, "").is_bad() && Verdict::of(Some(124), "").is_bad());
+        assert_eq!(outcome("doctor\t0\t3", "doctor"), Some((0, 3)));
+        assert_eq!(outcome("doctor\t0\t3", "doc"), None);
+    }
+}
