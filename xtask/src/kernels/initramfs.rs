@@ -106,7 +106,7 @@ impl Archive {
         let links = 1;
         let size = u32::try_from(bytes.len()).expect("a module is no 4 GiB");
         let name_size = name.len() as u32 + 1;
-        // Number, mode, owner, group, links, time, size, device and its node's, the name's size, and a sum nobody reads.
+        // Number, mode, owner, group, links, time, size, device and its node's, the name's size, and a sum that is not read.
         let fields = [self.entries, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0];
         self.bytes.extend(b"070701");
         fields.iter().for_each(|field| self.bytes.extend(format!("{field:08x}").bytes()));

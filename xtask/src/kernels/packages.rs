@@ -1,6 +1,6 @@
 //! Kernels and the shell of the virtual machine, from Debian's packages: downloaded and unpacked, never installed.
 //!
-//! apt runs on directories of its own, so that nothing of this machine changes and nobody needs to be root. The mirror is the
+//! apt runs on directories of its own, so that nothing of this machine changes and no root is needed. The mirror is the
 //! one that the machine uses; only the releases are chosen here.
 
 use std::fs;
@@ -174,7 +174,7 @@ fn output(command: &mut Command) -> Result<String, Missing> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program whose output nobody reads.
+/// Runs a program and ignores its output.
 pub(super) fn run(command: &mut Command) -> Result<(), Missing> {
     let line = format!("{command:?}");
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
