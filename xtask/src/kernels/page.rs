@@ -1,4 +1,4 @@
-//! `docs/kernels.md`: what each kernel offers, what runs on it, and what was tested there.
+//! The page of kernels: what each kernel offers, what runs on it, and what was tested there.
 
 use std::fs;
 
