@@ -12,7 +12,6 @@ mod endpoint;
 mod load;
 mod output;
 mod signals;
-mod size;
 mod table;
 mod text;
 mod usage;
