@@ -2,12 +2,16 @@
 
 use crate::after::After;
 use crate::lease::Lease;
+use crate::memory::Meter;
 use crate::shared::SharedBytes;
 use crate::stream::Spares;
 use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+
+/// What a queued chunk takes beside its bytes, about.
+const OVERHEAD: usize = 64;
 
 /// Owned bytes on their way out. Anything that converts into one can be sent; nothing is copied.
 pub struct Chunk(Repr);
@@ -99,6 +103,28 @@ impl Chunk {
             // Leases are what servers send: the quick way is theirs.
             Repr::Lease(lease) => drop(lease),
             other => Self(other).retire_other(spares, after),
+        }
+    }
+
+    /// Bytes that an accepted chunk counts for. Leases count by themselves.
+    #[inline]
+    pub(crate) fn weight(&self) -> usize {
+        match &self.0 {
+            Repr::Lease(_) => 0,
+            _ => self.len() + OVERHEAD,
+        }
+    }
+
+    /// As [`retire`](Self::retire), of a chunk whose weight was added to the meter as it was accepted.
+    #[inline]
+    pub(crate) fn retire_accepted(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            Repr::Lease(lease) => drop(lease),
+            other => {
+                let chunk = Self(other);
+                meter.sub(chunk.weight());
+                chunk.retire_other(spares, after);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::fs::{CallSlot, Files};
 use crate::kernel_held::KernelHeld;
 use crate::listen::Listener;
 use crate::mail::PostOffice;
+use crate::memory::Memory;
 use crate::nop::Question;
 use crate::readiness::Readiness;
 use crate::recheck::{Recheck, Rechecks};
@@ -82,6 +83,7 @@ pub(crate) struct Inner {
     /// Wait queues to be looked at again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
+    pub(crate) memory: Memory,
     /// The most streams there were since the heap was trimmed.
     pub(crate) most_streams: usize,
     /// Buffers of the runtime's own for `poll_write`, to use again.
@@ -157,6 +159,7 @@ impl Core {
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
         inner.count_all_drops();
+        inner.driver.counters().memory_held = inner.held() as u64;
         let mut counters = self.files.add_to(*inner.driver.counters());
         (counters.remote_wakes, counters.alarms) = self.remote.counts();
         Some(counters)

@@ -1,6 +1,7 @@
 //! Memory lent by the ring.
 #![allow(unsafe_code)]
 
+use crate::memory::{HeapMemory, Meter};
 use crate::shared::SharedBytes;
 use annulus_driver::Pool;
 use std::fmt;
@@ -28,17 +29,7 @@ enum Hold {
     /// A share of what another lease held before it was split.
     Part(Rc<Hold>),
     /// Memory of its own.
-    Heap(#[expect(dead_code, reason = "held for its drop")] Heap),
-}
-
-/// A boxed slice, by address: a `Box` that is moved would claim to be the only way to its bytes.
-struct Heap(NonNull<[u8]>);
-
-impl Drop for Heap {
-    fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `Lease::heap`, and dropped once.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
+    Heap(#[expect(dead_code, reason = "held for its drop")] Box<HeapMemory>),
 }
 
 /// One of the pool's buffers, given back on drop.
@@ -65,17 +56,21 @@ impl Lease {
         Self { start, len, hold: Hold::Lent(Lent { pool, id }) }
     }
 
-    /// Heap memory in a lease's clothes: the first `len` bytes of it.
+    /// Heap memory that counts nowhere: the first `len` bytes of it.
     pub(crate) fn heap(bytes: Box<[u8]>, len: usize) -> Self {
-        let len = len.min(bytes.len());
-        let bytes = NonNull::new(Box::into_raw(bytes)).expect("a box is not at address zero");
-        Self { start: bytes.cast(), len, hold: Hold::Heap(Heap(bytes)) }
+        Self::of_heap(HeapMemory::new(bytes, None), len)
+    }
+
+    /// The first `len` bytes of heap memory, which counts until the lease is dropped.
+    pub(crate) fn of_heap(memory: Box<HeapMemory>, len: usize) -> Self {
+        let (start, len) = (memory.start(), len.min(memory.len()));
+        Self { start, len, hold: Hold::Heap(memory) }
     }
 
     /// Copies a lent buffer out, giving it back at once.
-    pub(crate) fn copied(self) -> Self {
+    pub(crate) fn copied(self, meter: &Meter) -> Self {
         let len = self.len;
-        Self::heap(Box::from(&*self), len)
+        Self::of_heap(HeapMemory::new(Box::from(&*self), Some(meter)), len)
     }
 
     /// How many bytes there are. (No look at them: some may be those of a part that was split off.)

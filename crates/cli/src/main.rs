@@ -12,6 +12,7 @@ mod endpoint;
 mod load;
 mod output;
 mod signals;
+mod size;
 mod table;
 mod text;
 mod usage;

@@ -44,6 +44,10 @@ pub struct Counters {
     pub file_worker: u64,
     /// Datagrams that the kernel dropped because a socket's reader was slow.
     pub dropped_datagrams: u64,
+    /// Times that the memory limit held a stream back. Counted above the driver.
+    pub memory_pauses: u64,
+    /// Bytes that count against the memory limit now. Told above the driver.
+    pub memory_held: u64,
     /// Times that other threads woke or spawned something on the runtime. Counted above the driver.
     pub remote_wakes: u64,
     /// System calls those threads made for it, because the loop slept. Counted above the driver.

@@ -6,7 +6,7 @@ use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::operations::Operations;
-use crate::pool::{Pool, PoolSize};
+use crate::pool::{Budget, Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
 use annulus_kernel::{Fd, IoVec, Kernel};
@@ -174,6 +174,17 @@ impl Driver {
             Self::Epoll(epoll) => &mut epoll.trimmed,
         };
         std::mem::take(trimmed)
+    }
+
+    /// Sets how much receives may bring before the next turn.
+    pub fn set_budget(&mut self, budget: Budget) {
+        let share = if self.packets().is_some() && budget != Budget::NONE { 2 } else { 1 };
+        let budget = Budget { bytes: budget.bytes / share, ..budget };
+        self.pool().set_budget(budget);
+        self.packets().into_iter().for_each(|packets| packets.set_budget(budget));
+        if let Self::Epoll(epoll) = self {
+            epoll.set_budget(budget);
+        }
     }
 
     /// Bytes of memory that the pools' buffers have.

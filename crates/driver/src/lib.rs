@@ -23,7 +23,7 @@ pub use epoll::Epoll;
 pub use event::Event;
 pub use op::{MemoryOp, Op};
 pub use operations::{Operations, UnknownOperations, Verbs};
-pub use pool::{Pool, PoolMemory, PoolSize};
+pub use pool::{Budget, Pool, PoolMemory, PoolSize};
 pub use slab::Slab;
 pub use token::{Kind, Token};
 pub use uring::{Uring, UringConfig};

@@ -17,8 +17,25 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Buffers that the kernel gets however small the budget; of datagrams, whose are not cut short.
+const LEAST: u32 = 16;
+const LEAST_WHOLE: u32 = 4;
 /// Refills between two looks at what was really needed.
 const PERIOD: u32 = 4096;
+
+/// How much receives may bring before the next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes, more or less: some buffers are there always.
+    pub bytes: usize,
+    /// Memory is short: buffers that nobody uses keep none of it.
+    pub is_tight: bool,
+}
+
+impl Budget {
+    /// As much as turns need.
+    pub const NONE: Self = Self { bytes: usize::MAX, is_tight: false };
+}
 
 /// Which memory goes back to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +150,10 @@ struct Book {
     written: Box<[u32]>,
     /// The most bytes that a receive of this period brought.
     largest: u32,
+    /// Bytes that receives may bring before the next turn, and whether that is little.
+    budget: Budget,
+    /// Bytes of a buffer that the next receive into it may fill.
+    len: u32,
     /// Given back since the last refill; the last one is the warmest.
     returned: Vec<u16>,
     /// Not with the kernel, memory touched.
@@ -154,6 +175,8 @@ pub struct Pool {
     memory: Arc<PoolMemory>,
     kernel: Rc<dyn Kernel>,
     size: PoolSize,
+    /// Buffers may be cut short.
+    cuts: bool,
     /// The sum of the book's `written`.
     resident: Cell<usize>,
     book: RefCell<Book>,
@@ -165,6 +188,18 @@ impl Pool {
     /// # Errors
     /// `InvalidInput` for a size out of range, naming it; `OutOfMemory` where the range cannot be reserved, with the limit.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
+        Self::with_buffers(size, kernel, true)
+    }
+
+    /// As [`new`](Self::new), with buffers that are never cut short: a datagram would be cut with them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
+        Self::with_buffers(size, kernel, false)
+    }
+
+    fn with_buffers(size: PoolSize, kernel: Rc<dyn Kernel>, cuts: bool) -> io::Result<Rc<Self>> {
         check(size)?;
         let page = page_size();
         let stride = size.stride();
@@ -177,6 +212,8 @@ impl Pool {
             place: vec![Place::Idle; capacity].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
+            budget: Budget::NONE,
+            len: size.buffer,
             returned: Vec::with_capacity(capacity),
             idle: Vec::with_capacity(capacity),
             cold: Vec::with_capacity(capacity),
@@ -196,7 +233,7 @@ impl Pool {
             any_returned: AtomicBool::new(false),
         };
         let (resident, book) = (Cell::new(0), RefCell::new(book));
-        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, resident, book }))
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, cuts, resident, book }))
     }
 
     /// Bytes a buffer.
@@ -247,15 +284,37 @@ impl Pool {
         self.resident.get()
     }
 
+    /// Sets what receives may bring before the next turn. Buffers are cut short for it, unless those of datagrams, which must
+    /// hold a whole one.
+    #[inline]
+    pub fn set_budget(&self, budget: Budget) {
+        self.book.borrow_mut().budget = budget;
+    }
+
+    /// Bytes that a receive into a buffer may bring now, for a driver that [`lend`](Self::lend)s them.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.book.borrow().len
+    }
+
     /// Buffers lent to users now.
     pub fn lent(&self) -> u32 {
         self.book.borrow().lent
     }
 
-    /// True where so much is lent that the next leases had better own heap memory.
+    /// True if so much is lent that the next leases had better own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.book.borrow().lent > self.size.most / 4 * 3
+        self.book.borrow().is_short(self.size.most)
+    }
+
+    /// True if the `len` bytes in a lent buffer had better be copied to heap memory: the pool is short, or memory is, and
+    /// the buffer has much more of it.
+    #[inline]
+    pub fn wastes(&self, id: u16, len: u32) -> bool {
+        let book = self.book.borrow();
+        let is_large = || book.written[usize::from(id)] / 2 > len.next_multiple_of(self.page());
+        book.is_short(self.size.most) || book.budget.is_tight && is_large()
     }
 
     /// A completion named this buffer, filled with so many bytes: it is lent from here on.
@@ -302,6 +361,7 @@ impl Pool {
         }
         book.least_idle = book.least_idle.min(book.idle.len());
         book.end_turn(self);
+        self.fit(&mut book, self.size.most);
         let Book { idle, returned, .. } = &mut *book;
         idle.append(returned);
         book.with_kernel = self.size.most - book.lent;
@@ -330,12 +390,14 @@ impl Pool {
             self.take_in_remote(&mut book);
         }
         book.end_turn(self);
-        while book.with_kernel < book.depth.now() {
+        let depth = book.depth.now();
+        let most = self.fit(&mut book, depth);
+        while book.with_kernel < most {
             let Some(id) = book.next(self.size.most) else { break };
             book.place[usize::from(id)] = Place::Kernel;
             book.with_kernel += 1;
             // SAFETY: `next` has handed the id out.
-            publish(unsafe { self.memory.address(id) }, self.size.buffer, id);
+            publish(unsafe { self.memory.address(id) }, book.len, id);
         }
         let Book { idle, returned, .. } = &mut *book;
         idle.append(returned);
@@ -363,9 +425,41 @@ impl Pool {
             ids.into_iter().for_each(|id| book.take_in(id));
         }
     }
+
+    /// Fits the buffers to the budget: how many of `most` the kernel may have, and how long each is. Many short ones serve
+    /// more streams than a few long ones.
+    #[inline]
+    fn fit(&self, book: &mut Book, most: u32) -> u32 {
+        if book.budget == Budget::NONE {
+            book.len = self.size.buffer;
+            return most;
+        }
+        self.fit_to(book, most)
+    }
+
+    fn fit_to(&self, book: &mut Book, most: u32) -> u32 {
+        let Budget { bytes, is_tight } = book.budget;
+        let parts = |count: u32| u32::try_from(bytes / count as usize).unwrap_or(u32::MAX);
+        if self.cuts {
+            let (share, page) = (parts(most), self.page());
+            book.len = (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
+        }
+        if is_tight {
+            // What is not in use keeps no more than the next receive may fill.
+            let len = book.len;
+            self.discard_where(book, |place, written| place == Place::Idle && written > len);
+        }
+        let least = if self.cuts { LEAST } else { LEAST_WHOLE };
+        parts(book.len).clamp(least.min(most), most)
+    }
 }
 
 impl Book {
+    #[inline]
+    fn is_short(&self, most: u32) -> bool {
+        self.lent > most / 4 * 3
+    }
+
     /// A receive has written so many bytes to a buffer.
     #[inline]
     fn note(&mut self, id: u16, bytes: u32, pool: &Pool) {

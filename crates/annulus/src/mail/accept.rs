@@ -121,11 +121,12 @@ impl Inner {
 
     #[inline]
     pub(super) fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
-        let weight = Parcel::weight_of(&chunk);
+        let (weight, held) = (Parcel::weight_of(&chunk), Parcel::held_by(&chunk));
         let id = self.post.parcels.insert_with(|| Parcel::new(slot, chunk, envelope));
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);
         tx.weight += weight;
+        self.memory.meter.add(held);
         self.list_post(slot);
     }
 

@@ -128,6 +128,7 @@ impl Inner {
         let Parcel { mut chunk, envelope, .. } = self.post.parcels.remove(id);
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.weight -= weight;
+        self.memory.meter.sub(Parcel::held_by(&chunk));
         let queue = std::mem::take(&mut tx.queue);
         let single = Envelope { segment_size: None, ..envelope };
         while chunk.len() > usize::from(size) {
@@ -186,7 +187,7 @@ impl Inner {
 
     /// Something has ended: goes on with what is queued, wakes who waits for room or the end, closes.
     fn go_on_posting(&mut self, slot: u32) {
-        let bound = self.bounds.send;
+        let bound = self.send_bound();
         let is_below = self.post.boxes.get(slot).tx.weight <= bound;
         let has_room = is_below || self.first_to_give_up(slot).is_some();
         let mailbox = self.post.boxes.get(slot);
@@ -231,6 +232,7 @@ impl Inner {
         self.post.boxes.get(slot).tx.weight -= parcel.weight();
         // Taken out where it lies: a slot is large.
         let chunk = std::mem::replace(&mut parcel.chunk, Chunk::EMPTY);
+        self.memory.meter.sub(Parcel::held_by(&chunk));
         chunk.retire(&mut self.spares, &mut self.after);
         self.post.parcels.free(id);
     }

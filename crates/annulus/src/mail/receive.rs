@@ -10,6 +10,7 @@ use super::{Format, Mail};
 use crate::after::After;
 use crate::core::Inner;
 use crate::lease::Lease;
+use crate::memory::{HeapMemory, Meter};
 use crate::recheck::Recheck;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp, Token};
@@ -43,7 +44,7 @@ enum Letter {
 pub(crate) struct Desk {
     header: MsgHeader,
     vector: IoVec,
-    memory: Box<[u8]>,
+    memory: Box<HeapMemory>,
 }
 
 /// The receiving half of a mailbox.
@@ -299,7 +300,10 @@ impl Inner {
         } else {
             rx.state = State::Single;
             self.driver.counters().heap_receives += 1;
-            MemoryOp::ReceiveMessage { fd, header: Desk::put(&mut rx.desk, format, wanted) }
+            MemoryOp::ReceiveMessage {
+                fd,
+                header: Desk::put(&mut rx.desk, format, wanted, &self.memory.meter),
+            }
         };
         // SAFETY: the format's header is static, and the pool's memory outlives the driver; a desk stays in the slot
         // until the terminal event.
@@ -382,9 +386,14 @@ impl Inner {
 
 impl Desk {
     /// Lays memory for one datagram out; the answer is the address of its header.
-    pub(crate) fn put(place: &mut Option<Box<Self>>, format: &Format, most: usize) -> *mut u8 {
+    pub(crate) fn put(
+        place: &mut Option<Box<Self>>,
+        format: &Format,
+        most: usize,
+        meter: &Meter,
+    ) -> *mut u8 {
         let layout = format.layout;
-        let mut memory = vec![0; layout.payload_at() + most].into_boxed_slice();
+        let mut memory = HeapMemory::zeroed(layout.payload_at() + most, meter);
         let start = memory.as_mut_ptr();
         let at = |offset| start.wrapping_add(offset).cast_const();
         let desk = place.insert(Box::new(Self {
@@ -415,6 +424,6 @@ impl Desk {
         };
         memory[..Layout::HEAD].copy_from_slice(&head.bytes());
         let len = memory.len().min(format.layout.payload_at() + len);
-        Lease::heap(memory, len)
+        Lease::of_heap(memory, len)
     }
 }

@@ -8,6 +8,7 @@ use crate::fork::ForkGuard;
 use crate::fs::{Files, Policy};
 use crate::kernel_held::KernelHeld;
 use crate::mail::PostOffice;
+use crate::memory::{Memory, MemoryLimit};
 use crate::remote::Remote;
 use crate::stream::{Links, Vectors};
 use crate::time::Timers;
@@ -33,6 +34,24 @@ pub struct Builder {
     grace: Duration,
     file_policy: Policy,
     datagrams: PoolSize,
+    memory: LimitChoice,
+}
+
+/// Which memory limit.
+#[derive(Clone)]
+enum LimitChoice {
+    OfProcess,
+    Given(Option<MemoryLimit>),
+}
+
+impl LimitChoice {
+    /// A simulation has none unless it is given: what the machine has must not change its run.
+    fn limit(&self, is_real: bool) -> Option<MemoryLimit> {
+        match self {
+            Self::OfProcess => is_real.then(MemoryLimit::of_process),
+            Self::Given(limit) => limit.clone(),
+        }
+    }
 }
 
 impl Default for Builder {
@@ -49,6 +68,7 @@ impl Default for Builder {
             grace: Duration::from_secs(5),
             file_policy: Policy::default(),
             datagrams: PoolSize { buffer: 68 * 1024, most: 1024 },
+            memory: LimitChoice::OfProcess,
         }
     }
 }
@@ -134,6 +154,13 @@ impl Builder {
     /// Accepted and unsent bytes a stream beyond which a send waits; 256 KiB by default.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.bounds.send = bytes;
+        self
+    }
+
+    /// How many bytes may be held for all streams and datagram sockets together, by this runtime and all others that share
+    /// the limit; `None` is no limit. [`MemoryLimit::of_process`] by default, and none on a simulated kernel.
+    pub fn memory_limit(mut self, limit: impl Into<Option<MemoryLimit>>) -> Self {
+        self.memory = LimitChoice::Given(limit.into());
         self
     }
 
@@ -239,6 +266,13 @@ impl Builder {
         self.not_above("busy_poll", self.config.busy_poll, LONGEST_LOOK)?;
         let idle = self.config.sq_poll.map_or(Duration::ZERO, |polls| polls.idle);
         self.not_above("the idle time of sq_poll", idle, SqPoll::MOST_IDLE)?;
+        if let LimitChoice::Given(Some(limit)) = &self.memory
+            && limit.bytes() < MemoryLimit::LEAST
+        {
+            let (bytes, least) = (limit.bytes(), MemoryLimit::LEAST);
+            let text = format!("memory_limit of {bytes} bytes is below {least}; take more");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let zero =
             [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         if self.bounds.receive > i32::MAX as u32 {
@@ -254,9 +288,11 @@ impl Builder {
         }
     }
 
-    fn core(&self, driver: Driver) -> io::Result<Core> {
+    fn core(&self, mut driver: Driver) -> io::Result<Core> {
         let remote = Remote::new(driver.kernel().real_descriptors())?;
         let guard = ForkGuard::new()?;
+        let memory = Memory::new(self.memory.limit(driver.kernel().real_descriptors()));
+        driver.set_budget(memory.first_budget());
         let mut inner = Inner {
             links: Links::new(driver.pool().capacity()),
             driver: KernelHeld::new(driver),
@@ -274,6 +310,7 @@ impl Builder {
             after: Default::default(),
             rechecks: Default::default(),
             bounds: self.bounds,
+            memory,
             spares: Default::default(),
             most_streams: 0,
             paused_listeners: 0,

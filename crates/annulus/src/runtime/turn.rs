@@ -77,6 +77,7 @@ impl Inner {
         busy |= self.recheck_waiters();
         self.prepare();
         busy |= self.agenda.sleepless || !self.agenda.arms.is_empty();
+        busy |= self.memory.is_sweeping();
         busy |= !self.post.arms.is_empty();
         if busy || !remote.park() {
             self.driver.turn(Wait::No)?;
@@ -102,6 +103,7 @@ impl Inner {
             self.agenda.sleepless = !self.after.wakes.is_empty() || !self.agenda.sends.is_empty();
             self.agenda.sleepless |= !self.post.posts.is_empty();
         }
+        self.weigh();
         self.driver.refill();
         self.arm_receives();
         self.arm_mail();
@@ -129,6 +131,7 @@ impl Inner {
                 Fire::Linger(slot, generation) => self.on_linger(slot, generation),
                 Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
                 Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
+                Fire::Memory => self.on_memory_timer(),
                 Fire::Connect(slot, generation) => self.on_connect_timeout(slot, generation),
                 Fire::Post(slot, generation) => self.on_post_retry(slot, generation),
                 Fire::PostLinger(slot, generation) => self.on_post_linger(slot, generation),

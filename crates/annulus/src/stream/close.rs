@@ -105,7 +105,7 @@ impl Inner {
         permit: Option<Permit>,
     ) -> u32 {
         let mut stream = Stream::new(fd, permit);
-        stream.rx = Receive::with_bytes(received);
+        stream.rx = Receive::with_bytes(received, &self.memory.meter);
         let slot = self.streams.insert(stream);
         self.most_streams = self.most_streams.max(self.streams.len());
         slot

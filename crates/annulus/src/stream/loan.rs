@@ -95,7 +95,7 @@ impl Inner {
 
     /// What is in flight leaves the stream for its loan.
     fn hand_over(&mut self, slot: u32, count: usize) {
-        let bound = self.bounds.send;
+        let bound = self.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         let loan = self.loans.get(tx.loan);
         let lent = (0..tx.flying_chunks).filter_map(|_| tx.queue.pop());
@@ -114,7 +114,7 @@ impl Inner {
         self.in_flight -= 1;
         vector.into_iter().for_each(|vector| self.vectors.free(vector));
         while let Some(chunk) = chunks.pop() {
-            chunk.retire(&mut self.spares, &mut self.after);
+            chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
         }
         let Some(stream) = self.streams.find(slot, generation) else { return };
         let tx = &mut stream.tx;

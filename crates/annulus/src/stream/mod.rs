@@ -33,6 +33,8 @@ pub(crate) struct Stream {
     passing: Option<Box<passing::Passing>>,
     /// It counts against its listener's limit.
     permit: Option<Permit>,
+    /// On the list of streams that hold more than they may.
+    pub(crate) held_back: bool,
     /// No handle owns it any more.
     pub(crate) dropped: bool,
 }
@@ -40,7 +42,13 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(fd: Fd, permit: Option<Permit>) -> Self {
         let (rx, tx) = (Receive::default(), Transmit::default());
-        Self { fd, rx, tx, passing: None, permit, dropped: false }
+        Self { fd, rx, tx, passing: None, permit, held_back: false, dropped: false }
+    }
+
+    /// Bytes undelivered and unsent.
+    #[inline]
+    pub(crate) fn holds(&self) -> usize {
+        self.rx.undelivered() as usize + self.tx.unsent()
     }
 }
 

@@ -46,7 +46,8 @@ impl Inner {
         let token = self.stream_token(Kind::Receive, slot);
         let stream = self.streams.get(slot);
         let Some(passing) = &mut stream.passing else { return };
-        let header = Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST);
+        let header =
+            Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST, &self.memory.meter);
         let op = MemoryOp::ReceiveMessage { fd: stream.fd, header };
         // SAFETY: the desk stays in the slot until the terminal event.
         unsafe { self.start_memory(token, op) };

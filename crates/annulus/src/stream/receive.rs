@@ -14,6 +14,7 @@ mod ready;
 use super::note_waker;
 use crate::core::Inner;
 use crate::lease::Lease;
+use crate::memory::{HeapMemory, Meter};
 use annulus_driver::prefetch;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs};
 use rustix::io::Errno;
@@ -70,7 +71,7 @@ pub(crate) struct Receive {
 
 /// Heap memory: in flight while `len` is zero, then received.
 struct Held {
-    memory: Box<[u8]>,
+    memory: Box<HeapMemory>,
     len: u32,
 }
 
@@ -93,9 +94,10 @@ impl Default for Receive {
 
 impl Receive {
     /// Bytes received earlier, elsewhere: they come first.
-    pub(crate) fn with_bytes(bytes: Vec<u8>) -> Self {
+    pub(crate) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
         let len = bytes.len() as u32;
-        let heap = (len > 0).then(|| Box::new(Held { memory: bytes.into_boxed_slice(), len }));
+        let memory = || HeapMemory::new(bytes.into_boxed_slice(), Some(meter));
+        let heap = (len > 0).then(|| Box::new(Held { memory: memory(), len }));
         Self { bytes: len, heap, ..Self::default() }
     }
 
@@ -172,7 +174,7 @@ impl Inner {
         let lease = if let Some(held) = rx.heap.take_if(|held| held.len > 0) {
             let Held { memory, len } = *held;
             rx.bytes -= len;
-            Lease::heap(memory, len as usize)
+            Lease::of_heap(memory, len as usize)
         } else {
             if rx.first == NONE {
                 return None;
@@ -183,7 +185,7 @@ impl Inner {
             rx.bytes -= len;
             let pool = self.driver.pool();
             let lease = Lease::lent(pool.clone(), id, len as usize);
-            if pool.is_short() { self.copied_out(lease) } else { lease }
+            if pool.wastes(id, len) { self.copied_out(lease) } else { lease }
         };
         if self.streams.get(slot).rx.wants_more(self.bounds.receive) {
             self.want(slot);
@@ -194,14 +196,24 @@ impl Inner {
     #[cold]
     pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
         self.driver.counters().heap_receives += 1;
-        lease.copied()
+        lease.copied(&self.memory.meter)
     }
 
-    /// Puts an idle stream on the list of those to arm.
+    /// Arms a stream again, if it wants more.
+    pub(crate) fn receive_more(&mut self, slot: u32) {
+        if self.streams.get(slot).rx.wants_more(self.bounds.receive) {
+            self.want(slot);
+        }
+    }
+
+    /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
     fn want(&mut self, slot: u32) {
         let stream = self.streams.get(slot);
         if stream.rx.state == State::Idle && stream.rx.end.is_none() && !stream.dropped {
+            if stream.holds() > self.memory.allowance {
+                return self.hold_back(slot);
+            }
             stream.rx.state = State::Wanted;
             self.agenda.arms.push_back(slot);
         }
@@ -242,6 +254,8 @@ impl Inner {
         let multishot = self.driver.limits_receives();
         let operations = self.driver.operations();
         let stream = self.streams.get(slot);
+        let free = self.memory.allowance.saturating_sub(stream.holds()).max(1);
+        let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (stream.fd, &mut stream.rx);
         if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
             return self.arm_readiness(slot);
@@ -251,7 +265,7 @@ impl Inner {
             return self.arm_on_heap(slot);
         }
         let (state, op) = if multishot && operations.verbs == Verbs::Multishot {
-            let limit = most.min(self.bounds.receive - rx.bytes);
+            let limit = most.min(self.bounds.receive - rx.bytes).min(free);
             (State::Armed, Op::ReceiveMulti { fd, limit })
         } else {
             (State::Single, Op::ReceiveLent { fd })
@@ -263,7 +277,7 @@ impl Inner {
     #[cold]
     fn arm_on_heap(&mut self, slot: u32) {
         let token = self.stream_token(Kind::Receive, slot);
-        let size = self.driver.pool().buffer_size().min(HEAP);
+        let size = self.memory.piece(self.driver.pool().buffer_size().min(HEAP));
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
         if rx.waker.is_none() {
@@ -275,7 +289,7 @@ impl Inner {
             rx.state = State::Single;
             return self.arm_on_desk(slot);
         }
-        let memory = vec![0; size as usize].into_boxed_slice();
+        let memory = HeapMemory::zeroed(size as usize, &self.memory.meter);
         let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
         rx.state = State::Single;
         let op = MemoryOp::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size };
@@ -338,7 +352,8 @@ impl Inner {
         match bytes {
             None => rx.end = Some(End::Eof),
             Some(lease) => {
-                rx.heap = Some(Box::new(Held { memory: Box::from(&*lease), len }));
+                let memory = HeapMemory::new(Box::from(&*lease), Some(&self.memory.meter));
+                rx.heap = Some(Box::new(Held { memory, len }));
                 rx.bytes += len;
             }
         }
@@ -361,6 +376,8 @@ impl Inner {
             rx.heap.take_if(|held| held.len == 0);
         }
         let again = rx.wants_more(bound);
+        let over = rx.state == State::Armed
+            && rx.bytes as usize + stream.tx.unsent() > self.memory.allowance;
         let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
         if !waiting_in_vain {
             let waker = rx.waker.take();
@@ -370,6 +387,8 @@ impl Inner {
         }
         if again {
             self.want(slot);
+        } else if over {
+            self.stop_receiving(slot);
         }
     }
 

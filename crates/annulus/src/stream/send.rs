@@ -83,6 +83,18 @@ impl Transmit {
         self.state == State::Idle && self.queue.is_empty()
     }
 
+    /// Bytes accepted and not sent.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is queued fits a bound.
+    #[inline]
+    pub(crate) fn has_room(&self, bound: usize) -> bool {
+        self.bytes <= bound
+    }
+
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
     }
@@ -245,7 +257,7 @@ impl Inner {
     /// `count` bytes went. Goes on with the rest, waiting for room; or with what was queued meanwhile.
     #[inline]
     fn sent(&mut self, slot: u32, count: usize) {
-        let bound = self.bounds.send;
+        let bound = self.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         let short = count < tx.flying;
         tx.bytes -= count;
@@ -255,7 +267,7 @@ impl Inner {
         {
             gone -= first.len();
             if let Some(chunk) = tx.queue.pop() {
-                chunk.retire(&mut self.spares, &mut self.after);
+                chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
             }
         }
         tx.sent = gone;
@@ -268,6 +280,9 @@ impl Inner {
             self.send(slot, State::Waiting);
         } else {
             self.resume_send(slot);
+        }
+        if self.streams.peek(slot).is_some_and(|stream| stream.held_back) {
+            self.receive_more(slot);
         }
     }
 
@@ -342,7 +357,7 @@ impl Inner {
         let tx = &mut self.streams.get(slot).tx;
         if tx.state == State::Idle {
             while let Some(chunk) = tx.queue.pop() {
-                chunk.retire(&mut self.spares, &mut self.after);
+                chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
             }
             (tx.bytes, tx.sent) = (0, 0);
         }

@@ -14,6 +14,8 @@ pub(crate) enum Fire {
     Accept(u32, u32),
     /// Tries to send again. Slot and generation.
     Send(u32, u32),
+    /// Weighs again what is held.
+    Memory,
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
     /// Tries to send datagrams again. Slot and generation.

@@ -1,5 +1,6 @@
 //! The limits of process and machine that annulus can run into.
 
+use annulus::MemoryLimit;
 use annulus_driver::PoolSize;
 use annulus_kernel::{Limit as Bounds, Resource};
 use serde::Serialize;
@@ -14,7 +15,15 @@ pub(super) struct Limit {
 
 /// All of them.
 pub(super) fn gather() -> Vec<Limit> {
-    vec![open_files(), locked_memory(), address_space(), uring_disabled(), backlog(), local_ports()]
+    vec![
+        open_files(),
+        memory(),
+        locked_memory(),
+        address_space(),
+        uring_disabled(),
+        backlog(),
+        local_ports(),
+    ]
 }
 
 /// A setting of the kernel, by its path below `/proc/sys`.
@@ -27,6 +36,15 @@ fn open_files() -> Limit {
     let room = annulus_load::limits::room();
     let meaning = format!("at most {room} connections; the soft limit is raised when needed");
     Limit { name: "open files", value: bounds(Resource::OpenFiles, 1, ""), meaning }
+}
+
+fn memory() -> Limit {
+    let limit = MemoryLimit::of_process();
+    let meaning = format!(
+        "what runtimes hold for connections unless told otherwise: {}; those that hold most wait first",
+        limit.source()
+    );
+    Limit { name: "memory limit", value: format!("{} MiB", limit.bytes() >> 20), meaning }
 }
 
 fn locked_memory() -> Limit {

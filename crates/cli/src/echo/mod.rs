@@ -15,7 +15,9 @@ use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGINT, SIGTERM};
+use crate::size;
 use crate::usage::{Misuse, only_with};
+use annulus::MemoryLimit;
 use annulus::Operations;
 use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
@@ -85,6 +87,11 @@ pub(crate) struct EchoArgs {
     /// until one closes [default: as many as files can be open]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: Option<u64>,
+    /// Most bytes that all workers together hold for connections and datagrams:
+    /// 64M, 1G; those that hold most wait first [default: a quarter of what the
+    /// control group or the machine has, see annulus doctor]
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    memory_limit: Option<usize>,
     /// Close a connection on which nothing has moved for this long: seconds,
     /// or 500ms, 2m [default: never]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -128,6 +135,7 @@ struct Plan {
     letters: LetterArgs,
     ring: RingArgs,
     recv_buffers: Option<u32>,
+    memory: MemoryLimit,
     workers: usize,
     spread: Spread,
     pinning: Pinning,
@@ -153,6 +161,10 @@ fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
 fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     if plan.workers > 1 {
         let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
+        return Err(Misuse(text.into()).into());
+    }
+    if plan.memory.source() == MemoryLimit::GIVEN {
+        let text = "--memory-limit with --driver threads: each thread has a buffer of its own; leave one of them out";
         return Err(Misuse(text.into()).into());
     }
     if plan.recv_buffers.is_some() {
@@ -199,6 +211,15 @@ impl EchoArgs {
     }
 }
 
+/// Bytes of a limit that a runtime accepts.
+fn memory(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(size::bytes(text)?).map_err(|error| error.to_string())?;
+    if bytes < MemoryLimit::LEAST {
+        return Err(format!("{bytes} bytes are too few: write 1M or more"));
+    }
+    Ok(bytes)
+}
+
 fn plan(args: EchoArgs) -> Result<Plan> {
     args.check_options()?;
     if args.idle_timeout.is_some_and(|limit| limit.is_zero()) {
@@ -230,6 +251,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         letters: args.letters,
         ring: args.ring,
         recv_buffers: args.recv_buffers,
+        memory: args.memory_limit.map_or_else(MemoryLimit::of_process, MemoryLimit::new),
         workers,
         spread: args.spread.unwrap_or_default(),
         pinning: pinning(args.pin, workers)?,

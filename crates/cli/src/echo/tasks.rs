@@ -3,7 +3,6 @@
 use super::guests::{Guest, Guests, Sweep};
 use super::leaving::Leaving;
 use super::letters::{self, Letters, Post, Together};
-use super::ring::RingArgs;
 use super::self_test;
 use super::stats::{Driver, Stats, Tally, Worker};
 use super::stream::{Entrance, Stream};
@@ -37,10 +36,10 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     let limit = plan.most.map(ConnectionLimit::new);
     let doors = doors(plan, limit.as_ref())?;
     let leaving = Arc::new(Leaving::default());
-    let (ring, recv_buffers) = (plan.ring.clone(), plan.recv_buffers);
+    let settings = plan.clone();
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
-        .runtime(move |_| builder(choice, &ring, recv_buffers));
+        .runtime(move |_| builder(choice, &settings));
     let began = clock::now();
     let served = shards.run(async |shard| {
         let house = Rc::new(House::new(plan.clone(), limit.clone(), Arc::clone(&leaving)));
@@ -61,10 +60,11 @@ fn doors(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
     .collect()
 }
 
-fn builder(choice: DriverChoice, ring: &RingArgs, recv_buffers: Option<u32>) -> Builder {
+fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     // The server closes its connections itself, within its own grace.
-    let builder = ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO));
-    match recv_buffers {
+    let builder = plan.ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO));
+    let builder = builder.memory_limit(plan.memory.clone());
+    match plan.recv_buffers {
         Some(count) => builder.buffers(PoolSize::default().buffer, count),
         None => builder,
     }
@@ -405,6 +405,7 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("enobufs", counters.enobufs),
         ("late", counters.late),
         ("queue_full", counters.queue_full),
+        ("memory_pauses", counters.memory_pauses),
         ("heap_receives", counters.heap_receives),
         ("zero_copy_sends", counters.zero_copy_sends),
         ("zero_copy_copied", counters.zero_copy_copied),

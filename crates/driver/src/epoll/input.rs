@@ -69,7 +69,7 @@ impl Epoll {
     #[inline]
     fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
         let Some(id) = self.pool.lend() else { return self.starve(fd, token) };
-        let room = self.pool.buffer_size();
+        let room = self.pool.room();
         // SAFETY: the buffer was lent just now, and holds what is asked for.
         let result = unsafe { calls::receive(fd, self.pool.address(id), room) };
         let Ok(count @ 1..) = result else {

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
-use crate::pool::{Pool, PoolSize, Trim};
+use crate::pool::{Budget, Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use crate::workers::Workers;
 use annulus_kernel::file::FileCall;
@@ -56,8 +56,9 @@ pub struct Epoll {
     due: usize,
     /// Events that the first of them may still bring in this turn.
     rounds: u32,
-    /// Bytes that may still be received in this turn.
+    /// Bytes that may still be received in this turn, and in each.
     budget: u32,
+    full_budget: u32,
     /// Events that are known already, oldest first.
     done: VecDeque<Event>,
     pool: Rc<Pool>,
@@ -96,6 +97,7 @@ impl Epoll {
             due: 0,
             rounds: ROUNDS,
             budget: BUDGET,
+            full_budget: BUDGET,
             done: VecDeque::with_capacity(64),
             pool: Pool::new(pool, kernel.clone())?,
             packets: None,
@@ -311,7 +313,7 @@ impl Epoll {
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;
-        self.budget = BUDGET;
+        self.budget = self.full_budget;
         Ok(())
     }
 
@@ -384,6 +386,10 @@ impl Epoll {
         self.done.is_empty() && self.due == 0
     }
 
+    pub(crate) fn set_budget(&mut self, budget: Budget) {
+        self.full_budget = BUDGET.min(u32::try_from(budget.bytes).unwrap_or(BUDGET));
+    }
+
     #[inline]
     pub(crate) fn refill(&mut self) {
         self.pools().for_each(|pool| pool.restock());
@@ -397,7 +403,7 @@ impl Epoll {
     /// Makes the pool that datagrams are received into, unless it is there already.
     pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
         if self.packets.is_none() {
-            self.packets = Some(Pool::new(size, self.kernel.clone())?);
+            self.packets = Some(Pool::of_datagrams(size, self.kernel.clone())?);
             self.refill();
         }
         Ok(())

@@ -24,6 +24,7 @@ enum Step {
     GiveBackRemotely(usize),
     Starved,
     Trim(Trim, bool),
+    Budget(Budget),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -34,12 +35,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<usize>().prop_map(Step::GiveBackRemotely),
         1 => Just(Step::Starved),
         1 => (trims(), any::<bool>()).prop_map(|(trim, all)| Step::Trim(trim, all)),
+        1 => budgets().prop_map(Step::Budget),
     ];
     prop::collection::vec(step, 1..400)
 }
 
 fn trims() -> impl Strategy<Value = Trim> {
     prop_oneof![Just(Trim::Everything), Just(Trim::Surplus)]
+}
+
+fn budgets() -> impl Strategy<Value = Budget> {
+    let some = (0usize..1 << 20, any::<bool>());
+    prop_oneof![Just(Budget::NONE), some.prop_map(|(bytes, is_tight)| Budget { bytes, is_tight }),]
 }
 
 /// Bytes of the pool's range that have memory, as the system tells.
@@ -66,6 +73,7 @@ impl Model {
             }
             Step::Starved => pool.starved(),
             Step::Trim(trim, all) => pool.trim(trim, all),
+            Step::Budget(budget) => pool.set_budget(budget),
         }
     }
 
@@ -78,7 +86,8 @@ impl Model {
     fn refill_with(&mut self, pool: &Pool) {
         pool.refill(|address, len, id| {
             // SAFETY: the pool handed the id out.
-            assert_eq!((address, len), (unsafe { pool.address(id) }, pool.buffer_size()));
+            assert_eq!(address, unsafe { pool.address(id) });
+            assert!((1..=pool.buffer_size()).contains(&len));
             assert!(u32::from(id) < pool.capacity());
             self.kernel.push_back(id);
         });
@@ -177,6 +186,7 @@ fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
         6 => any::<usize>().prop_map(Step::GiveBack),
         2 => any::<usize>().prop_map(Step::GiveBackRemotely),
         1 => trims().prop_map(|trim| Step::Trim(trim, false)),
+        1 => budgets().prop_map(Step::Budget),
     ];
     prop::collection::vec(step, 1..400)
 }
@@ -273,4 +283,31 @@ fn a_few_small_receives_do_not_keep_the_memory_of_large_ones() {
     assert!(pool.resident() <= 20 * pool.memory.page, "{} bytes", pool.resident());
     pool.trim(Trim::Everything, true);
     assert_eq!((pool.resident(), in_memory(&pool)), (0, 0));
+}
+
+#[test]
+fn a_budget_cuts_buffers_short_before_it_takes_them_away() {
+    const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, most: 64 };
+    let page = page_size() as u32;
+    let published = |pool: &Pool, bytes: usize| {
+        pool.set_budget(Budget { bytes, is_tight: true });
+        let mut lens = Vec::new();
+        (0..20).for_each(|_| {
+            pool.starved();
+            pool.refill(|_, len, id| lens.push((len, id)));
+        });
+        lens.iter().for_each(|(_, id)| pool.taken(*id, 1));
+        lens.iter().for_each(|(_, id)| pool.give_back(*id));
+        lens.into_iter().map(|(len, _)| len).collect::<Vec<_>>()
+    };
+    let streams = Pool::new(SIZE, Rc::new(Linux)).unwrap();
+    let lens = published(&streams, 1 << 20);
+    assert_eq!(lens.len(), 64, "as many as are wanted");
+    assert_eq!(lens.last(), Some(&(16 * 1024).max(page)));
+    assert!(lens.iter().sum::<u32>() <= 2 << 20, "{lens:?}");
+    let lens = published(&streams, 0);
+    assert_eq!((lens.len() as u32, lens[0]), (LEAST, page));
+    let datagrams = Pool::of_datagrams(SIZE, Rc::new(Linux)).unwrap();
+    assert_eq!(published(&datagrams, 1 << 20), [SIZE.buffer; 16]);
+    assert_eq!(published(&datagrams, 0).len() as u32, LEAST_WHOLE);
 }

@@ -42,7 +42,7 @@ impl Pool {
         });
     }
 
-    fn discard_where(&self, book: &mut Book, gone: impl Fn(Place, u32) -> bool) {
+    pub(super) fn discard_where(&self, book: &mut Book, gone: impl Fn(Place, u32) -> bool) {
         let Book { place, written, fresh, .. } = book;
         let used = 0..*fresh as u16;
         let ids: Vec<u16> =

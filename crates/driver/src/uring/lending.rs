@@ -42,8 +42,9 @@ impl Lending {
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
     ) -> Result<Self, SetupError> {
+        let pool = if group == PACKETS { Pool::of_datagrams } else { Pool::new };
         let pool =
-            Pool::new(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
+            pool(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
         let buffers = BufferRing::register(ring, group, size.most)?;
         let memory = ManuallyDrop::new(pool.memory().clone());
         Ok(Self { buffers, pool, memory })

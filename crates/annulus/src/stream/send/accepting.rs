@@ -8,6 +8,9 @@ use crate::core::Inner;
 use std::io;
 use std::task::{Context, Poll};
 
+/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
+const PIECE: usize = 8 * 1024;
+
 impl Inner {
     /// Accepts a chunk for sending, unless so much is queued already that the caller has to wait.
     ///
@@ -20,13 +23,14 @@ impl Inner {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let bound = self.bounds.send;
+        let bound = self.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
         if tx.bytes > bound {
             note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            self.wait_for_memory(slot);
             return Poll::Pending;
         }
         if let Some(chunk) = chunk.take() {
@@ -41,8 +45,12 @@ impl Inner {
     /// What a send ran into.
     #[inline]
     pub(crate) fn poll_room(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let bound = self.bounds.send;
-        self.poll_sent(slot, cx, |tx| tx.bytes <= bound)
+        let bound = self.send_bound();
+        let polled = self.poll_sent(slot, cx, |tx| tx.bytes <= bound);
+        if polled.is_pending() {
+            self.wait_for_memory(slot);
+        }
+        polled
     }
 
     /// Ready once the kernel has taken everything.
@@ -94,13 +102,26 @@ impl Inner {
         Poll::Pending
     }
 
+    /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
+    #[inline]
+    fn wait_for_memory(&mut self, slot: u32) {
+        if self.streams.get(slot).tx.bytes <= self.bounds.send {
+            self.hold_back(slot);
+        }
+    }
+
     #[inline]
     fn accept_chunk(&mut self, slot: u32, chunk: Chunk) {
         if chunk.is_empty() {
             return chunk.retire(&mut self.spares, &mut self.after);
         }
         let tx = &mut self.streams.get(slot).tx;
+        if tx.is_stuck() && chunk.len() <= PIECE && chunk.control().is_empty() {
+            self.append_copy(slot, chunk.as_ref());
+            return chunk.retire(&mut self.spares, &mut self.after);
+        }
         tx.bytes += chunk.len();
+        self.memory.meter.add(chunk.weight());
         tx.queue.push(chunk);
         self.list_send(slot);
     }
@@ -115,7 +136,7 @@ impl Inner {
         bytes: &[u8],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let bound = self.bounds.send;
+        let bound = self.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
@@ -123,22 +144,32 @@ impl Inner {
         let count = bytes.len().min(bound.saturating_sub(tx.bytes));
         if count == 0 && !bytes.is_empty() {
             note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            self.wait_for_memory(slot);
             return Poll::Pending;
         }
-        let part = &bytes[..count];
+        self.append_copy(slot, &bytes[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Copies bytes to the end of the queue, into the last buffer of the runtime's own if the kernel does not have that.
+    fn append_copy(&mut self, slot: u32, part: &[u8]) {
+        let tx = &mut self.streams.get(slot).tx;
         let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
         match tx.queue.last_mut().and_then(Chunk::copied_mut) {
             Some(buffer) if at_rest => {
                 buffer.extend_from_slice(part);
-                tx.bytes += count;
-                self.list_send(slot);
+                self.memory.meter.add(part.len());
+                tx.bytes += part.len();
             }
             _ => {
                 let mut buffer = self.spares.take();
                 buffer.extend_from_slice(part);
-                self.accept_chunk(slot, Chunk::copied(buffer));
+                let chunk = Chunk::copied(buffer);
+                tx.bytes += part.len();
+                self.memory.meter.add(chunk.weight());
+                tx.queue.push(chunk);
             }
         }
-        Poll::Ready(Ok(count))
+        self.list_send(slot);
     }
 }

@@ -1,0 +1,187 @@
+//! What is held, and by which stream, against small limits.
+#![cfg(feature = "sim")]
+
+use super::*;
+use crate::net::{TcpListener, TcpStream};
+use crate::sim::{Link, Sim, run_on};
+use crate::time::{sleep, timeout};
+use crate::{Runtime, counters, spawn};
+use annulus_sim::Random;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LIMIT: usize = 16 << 20;
+/// Most bytes of a chunk that a peer sends.
+const CHUNK: usize = 4000;
+/// Peers that do not read, and peers that do.
+const CROWD: usize = 100;
+const READERS: usize = 5;
+
+/// What is held now.
+fn held() -> usize {
+    counters().expect("in a runtime").memory_held as usize
+}
+
+async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
+    let client = TcpStream::connect(listener.local_addr()?).await?;
+    let (server, _) = listener.accept().await?;
+    Ok((client, server))
+}
+
+/// Sends back what comes.
+async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+/// Sends for good, and reads nothing.
+async fn flood(mut stream: TcpStream, size: usize) -> io::Result<()> {
+    loop {
+        stream.send(vec![7; size]).await?;
+    }
+}
+
+/// Pings, of which each must be answered in time.
+async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> {
+    loop {
+        stream.send("ping").await?;
+        let mut left = 4;
+        while left > 0 {
+            let answer = timeout(Duration::from_secs(60), stream.recv()).await;
+            left -= answer.expect("a ping is answered")?.expect("no end yet").len();
+        }
+        answered.set(answered.get() + 1);
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The most that was held while a crowd flooded; every reader went on to the end.
+async fn most_held(seed: u64) -> io::Result<usize> {
+    let mut random = Random::new(seed);
+    let listener = TcpListener::bind("127.0.0.1:7000")?;
+    let mut tasks = Vec::new();
+    for _ in 0..CROWD {
+        let (client, server) = pair(&listener).await?;
+        tasks.push(spawn(flood(client, 1 + random.below(CHUNK as u64) as usize)));
+        tasks.push(spawn(echo(server)));
+    }
+    let answered: Vec<_> = (0..READERS).map(|_| Rc::new(Cell::new(0))).collect();
+    for count in &answered {
+        let (client, server) = pair(&listener).await?;
+        tasks.push(spawn(ping(client, count.clone())));
+        tasks.push(spawn(echo(server)));
+    }
+    let mut most = 0;
+    for _ in 0..1500 {
+        sleep(Duration::from_millis(1)).await;
+        most = most.max(held());
+    }
+    let before: Vec<u64> = answered.iter().map(|count| count.get()).collect();
+    let turns = counters().unwrap_or_default().enters;
+    sleep(Duration::from_secs(2)).await;
+    assert!(answered.iter().zip(&before).all(|(now, before)| now.get() > *before), "seed {seed}");
+    let turns = counters().unwrap_or_default().enters - turns;
+    let pings = answered.iter().map(|count| count.get()).sum::<u64>() - before.iter().sum::<u64>();
+    assert!(
+        turns < 20 * pings,
+        "seed {seed}: {turns} turns for {pings} pings: the loop does not rest"
+    );
+    for task in &mut tasks {
+        task.abort();
+    }
+    drop(tasks);
+    Ok(most)
+}
+
+fn on_seed(seed: u64, limit: Option<MemoryLimit>) -> usize {
+    let link =
+        Link { latency: Duration::from_micros(200), jitter: Duration::ZERO, ..Link::default() };
+    let sim = Sim::builder(seed).link(link).build();
+    run_on(&sim, Runtime::builder().memory_limit(limit), most_held(seed)).unwrap()
+}
+
+#[test]
+fn no_seed_holds_more_than_the_limit_and_every_reader_goes_on() {
+    // Both sides of each connection are streams of this runtime.
+    let streams = 2 * (CROWD + READERS);
+    for seed in 0..3 {
+        let overshoot = LEAST + streams * (4096 + CHUNK + 64);
+        // So much that most may hold more than the floor, and so little that none may.
+        for bytes in [LIMIT, 1 << 20] {
+            let limit = MemoryLimit::new(bytes);
+            let most = on_seed(seed, Some(limit.clone()));
+            assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
+            assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
+            assert_eq!(limit.held(), 0, "seed {seed}: the runtime has ended");
+        }
+    }
+    let unlimited = on_seed(0, None);
+    assert!(unlimited > 2 * LIMIT, "{unlimited} bytes without a limit are no test");
+}
+
+#[test]
+fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
+    let sim = Sim::builder(1).build();
+    let bounds = |builder: crate::Builder| builder.receive_bound(1 << 20).send_bound(1 << 20);
+    let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut readers = Vec::new();
+        for kib in [900, 500, 300, 200, 100, 40, 20, 10] {
+            for _ in 0..3 {
+                let (mut client, mut server) = pair(&listener).await?;
+                client.send("x").await?;
+                server.recv().await?;
+                let writer = spawn(async move {
+                    client.send(vec![7; kib << 10]).await?;
+                    client.flush().await?;
+                    io::Result::Ok(client)
+                });
+                readers.push((server, writer, kib << 10));
+            }
+        }
+        sleep(Duration::from_secs(10)).await;
+        // What has come whole is less than what was held back on the way.
+        let (whole, part): (Vec<_>, Vec<_>) =
+            readers.iter().partition(|(_, writer, _)| writer.is_finished());
+        let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
+        let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are held back");
+        assert!(most <= least, "{most} bytes came whole, and {least} did not");
+        assert!(counters().unwrap_or_default().memory_pauses > 0);
+        // All of it arrives once it is read.
+        for (mut server, writer, mut left) in readers {
+            while left > 0 {
+                let lease = timeout(Duration::from_secs(60), server.recv()).await;
+                left -= lease.expect("it goes on")?.expect("no end yet").len();
+            }
+            writer.await.expect("no panic")?;
+        }
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
+
+#[test]
+fn the_allowance_falls_with_what_is_free_and_no_further_than_the_floor() {
+    let mut last = usize::MAX;
+    for total in (0..=LIMIT).step_by(LIMIT / 64) {
+        let now = allowance(LIMIT, total);
+        assert!(now <= last && now >= FLOOR);
+        last = now;
+    }
+    assert_eq!((last, allowance(LIMIT, LIMIT + 1)), (FLOOR, 0));
+    assert_eq!(budget(LIMIT, LIMIT), Budget { bytes: LEAST, is_tight: true });
+    assert!(!budget(LIMIT, LIMIT / 2).is_tight);
+}
+
+#[test]
+fn a_limit_too_small_is_named() {
+    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1000));
+    let error = builder.build().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("1000 bytes is below 1048576"), "{error}");
+}

@@ -1,0 +1,81 @@
+//! Peers that send as much as they can and never read.
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::sockopt;
+use std::io::{ErrorKind, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often to look whether it is time to go.
+const LOOK: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Peers, on a thread of their own.
+pub(crate) struct Crowd {
+    thread: Option<JoinHandle<()>>,
+    over: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+}
+
+impl Crowd {
+    /// So many peers, which have connected when this returns.
+    pub(crate) fn gather(address: SocketAddr, count: usize) -> Crowd {
+        let (over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let peers: Vec<_> = (0..count).map(|_| connect(address)).collect();
+        let (over_too, sent_too) = (over.clone(), sent.clone());
+        let thread = std::thread::spawn(move || flood(peers, &over_too, &sent_too));
+        Crowd { thread: Some(thread), over, sent }
+    }
+
+    /// Waits until none of them can send any more, and tells how many bytes were taken from them.
+    pub(crate) fn until_stuck(&self) -> u64 {
+        loop {
+            let before = self.sent.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(500));
+            if self.sent.load(Ordering::Relaxed) == before {
+                return before;
+            }
+        }
+    }
+}
+
+impl Drop for Crowd {
+    /// All of them go at once: their connections are reset.
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))), "the crowd went on to the end");
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let peer = TcpStream::connect(address).expect("the server listens");
+    peer.set_nonblocking(true).expect("a socket can be non-blocking");
+    sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).expect("a socket can be reset");
+    peer
+}
+
+fn flood(mut peers: Vec<TcpStream>, over: &AtomicBool, sent: &AtomicU64) {
+    let epoll: OwnedFd = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
+    for (index, peer) in peers.iter().enumerate() {
+        let data = EventData::new_u64(index as u64);
+        epoll::add(&epoll, peer, data, EventFlags::OUT).expect("a socket can be watched");
+    }
+    let text = vec![b'x'; 64 * 1024];
+    while !over.load(Ordering::Relaxed) {
+        let mut room = [MaybeUninit::uninit(); 64];
+        let Ok((events, _)) = epoll::wait(&epoll, &mut room, Some(&LOOK)) else { continue };
+        for event in events.iter() {
+            let peer = &mut peers[event.data.u64() as usize];
+            match peer.write(&text) {
+                Ok(count) => _ = sent.fetch_add(count as u64, Ordering::Relaxed),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("the server ended a connection: {error}"),
+            }
+        }
+    }
+}

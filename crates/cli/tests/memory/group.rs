@@ -1,0 +1,124 @@
+//! A control group of memory, made for one server and removed after it. Needs root and a hierarchy that may be written.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a group's processes may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The names of a hierarchy's files.
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    peak: &'static str,
+    events: &'static str,
+}
+
+const FIRST: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    peak: "memory.max_usage_in_bytes",
+    events: "memory.oom_control",
+};
+
+const SECOND: Files = Files {
+    limit: "memory.max",
+    usage: "memory.current",
+    peak: "memory.peak",
+    events: "memory.events",
+};
+
+/// A group with a limit.
+pub(crate) struct Group {
+    path: PathBuf,
+    files: &'static Files,
+}
+
+impl Group {
+    /// A group below the one that this process is in.
+    ///
+    /// # Errors
+    /// Why there can be none: mostly that this is not root, or that the hierarchy is read-only.
+    pub(crate) fn new(name: &str, limit: u64) -> Result<Group, String> {
+        let (parent, files) = parent().ok_or("no hierarchy of memory control groups is mounted")?;
+        let path = parent.join(format!("annulus-{name}-{}", std::process::id()));
+        let told = |error: io::Error| format!("{}: {error}", path.display());
+        fs::create_dir(&path).map_err(told)?;
+        let group = Group { path: path.clone(), files };
+        fs::write(path.join(files.limit), limit.to_string()).map_err(told)?;
+        Ok(group)
+    }
+
+    /// A command that starts in the group, from its first page on.
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let script = format!(
+            "echo $$ > '{}' && exec \"$0\" \"$@\"",
+            self.path.join("cgroup.procs").display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, program]).args(args);
+        command
+    }
+
+    /// Bytes that count against the limit now.
+    pub(crate) fn usage(&self) -> u64 {
+        self.number(self.files.usage)
+    }
+
+    /// The most there ever were; 0 if the kernel does not tell.
+    pub(crate) fn peak(&self) -> u64 {
+        self.number(self.files.peak)
+    }
+
+    /// Processes that were killed for want of memory.
+    pub(crate) fn kills(&self) -> u64 {
+        let text = fs::read_to_string(self.path.join(self.files.events)).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
+    fn number(&self, file: &str) -> u64 {
+        let text = fs::read_to_string(self.path.join(file)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group can be removed once its last process is gone for good.
+        let deadline = Instant::now() + PATIENCE;
+        while fs::remove_dir(&self.path).is_err() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The directory of the group that this process is in, in the hierarchy that has memory.
+fn parent() -> Option<(PathBuf, &'static Files)> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = |name: &str| {
+        groups.lines().find_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            controllers
+                .split(',')
+                .any(|one| one == name)
+                .then(|| path.trim_start_matches('/').to_owned())
+        })
+    };
+    let first = Path::new("/sys/fs/cgroup/memory");
+    if let Some(path) = own("memory").map(|path| first.join(path)).filter(|path| path.is_dir()) {
+        return Some((path, &FIRST));
+    }
+    let path = Path::new("/sys/fs/cgroup").join(own("")?);
+    // A group with processes cannot have groups with limits below it: its parent can.
+    let path = path
+        .parent()
+        .filter(|above| above.starts_with("/sys/fs/cgroup"))
+        .unwrap_or(&path)
+        .to_owned();
+    path.join("memory.stat").is_file().then_some((path, &SECOND))
+}

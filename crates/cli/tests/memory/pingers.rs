@@ -1,0 +1,70 @@
+//! Clients that send a little, wait for the answer, and note how long it took.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between an answer and the next ping of a client.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Turns a ping that is never answered into a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Clients, on a thread each.
+pub(crate) struct Pingers {
+    threads: Vec<JoinHandle<()>>,
+    over: Arc<AtomicBool>,
+    times: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Pingers {
+    /// So many of them, which go on until they are stopped.
+    pub(crate) fn start(address: SocketAddr, count: usize) -> Pingers {
+        let (over, times) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let thread = |number| {
+            let (over, times) = (Arc::clone(&over), Arc::clone(&times));
+            std::thread::spawn(move || ping(address, number, &over, &times))
+        };
+        Pingers { threads: (0..count).map(thread).collect(), over, times }
+    }
+
+    /// How long pings took since the last call, sorted.
+    pub(crate) fn take(&self) -> Vec<Duration> {
+        let mut times = std::mem::take(&mut *lock(&self.times));
+        times.sort_unstable();
+        times
+    }
+
+    /// Ends them. Each of their pings was answered, with the bytes that it had.
+    pub(crate) fn stop(self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("every ping is answered"));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ping(address: SocketAddr, number: usize, over: &AtomicBool, times: &Mutex<Vec<Duration>>) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_nodelay(true).expect("a socket has options");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has options");
+    let (mut text, mut back) = ([number as u8; 128], [0; 128]);
+    while !over.load(Ordering::Relaxed) {
+        text[0] = text[0].wrapping_add(1);
+        let start = Instant::now();
+        stream.write_all(&text).expect("the server takes a ping");
+        stream.read_exact(&mut back).expect("the server answers a ping");
+        lock(times).push(start.elapsed());
+        assert!(back == text, "the answer is what was sent");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Of times in order, that which 99 of 100 do not exceed.
+pub(crate) fn p99(times: &[Duration]) -> Duration {
+    times[(times.len() * 99).div_ceil(100) - 1]
+}
