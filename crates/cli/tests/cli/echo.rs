@@ -402,7 +402,8 @@ fn a_server_of_threads_survives_a_lack_of_descriptors() {
     round_trip(&mut server.connect(), b"four");
     let said = server.stop();
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stderr.lines().count() <= 1, "told once: {said:?}");
+    // Once until `three` is served, and once more if the limit is still low at the next accept.
+    assert!(said.stderr.lines().count() <= 2, "told once a shortage: {said:?}");
 }
 
 /// Without a thread for it, a connection is closed, and the others go on. A thread has a stack, which takes addresses.
