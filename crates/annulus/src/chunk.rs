@@ -1,10 +1,10 @@
 //! What can be sent: owned bytes.
 
-use crate::after::After;
 use crate::lease::Lease;
-use crate::memory::Meter;
+use crate::runtime::after::After;
+use crate::runtime::memory::Meter;
 use crate::shared::SharedBytes;
-use crate::stream::Spares;
+use crate::slots::streams::Spares;
 use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;

@@ -1,8 +1,8 @@
 //! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
 
 use crate::lease::Lease;
-use crate::mail::{Format, Mail};
 use crate::net::Datagram;
+use crate::slots::datagrams::{Format, Mail};
 use annulus_kernel::{Control, Controls, Message};
 
 /// Opens a buffer as a received datagram of each format, and takes it apart. As the kernel would, a buffer has room for

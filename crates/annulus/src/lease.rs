@@ -1,7 +1,7 @@
 //! Memory lent by the ring.
 #![allow(unsafe_code)]
 
-use crate::memory::{HeapMemory, Meter};
+use crate::runtime::memory::{HeapMemory, Meter};
 use crate::shared::SharedBytes;
 use annulus_driver::Pool;
 use std::fmt;

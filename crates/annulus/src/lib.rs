@@ -48,52 +48,39 @@
 //! [`SharedBytes`] and what [`shards::channel`] carries may go anywhere; [`net::TcpStream::into_parts`] moves a connection.
 
 pub mod affinity;
-mod after;
 #[cfg(feature = "bytes")]
 mod bytes;
 mod chunk;
-mod connect;
-mod core;
-mod current;
-mod fork;
 pub mod fs;
 #[doc(hidden)]
 pub mod fuzzing;
-mod handle;
 pub mod io;
-mod kernel_held;
 mod lease;
-mod listen;
-mod mail;
-mod memory;
 mod name;
 pub mod net;
 mod nop;
-mod readiness;
-mod recheck;
-mod remote;
 mod runtime;
 pub mod shards;
 mod shared;
 pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
-mod stream;
+mod slots;
 mod task;
 pub mod time;
 mod unwind;
 mod waiters;
-mod waiting;
 
 pub use annulus_driver::{Counters, Operations, UnknownOperations, Verbs};
 pub use annulus_ring::SqPoll;
 pub use chunk::Chunk;
-pub use handle::Handle;
 pub use lease::Lease;
-pub use memory::MemoryLimit;
 pub use name::UnknownName;
 pub use nop::{Nop, nop};
-pub use runtime::{Builder, DriverChoice, DriverInfo, DriverKind, Runtime, counters, handle, run};
+pub use runtime::{
+    Builder, DriverChoice, DriverInfo, DriverKind, Handle, MemoryLimit, Runtime, counters, handle,
+    run,
+};
 pub use shards::shards;
 pub use shared::SharedBytes;
 pub use task::{JoinError, JoinHandle, spawn, yield_now};

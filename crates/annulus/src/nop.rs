@@ -1,8 +1,8 @@
 //! An operation that does nothing: what one costs in this runtime, and nothing else.
 #![allow(unsafe_code)]
 
-use crate::core::{Core, Inner};
-use crate::current;
+use crate::runtime::core::{Core, Inner};
+use crate::runtime::current;
 use annulus_driver::{Event, Kind, Op, Token};
 use rustix::io::Errno;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Signals, awaited.
 
-use crate::core::Core;
-use crate::current;
+use crate::runtime::core::Core;
+use crate::runtime::current;
 use annulus_kernel::named;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -5,10 +5,10 @@ use loom::sync::atomic::{self, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-#[path = "../src/remote/bell.rs"]
-mod bell;
+#[path = "../src/runtime/remote/wake_state.rs"]
+mod wake_state;
 
-use bell::Bell;
+use wake_state::Bell;
 
 /// As `Remote`: an inbox, a bell, and in place of the eventfd something that can be waited for.
 struct Remote {

@@ -12,14 +12,14 @@ mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering, fence};
 }
 
-#[path = "../src/task/calls.rs"]
-mod calls;
 #[path = "../src/task/refs.rs"]
 mod refs;
+#[path = "../src/task/remote_flags.rs"]
+mod remote_flags;
 
 use atomic::{AtomicUsize, Ordering};
-use calls::Calls;
 use refs::Refs;
+use remote_flags::Calls;
 
 /// A task's count, and in place of its memory something that loom watches.
 struct Task {

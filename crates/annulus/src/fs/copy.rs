@@ -2,7 +2,7 @@
 
 use super::buf::IoBuf;
 use super::file::File;
-use super::habits::{Class, Habitual};
+use super::latency::{Class, Habitual};
 use super::perform::Job;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;

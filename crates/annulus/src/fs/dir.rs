@@ -1,17 +1,17 @@
 //! A folder that paths start from, and everything that can be done to a path.
 #![allow(unsafe_code)]
 
+use super::directories::Folder;
 use super::file::{File, OpenFile};
-use super::folders::Folder;
-use super::habits::{Class, Habitual};
+use super::latency::{Class, Habitual};
 use super::metadata::Metadata;
 use super::open::OpenOptions;
 use super::path::{CPath, CWD, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload, perform};
 use super::policy::Policy;
 use super::read_dir::ReadDir;
-use crate::core::Core;
-use crate::current;
+use crate::runtime::core::Core;
+use crate::runtime::current;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::fs::{AtFlags, OFlags};
 use std::ffi::OsString;

@@ -4,9 +4,9 @@
 use super::aligned::AlignedBuf;
 use super::buf::{IoBuf, IoBufMut};
 use super::free::FreeBuffers;
-use crate::core::Core;
-use crate::current;
-use crate::recheck::{Recheck, RecheckPool};
+use crate::runtime::core::Core;
+use crate::runtime::current;
+use crate::runtime::recheck::{Recheck, RecheckPool};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::WaiterId;
 use annulus_kernel::IoVec;

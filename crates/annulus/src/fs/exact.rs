@@ -3,7 +3,7 @@
 
 use super::buf::{IoBuf, IoBufMut};
 use super::file::{CURSOR, File, place};
-use super::habits::Class;
+use super::latency::Class;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::FileCall;
 use std::io;

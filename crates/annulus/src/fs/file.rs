@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::buf::{IoBuf, IoBufMut};
-use super::habits::{Class, DeviceId, Habitual};
+use super::latency::{Class, DeviceId, Habitual};
 use super::metadata::Metadata;
 use super::open::OpenOptions;
+use super::page_cache::Trust;
 use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
 use super::policy::Policy;
-use super::trust::Trust;
-use crate::core::Core;
+use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! What a runtime knows of its files: where their calls are made, and how that went.
 
-use super::folders::Folders;
-use super::habits::Habits;
+use super::directories::Folders;
+use super::latency::Habits;
 use super::policy::Policy;
 use annulus_driver::Counters;
 use annulus_kernel::Kernel;

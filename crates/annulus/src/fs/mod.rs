@@ -9,27 +9,27 @@
 
 mod aligned;
 mod buf;
-mod call;
 mod copy;
+mod detached;
 mod dir;
 mod direct;
+mod directories;
 mod exact;
 mod file;
 mod files;
-mod folders;
 mod free;
-mod habits;
+mod latency;
 mod lock;
 mod metadata;
 mod open;
+mod page_cache;
 mod path;
+mod pending_call;
 mod perform;
 mod policy;
 mod read_dir;
 mod send;
-mod take;
 mod transfer;
-mod trust;
 mod whole;
 
 pub use aligned::AlignedBuf;
@@ -37,7 +37,7 @@ pub use buf::{IoBuf, IoBufMut, Slice};
 pub use dir::Dir;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};
-pub use habits::QUICK;
+pub use latency::QUICK;
 pub use lock::Lock;
 pub use metadata::Metadata;
 pub use open::OpenOptions;
@@ -49,5 +49,5 @@ pub use whole::{
     symlink_metadata, write,
 };
 
-pub(crate) use call::CallSlot;
 pub(crate) use files::Files;
+pub(crate) use pending_call::CallSlot;

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::dir::Dir;
+use super::directories::Folder;
 use super::file::{File, OpenFile};
-use super::folders::Folder;
-use super::habits::{Class, Habitual};
+use super::latency::{Class, Habitual};
 use super::path::{CPath, about, with_c_path};
 use super::perform::{Job, attempt, breathe, offload};
 use super::policy::Policy;
-use crate::core::Core;
+use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;

@@ -1,10 +1,10 @@
 //! Making a call, on the loop or off it.
 #![allow(unsafe_code)]
 
-use super::call::Pending;
-use super::habits::{Class, Habitual, Timing};
+use super::latency::{Class, Habitual, Timing};
+use super::pending_call::Pending;
 use super::policy::Policy;
-use crate::core::Core;
+use crate::runtime::core::Core;
 use crate::task::yield_now;
 use annulus_kernel::file::{FileCall, OpenHow};
 use rustix::io::Errno;
@@ -247,7 +247,7 @@ fn is_refused(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Runtime, fs::habits::DeviceId};
+    use crate::{Runtime, fs::latency::DeviceId};
     use annulus_kernel::file::PathAt;
 
     #[test]

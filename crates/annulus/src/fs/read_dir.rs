@@ -3,7 +3,7 @@
 
 use super::dir::Dir;
 use super::file::OpenFile;
-use super::habits::{Class, Habitual};
+use super::latency::{Class, Habitual};
 use super::metadata::Metadata;
 use super::path::about;
 use super::perform::{Job, perform};

@@ -6,7 +6,7 @@
 
 use super::aligned::AlignedBuf;
 use super::file::File;
-use super::habits::{Class, Habitual};
+use super::latency::{Class, Habitual};
 use super::policy::Policy;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 
 use super::buf::{IoBuf, IoBufMut};
 use super::file::{File, MOST};
-use super::habits::Class;
+use super::latency::Class;
 use super::perform::{Job, attempt_at_once};
 use annulus_kernel::file::FileCall;
 use std::io;

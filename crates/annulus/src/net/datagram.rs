@@ -1,7 +1,7 @@
 //! What a UDP datagram brings, and what it can be sent with.
 
 use crate::lease::Lease;
-use crate::mail::{Envelope, Mail};
+use crate::slots::datagrams::{Envelope, Mail};
 use annulus_kernel::Control;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

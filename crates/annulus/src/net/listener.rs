@@ -1,14 +1,14 @@
 //! Listening for TCP connections.
 
 use super::ConnectionLimit;
-use super::acceptor::Acceptor;
+use super::listener_handle::Acceptor;
 use super::parts::{Parts, given, owned};
 use super::resolve::first;
-use super::socket::NewFd;
 use super::stream::TcpStream;
-use crate::core::Core;
-use crate::current;
-use crate::listen::Accepted;
+use super::stream_handle::NewFd;
+use crate::runtime::core::Core;
+use crate::runtime::current;
+use crate::slots::listeners::Accepted;
 use annulus_kernel::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;

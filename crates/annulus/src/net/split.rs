@@ -1,6 +1,6 @@
 //! The two directions of a connection, for two tasks.
 
-use super::socket::{Send, Socket};
+use super::stream_handle::{Send, Socket};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use std::fmt;

@@ -2,12 +2,12 @@
 
 use super::parts::Parts;
 use super::resolve::{failed, last_error, resolve};
-use super::socket::{AsSocket, NewFd, Send, Socket};
 use super::split::{RecvHalf, SendHalf};
+use super::stream_handle::{AsSocket, NewFd, Send, Socket};
 use crate::chunk::Chunk;
-use crate::core::Core;
-use crate::current;
 use crate::lease::Lease;
+use crate::runtime::core::Core;
+use crate::runtime::current;
 use crate::time::Instant;
 use annulus_kernel::{Address, Fd, SocketOption};
 use std::fmt;

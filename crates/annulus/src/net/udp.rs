@@ -5,11 +5,11 @@ mod options;
 pub use options::UdpOptions;
 
 use super::datagram::{Datagram, Transmit};
-use super::postbox::{Postbox, SendMail};
+use super::datagram_handle::{Postbox, SendMail};
 use super::resolve::first;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::mail::Mail;
+use crate::slots::datagrams::Mail;
 use annulus_kernel::{Address, Ip, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;

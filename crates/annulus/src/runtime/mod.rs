@@ -1,21 +1,31 @@
 //! The runtime: one thread, one driver, one loop.
 
+pub(crate) mod after;
 mod blocked;
 mod builder;
 mod choice;
-mod end;
+pub(crate) mod core;
+pub(crate) mod current;
+pub(crate) mod fork;
+pub(crate) mod handle;
+pub(crate) mod kernel_held;
 mod lockdown;
+pub(crate) mod memory;
+pub(crate) mod recheck;
+pub(crate) mod remote;
+mod shutdown;
 mod turn;
+mod waiting;
 
 pub use builder::Builder;
 pub use choice::{DriverChoice, DriverInfo, DriverKind};
+pub use handle::Handle;
 pub(crate) use lockdown::deny_further_rings;
+pub use memory::MemoryLimit;
 
-use crate::core::Core;
-use crate::current;
-use crate::handle::Handle;
 use crate::task::Task;
 use annulus_driver::Counters;
+use core::Core;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! One turn of the loop: run what is ready; send, publish and arm; enter the kernel once; hand out what came.
 
-use crate::core::{Core, Inner};
-use crate::remote::Remote;
+use crate::runtime::core::{Core, Inner};
+use crate::runtime::remote::Remote;
 use crate::task::RootWaker;
 use crate::time::{Fire, Instant};
 use annulus_driver::Wait;

@@ -50,19 +50,19 @@
 //! In the simulator there are no other threads, and so no shards: a runtime on a simulated kernel is refused here.
 
 mod channel;
-mod crew;
-mod doors;
 mod error;
-mod muster;
+mod listener;
 mod pinning;
 mod shard;
+mod start_barrier;
+mod threads;
 
 pub use channel::{Closed, Receiver, Sender, Sending, TrySendError, channel};
-pub use crew::Shards;
-pub use doors::{Doors, Incoming, Spread};
 pub use error::{Cause, ShardError};
+pub use listener::{Doors, Incoming, Spread};
 pub use pinning::Pinning;
 pub use shard::Shard;
+pub use threads::Shards;
 
 use std::future::Future;
 

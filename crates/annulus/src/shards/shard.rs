@@ -1,8 +1,8 @@
 //! A shard, as its main sees it.
 
-use crate::handle::Handle;
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
+use crate::runtime::handle::Handle;
 use crate::task::JoinHandle;
 use std::fmt;
 use std::future::Future;

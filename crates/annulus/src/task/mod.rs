@@ -1,15 +1,15 @@
 //! Tasks: futures that run side by side on the runtime's thread.
 
 mod body;
-mod calls;
-pub(crate) mod home;
 mod join;
-mod joint;
+mod join_state;
+pub(crate) mod owner;
 mod raw;
-mod ready;
 mod refs;
 pub(crate) mod refused;
+mod remote_flags;
 mod root;
+mod run_queue;
 #[cfg(test)]
 mod tests;
 
@@ -22,11 +22,11 @@ mod atomic {
 pub(crate) use body::words_of;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use raw::TaskRef;
-pub(crate) use ready::{Ready, Task};
 pub(crate) use root::RootWaker;
+pub(crate) use run_queue::{Ready, Task};
 
-use crate::current;
-use crate::remote::Remote;
+use crate::runtime::current;
+use crate::runtime::remote::Remote;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;

@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::body;
-use super::calls::Calls;
-use super::home::{self, is_home};
-use super::joint::Joint;
+use super::join_state::Joint;
+use super::owner::{self, is_home};
 use super::refs::Refs;
-use crate::remote::Remote;
+use super::remote_flags::Calls;
+use crate::runtime::remote::Remote;
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -175,7 +175,7 @@ impl TaskRef {
         if is_home(&self.head().remote) {
             // SAFETY: at home.
             if unsafe { self.rouse() } {
-                home::push(self);
+                owner::push(self);
             }
         } else if self.head().calls.call() {
             let remote = self.head().remote.clone();

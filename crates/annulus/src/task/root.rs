@@ -1,7 +1,7 @@
 //! The waker of the future that `block_on` runs.
 
-use super::home::is_home;
-use crate::remote::Remote;
+use super::owner::is_home;
+use crate::runtime::remote::Remote;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;

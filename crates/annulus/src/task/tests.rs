@@ -1,9 +1,9 @@
 //! Tasks without a runtime: their memory and their threads. Small enough for Miri:
 //! `cargo +nightly miri test -p annulus --lib task::`.
 
-use super::home::{self, is_home};
+use super::owner::{self, is_home};
 use super::*;
-use crate::remote::Remote;
+use crate::runtime::remote::Remote;
 use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsHome, Panics};
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -28,7 +28,7 @@ impl Home {
     fn new() -> Self {
         let home =
             Self { remote: Arc::new(Remote::new(false).unwrap()), ready: Rc::new(Ready::new()) };
-        home::enter(&home.remote, &home.ready);
+        owner::enter(&home.remote, &home.ready);
         home
     }
 
@@ -65,7 +65,7 @@ impl Home {
         self.remote.close();
         self.ready.drop_all(|| self.remote.take());
         self.ready.drop_all(|| self.remote.finish());
-        home::leave();
+        owner::leave();
     }
 
     /// Tasks whose memory is still there: each holds the inbox.

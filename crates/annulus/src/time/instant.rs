@@ -1,6 +1,6 @@
 //! A moment of the runtime's clock.
 
-use crate::current;
+use crate::runtime::current;
 use annulus_kernel::{Kernel, Linux};
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;

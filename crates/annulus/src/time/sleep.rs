@@ -1,8 +1,8 @@
 //! Waiting for a moment.
 
 use super::{Fire, Instant, TimerKey};
-use crate::core::Core;
-use crate::current;
+use crate::runtime::core::Core;
+use crate::runtime::current;
 use crate::unwind::dispose_each;
 use std::future::Future;
 use std::pin::Pin;

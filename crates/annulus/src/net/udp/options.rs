@@ -1,12 +1,12 @@
 //! How to open a UDP socket.
 
-use super::super::postbox::Postbox;
+use super::super::datagram_handle::Postbox;
 use super::super::resolve::first;
-use super::super::socket::{Buffers, NewFd};
+use super::super::stream_handle::{Buffers, NewFd};
 use super::UdpSocket;
-use crate::core::Core;
-use crate::current;
-use crate::mail::{Format, Settings};
+use crate::runtime::core::Core;
+use crate::runtime::current;
+use crate::slots::datagrams::{Format, Settings};
 use annulus_kernel::{Address, SocketOption, SocketType};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,6 +1,6 @@
 //! Datagrams between processes of a host.
 
-use super::super::postbox::{Postbox, SendMail};
+use super::super::datagram_handle::{Postbox, SendMail};
 use super::super::resolve::failed;
 use super::super::udp::cut;
 use super::UnixOptions;
@@ -8,7 +8,7 @@ use super::address::{of_path, of_std, to_std};
 use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::mail::{Envelope, Mail};
+use crate::slots::datagrams::{Envelope, Mail};
 use annulus_kernel::{Address, Control, Credentials};
 use std::fmt;
 use std::io;

@@ -1,7 +1,7 @@
 //! Listening for Unix connections.
 
-use super::super::acceptor::Acceptor;
-use super::super::socket::Socket;
+use super::super::listener_handle::Acceptor;
+use super::super::stream_handle::Socket;
 use super::address::to_std;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};

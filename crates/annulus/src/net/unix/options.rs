@@ -1,16 +1,16 @@
 //! How to open Unix sockets, of all kinds.
 
 use super::super::ConnectionLimit;
-use super::super::acceptor::Acceptor;
-use super::super::postbox::Postbox;
+use super::super::datagram_handle::Postbox;
+use super::super::listener_handle::Acceptor;
 use super::super::resolve::failed;
-use super::super::socket::{Buffers, NewFd, Socket};
+use super::super::stream_handle::{Buffers, NewFd, Socket};
 use super::address::{of_path, of_std};
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
-use crate::core::Core;
-use crate::current;
-use crate::mail::{Format, Settings};
+use crate::runtime::core::Core;
+use crate::runtime::current;
+use crate::slots::datagrams::{Format, Settings};
 use crate::time::sleep;
 use annulus_kernel::{Address, Domain, SocketOption, SocketType};
 use std::io;

@@ -1,7 +1,7 @@
 //! A path that a Unix socket is bound to: taken over from a dead server, removed at the end.
 
-use super::super::socket::NewFd;
-use crate::core::Core;
+use super::super::stream_handle::NewFd;
+use crate::runtime::core::Core;
 use annulus_kernel::{Address, Domain, SocketType, UnixName};
 use std::ffi::OsStr;
 use std::io;
@@ -158,7 +158,7 @@ mod tests {
 
     /// Starts a server, and another one in the moment in which the first is bound and does not listen yet.
     fn start_two(path: &Path) {
-        let core = crate::current::get().unwrap();
+        let core = crate::runtime::current::get().unwrap();
         let address = Address::unix(UnixName::Path(path.as_os_str().as_bytes())).unwrap();
         let socket = NewFd::new(&core.kernel, Domain::Unix, SocketType::Stream).unwrap();
         let make_ready = || {

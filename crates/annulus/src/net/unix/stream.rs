@@ -1,7 +1,7 @@
 //! A connection between two processes of a host.
 
-use super::super::socket::{AsSocket, Send, Socket};
 use super::super::split::{RecvHalf, SendHalf};
+use super::super::stream_handle::{AsSocket, Send, Socket};
 use super::UnixOptions;
 use super::address::to_std;
 use crate::chunk::Chunk;

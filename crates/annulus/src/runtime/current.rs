@@ -1,0 +1,63 @@
+//! The runtime that this thread is running.
+
+use crate::runtime::core::Core;
+use crate::task::owner;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+/// Holds a runtime as the thread's current one until dropped.
+pub(crate) struct Entered(());
+
+/// Makes `core` the thread's current runtime.
+///
+/// # Errors
+/// Where another one is running on this thread: runtimes do not nest.
+pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
+    let entered = CURRENT.try_with(|current| {
+        let mut current = current.borrow_mut();
+        // In a forked child the parent's runtime is still noted here, but is not running.
+        if current.as_ref().is_some_and(|running| running.at_home()) {
+            return Err(io::Error::other(
+                "a runtime is running on this thread already; spawn a task on it, or use another thread",
+            ));
+        }
+        if let Some(parents) = current.replace(core.clone()) {
+            std::mem::forget(parents);
+        }
+        core.set_running(true);
+        owner::enter(&core.remote, &core.ready);
+        Ok(Entered(()))
+    });
+    // A thread that is ending has no current runtime any more, and needs none to drop one.
+    entered.unwrap_or_else(|_ending| Ok(Entered(())))
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        owner::leave();
+        if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
+            core.set_running(false);
+        }
+    }
+}
+
+/// Runs `f` on the thread's current runtime; `None` where there is none.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+/// The thread's current runtime.
+///
+/// # Errors
+/// Outside a runtime.
+pub(crate) fn get() -> io::Result<Rc<Core>> {
+    with(Rc::clone).ok_or_else(|| {
+        io::Error::other("no runtime is running on this thread; call this inside annulus::run")
+    })
+}

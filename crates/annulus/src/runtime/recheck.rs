@@ -1,0 +1,112 @@
+//! Wait queues to be looked at again: something was available, and not all that wait were notified of it. Those that were may have
+//! been forgotten; see `waiters`.
+
+use crate::runtime::core::Inner;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+/// What is to be looked at again, once the tasks that were woken have run.
+///
+/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So what was put here before the
+/// end of one turn is due in the next.
+#[derive(Debug)]
+pub(crate) struct Rechecks<T> {
+    list: Vec<T>,
+    /// This many of them are due.
+    due: usize,
+}
+
+impl<T> Default for Rechecks<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), due: 0 }
+    }
+}
+
+impl<T> Rechecks<T> {
+    #[cold]
+    pub(crate) fn push(&mut self, one: T) {
+        self.list.push(one);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes out what is due.
+    fn take_due(&mut self) -> Vec<T> {
+        self.list.drain(..std::mem::take(&mut self.due)).collect()
+    }
+
+    /// A turn ends.
+    #[inline]
+    pub(crate) fn age(&mut self) {
+        self.due = self.list.len();
+    }
+}
+
+/// A wait queue.
+pub(crate) enum Recheck {
+    /// Of accepts, by slot and generation.
+    Accept(u32, u32),
+    /// Of receives of datagrams, by slot and generation.
+    Receive(u32, u32),
+    /// Of a pool of buffers.
+    Pool(Weak<dyn RecheckPool>),
+}
+
+/// A pool of buffers with a wait queue.
+pub(crate) trait RecheckPool {
+    /// Notifies the next ones of what the first have not taken. True if it has to be looked at again.
+    fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
+}
+
+impl Inner {
+    /// Notifies the next ones of what the first have not taken. True if the loop must not sleep.
+    #[inline]
+    pub(crate) fn recheck_waiters(&mut self) -> bool {
+        !self.rechecks.is_empty() && self.recheck_due()
+    }
+
+    #[cold]
+    fn recheck_due(&mut self) -> bool {
+        for recheck in self.rechecks.take_due() {
+            match recheck {
+                Recheck::Accept(slot, generation) => self.recheck_acceptors(slot, generation),
+                Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
+                Recheck::Pool(pool) => self.recheck_pool(pool),
+            }
+        }
+        !self.rechecks.is_empty() || !self.after.wakes.is_empty()
+    }
+
+    fn recheck_pool(&mut self, weak: Weak<dyn RecheckPool>) {
+        if let Some(pool) = weak.upgrade() {
+            if pool.recheck(&mut self.after.wakes) {
+                self.rechecks.push(Recheck::Pool(weak));
+            }
+            // It may be the last to hold the pool, whose drop enters the runtime.
+            let pool: Rc<dyn RecheckPool> = pool;
+            self.after.kept.push(Box::new(pool));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_due_after_the_turn() {
+        let mut rechecks = Rechecks::default();
+        rechecks.push("while tasks ran");
+        assert!(rechecks.take_due().is_empty() && !rechecks.is_empty());
+        rechecks.push("by an event");
+        rechecks.age();
+        rechecks.push("while the next tasks ran");
+        assert_eq!(rechecks.take_due(), ["while tasks ran", "by an event"]);
+        rechecks.age();
+        assert_eq!(rechecks.take_due(), ["while the next tasks ran"]);
+        assert!(rechecks.is_empty());
+    }
+}

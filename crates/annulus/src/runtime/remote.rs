@@ -1,0 +1,159 @@
+//! What other threads may touch of a runtime: its inbox and its alarm.
+
+mod wake_state;
+
+use crate::task::TaskRef;
+use annulus_kernel::named;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wake_state::Bell;
+
+/// Tasks woken from elsewhere, and the way to wake a sleeping loop: a task goes into the inbox, then the bell is rung.
+pub(crate) struct Remote {
+    inbox: Mutex<Inbox>,
+    bell: Bell,
+    stopped: AtomicBool,
+    alarm: Option<OwnedFd>,
+    /// Calls from other threads.
+    calls: AtomicU64,
+    /// System calls made to wake the loop.
+    alarms: AtomicU64,
+    /// Streams that are open here, as of the last turn.
+    streams: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Inbox {
+    tasks: Vec<TaskRef>,
+    /// Nothing may be spawned any more.
+    closed: bool,
+    /// Every task was dropped; only what was never polled can still arrive.
+    finished: bool,
+}
+
+impl Remote {
+    /// With an alarm where the kernel is a real one; a simulated one has no other threads.
+    pub(crate) fn new(real: bool) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let alarm = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
+        Ok(Self {
+            inbox: Mutex::default(),
+            bell: Bell::new(),
+            stopped: AtomicBool::new(false),
+            alarm,
+            calls: AtomicU64::new(0),
+            alarms: AtomicU64::new(0),
+            streams: AtomicUsize::new(0),
+        })
+    }
+
+    /// The descriptor that turns readable when the sleeping loop is wanted.
+    pub(crate) fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        self.alarm.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Puts a task in the inbox.
+    ///
+    /// # Errors
+    /// The task, after the end.
+    pub(crate) fn push(&self, task: TaskRef) -> Result<(), TaskRef> {
+        let mut inbox = self.inbox();
+        if inbox.finished {
+            return Err(task);
+        }
+        inbox.tasks.push(task);
+        drop(inbox);
+        self.call();
+        Ok(())
+    }
+
+    /// Makes the loop look around, from another thread.
+    pub(crate) fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.ring_the_bell();
+    }
+
+    /// Makes the loop look around.
+    pub(crate) fn ring_the_bell(&self) {
+        if self.bell.ring()
+            && let Some(alarm) = &self.alarm
+        {
+            self.alarms.fetch_add(1, Ordering::Relaxed);
+            // It fails only where the counter is full: then the alarm is ringing already.
+            _ = rustix::io::write(alarm, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Asks the loop to end.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.call();
+    }
+
+    /// Calls from other threads, and the system calls they took.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.calls.load(Ordering::Relaxed), self.alarms.load(Ordering::Relaxed))
+    }
+
+    /// Tells other threads how many streams are open here. Only the loop calls it: a load, and a store where it changed.
+    #[inline]
+    pub(crate) fn publish_streams(&self, count: usize) {
+        if self.streams.load(Ordering::Relaxed) != count {
+            self.streams.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Streams that were open here when the loop last told.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop was asked to end since the last call.
+    #[inline]
+    pub(crate) fn take_stop(&self) -> bool {
+        // Acquire pairs with the release in `stop`.
+        self.stopped.load(Ordering::Relaxed) && self.stopped.swap(false, Ordering::Acquire)
+    }
+
+    /// The loop is about to sleep. False where there is something to do first.
+    #[inline]
+    pub(crate) fn park(&self) -> bool {
+        self.bell.park()
+    }
+
+    /// The loop is awake again.
+    #[inline]
+    pub(crate) fn unpark(&self) {
+        self.bell.unpark();
+    }
+
+    /// Takes what others put in.
+    #[inline]
+    pub(crate) fn take(&self) -> Vec<TaskRef> {
+        if self.bell.heard() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
+    }
+
+    /// No more tasks may be spawned from elsewhere. Wakes still arrive, so that every task can be dropped at home.
+    pub(crate) fn close(&self) {
+        self.inbox().closed = true;
+    }
+
+    /// No more tasks are taken in; returns the last ones.
+    pub(crate) fn finish(&self) -> Vec<TaskRef> {
+        let mut inbox = self.inbox();
+        inbox.finished = true;
+        std::mem::take(&mut inbox.tasks)
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox().closed
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

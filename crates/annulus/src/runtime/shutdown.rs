@@ -1,0 +1,227 @@
+//! The end of a runtime, in order: tasks dropped at home → accepted sends flushed within the grace → the runtime's inside taken
+//! out, so that handles find it ended; the rest cancelled and waited for → the ring closed → memory freed.
+//!
+//! What the kernel may know is freed on this way only. If something could not be drained, a panic has interrupted the loop's own
+//! work, or the end itself unwinds, it leaks.
+#![allow(unsafe_code)]
+
+use crate::runtime::core::{Core, Inner};
+use crate::runtime::current;
+use crate::runtime::kernel_held::KernelHeld;
+use crate::time::Instant;
+use crate::unwind::{dispose, wake_each};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::thread::panicking;
+use std::time::Duration;
+
+/// How long cancelled operations may take to come back.
+const REAP: Duration = Duration::from_secs(2);
+
+impl Core {
+    pub(crate) fn end_in_order(self: &Rc<Self>, grace: Duration) {
+        self.remote.close();
+        self.ready.close();
+        // An error here means that another runtime is running on this thread: this one was dropped inside it. Its tasks
+        // are dropped all the same; what they want to do last, they can't.
+        let entered = current::enter(self);
+        let whole = self.check_whole().is_ok();
+        let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(grace)));
+        // If that has unwound, the inside may still be there: it leaks.
+        _ = self.take_inside();
+        self.ready.drop_all(|| self.remote.finish());
+        drop(entered);
+        match ended {
+            // No foreign code can have caused it: a bug, which is told, unless it was told before, or the thread unwinds
+            // already and a second panic would abort the process.
+            Err(panic) if whole && !panicking() => resume_unwind(panic),
+            Err(panic) => dispose(panic),
+            Ok(()) => {}
+        }
+    }
+
+    fn wind_down(&self, grace: Duration) {
+        self.drop_remains();
+        if self.check_whole().is_ok() {
+            self.flush(grace);
+        }
+        let Some(mut inside) = self.take_inside() else { return };
+        inside.stop_everything();
+        let drained = self.reap(&mut inside) && self.check_whole().is_ok();
+        self.set_over(inside.close(drained));
+    }
+
+    /// Turns the loop until everything that was accepted has been sent, for `limit` at most.
+    fn flush(&self, limit: Duration) {
+        let deadline = Instant::since_origin(self.kernel.now()) + limit;
+        while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
+            let left = deadline.duration_since(Instant::since_origin(self.kernel.now()));
+            let hurry = self.enter().is_ok_and(|inner| !inner.driver.is_clear());
+            if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
+                return;
+            }
+            self.drop_remains();
+        }
+    }
+
+    /// Turns the loop until nothing is in flight; false if that takes too long. The handles do not reach the inside any more.
+    fn reap(&self, inside: &mut Inner) -> bool {
+        let deadline = inside.now() + REAP;
+        loop {
+            wake_each(mem::take(&mut inside.after.wakes));
+            mem::take(&mut inside.after).discard();
+            self.drop_remains();
+            if inside.is_over() {
+                return true;
+            }
+            let left = deadline.duration_since(inside.now());
+            let hurry = !inside.driver.is_clear();
+            if left.is_zero() || inside.turn(hurry, Some(left), &self.remote).is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Drops all tasks; later on, the remains of finished ones that wakes have put in the queue.
+    fn drop_remains(&self) {
+        self.ready.drop_all(|| self.remote.take());
+    }
+}
+
+impl Inner {
+    fn all_sent_out(&mut self) -> bool {
+        let streams = self.streams.indices();
+        streams.into_iter().all(|slot| self.streams.get(slot).tx.is_over()) && self.all_posted()
+    }
+
+    /// Nothing is in flight, and every descriptor was closed.
+    fn is_over(&mut self) -> bool {
+        self.in_flight == 0
+            && self.agenda.eager.is_empty()
+            && self.post.posted.is_empty()
+            && self.driver.is_clear()
+    }
+
+    /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
+    fn stop_everything(&mut self) {
+        for slot in self.streams.indices() {
+            if !self.streams.get(slot).tx.is_over() {
+                self.make_reset(slot);
+            }
+            self.stop_sending(slot);
+            if self.streams.get(slot).dropped {
+                self.close_if_done(slot);
+            } else {
+                self.drop_stream(slot);
+            }
+        }
+        for slot in self.listeners.indices() {
+            self.drop_listener(slot);
+        }
+        for slot in self.connects.indices() {
+            self.drop_connect(slot);
+        }
+        for slot in self.calls.indices() {
+            self.stop_call(slot);
+        }
+        for slot in self.polls.indices() {
+            self.drop_poll(slot);
+        }
+        self.stop_mailboxes();
+    }
+}
+
+impl KernelHeld<Inner> {
+    /// Closes the driver, and frees everything if the kernel is known to be done with it; true if so.
+    fn close(mut self, drained: bool) -> bool {
+        mem::take(&mut self.after).discard();
+        self.timers.drain().for_each(dispose);
+        let pools = (self.driver.pool().clone(), self.driver.packets().cloned());
+        let pools = KernelHeld::new(pools);
+        // SAFETY: what operations name is not the driver's, but what stays held; the driver is not used after this.
+        let driver = unsafe { self.driver.take() };
+        let closed = driver.close();
+        let is_done = drained && closed.is_ok();
+        if is_done {
+            // SAFETY: every operation has had its terminal event, and the kernel has let go of the buffers.
+            let freed = unsafe { (self.open(), pools.open()) };
+            dispose(freed);
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JoinError, Runtime, spawn};
+    use annulus_driver::Pool;
+    use std::future::pending;
+    use std::rc::Weak;
+    use std::task::{Context, Poll, Waker};
+
+    fn pool(runtime: &Runtime) -> Weak<Pool> {
+        Rc::downgrade(runtime.core().enter().unwrap().driver.pool())
+    }
+
+    /// The next turn looks for a datagram socket that does not exist, and panics.
+    fn break_next_turn(runtime: &Runtime) {
+        runtime.core().enter().unwrap().post.posted.push(1_000_000);
+    }
+
+    fn panics(f: impl FnOnce()) -> bool {
+        catch_unwind(AssertUnwindSafe(f)).is_err()
+    }
+
+    #[test]
+    fn a_runtime_that_ends_in_order_frees_its_memory() {
+        let runtime = Runtime::new().unwrap();
+        let pool = pool(&runtime);
+        drop(runtime);
+        assert_eq!(pool.strong_count(), 0);
+    }
+
+    #[test]
+    fn a_panic_in_the_loops_own_work_leaks_what_the_kernel_may_know() {
+        let mut runtime = Runtime::new().unwrap();
+        let pool = pool(&runtime);
+        runtime.block_on(async {}).unwrap();
+        break_next_turn(&runtime);
+        assert!(panics(|| runtime.block_on(async {}).unwrap()));
+        let refused = runtime.block_on(async {}).unwrap_err().to_string();
+        assert!(refused.contains("interrupted"), "{refused}");
+        assert!(!panics(|| drop(runtime)), "the panic was told already");
+        assert!(pool.strong_count() > 0, "freed");
+        Runtime::new().unwrap().block_on(async {}).unwrap();
+    }
+
+    #[test]
+    fn an_end_that_unwinds_leaks_what_the_kernel_may_know() {
+        let mut runtime = Runtime::new().unwrap();
+        let (pool, handle) = (pool(&runtime), runtime.handle());
+        let mut tasks = runtime.block_on(async { [spawn(pending::<()>())] }).unwrap();
+        break_next_turn(&runtime);
+        assert!(panics(|| drop(runtime)), "a bug is told");
+        assert!(pool.strong_count() > 0, "freed");
+        // The rest of the end has happened all the same.
+        assert!(handle.spawn(async {}).is_err());
+        let joined =
+            std::pin::Pin::new(&mut tasks[0]).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(joined, Poll::Ready(Err(JoinError::Aborted))));
+        Runtime::new().unwrap().block_on(async {}).unwrap();
+    }
+
+    #[test]
+    fn an_end_that_unwinds_while_the_thread_does_aborts_nothing() {
+        let runtime = Runtime::new().unwrap();
+        let pool = pool(&runtime);
+        break_next_turn(&runtime);
+        let unwound = catch_unwind(AssertUnwindSafe(move || {
+            let _runtime = runtime;
+            panic!("the first");
+        }));
+        assert_eq!(unwound.unwrap_err().downcast_ref::<&str>(), Some(&"the first"));
+        assert!(pool.strong_count() > 0, "freed");
+    }
+}

@@ -1,0 +1,72 @@
+//! Who waits for what: the answer to "why does nothing happen?".
+
+use crate::runtime::core::Inner;
+use crate::time::{Fire, Instant};
+use std::task::Waker;
+
+impl Inner {
+    /// What a task, known by its waker, waits for; nothing that the runtime knows of, where it is empty.
+    pub(crate) fn waits_of(&mut self, task: &Waker) -> Vec<String> {
+        let mut waits = self.stream_waits(task);
+        for slot in self.listeners.indices() {
+            let listener = self.listeners.get(slot);
+            if listener.is_awaited_by(task) {
+                waits.push(format!("to accept on descriptor {}", listener.fd));
+            }
+        }
+        for slot in self.post.boxes.indices() {
+            let mailbox = self.post.boxes.get(slot);
+            let fd = mailbox.fd;
+            if mailbox.rx.is_awaited_by(task) {
+                waits.push(format!("for a datagram on descriptor {fd}"));
+            }
+            if mailbox.tx.is_awaited_by(task) {
+                waits.push(format!("to send datagrams on descriptor {fd}"));
+            }
+        }
+        for slot in self.connects.indices() {
+            let attempt = self.connects.get(slot);
+            if attempt.is_awaited_by(task) {
+                waits.push(format!("to connect to {:?}", attempt.address()));
+            }
+        }
+        for slot in self.nops.indices() {
+            if self.nops.get(slot).is_awaited_by(task) {
+                waits.push("for a nop".into());
+            }
+        }
+        for slot in self.calls.indices() {
+            if self.calls.get(slot).is_awaited_by(task) {
+                waits.push("for a call on a file".into());
+            }
+        }
+        let now = self.now();
+        waits.extend(self.timers.of(task).map(|deadline| left(deadline, now)));
+        waits
+    }
+
+    fn stream_waits(&mut self, task: &Waker) -> Vec<String> {
+        let mut waits = Vec::new();
+        for slot in self.streams.indices() {
+            let stream = self.streams.get(slot);
+            let directions = [
+                ("to receive", stream.rx.is_awaited_by(task)),
+                ("for its sends", stream.tx.is_awaited_by(task)),
+            ];
+            for (what, _) in directions.into_iter().filter(|(_, waits)| *waits) {
+                waits.push(format!("{what} on descriptor {}", stream.fd));
+            }
+        }
+        waits
+    }
+}
+
+fn left(deadline: Instant, now: Instant) -> String {
+    format!("for a timer in {:?}", deadline.duration_since(now))
+}
+
+impl Fire {
+    pub(crate) fn wakes(&self, task: &Waker) -> bool {
+        matches!(self, Self::Wake(waker) if waker.will_wake(task))
+    }
+}

@@ -1,0 +1,8 @@
+//! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls. One module a
+//! family; each is policy for all drivers and kernels.
+
+pub(crate) mod connects;
+pub(crate) mod datagrams;
+pub(crate) mod listeners;
+pub(crate) mod polls;
+pub(crate) mod streams;
