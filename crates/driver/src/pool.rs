@@ -5,11 +5,16 @@
 //! not needed for a while back to the system. How much memory the buffers have is counted by what receives wrote there.
 #![allow(unsafe_code)]
 
+mod budget;
 mod depth;
+mod size;
 mod trim;
 
-use annulus_kernel::{Kernel, Limit, Mapping, Resource};
+use annulus_kernel::{Kernel, Mapping};
+pub use budget::Budget;
 use depth::Depth;
+pub use size::PoolSize;
+use size::{cannot_reserve, check, page_size};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
@@ -17,25 +22,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers that the kernel gets however small the budget; of datagrams, whose are not cut short.
-const LEAST: u32 = 16;
-const LEAST_WHOLE: u32 = 4;
 /// Refills between two looks at what was really needed.
 const PERIOD: u32 = 4096;
-
-/// How much receives may bring before the next turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Bytes, more or less: some buffers are there always.
-    pub bytes: usize,
-    /// Memory is short: buffers that nobody uses keep none of it.
-    pub is_tight: bool,
-}
-
-impl Budget {
-    /// As much as turns need.
-    pub const NONE: Self = Self { bytes: usize::MAX, is_tight: false };
-}
 
 /// Which memory goes back to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,56 +33,6 @@ pub(crate) enum Trim {
     /// What was not needed since the last time, however few turns that were: the memory of idle buffers that no turn used,
     /// and of those that were once filled further than any receive has come since.
     Surplus,
-}
-
-/// How big a pool may get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSize {
-    /// Bytes a buffer: a multiple of 4096.
-    pub buffer: u32,
-    /// Most buffers: a power of two, at most 32,768.
-    pub most: u32,
-}
-
-impl Default for PoolSize {
-    /// 256 KiB × 1024: how many buffers a message takes is what counts, and memory is taken page by page, as it is
-    /// touched: a small message costs one page, however large its buffer.
-    fn default() -> Self {
-        Self { buffer: 256 * 1024, most: 1024 }
-    }
-}
-
-impl PoolSize {
-    /// Bytes of addresses that a pool of this size reserves.
-    pub fn reserved(self) -> usize {
-        self.stride() * self.most as usize
-    }
-
-    /// Bytes from one buffer to the next one.
-    fn stride(self) -> usize {
-        (self.buffer as usize).next_multiple_of(page_size())
-    }
-}
-
-/// The range could not be reserved: what bounds it, and the way out.
-fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
-    let bound = match Limit::of(Resource::AddressSpace).soft {
-        Some(limit) => format!(
-            "this process may have {} MiB of addresses, used or not; raise that (`ulimit -v`), or ask for fewer buffers",
-            limit >> 20
-        ),
-        None => "the system has no room, as where vm.overcommit_memory is 2; ask for fewer buffers"
-            .into(),
-    };
-    let text =
-        format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
-    io::Error::new(error.kind(), text)
-}
-
-fn page_size() -> usize {
-    // SAFETY: it only answers.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("the system has pages")
 }
 
 /// The part of a pool that outlives it: the memory itself, and the way back for buffers that went to other threads.
@@ -132,7 +70,7 @@ impl PoolMemory {
     /// Gives a buffer back from any thread; the owner takes it in at its next turn.
     pub fn give_back_remotely(&self, id: u16) {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        // Release pairs with the owner's acquire swap: whoever sees the flag sees the list.
+        // Release pairs with the owner's acquire swap: a thread that sees the flag sees the list.
         self.any_returned.store(true, Ordering::Release);
     }
 }
@@ -425,33 +363,6 @@ impl Pool {
             ids.into_iter().for_each(|id| book.take_in(id));
         }
     }
-
-    /// Fits the buffers to the budget: how many of `most` the kernel may have, and how long each is. Many short ones serve
-    /// more streams than a few long ones.
-    #[inline]
-    fn fit(&self, book: &mut Book, most: u32) -> u32 {
-        if book.budget == Budget::NONE {
-            book.len = self.size.buffer;
-            return most;
-        }
-        self.fit_to(book, most)
-    }
-
-    fn fit_to(&self, book: &mut Book, most: u32) -> u32 {
-        let Budget { bytes, is_tight } = book.budget;
-        let parts = |count: u32| u32::try_from(bytes / count as usize).unwrap_or(u32::MAX);
-        if self.cuts {
-            let (share, page) = (parts(most), self.page());
-            book.len = (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
-        }
-        if is_tight {
-            // What is not in use keeps no more than the next receive may fill.
-            let len = book.len;
-            self.discard_where(book, |place, written| place == Place::Idle && written > len);
-        }
-        let least = if self.cuts { LEAST } else { LEAST_WHOLE };
-        parts(book.len).clamp(least.min(most), most)
-    }
 }
 
 impl Book {
@@ -510,19 +421,6 @@ impl Book {
         pool.discard(&cold[known..], written);
         self.least_idle = self.idle.len();
     }
-}
-
-fn check(size: PoolSize) -> io::Result<()> {
-    let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
-    let count = size.most.is_power_of_two() && size.most <= 32_768;
-    if whole_pages && count {
-        return Ok(());
-    }
-    let text = format!(
-        "a pool of {} buffers of {} bytes: take a power of two up to 32768, each a multiple of 4096 up to 16 MiB",
-        size.most, size.buffer
-    );
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 impl fmt::Debug for Pool {

@@ -53,7 +53,7 @@ impl Cause {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::OffForAll => (
-                "the sysctl kernel.io_uring_disabled is 2, off for everyone",
+                "the sysctl kernel.io_uring_disabled is 2, off for all processes",
                 "as root, `sysctl kernel.io_uring_disabled=0`",
             ),
             Self::OffForMost => (

@@ -64,9 +64,11 @@ fn address_space() -> Limit {
 fn uring_disabled() -> Limit {
     let value = sysctl("kernel/io_uring_disabled");
     let meaning = match value.as_deref() {
-        Some("0") => "io_uring is open to everyone",
+        Some("0") => "io_uring is open to all processes",
         Some("1") => "io_uring needs CAP_SYS_ADMIN or the group of kernel.io_uring_group",
-        Some("2") => "io_uring is off for everyone; as root: sysctl kernel.io_uring_disabled=0",
+        Some("2") => {
+            "io_uring is off for all processes; as root: sysctl kernel.io_uring_disabled=0"
+        }
         Some(_) => "a value this version does not know",
         None => "not on this kernel (it came with 6.6)",
     };

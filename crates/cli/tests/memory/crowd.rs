@@ -32,7 +32,7 @@ impl Crowd {
     }
 
     /// Waits until none of them can send any more, and tells how many bytes were taken from them.
-    pub(crate) fn until_stuck(&self) -> u64 {
+    pub(crate) fn until_blocked(&self) -> u64 {
         loop {
             let before = self.sent.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(500));

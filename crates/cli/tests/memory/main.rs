@@ -58,8 +58,8 @@ fn explore() {
     let start = Instant::now();
     let crowd = Crowd::gather(server.address, count);
     eprintln!("gathered in {:?}", start.elapsed());
-    let bytes = crowd.until_stuck();
-    eprintln!("stuck after {:?}, {} MiB taken", start.elapsed(), bytes / MIB);
+    let bytes = crowd.until_blocked();
+    eprintln!("blocked after {:?}, {} MiB taken", start.elapsed(), bytes / MIB);
     for _ in 0..3 {
         std::thread::sleep(Duration::from_secs(5));
         let beside = pingers.take();

@@ -1,5 +1,6 @@
-//! The pool against a model: who has which buffer.
+//! The pool against a model: where each buffer is.
 
+use super::budget::{LEAST, LEAST_WHOLE};
 use super::*;
 use annulus_kernel::Linux;
 use proptest::prelude::*;

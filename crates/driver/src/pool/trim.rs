@@ -61,7 +61,7 @@ impl Pool {
                 continue;
             }
             let len = run.len() * self.memory.stride;
-            // SAFETY: the run's buffers are whole pages of our mapping that nobody is reading: idle, or with a kernel
+            // SAFETY: the run's buffers are whole pages of our mapping that no user reads: idle, or with a kernel
             // that only writes them inside our own calls.
             unsafe { self.kernel.discard(self.memory.address(run[0]), len) };
         }

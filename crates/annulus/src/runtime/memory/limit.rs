@@ -11,7 +11,7 @@ const GRAIN: usize = 64 * 1024;
 /// How many bytes runtimes may hold for their streams and datagram sockets, over all runtimes that share this limit, on any
 /// number of threads. Clones share it.
 ///
-/// What counts: the pools' buffers, as far as receives have filled them; received bytes that nobody has taken; leases that own
+/// What counts: the pools' buffers, as far as receives have filled them; received bytes that no task has taken; leases that own
 /// heap memory, wherever they are; what was accepted for sending and is not sent; datagrams both ways. Bytes that are
 /// shared count for each stream that is to send them. What does not count: what tasks keep themselves, about 2 KiB for each
 /// connection, files, and what the kernel holds for sockets.

@@ -43,7 +43,7 @@ fn groups(proc: &Path) -> Vec<(usize, String)> {
     groups.lines().filter_map(Membership::parse).flat_map(|own| own.limits(&mounts)).collect()
 }
 
-/// A hierarchy of control groups, where it is mounted.
+/// A mounted hierarchy of control groups.
 struct Mount {
     /// The group that stands at the mount point.
     root: PathBuf,
@@ -111,15 +111,16 @@ impl Membership {
         let inside = self.path.strip_prefix(&mount.root).or(self.path.strip_prefix("/"));
         let inside = inside.unwrap_or(Path::new(""));
         let above = inside.ancestors().map(|group| (mount.point.join(group), group));
-        let limits = above.filter_map(|(folder, group)| {
-            let limits = self.version.files().iter().filter_map(|file| limit(&folder.join(file)));
+        let limits = above.filter_map(|(directory, group)| {
+            let limits =
+                self.version.files().iter().filter_map(|file| limit(&directory.join(file)));
             Some((limits.min()?, format!("/{}", group.display())))
         });
         limits.collect()
     }
 }
 
-/// A limit in a file; `None` where there is none.
+/// A limit in a file; `None` if there is none.
 fn limit(file: &Path) -> Option<usize> {
     // The first version says "none" by a number that no machine has.
     let none = |bytes: &usize| *bytes < usize::MAX / 4;
@@ -135,9 +136,9 @@ mod tests {
 
     impl Machine {
         fn new(name: &str) -> Self {
-            let folder =
+            let directory =
                 std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
-            let machine = Self(folder);
+            let machine = Self(directory);
             machine.write("proc/meminfo", "MemTotal:       1048576 kB\nMemFree: 1 kB\n");
             machine
         }

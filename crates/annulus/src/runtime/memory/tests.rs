@@ -185,3 +185,42 @@ fn a_limit_too_small_is_named() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("1000 bytes is below 1048576"), "{error}");
 }
+
+/// A flood whose reader is slow, and then a minute in which a few bytes come each second.
+#[test]
+fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
+    let sim = Sim::builder(1).build();
+    let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
+    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().driver.resident();
+    let flood = async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+        let (mut server, _) = listener.accept().await?;
+        let writer = spawn(async move {
+            client.send(vec![7; 4 << 20]).await?;
+            client.flush().await?;
+            io::Result::Ok(client)
+        });
+        let (mut held, mut left) = (Vec::new(), 4 << 20);
+        while left > 0 {
+            let lease = server.recv().await?.expect("no end yet");
+            left -= lease.len();
+            held.push(lease);
+        }
+        io::Result::Ok((writer.await.expect("no panic")?, server))
+    };
+    let (mut client, mut server) = runtime.block_on(flood).unwrap().unwrap();
+    let flooded = resident(&runtime);
+    assert!(flooded >= 2 << 20, "{flooded} bytes");
+    let light = async {
+        for _ in 0..60 {
+            sleep(Duration::from_secs(1)).await;
+            client.send("ping").await?;
+            server.recv().await?;
+        }
+        io::Result::Ok(())
+    };
+    runtime.block_on(light).unwrap().unwrap();
+    let left = resident(&runtime);
+    assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
+}

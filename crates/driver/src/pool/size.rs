@@ -1,0 +1,68 @@
+//! How large a pool is, and what refuses a size.
+#![allow(unsafe_code)]
+
+use annulus_kernel::{Limit, Resource};
+use std::io;
+
+/// How big a pool may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Bytes a buffer: a multiple of 4096.
+    pub buffer: u32,
+    /// Most buffers: a power of two, at most 32,768.
+    pub most: u32,
+}
+
+impl Default for PoolSize {
+    /// 256 KiB × 1024: how many buffers a message takes is what counts, and memory is taken page by page, as it is
+    /// touched: a small message costs one page, however large its buffer.
+    fn default() -> Self {
+        Self { buffer: 256 * 1024, most: 1024 }
+    }
+}
+
+impl PoolSize {
+    /// Bytes of addresses that a pool of this size reserves.
+    pub fn reserved(self) -> usize {
+        self.stride() * self.most as usize
+    }
+
+    /// Bytes from one buffer to the next one.
+    pub(super) fn stride(self) -> usize {
+        (self.buffer as usize).next_multiple_of(page_size())
+    }
+}
+
+/// The range could not be reserved: what bounds it, and the way out.
+pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
+    let bound = match Limit::of(Resource::AddressSpace).soft {
+        Some(limit) => format!(
+            "this process may have {} MiB of addresses, used or not; raise that (`ulimit -v`), or ask for fewer buffers",
+            limit >> 20
+        ),
+        None => "the system has no room, as where vm.overcommit_memory is 2; ask for fewer buffers"
+            .into(),
+    };
+    let text =
+        format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
+    io::Error::new(error.kind(), text)
+}
+
+pub(super) fn page_size() -> usize {
+    // SAFETY: it only answers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("the system has pages")
+}
+
+pub(super) fn check(size: PoolSize) -> io::Result<()> {
+    let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
+    let count = size.most.is_power_of_two() && size.most <= 32_768;
+    if whole_pages && count {
+        return Ok(());
+    }
+    let text = format!(
+        "a pool of {} buffers of {} bytes: take a power of two up to 32768, each a multiple of 4096 up to 16 MiB",
+        size.most, size.buffer
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
