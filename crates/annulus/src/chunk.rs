@@ -3,8 +3,8 @@
 use crate::lease::Lease;
 use crate::runtime::after::After;
 use crate::runtime::memory::Meter;
+use crate::runtime::spares::Spares;
 use crate::shared::SharedBytes;
-use crate::slots::streams::Spares;
 use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;

@@ -94,7 +94,8 @@ impl Catch {
         // It has nothing yet. A process that may not read it shows here, before it waits for a signal in vain.
         drain(&read)?;
         let id = pipe::register(signal.number(), write)?;
-        let slot = core.enter()?.add_poll(read.as_fd());
+        let inner = &mut *core.enter()?;
+        let slot = inner.polls.add(&mut inner.io, read.as_fd());
         Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
     }
 
@@ -103,7 +104,8 @@ impl Catch {
             if drain(&self.pipe)? {
                 return Poll::Ready(Ok(self.signal));
             }
-            if self.core.enter_running()?.poll_ready(self.slot, cx).is_pending() {
+            let inner = &mut *self.core.enter_running()?;
+            if inner.polls.poll(&mut inner.io, self.slot, cx).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -124,7 +126,8 @@ impl Drop for Catch {
     fn drop(&mut self) {
         unregister(self.id);
         if let Ok(mut inner) = self.core.enter() {
-            inner.drop_poll(self.slot);
+            let inner = &mut *inner;
+            inner.polls.drop_poll(&mut inner.io, self.slot);
         }
     }
 }

@@ -69,7 +69,7 @@ impl DirectPool {
         let memory = AlignedBuf::new(bytes, STEP)?;
         let vector = IoVec { base: IoBuf::as_ptr(&memory), len: bytes };
         // SAFETY: the memory does not move, and is forgotten before it goes: see the drop of `Shared`.
-        let registration = unsafe { core.enter()?.driver.register_memory(vector) };
+        let registration = unsafe { core.enter()?.io.driver.register_memory(vector) };
         let free = RefCell::new(FreeBuffers::new(count as u32));
         Ok(Self(Rc::new(Shared { core, memory, size, registration, free })))
     }
@@ -147,7 +147,7 @@ impl Shared {
         drop(free);
         if recheck && let Ok(mut inner) = self.core.enter() {
             let weak: Weak<Self> = Rc::downgrade(self);
-            inner.rechecks.push(Recheck::Pool(weak));
+            inner.io.rechecks.push(Recheck::Pool(weak));
         }
         while next.is_some() {
             wake_each(next);
@@ -170,7 +170,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // After the runtime's end, and in a forked child, no operation can begin in it.
         if let (Ok(name), Ok(mut inner)) = (&self.registration, self.core.enter()) {
-            inner.driver.forget_memory(*name);
+            inner.io.driver.forget_memory(*name);
         }
     }
 }

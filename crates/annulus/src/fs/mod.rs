@@ -50,4 +50,3 @@ pub use whole::{
 };
 
 pub(crate) use files::Files;
-pub(crate) use pending_call::CallSlot;

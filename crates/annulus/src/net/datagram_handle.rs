@@ -51,7 +51,7 @@ impl Postbox {
     /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
     pub(super) fn try_send(&self, bytes: &[u8], envelope: Envelope) -> io::Result<()> {
         let mut inner = self.core.enter_running()?;
-        let mut buffer = inner.spares.take();
+        let mut buffer = inner.io.spares.take();
         buffer.extend_from_slice(bytes);
         inner.accept_post(self.slot, Chunk::copied(buffer), envelope)
     }

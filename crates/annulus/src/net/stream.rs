@@ -329,14 +329,17 @@ impl Attempt {
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let slot = core.enter()?.start_connect(socket.into_fd(), Address::from(address), deadline);
+        let inner = &mut *core.enter()?;
+        let (fd, address) = (socket.into_fd(), Address::from(address));
+        let slot = inner.connects.start(&mut inner.io, fd, address, deadline);
         Ok(Self { core: core.clone(), slot: Some(slot) })
     }
 
     async fn connected(mut self) -> io::Result<Fd> {
         poll_fn(|cx| {
             let Some(slot) = self.slot else { unreachable!("polled after it was ready") };
-            let outcome = ready!(self.core.enter_running()?.poll_connect(slot, cx));
+            let inner = &mut *self.core.enter_running()?;
+            let outcome = ready!(inner.connects.poll(&mut inner.io, slot, cx));
             self.slot = None;
             Poll::Ready(outcome)
         })
@@ -347,7 +350,8 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let (Some(slot), Ok(mut inner)) = (self.slot, self.core.enter()) {
-            inner.drop_connect(slot);
+            let inner = &mut *inner;
+            inner.connects.drop_connect(&mut inner.io, slot);
         }
     }
 }

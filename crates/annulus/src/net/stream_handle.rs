@@ -92,7 +92,7 @@ impl Socket {
     /// Counts a connection that was reset before it was accepted.
     pub(super) fn count_abort(&self) {
         if let Ok(mut inner) = self.core.enter() {
-            inner.driver.counters().aborted_accepts += 1;
+            inner.io.driver.counters().aborted_accepts += 1;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::unwind::dispose_each;
 use std::any::Any;
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 /// Wakers to be woken, and values to be dropped.
 #[derive(Default)]
@@ -41,4 +41,13 @@ impl After {
         #[cfg(feature = "bytes")]
         dispose_each(self.bytes);
     }
+}
+
+/// Notes the waker of the task that polls. The one that was there before goes on `drops`, to be dropped outside the borrow.
+#[inline]
+pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
+    if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        return;
+    }
+    drops.extend(place.replace(cx.waker().clone()));
 }

@@ -2,17 +2,14 @@
 
 use super::Runtime;
 use super::choice::DriverChoice;
+use super::core::Core;
+use super::inner::Inner;
+use super::io::{Bounds, Io};
 use super::lockdown::deny_further_rings;
 use crate::fs::{Files, Policy};
-use crate::runtime::core::{Bounds, Core, Inner};
 use crate::runtime::fork::ForkGuard;
-use crate::runtime::kernel_held::KernelHeld;
 use crate::runtime::memory::{Memory, MemoryLimit};
 use crate::runtime::remote::Remote;
-use crate::slots::datagrams::PostOffice;
-use crate::slots::streams::{Links, Vectors};
-use crate::time::Timers;
-use annulus_driver::Slab;
 use annulus_driver::{Driver, Operations, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
 use annulus_ring::{SetupFlags, SqPoll};
@@ -293,31 +290,9 @@ impl Builder {
         let guard = ForkGuard::new()?;
         let memory = Memory::new(self.memory.limit(driver.kernel().real_descriptors()));
         driver.set_budget(memory.first_budget());
-        let mut inner = Inner {
-            links: Links::new(driver.pool().capacity()),
-            driver: KernelHeld::new(driver),
-            streams: Slab::new(),
-            listeners: Slab::new(),
-            connects: Slab::new(),
-            polls: Slab::new(),
-            nops: Slab::new(),
-            calls: Slab::new(),
-            post: PostOffice::new(self.datagrams),
-            timers: Timers::new(),
-            vectors: Vectors::new(),
-            loans: Slab::new(),
-            agenda: Default::default(),
-            after: Default::default(),
-            rechecks: Default::default(),
-            bounds: self.bounds,
-            memory,
-            spares: Default::default(),
-            most_streams: 0,
-            paused_listeners: 0,
-            in_flight: 0,
-        };
+        let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(alarm) = remote.alarm() {
-            inner.add_poll(alarm);
+            inner.polls.add(&mut inner.io, alarm);
         }
         Ok(Core::new(inner, Arc::new(remote), Files::new(self.file_policy), guard))
     }

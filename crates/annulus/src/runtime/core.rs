@@ -1,35 +1,20 @@
-//! What a runtime's parts share: the driver, the slots, the timers, and the list of what the turn has to do.
+//! A runtime, as its handles see it: what they share, and how they borrow the rest.
 
-use crate::fs::{CallSlot, Files};
-use crate::nop::Question;
-use crate::runtime::after::After;
-use crate::runtime::fork::ForkGuard;
-use crate::runtime::kernel_held::KernelHeld;
-use crate::runtime::memory::Memory;
-use crate::runtime::recheck::{Recheck, Rechecks};
-use crate::runtime::remote::Remote;
-use crate::slots::connects::Connect;
-use crate::slots::datagrams::PostOffice;
-use crate::slots::listeners::Listener;
-use crate::slots::polls::Readiness;
-use crate::slots::streams::{Links, Loan, Spares, Stream, Vectors};
+use super::fork::ForkGuard;
+use super::inner::Inner;
+use super::kernel_held::KernelHeld;
+use super::remote::Remote;
+use crate::fs::Files;
 use crate::task::Ready;
-use crate::time::Timers;
 use crate::unwind::wake_each;
-use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Slab, Token};
-use annulus_kernel::{Fd, Kernel};
+use annulus_driver::Counters;
+use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// After so many streams have closed, the heap's free memory goes back to the system.
-const CROWD: usize = 64;
-/// How many events ahead the slots are asked for.
-pub(crate) const AHEAD: u32 = 6;
 /// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without.
 const ROUNDS: u32 = 8;
 
@@ -50,67 +35,10 @@ pub(crate) struct Core {
     over: Cell<bool>,
 }
 
-/// Bounds of a runtime's streams. Bytes, but for the linger.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Undelivered bytes a stream.
-    pub(crate) receive: u32,
-    /// Accepted and unsent bytes a stream, beyond which a send waits.
-    pub(crate) send: usize,
-    /// Bytes of a send from which on it is not copied; `None` is never.
-    pub(crate) lend: Option<usize>,
-    /// How long a dropped stream may go on sending what it had accepted.
-    pub(crate) linger: Duration,
-}
-
-/// Everything that is borrowed at once, for moments, and never while user code runs.
-pub(crate) struct Inner {
-    pub(crate) driver: KernelHeld<Driver>,
-    pub(crate) streams: Slab<Stream>,
-    pub(crate) listeners: Slab<Listener>,
-    pub(crate) connects: Slab<Connect>,
-    pub(crate) polls: Slab<Readiness>,
-    pub(crate) nops: Slab<Question>,
-    pub(crate) calls: Slab<CallSlot>,
-    pub(crate) post: PostOffice,
-    pub(crate) timers: Timers,
-    pub(crate) links: Links,
-    pub(crate) vectors: Vectors,
-    /// Sends whose memory the kernel was lent.
-    pub(crate) loans: Slab<Loan>,
-    pub(crate) agenda: Agenda,
-    pub(crate) after: After,
-    /// Wait queues to be looked at again in the next turn.
-    pub(crate) rechecks: Rechecks<Recheck>,
-    pub(crate) bounds: Bounds,
-    pub(crate) memory: Memory,
-    /// The most streams there were since the heap was trimmed.
-    pub(crate) most_streams: usize,
-    /// Buffers of the runtime's own for `poll_write`, to use again.
-    pub(crate) spares: Spares,
-    /// Listeners that wait for a descriptor.
-    pub(crate) paused_listeners: usize,
-    /// Operations whose terminal event has not come.
-    pub(crate) in_flight: usize,
-}
-
-/// What the turn has to do before it enters the kernel. Slots, each at most once.
-#[derive(Default)]
-pub(crate) struct Agenda {
-    /// Streams with something to send.
-    pub(crate) sends: Vec<u32>,
-    /// Streams to arm.
-    pub(crate) arms: VecDeque<u32>,
-    /// Streams whose send went out in this turn: done, unless an event says otherwise.
-    pub(crate) eager: Vec<u32>,
-    /// Somebody waits for one of these: no sleep before they are settled.
-    pub(crate) sleepless: bool,
-}
-
 impl Core {
     pub(crate) fn new(inner: Inner, remote: Arc<Remote>, files: Files, guard: ForkGuard) -> Self {
         Self {
-            kernel: inner.driver.kernel().clone(),
+            kernel: inner.io.driver.kernel().clone(),
             inner: RefCell::new(Some(KernelHeld::new(inner))),
             ready: Rc::new(Ready::new()),
             remote,
@@ -159,8 +87,8 @@ impl Core {
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
         inner.count_all_drops();
-        inner.driver.counters().memory_held = inner.held() as u64;
-        let mut counters = self.files.add_to(*inner.driver.counters());
+        inner.io.driver.counters().memory_held = inner.io.held() as u64;
+        let mut counters = self.files.add_to(*inner.io.driver.counters());
         (counters.remote_wakes, counters.alarms) = self.remote.counts();
         Some(counters)
     }
@@ -221,133 +149,23 @@ impl Core {
     pub(crate) fn settle(&self) -> io::Result<bool> {
         let mut inner = self.enter()?;
         for _ in 0..ROUNDS {
-            if inner.after.is_empty() {
+            if inner.io.after.is_empty() {
                 return Ok(true);
             }
-            let mut wakes = mem::take(&mut inner.after.wakes);
-            let drops = inner.after.has_drops().then(|| mem::take(&mut inner.after));
+            let mut wakes = mem::take(&mut inner.io.after.wakes);
+            let drops = inner.io.after.has_drops().then(|| mem::take(&mut inner.io.after));
             drop(inner);
             wake_each(wakes.drain(..));
             if let Some(drops) = drops {
                 drops.discard();
             }
             inner = self.enter()?;
-            if inner.after.wakes.is_empty() {
+            if inner.io.after.wakes.is_empty() {
                 // Keeps the list's memory.
-                inner.after.wakes = wakes;
+                inner.io.after.wakes = wakes;
             }
         }
-        Ok(inner.after.is_empty())
-    }
-}
-
-impl Inner {
-    /// Starts an operation whose terminal event will be waited for.
-    #[inline]
-    pub(crate) fn start(&mut self, token: Token, op: Op) {
-        self.in_flight += 1;
-        self.driver.submit(token, op);
-    }
-
-    /// As [`start`](Self::start), of an operation that names memory.
-    ///
-    /// # Safety
-    /// See [`Driver::submit_memory`].
-    #[allow(unsafe_code)]
-    #[inline]
-    pub(crate) unsafe fn start_memory(&mut self, token: Token, op: MemoryOp) {
-        self.in_flight += 1;
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.driver.submit_memory(token, op) };
-    }
-
-    /// Cancels an operation in flight; its own terminal event still comes.
-    pub(crate) fn cancel(&mut self, target: Token) {
-        self.driver.submit(Token::IGNORED, Op::Cancel { target });
-    }
-
-    /// Closes a descriptor of which nothing is in flight. Listeners that had run out of descriptors try again.
-    pub(crate) fn close(&mut self, fd: Fd) {
-        self.driver.submit(Token::IGNORED, Op::Close { fd });
-        self.resume_accepts();
-    }
-
-    /// Passes every event that is there to its slot, then settles the sends that were not heard of.
-    #[inline]
-    pub(crate) fn take_events(&mut self) {
-        // Before any event is handled: that may submit more.
-        if self.driver.all_taken() {
-            self.vectors.free_all();
-        }
-        (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
-        while let Some(event) = self.driver.next_event() {
-            self.prefetch(AHEAD - 1);
-            self.dispatch(event);
-        }
-        if self.driver.settled() {
-            self.settle_sends();
-            self.settle_posts();
-        }
-        if self.driver.take_trimmed() {
-            self.trim();
-        }
-    }
-
-    /// The driver has given back memory that was not needed: the rest of the runtime does the same.
-    #[cold]
-    fn trim(&mut self) {
-        self.spares.clear();
-        let streams = self.streams.len();
-        // It looks through all of the heap, which is worth it only after many connections have closed.
-        if self.most_streams >= streams + CROWD {
-            self.driver.kernel().trim_heap();
-        }
-        self.most_streams = streams;
-    }
-
-    /// Asks for the slot of an event to come.
-    #[inline]
-    fn prefetch(&self, ahead: u32) {
-        if let Some(token) = self.driver.upcoming(ahead)
-            && matches!(token.kind(), Kind::Receive | Kind::Send)
-        {
-            self.streams.prefetch(token.slot());
-        }
-    }
-
-    #[inline]
-    fn dispatch(&mut self, event: Event) {
-        match event.token.kind() {
-            Kind::Receive => self.on_receive(event),
-            Kind::Ready => self.on_ready(event),
-            Kind::Send => self.on_send(event),
-            Kind::Accept => self.on_accept(event),
-            Kind::Acceptable => self.on_acceptable(event),
-            Kind::Connect => self.on_connect(event),
-            Kind::Poll => self.on_poll(event),
-            Kind::Nop => self.on_nop(event),
-            Kind::File => self.on_file(event),
-            Kind::Packet => self.on_packet(event),
-            Kind::Parcel => self.on_parcel(event),
-            Kind::Room => self.on_room(event),
-            Kind::Loan => self.on_loan(event),
-            Kind::Ignored => {}
-        }
-    }
-
-    /// An event whose slot has moved on: counted, and what it carries reclaimed.
-    #[cold]
-    #[allow(unsafe_code)]
-    pub(crate) fn late(&mut self, event: Event) {
-        self.driver.counters().late += 1;
-        if let Some(id) = event.buffer {
-            let packets = self.driver.packets().filter(|_| event.token.kind() == Kind::Packet);
-            packets.unwrap_or(self.driver.pool()).give_back(id);
-        }
-        if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
-            // SAFETY: the connection was made for this runtime, and nothing else has heard of it.
-            self.close(unsafe { Fd::from_raw(fd as i32) });
-        }
+        Ok(inner.io.after.is_empty())
     }
 }
 
@@ -373,86 +191,4 @@ fn broken() -> io::Error {
 
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended; its streams and timers end with it")
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Runtime;
-    use annulus_driver::{Event, Kind, Token};
-    use annulus_kernel::Fd;
-    use rustix::io::Errno;
-    use std::io::Write;
-    use std::os::fd::IntoRawFd;
-
-    fn event(kind: Kind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
-        Event { token: Token::new(kind, generation, slot), result, more: false, buffer: None }
-    }
-
-    #[test]
-    fn late_events_are_counted_dropped_and_reclaimed() {
-        let runtime = Runtime::new().unwrap();
-        let core = runtime.core();
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut inner = core.enter().unwrap();
-        let stream = inner.add_stream(Fd::NONE, None);
-        let generation = inner.streams.generation(stream);
-        inner.streams.remove(stream);
-        // The slot's next life has another generation, and gets none of its predecessor's events.
-        let reborn = inner.add_stream(Fd::NONE, None);
-        assert_eq!(reborn, stream);
-        for kind in [
-            Kind::Receive,
-            Kind::Send,
-            Kind::Connect,
-            Kind::Nop,
-            Kind::Packet,
-            Kind::Parcel,
-            Kind::Room,
-            Kind::Loan,
-        ] {
-            inner.dispatch(event(kind, generation, stream, Ok(1)));
-            inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
-        }
-        let accepted = ours.into_raw_fd() as u32;
-        inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.driver.counters().late, 17);
-        inner.streams.remove(reborn);
-        drop(inner);
-        // The late connection's descriptor was closed.
-        core.turn(true, None).unwrap();
-        assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
-    }
-
-    #[test]
-    fn unread_bytes_stay_within_the_bound() {
-        let bound = 64 * 1024;
-        let mut runtime = Runtime::builder().receive_bound(bound).build().unwrap();
-        let buffer = runtime.core().enter().unwrap().driver.pool().buffer_size();
-        let (mut stream, flooder) = runtime
-            .block_on(async {
-                let listener = crate::net::TcpListener::bind("127.0.0.1:0")?;
-                let peer = std::net::TcpStream::connect(listener.local_addr()?)?;
-                listener.accept().await.map(|(stream, _)| (stream, peer))
-            })
-            .unwrap()
-            .unwrap();
-        let mut writer = flooder.try_clone().unwrap();
-        let flood = std::thread::spawn(move || while writer.write_all(&[1; 65_536]).is_ok() {});
-        let mut most = 0;
-        for round in 0..200 {
-            // Some reading, so that the receive is armed again and again.
-            if round % 3 == 0 {
-                runtime.block_on(stream.recv()).unwrap().unwrap();
-            }
-            runtime.core().turn(true, None).unwrap();
-            let mut inner = runtime.core().enter().unwrap();
-            let slot = inner.streams.indices()[0];
-            most = most.max(inner.streams.get(slot).rx.undelivered());
-        }
-        assert!(most > bound / 2, "the flood came through: {most}");
-        // The kernel does not cut the last buffer of a limited receive.
-        assert!(most <= bound + buffer, "{most} bytes unread");
-        flooder.shutdown(std::net::Shutdown::Both).unwrap();
-        flood.join().unwrap();
-    }
 }

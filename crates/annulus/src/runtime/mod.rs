@@ -8,12 +8,15 @@ pub(crate) mod core;
 pub(crate) mod current;
 pub(crate) mod fork;
 pub(crate) mod handle;
+pub(crate) mod inner;
+pub(crate) mod io;
 pub(crate) mod kernel_held;
 mod lockdown;
 pub(crate) mod memory;
 pub(crate) mod recheck;
 pub(crate) mod remote;
 mod shutdown;
+pub(crate) mod spares;
 mod turn;
 mod waiting;
 
@@ -27,7 +30,6 @@ use crate::task::Task;
 use annulus_driver::Counters;
 use core::Core;
 use std::future::Future;
-use std::io;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,7 +38,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The future's own; or that no runtime could be built, or that one is running on this thread already.
-pub fn run<T, E: From<io::Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+pub fn run<T, E: From<std::io::Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     Runtime::new()?.block_on(future)?
 }
 
@@ -56,7 +58,7 @@ impl Runtime {
     ///
     /// # Errors
     /// Where no driver can be set up, with the reason and the way out.
-    pub fn new() -> io::Result<Self> {
+    pub fn new() -> std::io::Result<Self> {
         Self::builder().build()
     }
 
@@ -70,7 +72,7 @@ impl Runtime {
     /// # Errors
     /// Where a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or
     /// where the driver fails for good.
-    pub fn block_on<F: Future>(&mut self, future: F) -> io::Result<F::Output> {
+    pub fn block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::enter(&self.core)?;
         self.core.run(future)
     }
@@ -143,6 +145,6 @@ pub fn counters() -> Option<Counters> {
 ///
 /// # Errors
 /// Outside a runtime.
-pub fn handle() -> io::Result<Handle> {
+pub fn handle() -> std::io::Result<Handle> {
     current::get().map(|core| Handle::new(core.remote.clone()))
 }

@@ -1,8 +1,7 @@
 //! Wait queues to be looked at again: something was available, and not all that wait were notified of it. Those that were may have
 //! been forgotten; see `waiters`.
 
-use crate::runtime::core::Inner;
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 use std::task::Waker;
 
 /// What is to be looked at again, once the tasks that were woken have run.
@@ -34,7 +33,7 @@ impl<T> Rechecks<T> {
     }
 
     /// Takes out what is due.
-    fn take_due(&mut self) -> Vec<T> {
+    pub(crate) fn take_due(&mut self) -> Vec<T> {
         self.list.drain(..std::mem::take(&mut self.due)).collect()
     }
 
@@ -59,37 +58,6 @@ pub(crate) enum Recheck {
 pub(crate) trait RecheckPool {
     /// Notifies the next ones of what the first have not taken. True if it has to be looked at again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
-}
-
-impl Inner {
-    /// Notifies the next ones of what the first have not taken. True if the loop must not sleep.
-    #[inline]
-    pub(crate) fn recheck_waiters(&mut self) -> bool {
-        !self.rechecks.is_empty() && self.recheck_due()
-    }
-
-    #[cold]
-    fn recheck_due(&mut self) -> bool {
-        for recheck in self.rechecks.take_due() {
-            match recheck {
-                Recheck::Accept(slot, generation) => self.recheck_acceptors(slot, generation),
-                Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
-                Recheck::Pool(pool) => self.recheck_pool(pool),
-            }
-        }
-        !self.rechecks.is_empty() || !self.after.wakes.is_empty()
-    }
-
-    fn recheck_pool(&mut self, weak: Weak<dyn RecheckPool>) {
-        if let Some(pool) = weak.upgrade() {
-            if pool.recheck(&mut self.after.wakes) {
-                self.rechecks.push(Recheck::Pool(weak));
-            }
-            // It may be the last to hold the pool, whose drop enters the runtime.
-            let pool: Rc<dyn RecheckPool> = pool;
-            self.after.kept.push(Box::new(pool));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! work, or the end itself unwinds, it leaks.
 #![allow(unsafe_code)]
 
-use crate::runtime::core::{Core, Inner};
+use super::core::Core;
+use super::inner::Inner;
 use crate::runtime::current;
 use crate::runtime::kernel_held::KernelHeld;
 use crate::time::Instant;
@@ -57,7 +58,7 @@ impl Core {
         let deadline = Instant::since_origin(self.kernel.now()) + limit;
         while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
             let left = deadline.duration_since(Instant::since_origin(self.kernel.now()));
-            let hurry = self.enter().is_ok_and(|inner| !inner.driver.is_clear());
+            let hurry = self.enter().is_ok_and(|inner| !inner.io.driver.is_clear());
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
             }
@@ -67,16 +68,16 @@ impl Core {
 
     /// Turns the loop until nothing is in flight; false if that takes too long. The handles do not reach the inside any more.
     fn reap(&self, inside: &mut Inner) -> bool {
-        let deadline = inside.now() + REAP;
+        let deadline = inside.io.now() + REAP;
         loop {
-            wake_each(mem::take(&mut inside.after.wakes));
-            mem::take(&mut inside.after).discard();
+            wake_each(mem::take(&mut inside.io.after.wakes));
+            mem::take(&mut inside.io.after).discard();
             self.drop_remains();
             if inside.is_over() {
                 return true;
             }
-            let left = deadline.duration_since(inside.now());
-            let hurry = !inside.driver.is_clear();
+            let left = deadline.duration_since(inside.io.now());
+            let hurry = !inside.io.driver.is_clear();
             if left.is_zero() || inside.turn(hurry, Some(left), &self.remote).is_err() {
                 return false;
             }
@@ -97,10 +98,10 @@ impl Inner {
 
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
-        self.in_flight == 0
+        self.io.in_flight == 0
             && self.agenda.eager.is_empty()
             && self.post.posted.is_empty()
-            && self.driver.is_clear()
+            && self.io.driver.is_clear()
     }
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
@@ -119,15 +120,9 @@ impl Inner {
         for slot in self.listeners.indices() {
             self.drop_listener(slot);
         }
-        for slot in self.connects.indices() {
-            self.drop_connect(slot);
-        }
-        for slot in self.calls.indices() {
-            self.stop_call(slot);
-        }
-        for slot in self.polls.indices() {
-            self.drop_poll(slot);
-        }
+        self.connects.stop_all(&mut self.io);
+        self.file_ops.stop_all(&mut self.io);
+        self.polls.stop_all(&mut self.io);
         self.stop_mailboxes();
     }
 }
@@ -135,12 +130,12 @@ impl Inner {
 impl KernelHeld<Inner> {
     /// Closes the driver, and frees everything if the kernel is known to be done with it; true if so.
     fn close(mut self, drained: bool) -> bool {
-        mem::take(&mut self.after).discard();
-        self.timers.drain().for_each(dispose);
-        let pools = (self.driver.pool().clone(), self.driver.packets().cloned());
+        mem::take(&mut self.io.after).discard();
+        self.io.timers.drain().for_each(dispose);
+        let pools = (self.io.driver.pool().clone(), self.io.driver.packets().cloned());
         let pools = KernelHeld::new(pools);
         // SAFETY: what operations name is not the driver's, but what stays held; the driver is not used after this.
-        let driver = unsafe { self.driver.take() };
+        let driver = unsafe { self.io.driver.take() };
         let closed = driver.close();
         let is_done = drained && closed.is_ok();
         if is_done {
@@ -162,7 +157,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn pool(runtime: &Runtime) -> Weak<Pool> {
-        Rc::downgrade(runtime.core().enter().unwrap().driver.pool())
+        Rc::downgrade(runtime.core().enter().unwrap().io.driver.pool())
     }
 
     /// The next turn looks for a datagram socket that does not exist, and panics.

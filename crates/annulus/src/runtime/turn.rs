@@ -1,9 +1,10 @@
 //! One turn of the loop: run what is ready; send, publish and arm; enter the kernel once; hand out what came.
 
-use crate::runtime::core::{Core, Inner};
-use crate::runtime::remote::Remote;
+use super::core::Core;
+use super::inner::Inner;
+use super::remote::Remote;
 use crate::task::RootWaker;
-use crate::time::{Fire, Instant};
+use crate::time::Fire;
 use annulus_driver::Wait;
 use std::future::Future;
 use std::io;
@@ -49,7 +50,7 @@ impl Core {
         let mut inner = self.enter()?;
         if closed {
             // A listener may have waited for a descriptor.
-            inner.resume_accepts();
+            inner.io.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !settled || !self.ready.is_empty();
@@ -77,17 +78,17 @@ impl Inner {
         busy |= self.recheck_waiters();
         self.prepare();
         busy |= self.agenda.sleepless || !self.agenda.arms.is_empty();
-        busy |= self.memory.is_sweeping();
+        busy |= self.held_back.is_sweeping();
         busy |= !self.post.arms.is_empty();
         if busy || !remote.park() {
-            self.driver.turn(Wait::No)?;
+            self.io.driver.turn(Wait::No)?;
         } else {
             self.sleep(upto)?;
             remote.unpark();
         }
         self.take_events();
         self.fire_timers();
-        self.rechecks.age();
+        self.io.rechecks.age();
         Ok(())
     }
 
@@ -96,50 +97,53 @@ impl Inner {
     fn prepare(&mut self) {
         self.start_sends();
         self.start_posts();
-        if self.driver.sent_at_once() {
+        if self.io.driver.sent_at_once() {
             // What they held is there again for this turn's receives, still warm.
             self.settle_sends();
             self.settle_posts();
-            self.agenda.sleepless = !self.after.wakes.is_empty() || !self.agenda.sends.is_empty();
+            self.agenda.sleepless =
+                !self.io.after.wakes.is_empty() || !self.agenda.sends.is_empty();
             self.agenda.sleepless |= !self.post.posts.is_empty();
         }
-        self.weigh();
-        self.driver.refill();
+        self.io.weigh();
+        self.sweep_held_back();
+        self.io.driver.refill();
         self.arm_receives();
         self.arm_mail();
+        if self.io.take_closed() {
+            self.resume_accepts();
+        }
     }
 
     /// Waits for an event or the next timer.
     #[inline]
     fn sleep(&mut self, upto: Option<Duration>) -> io::Result<()> {
         let mut timeout = upto;
-        if let Some(next) = self.timers.next() {
-            let left = next.duration_since(self.now());
+        if let Some(next) = self.io.timers.next() {
+            let left = next.duration_since(self.io.now());
             timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
         }
-        self.driver.turn(Wait::Upto(timeout))
+        self.io.driver.turn(Wait::Upto(timeout))
     }
 
     fn fire_timers(&mut self) {
-        if self.timers.next().is_none() {
+        if self.io.timers.next().is_none() {
             return;
         }
-        let now = self.now();
-        while let Some(fire) = self.timers.expired(now) {
+        let now = self.io.now();
+        while let Some(fire) = self.io.timers.expired(now) {
             match fire {
-                Fire::Wake(waker) => self.after.wakes.push(waker),
+                Fire::Wake(waker) => self.io.after.wakes.push(waker),
                 Fire::Linger(slot, generation) => self.on_linger(slot, generation),
                 Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
                 Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
                 Fire::Memory => self.on_memory_timer(),
-                Fire::Connect(slot, generation) => self.on_connect_timeout(slot, generation),
+                Fire::Connect(slot, generation) => {
+                    self.connects.on_timeout(&mut self.io, slot, generation);
+                }
                 Fire::Post(slot, generation) => self.on_post_retry(slot, generation),
                 Fire::PostLinger(slot, generation) => self.on_post_linger(slot, generation),
             }
         }
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        Instant::since_origin(self.driver.kernel().now())
     }
 }

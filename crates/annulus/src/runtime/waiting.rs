@@ -1,7 +1,7 @@
 //! Who waits for what: the answer to "why does nothing happen?".
 
-use crate::runtime::core::Inner;
-use crate::time::{Fire, Instant};
+use super::inner::Inner;
+use crate::time::Instant;
 use std::task::Waker;
 
 impl Inner {
@@ -24,24 +24,11 @@ impl Inner {
                 waits.push(format!("to send datagrams on descriptor {fd}"));
             }
         }
-        for slot in self.connects.indices() {
-            let attempt = self.connects.get(slot);
-            if attempt.is_awaited_by(task) {
-                waits.push(format!("to connect to {:?}", attempt.address()));
-            }
-        }
-        for slot in self.nops.indices() {
-            if self.nops.get(slot).is_awaited_by(task) {
-                waits.push("for a nop".into());
-            }
-        }
-        for slot in self.calls.indices() {
-            if self.calls.get(slot).is_awaited_by(task) {
-                waits.push("for a call on a file".into());
-            }
-        }
-        let now = self.now();
-        waits.extend(self.timers.of(task).map(|deadline| left(deadline, now)));
+        self.connects.add_waits(task, &mut waits);
+        self.nops.add_waits(task, &mut waits);
+        self.file_ops.add_waits(task, &mut waits);
+        let now = self.io.now();
+        waits.extend(self.io.timers.of(task).map(|deadline| left(deadline, now)));
         waits
     }
 
@@ -63,10 +50,4 @@ impl Inner {
 
 fn left(deadline: Instant, now: Instant) -> String {
     format!("for a timer in {:?}", deadline.duration_since(now))
-}
-
-impl Fire {
-    pub(crate) fn wakes(&self, task: &Waker) -> bool {
-        matches!(self, Self::Wake(waker) if waker.will_wake(task))
-    }
 }

@@ -3,6 +3,8 @@
 
 pub(crate) mod connects;
 pub(crate) mod datagrams;
+pub(crate) mod file_ops;
 pub(crate) mod listeners;
+pub(crate) mod nops;
 pub(crate) mod polls;
 pub(crate) mod streams;

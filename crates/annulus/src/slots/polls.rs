@@ -1,16 +1,17 @@
-//! A slot for a descriptor that somebody else fills: the runtime's alarm, a signal's pipe.
+//! Polls: readiness of descriptors that other code reads: the runtime's wake descriptor, a signal's pipe.
 #![allow(unsafe_code)]
 
-use crate::runtime::core::Inner;
-use crate::slots::streams::note_waker;
-use annulus_driver::{Event, Kind, Op, Token};
+use crate::runtime::after::note_waker;
+use crate::runtime::io::Io;
+use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::Fd;
 use rustix::io::Errno;
+use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll, Waker};
 
-/// Readiness edges of a descriptor. The descriptor is its owner's, who closes it after [`Inner::drop_poll`].
-pub(crate) struct Readiness {
+/// Readiness edges of a descriptor. Its owner closes it, after [`Polls::drop_poll`].
+struct Readiness {
     fd: Fd,
     armed: bool,
     ready: bool,
@@ -18,64 +19,75 @@ pub(crate) struct Readiness {
     dropped: bool,
 }
 
-impl Inner {
-    pub(crate) fn add_poll(&mut self, fd: BorrowedFd<'_>) -> u32 {
+/// All polls.
+#[derive(Default)]
+pub(crate) struct Polls(Slab<Readiness>);
+
+impl Polls {
+    pub(crate) fn add(&mut self, io: &mut Io, fd: BorrowedFd<'_>) -> u32 {
         // SAFETY: its owner closes it after the poll was dropped, or with the runtime.
         let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
         let readiness = Readiness { fd, armed: false, ready: false, waker: None, dropped: false };
-        let slot = self.polls.insert(readiness);
-        self.arm_poll(slot);
+        let slot = self.0.insert(readiness);
+        self.arm(io, slot);
         slot
     }
 
     /// Ready when the descriptor has become readable since the last time. Read it until it is empty.
-    pub(crate) fn poll_ready(&mut self, slot: u32, cx: &Context<'_>) -> Poll<()> {
-        let poll = self.polls.get(slot);
-        if std::mem::take(&mut poll.ready) {
+    pub(crate) fn poll(&mut self, io: &mut Io, slot: u32, cx: &Context<'_>) -> Poll<()> {
+        let poll = self.0.get(slot);
+        if mem::take(&mut poll.ready) {
             return Poll::Ready(());
         }
-        note_waker(&mut poll.waker, &mut self.after.drops, cx);
+        note_waker(&mut poll.waker, &mut io.after.drops, cx);
         Poll::Pending
     }
 
-    pub(crate) fn on_poll(&mut self, event: Event) {
+    pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(poll) = self.polls.find(slot, generation) else { return self.late(event) };
+        let Some(poll) = self.0.find(slot, generation) else { return io.late(event) };
         poll.ready = true;
-        self.after.wakes.extend(poll.waker.take());
+        io.after.wakes.extend(poll.waker.take());
         if event.more {
             return;
         }
         poll.armed = false;
-        self.in_flight -= 1;
+        io.in_flight -= 1;
         if poll.dropped {
-            self.polls.remove(slot);
+            self.0.remove(slot);
         } else if !matches!(event.result, Err(Errno::BADF | Errno::INVAL | Errno::PERM)) {
-            self.arm_poll(slot);
+            self.arm(io, slot);
         }
     }
 
-    pub(crate) fn drop_poll(&mut self, slot: u32) {
-        let token = self.poll_token(slot);
-        let poll = self.polls.get(slot);
+    /// The handle is gone.
+    pub(crate) fn drop_poll(&mut self, io: &mut Io, slot: u32) {
+        let token = self.token(slot);
+        let poll = self.0.get(slot);
         poll.dropped = true;
-        self.after.drops.extend(poll.waker.take());
+        io.after.drops.extend(poll.waker.take());
         if poll.armed {
-            self.cancel(token);
+            io.cancel(token);
         } else {
-            self.polls.remove(slot);
+            self.0.remove(slot);
         }
     }
 
-    fn arm_poll(&mut self, slot: u32) {
-        let token = self.poll_token(slot);
-        let poll = self.polls.get(slot);
-        poll.armed = true;
-        let op = Op::Readable { fd: poll.fd };
-        self.start(token, op);
+    /// Ends all polls. Handles that outlive the runtime find it ended.
+    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        for slot in self.0.indices() {
+            self.drop_poll(io, slot);
+        }
     }
 
-    fn poll_token(&self, slot: u32) -> Token {
-        Token::new(Kind::Poll, self.polls.generation(slot), slot)
+    fn arm(&mut self, io: &mut Io, slot: u32) {
+        let token = self.token(slot);
+        let poll = self.0.get(slot);
+        poll.armed = true;
+        io.start(token, Op::Readable { fd: poll.fd });
+    }
+
+    fn token(&self, slot: u32) -> Token {
+        Token::new(Kind::Poll, self.0.generation(slot), slot)
     }
 }

@@ -24,6 +24,12 @@ pub(crate) enum Fire {
     PostLinger(u32, u32),
 }
 
+impl Fire {
+    pub(crate) fn wakes(&self, task: &Waker) -> bool {
+        matches!(self, Self::Wake(waker) if waker.will_wake(task))
+    }
+}
+
 struct Timer {
     place: usize,
     fire: Fire,

@@ -1,7 +1,5 @@
 //! A moment of the runtime's clock.
 
-use crate::runtime::current;
-use annulus_kernel::{Kernel, Linux};
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
@@ -12,23 +10,13 @@ use std::time::Duration;
 pub struct Instant(Duration);
 
 impl Instant {
-    /// Now.
-    pub fn now() -> Self {
-        Self(current::with(|core| core.kernel.now()).unwrap_or_else(|| Linux.now()))
-    }
-
     pub(crate) fn since_origin(time: Duration) -> Self {
         Self(time)
     }
 
-    /// Time since an earlier moment; zero where it is a later one.
+    /// Time since an earlier moment; zero if that is a later one.
     pub fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
-    }
-
-    /// Time from this moment until now.
-    pub fn elapsed(self) -> Duration {
-        Self::now().duration_since(self)
     }
 }
 

@@ -6,6 +6,7 @@
 mod heap;
 mod instant;
 mod interval;
+mod now;
 mod sleep;
 mod timeout;
 

@@ -45,7 +45,7 @@ impl Sleep {
 
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
-        let fire = core.enter().ok().and_then(|mut inner| inner.timers.remove(key));
+        let fire = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
         // The waker goes after the borrow has ended: foreign ones run user code.
         dispose_each(fire);
     }
@@ -53,7 +53,7 @@ impl Sleep {
     /// Sets the timer, or has the one that is set wake this task.
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
-            let same = core.enter().is_ok_and(|mut inner| match inner.timers.fire_mut(*key) {
+            let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.fire_mut(*key) {
                 Some(Fire::Wake(waker)) => waker.will_wake(cx.waker()),
                 _ => false,
             });
@@ -64,7 +64,7 @@ impl Sleep {
         self.cancel();
         let core = current::get().expect("a sleep was polled outside a runtime");
         let fire = Fire::Wake(cx.waker().clone());
-        let key = core.enter().ok().map(|mut inner| inner.timers.insert(self.deadline, fire));
+        let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, fire));
         self.timer = key.map(|key| (core, key));
     }
 }

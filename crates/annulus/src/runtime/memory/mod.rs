@@ -8,14 +8,11 @@
 mod heap;
 mod limit;
 mod machine;
-mod weigh;
 
 pub(crate) use heap::{HeapMemory, Meter};
 pub use limit::MemoryLimit;
 
 use annulus_driver::Budget;
-use std::collections::VecDeque;
-use std::time::Duration;
 
 /// What a stream may hold whatever the others do, up to the limit: bytes. Beyond it, one that holds nothing goes on.
 const FLOOR: usize = 8 * 1024;
@@ -25,10 +22,6 @@ const RESERVE: usize = 4;
 const SHARE: usize = 8;
 /// The budget that receives have however little is free: bytes.
 const LEAST: usize = 64 * 1024;
-/// Streams that are looked at in a turn, of those that were held back. Few in tests, so that it takes several turns there.
-const SWEEP: usize = if cfg!(test) { 16 } else { 256 };
-/// How soon to weigh again while streams are held back: other threads free memory without a word.
-const AGAIN: Duration = Duration::from_millis(20);
 
 /// A runtime's part in the limit.
 pub(crate) struct Memory {
@@ -39,29 +32,13 @@ pub(crate) struct Memory {
     /// Bytes, undelivered and unsent, beyond which a stream is held back.
     pub(crate) allowance: usize,
     is_tight: bool,
-    /// Streams that are held back, those of which the slot has been reused among them.
-    waiting: VecDeque<u32>,
-    /// Of these, how many are to be looked at; and the allowance when that began.
-    sweep: usize,
-    swept_at: usize,
-    has_timer: bool,
 }
 
 impl Memory {
     pub(crate) fn new(limit: Option<MemoryLimit>) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
-        Self {
-            meter: Meter::default(),
-            limit,
-            told: 0,
-            allowance,
-            is_tight: false,
-            waiting: VecDeque::new(),
-            sweep: 0,
-            swept_at: allowance,
-            has_timer: false,
-        }
+        Self { meter: Meter::default(), limit, told: 0, allowance, is_tight: false }
     }
 
     /// How much receives may bring in a turn while less than half of the limit is held.
@@ -74,10 +51,24 @@ impl Memory {
         if self.is_tight { most.min(4096) } else { most }
     }
 
-    /// Streams are left to be looked at: the loop must not sleep.
+    /// Takes in what is held, and sets what streams may hold until the next time. The budget of receives, if it changes.
     #[inline]
-    pub(crate) fn is_sweeping(&self) -> bool {
-        self.sweep > 0
+    pub(crate) fn weigh(&mut self, held: usize) -> Option<Budget> {
+        let limit = self.limit.as_ref()?;
+        let (bytes, total) = (limit.bytes(), limit.tell(&mut self.told, held));
+        (total > bytes / 2 || self.is_tight).then(|| self.allow(bytes, total))
+    }
+
+    #[cold]
+    fn allow(&mut self, limit: usize, total: usize) -> Budget {
+        // Below half of it, all is as in the beginning.
+        let total = total.max(limit / 2);
+        let budget = budget(limit, total);
+        self.is_tight = budget.is_tight;
+        // Beyond the limit it stays until there is some room below: else all would go on and stop, again and again.
+        let margin = if self.allowance == 0 { limit / 16 } else { 0 };
+        self.allowance = allowance(limit, total + margin);
+        budget
     }
 }
 

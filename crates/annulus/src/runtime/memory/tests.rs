@@ -191,7 +191,7 @@ fn a_limit_too_small_is_named() {
 fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
-    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().driver.resident();
+    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident();
     let flood = async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;

@@ -4,7 +4,7 @@ use super::Envelope;
 use super::outgoing::Parcel;
 use crate::chunk::Chunk;
 use crate::runtime::after::After;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::Domain;
 use std::io;
@@ -46,7 +46,7 @@ impl Inner {
     #[cold]
     fn note_post_wait(&mut self, slot: u32, is_over: bool, wait: Wait<'_>, cx: &Context<'_>) {
         let waiters = &mut self.post.boxes.get(slot).tx.waiters;
-        let After { wakes, drops, .. } = &mut self.after;
+        let After { wakes, drops, .. } = &mut self.io.after;
         if is_over {
             waiters.leave(wait, drops);
         } else {
@@ -66,7 +66,7 @@ impl Inner {
         envelope: Envelope,
     ) -> io::Result<()> {
         if let Err(error) = self.check_post(slot, &chunk, &envelope) {
-            chunk.retire(&mut self.spares, &mut self.after);
+            chunk.retire(&mut self.io.spares, &mut self.io.after);
             return Err(error);
         }
         match envelope.segment_size {
@@ -126,7 +126,7 @@ impl Inner {
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);
         tx.weight += weight;
-        self.memory.meter.add(held);
+        self.io.memory.meter.add(held);
         self.list_post(slot);
     }
 
@@ -149,7 +149,7 @@ impl Inner {
     /// A future that waited for room or a flush is gone. The others were notified with it.
     pub(crate) fn leave_post(&mut self, slot: u32, id: &mut Option<WaiterId>) {
         let waker = self.post.boxes.get(slot).tx.waiters.remove(id);
-        self.after.drops.extend(waker);
+        self.io.after.drops.extend(waker);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a mailbox begins and ends.
 
 use super::{Format, Mailbox, Settings};
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::time::Fire;
 use annulus_kernel::Fd;
 use std::io;
@@ -18,7 +18,7 @@ impl Inner {
         format: &'static Format,
         settings: Settings,
     ) -> io::Result<u32> {
-        self.driver.open_packets(self.post.size)?;
+        self.io.driver.open_packets(self.post.size)?;
         Ok(self.post.boxes.insert(Mailbox::new(fd, format, settings)))
     }
 
@@ -37,11 +37,11 @@ impl Inner {
 
     /// Sets the time within which a dropped mailbox must have sent what it had accepted.
     pub(super) fn linger_posts(&mut self, slot: u32) {
-        let deadline = self.now() + self.bounds.linger;
+        let deadline = self.io.now() + self.io.bounds.linger;
         let fire = Fire::PostLinger(slot, self.post.boxes.generation(slot));
         let mailbox = self.post.boxes.get(slot);
         if mailbox.tx.linger.is_none() {
-            mailbox.tx.linger = Some(self.timers.insert(deadline, fire));
+            mailbox.tx.linger = Some(self.io.timers.insert(deadline, fire));
         }
     }
 
@@ -64,11 +64,11 @@ impl Inner {
         _ = self.count_drops(slot);
         let mut mailbox = self.post.boxes.remove(slot);
         if let Some(key) = mailbox.tx.linger {
-            self.timers.remove(key);
+            self.io.timers.remove(key);
         }
-        mailbox.rx.waiters.notify_all(&mut self.after.drops);
-        mailbox.tx.waiters.notify_all(&mut self.after.drops);
-        self.close(mailbox.fd);
+        mailbox.rx.waiters.notify_all(&mut self.io.after.drops);
+        mailbox.tx.waiters.notify_all(&mut self.io.after.drops);
+        self.io.close(mailbox.fd);
     }
 
     /// Whether all mailboxes have sent what they had accepted.

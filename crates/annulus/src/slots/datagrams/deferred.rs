@@ -9,7 +9,7 @@ use super::Mailbox;
 use super::errors::Failure;
 use super::outgoing::{Parcel, State};
 use super::send_state::Outbox;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 
@@ -31,12 +31,12 @@ impl Inner {
     /// Whether another datagram would be accepted; what was set aside may have to make way.
     #[inline]
     pub(super) fn has_post_room(&mut self, slot: u32) -> bool {
-        self.post.boxes.get(slot).tx.weight <= self.send_bound() || self.make_post_room(slot)
+        self.post.boxes.get(slot).tx.weight <= self.io.send_bound() || self.make_post_room(slot)
     }
 
     #[cold]
     fn make_post_room(&mut self, slot: u32) -> bool {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         while self.post.boxes.get(slot).tx.weight > bound {
             let Some(place) = self.first_to_give_up(slot) else { return false };
             self.give_up(slot, place);

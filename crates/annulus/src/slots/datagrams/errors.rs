@@ -2,7 +2,7 @@
 
 use super::Name;
 use super::outgoing::{Parcel, State};
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;

@@ -9,7 +9,7 @@
 use super::{Format, Mail};
 use crate::lease::Lease;
 use crate::runtime::after::After;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::runtime::memory::{HeapMemory, Meter};
 use crate::runtime::recheck::Recheck;
 use crate::waiters::{Wait, WaiterId, Waiters};
@@ -127,7 +127,7 @@ impl Inner {
     ) -> Poll<io::Result<Mail>> {
         let outcome = self.take_mail(slot, singly);
         let rx = &mut self.post.boxes.get(slot).rx;
-        let After { wakes, drops, .. } = &mut self.after;
+        let After { wakes, drops, .. } = &mut self.io.after;
         match outcome {
             Some(outcome) => {
                 if wait.has_waited() {
@@ -151,14 +151,14 @@ impl Inner {
     /// A future that waited for a datagram is gone.
     pub(crate) fn leave_mail(&mut self, slot: u32, id: &mut Option<WaiterId>) {
         let waker = self.post.boxes.get(slot).rx.waiters.remove(id);
-        self.after.drops.extend(waker);
+        self.io.after.drops.extend(waker);
         self.notify_receivers(slot);
     }
 
     /// Notifies as many as there are datagrams to take.
     pub(super) fn notify_receivers(&mut self, slot: u32) {
         let rx = &mut self.post.boxes.get(slot).rx;
-        if rx.waiters.notify(rx.available(), &mut self.after.wakes) {
+        if rx.waiters.notify(rx.available(), &mut self.io.after.wakes) {
             self.list_receivers(slot);
         }
     }
@@ -166,7 +166,7 @@ impl Inner {
     #[cold]
     fn list_receivers(&mut self, slot: u32) {
         let generation = self.post.boxes.generation(slot);
-        self.rechecks.push(Recheck::Receive(slot, generation));
+        self.io.rechecks.push(Recheck::Receive(slot, generation));
     }
 
     pub(crate) fn recheck_receivers(&mut self, slot: u32, generation: u32) {
@@ -225,11 +225,11 @@ impl Inner {
         if mailbox.format.domain == Domain::Unix {
             return Ok(0);
         }
-        let drops = self.driver.kernel().option(mailbox.fd, SocketQuery::Drops)?;
+        let drops = self.io.driver.kernel().option(mailbox.fd, SocketQuery::Drops)?;
         let rx = &mut mailbox.rx;
         let new = u64::from(drops.wrapping_sub(std::mem::replace(&mut rx.drops, drops)));
         rx.dropped += new;
-        self.driver.counters().dropped_datagrams += new;
+        self.io.driver.counters().dropped_datagrams += new;
         Ok(rx.dropped)
     }
 
@@ -245,9 +245,9 @@ impl Inner {
         match letter {
             Letter::Heap(lease) => lease,
             Letter::Lent { id, len } => {
-                let pool = self.driver.packets().expect("letters lie in its buffers");
+                let pool = self.io.driver.packets().expect("letters lie in its buffers");
                 let lease = Lease::lent(pool.clone(), id, len as usize);
-                if kept && pool.is_short() { self.copied_out(lease) } else { lease }
+                if kept && pool.is_short() { self.io.copied_out(lease) } else { lease }
             }
         }
     }
@@ -267,7 +267,7 @@ impl Inner {
         if self.post.arms.is_empty() {
             return;
         }
-        let buffers = self.driver.packets().map_or(0, |pool| pool.with_kernel() as usize);
+        let buffers = self.io.driver.packets().map_or(0, |pool| pool.with_kernel() as usize);
         let mut room = if buffers == 0 { self.post.arms.len() } else { buffers };
         while room > 0
             && let Some(slot) = self.post.arms.pop_front()
@@ -278,14 +278,14 @@ impl Inner {
                 room -= 1;
             }
         }
-        if let Some(pool) = self.driver.packets().filter(|_| !self.post.arms.is_empty()) {
+        if let Some(pool) = self.io.driver.packets().filter(|_| !self.post.arms.is_empty()) {
             pool.starved();
         }
     }
 
     fn arm_one_mailbox(&mut self, slot: u32, has_buffers: bool) {
         let token = self.mail_token(slot);
-        let size = self.driver.packets().map_or(0, |pool| pool.buffer_size() as usize);
+        let size = self.io.driver.packets().map_or(0, |pool| pool.buffer_size() as usize);
         let mailbox = self.post.boxes.get(slot);
         let (fd, format, rx) = (mailbox.fd, mailbox.format, &mut mailbox.rx);
         let fits = size.saturating_sub(format.layout.payload_at());
@@ -299,25 +299,27 @@ impl Inner {
             return;
         } else {
             rx.state = State::Single;
-            self.driver.counters().heap_receives += 1;
+            self.io.driver.counters().heap_receives += 1;
             MemoryOp::ReceiveMessage {
                 fd,
-                header: Desk::put(&mut rx.desk, format, wanted, &self.memory.meter),
+                header: Desk::put(&mut rx.desk, format, wanted, &self.io.memory.meter),
             }
         };
         // SAFETY: the format's header is static, and the pool's memory outlives the driver; a desk stays in the slot
         // until the terminal event.
-        unsafe { self.start_memory(token, op) };
+        unsafe { self.io.start_memory(token, op) };
     }
 
     pub(crate) fn on_packet(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(mailbox) = self.post.boxes.find(slot, generation) else { return self.late(event) };
+        let Some(mailbox) = self.post.boxes.find(slot, generation) else {
+            return self.io.late(event);
+        };
         let rx = &mut mailbox.rx;
         let desk = if event.more { None } else { rx.desk.take() };
         if !event.more {
             rx.state = State::Idle;
-            self.in_flight -= 1;
+            self.io.in_flight -= 1;
         }
         match event.result {
             Ok(len) => {
@@ -343,12 +345,12 @@ impl Inner {
             return;
         }
         let rx = &mut mailbox.rx;
-        let recheck = rx.waiters.notify(rx.available(), &mut self.after.wakes);
+        let recheck = rx.waiters.notify(rx.available(), &mut self.io.after.wakes);
         if rx.wants_more() {
             self.want_mail(slot);
         } else if rx.state == State::Armed && rx.letters.len() >= MOST_LETTERS {
             rx.state = State::Cancelling;
-            self.cancel(self.mail_token(slot));
+            self.io.cancel(self.mail_token(slot));
         }
         if recheck {
             self.list_receivers(slot);
@@ -362,7 +364,7 @@ impl Inner {
         match rx.state {
             State::Armed | State::Single => {
                 rx.state = State::Cancelling;
-                self.cancel(token);
+                self.io.cancel(token);
             }
             State::Wanted => rx.state = State::Idle,
             State::Idle | State::Cancelling => {}

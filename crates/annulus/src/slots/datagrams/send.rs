@@ -13,7 +13,7 @@
 use super::Envelope;
 use super::outgoing::{Parcel, State};
 use crate::chunk::Chunk;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::time::Fire;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
 
@@ -52,7 +52,7 @@ impl Inner {
             tx.flying.push_back(id);
             self.submit_parcel(id);
         }
-        if !self.driver.sends_quietly() {
+        if !self.io.driver.sends_quietly() {
             return;
         }
         self.post.posted.push(slot);
@@ -69,14 +69,14 @@ impl Inner {
         let header = parcel.seal();
         let mailbox = self.post.boxes.get(parcel.mailbox);
         let fd = mailbox.fd;
-        if self.driver.sends_quietly() {
+        if self.io.driver.sends_quietly() {
             // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
             // driver is settled.
-            unsafe { self.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
+            unsafe { self.io.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
         } else {
             mailbox.tx.unheard += 1;
             // SAFETY: as above; the slot is freed after the event.
-            unsafe { self.start_memory(token, MemoryOp::SendMessage { fd, header }) };
+            unsafe { self.io.start_memory(token, MemoryOp::SendMessage { fd, header }) };
         }
     }
 
@@ -128,7 +128,7 @@ impl Inner {
         let Parcel { mut chunk, envelope, .. } = self.post.parcels.remove(id);
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.weight -= weight;
-        self.memory.meter.sub(Parcel::held_by(&chunk));
+        self.io.memory.meter.sub(Parcel::held_by(&chunk));
         let queue = std::mem::take(&mut tx.queue);
         let single = Envelope { segment_size: None, ..envelope };
         while chunk.len() > usize::from(size) {
@@ -149,16 +149,18 @@ impl Inner {
         } else if !tx.blocked {
             tx.blocked = true;
             let op = Op::WritableOnce { fd: mailbox.fd };
-            self.start(token, op);
+            self.io.start(token, op);
         }
     }
 
     pub(crate) fn on_room(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(mailbox) = self.post.boxes.find(slot, generation) else { return self.late(event) };
+        let Some(mailbox) = self.post.boxes.find(slot, generation) else {
+            return self.io.late(event);
+        };
         mailbox.tx.blocked = false;
         mailbox.tx.try_again();
-        self.in_flight -= 1;
+        self.io.in_flight -= 1;
         self.go_on_posting(slot);
     }
 
@@ -173,7 +175,7 @@ impl Inner {
         }
         let pause = tx.next_pause();
         let fire = Fire::Post(slot, self.post.boxes.generation(slot));
-        self.timers.insert(self.now() + pause, fire);
+        self.io.timers.insert(self.io.now() + pause, fire);
     }
 
     pub(crate) fn on_post_retry(&mut self, slot: u32, generation: u32) {
@@ -187,12 +189,12 @@ impl Inner {
 
     /// Something has ended: goes on with what is queued, wakes who waits for room or the end, closes.
     fn go_on_posting(&mut self, slot: u32) {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let is_below = self.post.boxes.get(slot).tx.weight <= bound;
         let has_room = is_below || self.first_to_give_up(slot).is_some();
         let mailbox = self.post.boxes.get(slot);
         if has_room {
-            mailbox.tx.waiters.notify_all(&mut self.after.wakes);
+            mailbox.tx.waiters.notify_all(&mut self.io.after.wakes);
         }
         let stuck = mailbox.dropped && !mailbox.tx.is_idle();
         let in_vain = mailbox.tx.is_idle() && mailbox.tx.blocked;
@@ -201,14 +203,16 @@ impl Inner {
             self.linger_posts(slot);
         }
         if in_vain {
-            self.cancel(self.room_token(slot));
+            self.io.cancel(self.room_token(slot));
         }
         self.close_mailbox_if_done(slot);
     }
 
     pub(crate) fn on_parcel(&mut self, event: Event) {
         let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(parcel) = self.post.parcels.find(id, generation) else { return self.late(event) };
+        let Some(parcel) = self.post.parcels.find(id, generation) else {
+            return self.io.late(event);
+        };
         let slot = parcel.mailbox;
         // The batch is settled as a whole.
         let outcome = event.result.err().map_or(State::Done, |errno| self.judge(slot, id, errno));
@@ -219,7 +223,7 @@ impl Inner {
         }
         tx.unheard -= 1;
         let heard_of_all = tx.unheard == 0;
-        self.in_flight -= 1;
+        self.io.in_flight -= 1;
         if heard_of_all {
             self.settle_batch(slot);
         }
@@ -232,8 +236,8 @@ impl Inner {
         self.post.boxes.get(slot).tx.weight -= parcel.weight();
         // Taken out where it lies: a slot is large.
         let chunk = std::mem::replace(&mut parcel.chunk, Chunk::EMPTY);
-        self.memory.meter.sub(Parcel::held_by(&chunk));
-        chunk.retire(&mut self.spares, &mut self.after);
+        self.io.memory.meter.sub(Parcel::held_by(&chunk));
+        chunk.retire(&mut self.io.spares, &mut self.io.after);
         self.post.parcels.free(id);
     }
 
@@ -244,7 +248,7 @@ impl Inner {
         let queue = std::mem::take(&mut tx.queue);
         queue.into_iter().for_each(|id| self.end_parcel(slot, id));
         if self.post.boxes.get(slot).tx.blocked {
-            self.cancel(self.room_token(slot));
+            self.io.cancel(self.room_token(slot));
         }
     }
 }

@@ -5,9 +5,9 @@
 //! share the limit. If the limit is reached, the listener stays idle, and its tasks are woken when a connection closes.
 #![allow(unsafe_code)]
 
-use super::{Accepted, State};
+use super::State;
 use crate::net::{ConnectionLimit, Permit};
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_driver::{Event, Kind, Op, Token};
 use rustix::io::Errno;
 use std::task::Context;
@@ -43,17 +43,17 @@ impl Inner {
         }
         let mut task = polled.map(|cx| cx.waker().clone());
         let permit = limited.limit.take(&mut task);
-        self.after.drops.extend(task);
+        self.io.after.drops.extend(task);
         let Some(permit) = permit else {
             if polled.is_none() {
-                listener.waiters.notify_all(&mut self.after.wakes);
+                listener.waiters.notify_all(&mut self.io.after.wakes);
             }
             return;
         };
         (limited.has_one, limited.permit) = (false, Some(permit));
         listener.state = State::Armed;
         let op = Op::Accept { fd: listener.fd };
-        self.start(token, op);
+        self.io.start(token, op);
     }
 
     fn ask_for_connection(&mut self, slot: u32) {
@@ -61,14 +61,16 @@ impl Inner {
         let listener = self.listeners.get(slot);
         listener.state = State::Asking;
         let op = Op::ReadableOnce { fd: listener.fd };
-        self.start(token, op);
+        self.io.start(token, op);
     }
 
     /// A connection is there; or the question failed, and the accept will tell why.
     pub(crate) fn on_acceptable(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(listener) = self.listeners.find(slot, generation) else { return self.late(event) };
-        self.in_flight -= 1;
+        let Some(listener) = self.listeners.find(slot, generation) else {
+            return self.io.late(event);
+        };
+        self.io.in_flight -= 1;
         listener.state = State::Idle;
         if let Some(limited) = &mut listener.limited {
             limited.has_one = event.result != Err(Errno::CANCELED);
@@ -77,19 +79,6 @@ impl Inner {
             return self.close_listener_if_done(slot);
         }
         self.accept_more(slot, None);
-    }
-
-    /// Closes a connection. One that counts against a limit is closed before the next may be accepted, on any thread.
-    pub(crate) fn close_accepted(&mut self, Accepted { fd, permit }: Accepted) {
-        let Some(permit) = permit else { return self.close(fd) };
-        self.driver.close_now(fd);
-        self.resume_accepts();
-        self.release_permit(permit);
-    }
-
-    /// A connection counts against its limit no more.
-    pub(super) fn release_permit(&mut self, permit: Permit) {
-        self.after.wakes.extend(permit.release());
     }
 
     pub(super) fn acceptable_token(&self, slot: u32) -> Token {

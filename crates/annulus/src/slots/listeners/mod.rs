@@ -5,9 +5,9 @@ mod limited;
 
 use crate::net::{ConnectionLimit, Permit};
 use crate::runtime::after::After;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::runtime::recheck::Recheck;
-use crate::time::{Fire, Instant};
+use crate::time::Fire;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Token};
 use annulus_kernel::{Fd, named};
@@ -118,7 +118,7 @@ impl Inner {
     ) -> Poll<io::Result<Accepted>> {
         let outcome = self.claim(slot);
         let waiters = &mut self.listeners.get(slot).waiters;
-        let After { wakes, drops, .. } = &mut self.after;
+        let After { wakes, drops, .. } = &mut self.io.after;
         if outcome.is_some() {
             waiters.leave(wait, drops);
             self.notify_acceptors(slot);
@@ -143,7 +143,7 @@ impl Inner {
     /// A future that waited for a connection is gone.
     pub(crate) fn leave_accept(&mut self, slot: u32, id: &mut Option<WaiterId>) {
         let waker = self.listeners.get(slot).waiters.remove(id);
-        self.after.drops.extend(waker);
+        self.io.after.drops.extend(waker);
         self.notify_acceptors(slot);
     }
 
@@ -151,9 +151,9 @@ impl Inner {
     fn notify_acceptors(&mut self, slot: u32) {
         let listener = self.listeners.get(slot);
         let available = listener.available();
-        if listener.waiters.notify(available, &mut self.after.wakes) {
+        if listener.waiters.notify(available, &mut self.io.after.wakes) {
             let generation = self.listeners.generation(slot);
-            self.rechecks.push(Recheck::Accept(slot, generation));
+            self.io.rechecks.push(Recheck::Accept(slot, generation));
         }
     }
 
@@ -179,15 +179,17 @@ impl Inner {
         listener.state = State::Armed;
         let fd = listener.fd;
         let op = if listener.singly { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
-        self.start(token, op);
+        self.io.start(token, op);
     }
 
     pub(crate) fn on_accept(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(listener) = self.listeners.find(slot, generation) else { return self.late(event) };
+        let Some(listener) = self.listeners.find(slot, generation) else {
+            return self.io.late(event);
+        };
         if !event.more {
             listener.state = State::Idle;
-            self.in_flight -= 1;
+            self.io.in_flight -= 1;
         }
         let mut permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
         // SAFETY: the connection was made for this listener, and nothing else has heard of it.
@@ -197,7 +199,7 @@ impl Inner {
                 listener.failed = 0;
                 let accepted = Accepted { fd, permit: permit.take() };
                 if listener.dropped {
-                    self.close_accepted(accepted);
+                    self.io.close_accepted(accepted.fd, accepted.permit);
                 } else {
                     listener.unclaimed.push_back(accepted);
                 }
@@ -207,7 +209,7 @@ impl Inner {
             }
             Err(errno) if ends_one_operation(errno) => {}
             Err(errno) if ends_one_connection(errno) => {
-                self.driver.counters().aborted_accepts += 1;
+                self.io.driver.counters().aborted_accepts += 1;
                 listener.failed += 1;
                 if listener.failed >= MOST_FAILED && listener.state == State::Idle {
                     self.pause_accepts(slot);
@@ -215,7 +217,7 @@ impl Inner {
             }
             Err(errno) => listener.error = Some(errno),
         }
-        permit.into_iter().for_each(|permit| self.release_permit(permit));
+        permit.into_iter().for_each(|permit| self.io.release_permit(permit));
         self.after_accept(slot);
     }
 
@@ -233,7 +235,7 @@ impl Inner {
         {
             listener.singly = true;
             listener.state = State::Cancelling;
-            return self.cancel(token);
+            return self.io.cancel(token);
         }
         if listener.error.is_none() {
             self.accept_more(slot, None);
@@ -248,10 +250,10 @@ impl Inner {
         }
         listener.state = State::Paused;
         self.paused_listeners += 1;
-        self.driver.counters().accept_pauses += 1;
-        let now = Instant::since_origin(self.driver.kernel().now());
+        self.io.driver.counters().accept_pauses += 1;
+        let now = self.io.now();
         let generation = self.listeners.generation(slot);
-        self.timers.insert(now + RETRY, Fire::Accept(slot, generation));
+        self.io.timers.insert(now + RETRY, Fire::Accept(slot, generation));
     }
 
     /// A descriptor was closed: listeners that wait for one try again.
@@ -283,11 +285,11 @@ impl Inner {
         match listener.state {
             State::Armed => {
                 listener.state = State::Cancelling;
-                self.cancel(token);
+                self.io.cancel(token);
             }
             State::Asking => {
                 listener.state = State::Cancelling;
-                self.cancel(self.acceptable_token(slot));
+                self.io.cancel(self.acceptable_token(slot));
             }
             State::Paused => {
                 listener.state = State::Idle;
@@ -303,9 +305,12 @@ impl Inner {
             return;
         }
         let mut listener = self.listeners.remove(slot);
-        listener.waiters.notify_all(&mut self.after.drops);
-        listener.unclaimed.into_iter().for_each(|accepted| self.close_accepted(accepted));
-        self.close(listener.fd);
+        listener.waiters.notify_all(&mut self.io.after.drops);
+        listener
+            .unclaimed
+            .into_iter()
+            .for_each(|accepted| self.io.close_accepted(accepted.fd, accepted.permit));
+        self.io.close(listener.fd);
     }
 
     fn accept_token(&self, slot: u32) -> Token {

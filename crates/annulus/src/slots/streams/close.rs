@@ -2,8 +2,7 @@
 
 use super::{Receive, Stream};
 use crate::net::Permit;
-use crate::runtime::core::Inner;
-use crate::slots::listeners::Accepted;
+use crate::runtime::inner::Inner;
 use crate::time::Fire;
 use annulus_kernel::{Fd, SocketOption};
 use std::time::Duration;
@@ -20,7 +19,7 @@ impl Inner {
         let stream = self.streams.get(slot);
         stream.dropped = true;
         let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
-        self.after.drops.extend(wakers.into_iter().flatten());
+        self.io.after.drops.extend(wakers.into_iter().flatten());
         self.stop_receiving(slot);
         self.discard_received(slot);
         // What goes out at the first try needs no linger; the send sees to it where that comes short.
@@ -36,16 +35,16 @@ impl Inner {
         if !stream.dropped || stream.tx.linger.is_some() {
             return;
         }
-        let deadline = self.now() + self.bounds.linger;
+        let deadline = self.io.now() + self.io.bounds.linger;
         let fire = Fire::Linger(slot, self.streams.generation(slot));
-        self.streams.get(slot).tx.linger = Some(self.timers.insert(deadline, fire));
+        self.streams.get(slot).tx.linger = Some(self.io.timers.insert(deadline, fire));
     }
 
     /// A close from here on is a reset: the peer must not take a truncated stream for a whole one.
     pub(crate) fn make_reset(&mut self, slot: u32) {
         let fd = self.streams.get(slot).fd;
         // Where the socket is beyond options, it is beyond a reset too.
-        _ = self.driver.kernel().set_option(fd, SocketOption::Linger(Some(Duration::ZERO)));
+        _ = self.io.driver.kernel().set_option(fd, SocketOption::Linger(Some(Duration::ZERO)));
     }
 
     /// The handle is gone and wants nothing more sent: the connection is reset.
@@ -79,9 +78,9 @@ impl Inner {
         self.discard_received(slot);
         let stream = self.streams.remove(slot);
         if let Some(key) = stream.tx.linger {
-            self.timers.remove(key);
+            self.io.timers.remove(key);
         }
-        self.close_accepted(Accepted { fd: stream.fd, permit: stream.permit });
+        self.io.close_accepted(stream.fd, stream.permit);
     }
 
     /// Takes a stream of which nothing is in flight off the runtime: descriptor, received bytes, and what it counts against.
@@ -92,8 +91,8 @@ impl Inner {
         }
         let mut stream = self.streams.remove(slot);
         let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
-        self.after.drops.extend(wakers.into_iter().flatten());
-        self.driver.release(stream.fd);
+        self.io.after.drops.extend(wakers.into_iter().flatten());
+        self.io.driver.release(stream.fd);
         (stream.fd, received, stream.permit)
     }
 
@@ -105,7 +104,7 @@ impl Inner {
         permit: Option<Permit>,
     ) -> u32 {
         let mut stream = Stream::new(fd, permit);
-        stream.rx = Receive::with_bytes(received, &self.memory.meter);
+        stream.rx = Receive::with_bytes(received, &self.io.memory.meter);
         let slot = self.streams.insert(stream);
         self.most_streams = self.most_streams.max(self.streams.len());
         slot

@@ -5,6 +5,7 @@
 //! slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 mod close;
+mod held_back;
 mod queue;
 mod recv;
 mod scm_rights;
@@ -12,17 +13,17 @@ mod send;
 mod vectors;
 mod zero_copy;
 
-pub(crate) use queue::Spares;
+pub(crate) use held_back::HeldBack;
 pub(crate) use recv::{Links, Receive};
 pub(crate) use send::Transmit;
 pub(crate) use vectors::Vectors;
 pub(crate) use zero_copy::Loan;
 
 use crate::net::Permit;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_driver::{Kind, Token};
 use annulus_kernel::Fd;
-use std::task::{Context, Waker};
+use std::collections::VecDeque;
 
 /// A stream's slot.
 pub(crate) struct Stream {
@@ -60,11 +61,15 @@ impl Inner {
     }
 }
 
-/// Notes who waits. The waker that was there before goes on `drops`, to be dropped outside the borrow.
-#[inline]
-pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
-    if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-        return;
-    }
-    drops.extend(place.replace(cx.waker().clone()));
+/// What the turn has to do for streams before it enters the kernel. Slots, each at most once.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    /// Streams with something to send.
+    pub(crate) sends: Vec<u32>,
+    /// Streams to arm.
+    pub(crate) arms: VecDeque<u32>,
+    /// Streams whose send went out in this turn: done, unless an event says otherwise.
+    pub(crate) eager: Vec<u32>,
+    /// A task waits for one of these: no sleep before they are settled.
+    pub(crate) sleepless: bool,
 }

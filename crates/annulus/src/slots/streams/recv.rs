@@ -11,9 +11,9 @@
 
 mod readiness;
 
-use super::note_waker;
 use crate::lease::Lease;
-use crate::runtime::core::Inner;
+use crate::runtime::after::note_waker;
+use crate::runtime::inner::Inner;
 use crate::runtime::memory::{HeapMemory, Meter};
 use annulus_driver::prefetch;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs};
@@ -162,7 +162,7 @@ impl Inner {
             Some(End::Failed(errno)) => return Poll::Ready(Err(errno.into())),
             None => {}
         }
-        note_waker(&mut rx.waker, &mut self.after.drops, cx);
+        note_waker(&mut rx.waker, &mut self.io.after.drops, cx);
         self.want(slot);
         Poll::Pending
     }
@@ -183,25 +183,19 @@ impl Inner {
             let Link { len, next } = self.links.0[usize::from(id)];
             rx.first = next;
             rx.bytes -= len;
-            let pool = self.driver.pool();
+            let pool = self.io.driver.pool();
             let lease = Lease::lent(pool.clone(), id, len as usize);
-            if pool.wastes(id, len) { self.copied_out(lease) } else { lease }
+            if pool.wastes(id, len) { self.io.copied_out(lease) } else { lease }
         };
-        if self.streams.get(slot).rx.wants_more(self.bounds.receive) {
+        if self.streams.get(slot).rx.wants_more(self.io.bounds.receive) {
             self.want(slot);
         }
         Some(lease)
     }
 
-    #[cold]
-    pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
-        self.driver.counters().heap_receives += 1;
-        lease.copied(&self.memory.meter)
-    }
-
     /// Arms a stream again, if it wants more.
     pub(crate) fn receive_more(&mut self, slot: u32) {
-        if self.streams.get(slot).rx.wants_more(self.bounds.receive) {
+        if self.streams.get(slot).rx.wants_more(self.io.bounds.receive) {
             self.want(slot);
         }
     }
@@ -211,7 +205,7 @@ impl Inner {
     fn want(&mut self, slot: u32) {
         let stream = self.streams.get(slot);
         if stream.rx.state == State::Idle && stream.rx.end.is_none() && !stream.dropped {
-            if stream.holds() > self.memory.allowance {
+            if stream.holds() > self.io.memory.allowance {
                 return self.hold_back(slot);
             }
             stream.rx.state = State::Wanted;
@@ -226,7 +220,7 @@ impl Inner {
         if self.agenda.arms.is_empty() {
             return;
         }
-        let pool = self.driver.pool();
+        let pool = self.io.driver.pool();
         let buffers = pool.with_kernel() as usize;
         let mut room = if buffers == 0 { usize::MAX } else { buffers };
         let share = pool.share(room.min(self.agenda.arms.len()));
@@ -240,7 +234,7 @@ impl Inner {
             }
         }
         if !self.agenda.arms.is_empty() {
-            self.driver.pool().starved();
+            self.io.driver.pool().starved();
         }
     }
 
@@ -249,12 +243,12 @@ impl Inner {
     fn arm(&mut self, slot: u32, share: Option<u32>) {
         let passing = self.streams.get(slot).passing.is_some();
         let Some(share) = share.filter(|_| !passing) else { return self.arm_on_heap(slot) };
-        let most = share.saturating_mul(self.driver.pool().buffer_size());
+        let most = share.saturating_mul(self.io.driver.pool().buffer_size());
         let token = self.stream_token(Kind::Receive, slot);
-        let multishot = self.driver.limits_receives();
-        let operations = self.driver.operations();
+        let multishot = self.io.driver.limits_receives();
+        let operations = self.io.driver.operations();
         let stream = self.streams.get(slot);
-        let free = self.memory.allowance.saturating_sub(stream.holds()).max(1);
+        let free = self.io.memory.allowance.saturating_sub(stream.holds()).max(1);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (stream.fd, &mut stream.rx);
         if operations.poll_apart() && !std::mem::take(&mut rx.is_ready) {
@@ -265,19 +259,19 @@ impl Inner {
             return self.arm_on_heap(slot);
         }
         let (state, op) = if multishot && operations.verbs == Verbs::Multishot {
-            let limit = most.min(self.bounds.receive - rx.bytes).min(free);
+            let limit = most.min(self.io.bounds.receive - rx.bytes).min(free);
             (State::Armed, Op::ReceiveMulti { fd, limit })
         } else {
             (State::Single, Op::ReceiveLent { fd })
         };
         rx.state = state;
-        self.start(token, op);
+        self.io.start(token, op);
     }
 
     #[cold]
     fn arm_on_heap(&mut self, slot: u32) {
         let token = self.stream_token(Kind::Receive, slot);
-        let size = self.memory.piece(self.driver.pool().buffer_size().min(HEAP));
+        let size = self.io.memory.piece(self.io.driver.pool().buffer_size().min(HEAP));
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
         if rx.waker.is_none() {
@@ -289,30 +283,30 @@ impl Inner {
             rx.state = State::Single;
             return self.arm_on_desk(slot);
         }
-        let memory = HeapMemory::zeroed(size as usize, &self.memory.meter);
+        let memory = HeapMemory::zeroed(size as usize, &self.io.memory.meter);
         let held = rx.heap.insert(Box::new(Held { memory, len: 0 }));
         rx.state = State::Single;
         let op = MemoryOp::Receive { fd, buffer: held.memory.as_mut_ptr(), len: size };
-        self.driver.counters().heap_receives += 1;
+        self.io.driver.counters().heap_receives += 1;
         // SAFETY: the memory stays in the slot until the terminal event; only `on_receive` and a take after it touch it.
-        unsafe { self.start_memory(token, op) };
+        unsafe { self.io.start_memory(token, op) };
     }
 
     #[inline]
     pub(crate) fn on_receive(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
+        let Some(stream) = self.streams.find(slot, generation) else { return self.io.late(event) };
         let rx = &mut stream.rx;
         let stopped = rx.state == State::Cancelling && !event.more;
         if !event.more {
             rx.state = State::Idle;
-            self.in_flight -= 1;
+            self.io.in_flight -= 1;
         }
         match (event.result, event.buffer) {
             (Ok(len), None) if stream.passing.is_some() => self.take_from_desk(slot, len),
             (Ok(0), buffer) => {
                 rx.end = Some(End::Eof);
-                buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
+                buffer.into_iter().for_each(|id| self.io.driver.pool().give_back(id));
             }
             (Ok(len), Some(id)) => {
                 rx.misses = 0;
@@ -325,7 +319,7 @@ impl Inner {
                 }
             }
             (Err(errno), buffer) => {
-                buffer.into_iter().for_each(|id| self.driver.pool().give_back(id));
+                buffer.into_iter().for_each(|id| self.io.driver.pool().give_back(id));
                 rx.misses = rx.misses.saturating_add(u8::from(errno == Errno::NOBUFS));
                 if !ends_the_operation_only(errno) {
                     rx.end = Some(End::Failed(errno));
@@ -341,7 +335,7 @@ impl Inner {
 
     /// A receive that was to stop has ended.
     fn stopped_receiving(&mut self, slot: u32) {
-        self.after.wakes.extend(self.streams.get(slot).rx.waker.take());
+        self.io.after.wakes.extend(self.streams.get(slot).rx.waker.take());
         self.after_receive(slot, false);
     }
 
@@ -352,7 +346,7 @@ impl Inner {
         match bytes {
             None => rx.end = Some(End::Eof),
             Some(lease) => {
-                let memory = HeapMemory::new(Box::from(&*lease), Some(&self.memory.meter));
+                let memory = HeapMemory::new(Box::from(&*lease), Some(&self.io.memory.meter));
                 rx.heap = Some(Box::new(Held { memory, len }));
                 rx.bytes += len;
             }
@@ -362,7 +356,7 @@ impl Inner {
     /// Goes on after an event: wakes the reader, arms again, pauses, or closes.
     #[inline]
     fn after_receive(&mut self, slot: u32, more: bool) {
-        let bound = self.bounds.receive;
+        let bound = self.io.bounds.receive;
         let stream = self.streams.get(slot);
         if stream.dropped {
             if !more {
@@ -377,13 +371,13 @@ impl Inner {
         }
         let again = rx.wants_more(bound);
         let over = rx.state == State::Armed
-            && rx.bytes as usize + stream.tx.unsent() > self.memory.allowance;
+            && rx.bytes as usize + stream.tx.unsent() > self.io.memory.allowance;
         let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
         if !waiting_in_vain {
             let waker = rx.waker.take();
             // The task runs later in this turn.
             waker.iter().for_each(|waker| prefetch(waker.data(), TASK));
-            self.after.wakes.extend(waker);
+            self.io.after.wakes.extend(waker);
         }
         if again {
             self.want(slot);
@@ -396,7 +390,7 @@ impl Inner {
     #[inline]
     fn queue(&mut self, slot: u32, id: u16, len: u32) {
         let stream = self.streams.get(slot);
-        let pool = self.driver.pool();
+        let pool = self.io.driver.pool();
         if stream.dropped {
             return pool.give_back(id);
         }
@@ -429,11 +423,11 @@ impl Inner {
         match rx.state {
             State::Armed | State::Single => {
                 rx.state = State::Cancelling;
-                self.cancel(token);
+                self.io.cancel(token);
             }
             State::Asking => {
                 rx.state = State::Cancelling;
-                self.cancel(self.stream_token(Kind::Ready, slot));
+                self.io.cancel(self.stream_token(Kind::Ready, slot));
             }
             State::Wanted => rx.state = State::Idle,
             State::Idle | State::Cancelling => {}
@@ -452,7 +446,7 @@ impl Inner {
             Some(End::Failed(errno)) => Poll::Ready(Err(errno.into())),
             _ if rx.is_idle() => Poll::Ready(Ok(())),
             _ => {
-                note_waker(&mut rx.waker, &mut self.after.drops, cx);
+                note_waker(&mut rx.waker, &mut self.io.after.drops, cx);
                 Poll::Pending
             }
         }
@@ -464,7 +458,7 @@ impl Inner {
         while rx.first != NONE {
             let id = rx.first;
             rx.first = self.links.0[usize::from(id)].next;
-            self.driver.pool().give_back(id);
+            self.io.driver.pool().give_back(id);
         }
         rx.bytes = 0;
         // Memory in flight goes with the slot.

@@ -7,7 +7,7 @@
 
 use super::vectors::Passed;
 use crate::lease::Lease;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use crate::slots::datagrams::{Desk, Format, Mail};
 use annulus_driver::{Kind, MemoryOp};
 use annulus_kernel::IoVec;
@@ -47,10 +47,10 @@ impl Inner {
         let stream = self.streams.get(slot);
         let Some(passing) = &mut stream.passing else { return };
         let header =
-            Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST, &self.memory.meter);
+            Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST, &self.io.memory.meter);
         let op = MemoryOp::ReceiveMessage { fd: stream.fd, header };
         // SAFETY: the desk stays in the slot until the terminal event.
-        unsafe { self.start_memory(token, op) };
+        unsafe { self.io.start_memory(token, op) };
     }
 
     /// A receive with control messages has ended: what it brought, where it brought anything.

@@ -10,7 +10,8 @@ mod accepting;
 
 use super::queue::Queue;
 use super::vectors::{MOST, Passed};
-use crate::runtime::core::{AHEAD, Inner};
+use crate::runtime::inner::Inner;
+use crate::runtime::io::AHEAD;
 use crate::time::{Fire, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::{IoVec, Shutdown};
@@ -127,7 +128,7 @@ impl Inner {
     /// Starts the sends on the agenda.
     #[inline]
     pub(crate) fn start_sends(&mut self) {
-        let first = if self.driver.sends_quietly() { State::Now } else { State::Waiting };
+        let first = if self.io.driver.sends_quietly() { State::Now } else { State::Waiting };
         let mut sends = std::mem::take(&mut self.agenda.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.streams.peek(slot) else { continue };
@@ -158,11 +159,11 @@ impl Inner {
             self.agenda.eager.push(slot);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
-            unsafe { self.driver.submit_memory(token, op) };
+            unsafe { self.io.driver.submit_memory(token, op) };
         } else {
             self.linger(slot);
             // SAFETY: as above, until the terminal event.
-            unsafe { self.start_memory(token, op) };
+            unsafe { self.io.start_memory(token, op) };
         }
     }
 
@@ -172,7 +173,7 @@ impl Inner {
         if self.streams.get(slot).passing.is_some() {
             return self.gather_one(slot, now);
         }
-        let one_by_one = !self.driver.operations().verbs.send_vectors_only();
+        let one_by_one = !self.io.driver.operations().verbs.send_vectors_only();
         let stream = self.streams.get(slot);
         let (fd, tx) = (stream.fd, &mut stream.tx);
         let mut skip = tx.sent;
@@ -233,12 +234,12 @@ impl Inner {
     #[inline]
     pub(crate) fn on_send(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
+        let Some(stream) = self.streams.find(slot, generation) else { return self.io.late(event) };
         let state = stream.tx.state;
         match state {
             State::Now => {}
-            State::Waiting => self.in_flight -= 1,
-            _ => return self.late(event),
+            State::Waiting => self.io.in_flight -= 1,
+            _ => return self.io.late(event),
         }
         self.judge_send(slot, event.result);
     }
@@ -257,7 +258,7 @@ impl Inner {
     /// `count` bytes went. Goes on with the rest, waiting for room; or with what was queued meanwhile.
     #[inline]
     fn sent(&mut self, slot: u32, count: usize) {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         let short = count < tx.flying;
         tx.bytes -= count;
@@ -267,14 +268,18 @@ impl Inner {
         {
             gone -= first.len();
             if let Some(chunk) = tx.queue.pop() {
-                chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
+                chunk.retire_accepted(
+                    &self.io.memory.meter,
+                    &mut self.io.spares,
+                    &mut self.io.after,
+                );
             }
         }
         tx.sent = gone;
         tx.state = State::Idle;
         (tx.flying, tx.flying_chunks) = (0, 0);
         if tx.bytes <= bound {
-            self.after.wakes.extend(tx.waker.take());
+            self.io.after.wakes.extend(tx.waker.take());
         }
         if short && tx.error.is_none() {
             self.send(slot, State::Waiting);
@@ -293,7 +298,7 @@ impl Inner {
         tx.state = State::Pausing;
         (tx.flying, tx.flying_chunks) = (0, 0);
         let fire = Fire::Send(slot, self.streams.generation(slot));
-        self.timers.insert(self.now() + RETRY, fire);
+        self.io.timers.insert(self.io.now() + RETRY, fire);
     }
 
     pub(crate) fn on_send_retry(&mut self, slot: u32, generation: u32) {
@@ -331,7 +336,7 @@ impl Inner {
     #[inline]
     fn all_sent(&mut self, slot: u32) {
         let stream = self.streams.get(slot);
-        self.after.wakes.extend(stream.tx.waker.take());
+        self.io.after.wakes.extend(stream.tx.waker.take());
         if stream.tx.ending {
             self.end_if_sent(slot);
         }
@@ -341,14 +346,14 @@ impl Inner {
     }
 
     fn end_if_sent(&mut self, slot: u32) {
-        let kernel = self.driver.kernel().clone();
+        let kernel = self.io.driver.kernel().clone();
         let stream = self.streams.get(slot);
         let tx = &mut stream.tx;
         if !tx.ended && tx.is_idle() {
             tx.ended = true;
             // The peer may have gone first, which is an end as well.
             _ = kernel.shutdown(stream.fd, Shutdown::Write);
-            self.after.wakes.extend(tx.waker.take());
+            self.io.after.wakes.extend(tx.waker.take());
         }
     }
 
@@ -357,7 +362,11 @@ impl Inner {
         let tx = &mut self.streams.get(slot).tx;
         if tx.state == State::Idle {
             while let Some(chunk) = tx.queue.pop() {
-                chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
+                chunk.retire_accepted(
+                    &self.io.memory.meter,
+                    &mut self.io.spares,
+                    &mut self.io.after,
+                );
             }
             (tx.bytes, tx.sent) = (0, 0);
         }
@@ -369,7 +378,7 @@ impl Inner {
         let tx = &mut self.streams.get(slot).tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.state {
-            State::Waiting => self.cancel(token),
+            State::Waiting => self.io.cancel(token),
             State::Lent | State::Judging => self.stop_lending(slot),
             State::Idle => self.discard_unsent(slot),
             State::Pausing => {

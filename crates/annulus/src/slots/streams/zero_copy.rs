@@ -13,7 +13,7 @@ use super::queue::Queue;
 use super::send::State;
 use super::vectors::Vector;
 use crate::chunk::Chunk;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_driver::{Event, Kind, MemoryOp, Token};
 use rustix::io::Errno;
 
@@ -32,7 +32,7 @@ impl Inner {
     /// Whether what was gathered last is to go without being copied.
     #[inline]
     pub(super) fn is_to_lend(&mut self, slot: u32) -> bool {
-        let Some(least) = self.bounds.lend else { return false };
+        let Some(least) = self.io.bounds.lend else { return false };
         let stream = self.streams.get(slot);
         stream.tx.flying >= least && !stream.tx.copies && stream.passing.is_none()
     }
@@ -54,12 +54,12 @@ impl Inner {
         let tx = &mut self.streams.get(slot).tx;
         (tx.state, tx.loan) = (State::Lent, id);
         tx.loans += 1;
-        self.driver.counters().zero_copy_sends += 1;
+        self.io.driver.counters().zero_copy_sends += 1;
         self.linger(slot);
         let token = self.loan_token(id);
         // SAFETY: the chunks stay in the queue, and then in the loan, which also keeps the header, until the terminal
         // event; the bytes of a chunk stay where they are when it moves.
-        unsafe { self.start_memory(token, op) };
+        unsafe { self.io.start_memory(token, op) };
     }
 
     fn loan_token(&self, id: u32) -> Token {
@@ -68,7 +68,7 @@ impl Inner {
 
     pub(crate) fn on_loan(&mut self, event: Event) {
         let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(loan) = self.loans.find(id, generation) else { return self.late(event) };
+        let Some(loan) = self.loans.find(id, generation) else { return self.io.late(event) };
         if loan.told.is_none() {
             loan.told = Some(event.result);
             self.on_outcome(id, event.result);
@@ -95,7 +95,7 @@ impl Inner {
 
     /// What is in flight leaves the stream for its loan.
     fn hand_over(&mut self, slot: u32, count: usize) {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         let loan = self.loans.get(tx.loan);
         let lent = (0..tx.flying_chunks).filter_map(|_| tx.queue.pop());
@@ -104,17 +104,17 @@ impl Inner {
         (tx.sent, tx.flying, tx.flying_chunks) = (0, 0, 0);
         tx.state = State::Idle;
         if tx.bytes <= bound {
-            self.after.wakes.extend(tx.waker.take());
+            self.io.after.wakes.extend(tx.waker.take());
         }
     }
 
     /// The memory is free.
     fn end_loan(&mut self, id: u32) {
         let Loan { stream: slot, generation, mut chunks, vector, told } = self.loans.remove(id);
-        self.in_flight -= 1;
+        self.io.in_flight -= 1;
         vector.into_iter().for_each(|vector| self.vectors.free(vector));
         while let Some(chunk) = chunks.pop() {
-            chunk.retire_accepted(&self.memory.meter, &mut self.spares, &mut self.after);
+            chunk.retire_accepted(&self.io.memory.meter, &mut self.io.spares, &mut self.io.after);
         }
         let Some(stream) = self.streams.find(slot, generation) else { return };
         let tx = &mut stream.tx;
@@ -123,7 +123,7 @@ impl Inner {
             return self.judge_loan(slot, result);
         }
         if tx.loans == 0 {
-            self.after.wakes.extend(tx.waker.take());
+            self.io.after.wakes.extend(tx.waker.take());
             self.close_if_done(slot);
         }
     }
@@ -143,7 +143,7 @@ impl Inner {
         let tx = &self.streams.get(slot).tx;
         let (state, id) = (tx.state, tx.loan);
         if state == State::Lent {
-            return self.cancel(self.loan_token(id));
+            return self.io.cancel(self.loan_token(id));
         }
         self.hand_over(slot, 0);
         self.discard_unsent(slot);

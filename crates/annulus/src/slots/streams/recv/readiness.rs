@@ -1,7 +1,7 @@
 //! Readiness first, where the receiving operation cannot wait for it by itself: asked for, then received.
 
 use super::State;
-use crate::runtime::core::Inner;
+use crate::runtime::inner::Inner;
 use annulus_driver::{Event, Kind, Op};
 
 impl Inner {
@@ -11,14 +11,14 @@ impl Inner {
         let stream = self.streams.get(slot);
         stream.rx.state = State::Asking;
         let op = Op::ReadableOnce { fd: stream.fd };
-        self.start(token, op);
+        self.io.start(token, op);
     }
 
     /// There is something to receive; or the question failed, and the receive will tell why.
     pub(crate) fn on_ready(&mut self, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(stream) = self.streams.find(slot, generation) else { return self.late(event) };
-        self.in_flight -= 1;
+        let Some(stream) = self.streams.find(slot, generation) else { return self.io.late(event) };
+        self.io.in_flight -= 1;
         let rx = &mut stream.rx;
         let stopped = rx.state == State::Cancelling;
         rx.state = State::Idle;

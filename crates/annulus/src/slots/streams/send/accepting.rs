@@ -1,10 +1,10 @@
 //! What is asked of the sending half: chunks and copies are accepted within the bound, and somebody waits for room, for the
 //! kernel, for the end.
 
-use super::super::note_waker;
 use super::Transmit;
 use crate::chunk::Chunk;
-use crate::runtime::core::Inner;
+use crate::runtime::after::note_waker;
+use crate::runtime::inner::Inner;
 use std::io;
 use std::task::{Context, Poll};
 
@@ -23,13 +23,13 @@ impl Inner {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
         if tx.bytes > bound {
-            note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
             self.wait_for_memory(slot);
             return Poll::Pending;
         }
@@ -45,7 +45,7 @@ impl Inner {
     /// What a send ran into.
     #[inline]
     pub(crate) fn poll_room(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let polled = self.poll_sent(slot, cx, |tx| tx.bytes <= bound);
         if polled.is_pending() {
             self.wait_for_memory(slot);
@@ -98,14 +98,14 @@ impl Inner {
         if done(tx) {
             return Poll::Ready(Ok(()));
         }
-        note_waker(&mut tx.waker, &mut self.after.drops, cx);
+        note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
         Poll::Pending
     }
 
     /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
     #[inline]
     fn wait_for_memory(&mut self, slot: u32) {
-        if self.streams.get(slot).tx.bytes <= self.bounds.send {
+        if self.streams.get(slot).tx.bytes <= self.io.bounds.send {
             self.hold_back(slot);
         }
     }
@@ -113,15 +113,15 @@ impl Inner {
     #[inline]
     fn accept_chunk(&mut self, slot: u32, chunk: Chunk) {
         if chunk.is_empty() {
-            return chunk.retire(&mut self.spares, &mut self.after);
+            return chunk.retire(&mut self.io.spares, &mut self.io.after);
         }
         let tx = &mut self.streams.get(slot).tx;
         if tx.is_stuck() && chunk.len() <= PIECE && chunk.control().is_empty() {
             self.append_copy(slot, chunk.as_ref());
-            return chunk.retire(&mut self.spares, &mut self.after);
+            return chunk.retire(&mut self.io.spares, &mut self.io.after);
         }
         tx.bytes += chunk.len();
-        self.memory.meter.add(chunk.weight());
+        self.io.memory.meter.add(chunk.weight());
         tx.queue.push(chunk);
         self.list_send(slot);
     }
@@ -136,14 +136,14 @@ impl Inner {
         bytes: &[u8],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let bound = self.send_bound();
+        let bound = self.io.send_bound();
         let tx = &mut self.streams.get(slot).tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
         let count = bytes.len().min(bound.saturating_sub(tx.bytes));
         if count == 0 && !bytes.is_empty() {
-            note_waker(&mut tx.waker, &mut self.after.drops, cx);
+            note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
             self.wait_for_memory(slot);
             return Poll::Pending;
         }
@@ -158,15 +158,15 @@ impl Inner {
         match tx.queue.last_mut().and_then(Chunk::copied_mut) {
             Some(buffer) if at_rest => {
                 buffer.extend_from_slice(part);
-                self.memory.meter.add(part.len());
+                self.io.memory.meter.add(part.len());
                 tx.bytes += part.len();
             }
             _ => {
-                let mut buffer = self.spares.take();
+                let mut buffer = self.io.spares.take();
                 buffer.extend_from_slice(part);
                 let chunk = Chunk::copied(buffer);
                 tx.bytes += part.len();
-                self.memory.meter.add(chunk.weight());
+                self.io.memory.meter.add(chunk.weight());
                 tx.queue.push(chunk);
             }
         }

@@ -1,0 +1,235 @@
+//! What is borrowed at once: the shared [`Io`], and beside it one owner a family of slots.
+
+use super::io::{AHEAD, Io};
+use super::recheck::{Recheck, RecheckPool};
+use crate::slots::connects::Connects;
+use crate::slots::datagrams::PostOffice;
+use crate::slots::file_ops::FileOps;
+use crate::slots::listeners::Listener;
+use crate::slots::nops::Nops;
+use crate::slots::polls::Polls;
+use crate::slots::streams::{Agenda, HeldBack, Links, Loan, Stream, Vectors};
+use annulus_driver::{Event, Kind, PoolSize, Slab};
+use std::rc::{Rc, Weak};
+
+/// After so many streams have closed, the heap's free memory goes back to the system.
+const CROWD: usize = 64;
+
+/// Everything that is borrowed at once, for moments, and never while user code runs.
+pub(crate) struct Inner {
+    pub(crate) io: Io,
+    pub(crate) streams: Slab<Stream>,
+    pub(crate) listeners: Slab<Listener>,
+    pub(crate) connects: Connects,
+    pub(crate) polls: Polls,
+    pub(crate) nops: Nops,
+    pub(crate) file_ops: FileOps,
+    pub(crate) post: PostOffice,
+    pub(crate) links: Links,
+    pub(crate) vectors: Vectors,
+    /// Sends whose memory the kernel was lent.
+    pub(crate) loans: Slab<Loan>,
+    pub(crate) agenda: Agenda,
+    pub(crate) held_back: HeldBack,
+    /// The most streams there were since the heap was trimmed.
+    pub(crate) most_streams: usize,
+    /// Listeners that wait for a descriptor.
+    pub(crate) paused_listeners: usize,
+}
+
+impl Inner {
+    pub(crate) fn new(io: Io, datagrams: PoolSize) -> Self {
+        Self {
+            links: Links::new(io.driver.pool().capacity()),
+            streams: Slab::new(),
+            listeners: Slab::new(),
+            connects: Connects::default(),
+            polls: Polls::default(),
+            nops: Nops::default(),
+            file_ops: FileOps::default(),
+            post: PostOffice::new(datagrams),
+            vectors: Vectors::new(),
+            loans: Slab::new(),
+            agenda: Agenda::default(),
+            held_back: HeldBack::new(&io.memory),
+            most_streams: 0,
+            paused_listeners: 0,
+            io,
+        }
+    }
+
+    /// Passes every event that is there to its slot, then settles the sends without an event.
+    #[inline]
+    pub(crate) fn take_events(&mut self) {
+        // Before any event is handled: that may submit more.
+        if self.io.driver.all_taken() {
+            self.vectors.free_all();
+        }
+        (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
+        while let Some(event) = self.io.driver.next_event() {
+            self.prefetch(AHEAD - 1);
+            self.dispatch(event);
+        }
+        if self.io.driver.settled() {
+            self.settle_sends();
+            self.settle_posts();
+        }
+        if self.io.driver.take_trimmed() {
+            self.trim();
+        }
+    }
+
+    /// The driver has given back memory that was not needed: the rest of the runtime does the same.
+    #[cold]
+    fn trim(&mut self) {
+        self.io.spares.clear();
+        let streams = self.streams.len();
+        // It looks through all of the heap, which is worth it only after many connections have closed.
+        if self.most_streams >= streams + CROWD {
+            self.io.driver.kernel().trim_heap();
+        }
+        self.most_streams = streams;
+    }
+
+    /// Asks for the slot of an event to come.
+    #[inline]
+    fn prefetch(&self, ahead: u32) {
+        if let Some(token) = self.io.driver.upcoming(ahead)
+            && matches!(token.kind(), Kind::Receive | Kind::Send)
+        {
+            self.streams.prefetch(token.slot());
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        let io = &mut self.io;
+        match event.token.kind() {
+            Kind::Receive => self.on_receive(event),
+            Kind::Ready => self.on_ready(event),
+            Kind::Send => self.on_send(event),
+            Kind::Accept => self.on_accept(event),
+            Kind::Acceptable => self.on_acceptable(event),
+            Kind::Connect => self.connects.on_event(io, event),
+            Kind::Poll => self.polls.on_event(io, event),
+            Kind::Nop => self.nops.on_event(io, event),
+            Kind::File => self.file_ops.on_event(io, event),
+            Kind::Packet => self.on_packet(event),
+            Kind::Parcel => self.on_parcel(event),
+            Kind::Room => self.on_room(event),
+            Kind::Loan => self.on_loan(event),
+            Kind::Ignored => {}
+        }
+    }
+
+    /// Notifies the next ones of what the first have not taken. True if the loop must not sleep.
+    #[inline]
+    pub(crate) fn recheck_waiters(&mut self) -> bool {
+        !self.io.rechecks.is_empty() && self.recheck_due()
+    }
+
+    #[cold]
+    fn recheck_due(&mut self) -> bool {
+        for recheck in self.io.rechecks.take_due() {
+            match recheck {
+                Recheck::Accept(slot, generation) => self.recheck_acceptors(slot, generation),
+                Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
+                Recheck::Pool(pool) => self.recheck_pool(pool),
+            }
+        }
+        !self.io.rechecks.is_empty() || !self.io.after.wakes.is_empty()
+    }
+
+    fn recheck_pool(&mut self, weak: Weak<dyn RecheckPool>) {
+        if let Some(pool) = weak.upgrade() {
+            if pool.recheck(&mut self.io.after.wakes) {
+                self.io.rechecks.push(Recheck::Pool(weak));
+            }
+            // It may be the last to hold the pool, whose drop enters the runtime.
+            let pool: Rc<dyn RecheckPool> = pool;
+            self.io.after.kept.push(Box::new(pool));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Runtime;
+    use annulus_driver::{Event, Kind, Token};
+    use annulus_kernel::Fd;
+    use rustix::io::Errno;
+    use std::io::Write;
+    use std::os::fd::IntoRawFd;
+
+    fn event(kind: Kind, generation: u32, slot: u32, result: Result<u32, Errno>) -> Event {
+        Event { token: Token::new(kind, generation, slot), result, more: false, buffer: None }
+    }
+
+    #[test]
+    fn late_events_are_counted_dropped_and_reclaimed() {
+        let runtime = Runtime::new().unwrap();
+        let core = runtime.core();
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut inner = core.enter().unwrap();
+        let stream = inner.add_stream(Fd::NONE, None);
+        let generation = inner.streams.generation(stream);
+        inner.streams.remove(stream);
+        // The slot's next life has another generation, and gets none of its predecessor's events.
+        let reborn = inner.add_stream(Fd::NONE, None);
+        assert_eq!(reborn, stream);
+        for kind in [
+            Kind::Receive,
+            Kind::Send,
+            Kind::Connect,
+            Kind::Nop,
+            Kind::Packet,
+            Kind::Parcel,
+            Kind::Room,
+            Kind::Loan,
+        ] {
+            inner.dispatch(event(kind, generation, stream, Ok(1)));
+            inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
+        }
+        let accepted = ours.into_raw_fd() as u32;
+        inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
+        assert_eq!(inner.io.driver.counters().late, 17);
+        inner.streams.remove(reborn);
+        drop(inner);
+        // The late connection's descriptor was closed.
+        core.turn(true, None).unwrap();
+        assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn unread_bytes_stay_within_the_bound() {
+        let bound = 64 * 1024;
+        let mut runtime = Runtime::builder().receive_bound(bound).build().unwrap();
+        let buffer = runtime.core().enter().unwrap().io.driver.pool().buffer_size();
+        let (mut stream, flooder) = runtime
+            .block_on(async {
+                let listener = crate::net::TcpListener::bind("127.0.0.1:0")?;
+                let peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+                listener.accept().await.map(|(stream, _)| (stream, peer))
+            })
+            .unwrap()
+            .unwrap();
+        let mut writer = flooder.try_clone().unwrap();
+        let flood = std::thread::spawn(move || while writer.write_all(&[1; 65_536]).is_ok() {});
+        let mut most = 0;
+        for round in 0..200 {
+            // Some reading, so that the receive is armed again and again.
+            if round % 3 == 0 {
+                runtime.block_on(stream.recv()).unwrap().unwrap();
+            }
+            runtime.core().turn(true, None).unwrap();
+            let mut inner = runtime.core().enter().unwrap();
+            let slot = inner.streams.indices()[0];
+            most = most.max(inner.streams.get(slot).rx.undelivered());
+        }
+        assert!(most > bound / 2, "the flood came through: {most}");
+        // The kernel does not cut the last buffer of a limited receive.
+        assert!(most <= bound + buffer, "{most} bytes unread");
+        flooder.shutdown(std::net::Shutdown::Both).unwrap();
+        flood.join().unwrap();
+    }
+}

@@ -1,0 +1,168 @@
+//! What all families of slots share: the driver, the timers, what is woken and dropped after the borrow, and memory.
+//!
+//! A family's methods take `&mut Io` beside their own slots. Families do not know each other: what one causes in another is
+//! a note here, and the turn acts on it.
+
+use super::after::After;
+use super::kernel_held::KernelHeld;
+use super::memory::Memory;
+use super::recheck::{Recheck, Rechecks};
+use super::spares::Spares;
+use crate::lease::Lease;
+use crate::net::Permit;
+use crate::time::{Instant, Timers};
+use annulus_driver::{Driver, Event, Kind, MemoryOp, Op, Token};
+use annulus_kernel::Fd;
+use std::mem;
+use std::time::Duration;
+
+/// How many events ahead the slots are asked for.
+pub(crate) const AHEAD: u32 = 6;
+
+/// Bounds of a runtime's streams. Bytes, but for the linger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Undelivered bytes a stream.
+    pub(crate) receive: u32,
+    /// Accepted and unsent bytes a stream, beyond which a send waits.
+    pub(crate) send: usize,
+    /// Bytes of a send from which on it is not copied; `None` is never.
+    pub(crate) lend: Option<usize>,
+    /// How long a dropped stream may go on sending what it had accepted.
+    pub(crate) linger: Duration,
+}
+
+/// What all families of slots share.
+pub(crate) struct Io {
+    pub(crate) driver: KernelHeld<Driver>,
+    pub(crate) timers: Timers,
+    pub(crate) after: After,
+    /// Wait queues to be looked at again in the next turn.
+    pub(crate) rechecks: Rechecks<Recheck>,
+    pub(crate) bounds: Bounds,
+    pub(crate) memory: Memory,
+    /// Buffers of the runtime's own for `poll_write`, to use again.
+    pub(crate) spares: Spares,
+    /// Operations whose terminal event has not come.
+    pub(crate) in_flight: usize,
+    /// A descriptor was closed: listeners that had run out of descriptors may try again.
+    fd_closed: bool,
+}
+
+impl Io {
+    pub(crate) fn new(driver: Driver, bounds: Bounds, memory: Memory) -> Self {
+        Self {
+            driver: KernelHeld::new(driver),
+            timers: Timers::new(),
+            after: After::default(),
+            rechecks: Rechecks::default(),
+            bounds,
+            memory,
+            spares: Spares::default(),
+            in_flight: 0,
+            fd_closed: false,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::since_origin(self.driver.kernel().now())
+    }
+
+    /// Starts an operation whose terminal event will be waited for.
+    #[inline]
+    pub(crate) fn start(&mut self, token: Token, op: Op) {
+        self.in_flight += 1;
+        self.driver.submit(token, op);
+    }
+
+    /// As [`start`](Self::start), of an operation that names memory.
+    ///
+    /// # Safety
+    /// See [`Driver::submit_memory`].
+    #[allow(unsafe_code)]
+    #[inline]
+    pub(crate) unsafe fn start_memory(&mut self, token: Token, op: MemoryOp) {
+        self.in_flight += 1;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.driver.submit_memory(token, op) };
+    }
+
+    /// Cancels an operation in flight; its own terminal event still comes.
+    pub(crate) fn cancel(&mut self, target: Token) {
+        self.driver.submit(Token::IGNORED, Op::Cancel { target });
+    }
+
+    /// Closes a descriptor of which nothing is in flight.
+    pub(crate) fn close(&mut self, fd: Fd) {
+        self.driver.submit(Token::IGNORED, Op::Close { fd });
+        self.note_closed();
+    }
+
+    /// Closes a connection that was accepted. One that counts against a limit is closed before the next may be accepted, on
+    /// any thread.
+    pub(crate) fn close_accepted(&mut self, fd: Fd, permit: Option<Permit>) {
+        let Some(permit) = permit else { return self.close(fd) };
+        self.driver.close_now(fd);
+        self.note_closed();
+        self.release_permit(permit);
+    }
+
+    /// A connection counts against its limit no more.
+    pub(crate) fn release_permit(&mut self, permit: Permit) {
+        self.after.wakes.extend(permit.release());
+    }
+
+    /// Notes that a descriptor was closed.
+    pub(crate) fn note_closed(&mut self) {
+        self.fd_closed = true;
+    }
+
+    /// Whether a descriptor was closed since this was asked last.
+    #[inline]
+    pub(crate) fn take_closed(&mut self) -> bool {
+        mem::take(&mut self.fd_closed)
+    }
+
+    /// An event whose slot has moved on: counted, and what it carries reclaimed.
+    #[cold]
+    #[allow(unsafe_code)]
+    pub(crate) fn late(&mut self, event: Event) {
+        self.driver.counters().late += 1;
+        if let Some(id) = event.buffer {
+            let packets = self.driver.packets().filter(|_| event.token.kind() == Kind::Packet);
+            packets.unwrap_or(self.driver.pool()).give_back(id);
+        }
+        if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
+            // SAFETY: the connection was made for this runtime, and nothing else has heard of it.
+            self.close(unsafe { Fd::from_raw(fd as i32) });
+        }
+    }
+
+    /// Bytes that count against the memory limit.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.memory.meter.bytes() + self.driver.resident()
+    }
+
+    /// The bound of a stream's unsent bytes, as far as there is memory.
+    #[inline]
+    pub(crate) fn send_bound(&self) -> usize {
+        self.bounds.send.min(self.memory.allowance)
+    }
+
+    /// Weighs what is held, and sets what streams may hold until the next turn.
+    #[inline]
+    pub(crate) fn weigh(&mut self) {
+        let held = self.held();
+        if let Some(budget) = self.memory.weigh(held) {
+            self.driver.set_budget(budget);
+        }
+    }
+
+    /// A lease's bytes on the heap, so that its buffer goes back.
+    #[cold]
+    pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
+        self.driver.counters().heap_receives += 1;
+        lease.copied(&self.memory.meter)
+    }
+}

@@ -1,0 +1,27 @@
+//! Buffers of the runtime's own.
+
+/// Buffers of the runtime's own for copied bytes, to use again.
+#[derive(Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    const MOST: usize = 64;
+    const MOST_BYTES: usize = 64 * 1024;
+
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Gives them all back.
+    pub(crate) fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    /// Keeps a buffer, unless there are plenty or it has grown large.
+    pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Nops: operations that do nothing.
+
+use crate::runtime::after::note_waker;
+use crate::runtime::io::Io;
+use annulus_driver::{Event, Kind, Op, Slab, Token};
+use rustix::io::Errno;
+use std::mem;
+use std::task::{Context, Poll, Waker};
+
+/// A nop's slot, from its first poll until its event has come, and its future has taken the result or is gone.
+enum Nop {
+    InFlight(Option<Waker>),
+    Done(Result<(), Errno>),
+    Dropped,
+}
+
+/// All nops.
+#[derive(Default)]
+pub(crate) struct Nops(Slab<Nop>);
+
+impl Nops {
+    #[inline]
+    pub(crate) fn start(&mut self, io: &mut Io, waker: Waker) -> u32 {
+        let slot = self.0.insert(Nop::InFlight(Some(waker)));
+        let token = Token::new(Kind::Nop, self.0.generation(slot), slot);
+        io.start(token, Op::Nop);
+        slot
+    }
+
+    /// The result. The slot is gone once this is ready.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        io: &mut Io,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<Result<(), Errno>> {
+        match self.0.get(slot) {
+            Nop::Done(result) => {
+                let result = *result;
+                self.0.remove(slot);
+                Poll::Ready(result)
+            }
+            Nop::InFlight(waker) => {
+                note_waker(waker, &mut io.after.drops, cx);
+                Poll::Pending
+            }
+            Nop::Dropped => unreachable!("only its future polls it"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
+        let slot = event.token.slot();
+        let Some(nop) = self.0.find(slot, event.token.generation()) else {
+            return io.late(event);
+        };
+        io.in_flight -= 1;
+        match mem::replace(nop, Nop::Done(event.result.map(drop))) {
+            Nop::InFlight(waker) => io.after.wakes.extend(waker),
+            Nop::Dropped => drop(self.0.remove(slot)),
+            Nop::Done(_) => unreachable!("a nop has one event"),
+        }
+    }
+
+    /// The future is gone.
+    pub(crate) fn drop_nop(&mut self, io: &mut Io, slot: u32) {
+        match mem::replace(self.0.get(slot), Nop::Dropped) {
+            Nop::InFlight(waker) => io.after.drops.extend(waker),
+            Nop::Done(_) => drop(self.0.remove(slot)),
+            Nop::Dropped => unreachable!("a future is dropped once"),
+        }
+    }
+
+    /// What a task, known by its waker, waits for here.
+    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+        let awaited =
+            |nop: &Nop| matches!(nop, Nop::InFlight(Some(waker)) if waker.will_wake(task));
+        for slot in self.0.indices() {
+            if awaited(self.0.get(slot)) {
+                waits.push("for a nop".into());
+            }
+        }
+    }
+}
