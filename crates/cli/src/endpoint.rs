@@ -1,8 +1,8 @@
 //! Where to listen or to call: an address or a path, and what is spoken there.
 
 use crate::address::Address;
-use crate::usage::Misuse;
-use annulus_load::Place;
+use crate::usage::UsageError;
+use annulus_load::ServerAddress;
 use anyhow::Result;
 use clap::builder::{OsStringValueParser, TryMapValueParser, TypedValueParser, ValueParserFactory};
 use std::ffi::{OsStr, OsString};
@@ -40,27 +40,27 @@ impl Endpoint {
     }
 
     /// Where to call a server of streams.
-    pub(crate) fn streams(&self) -> Result<Place> {
+    pub(crate) fn streams(&self) -> Result<ServerAddress> {
         match self {
-            Endpoint::Tcp(address) => address.resolve_one().map(Place::Inet),
-            Endpoint::Unix(path) => Ok(Place::Unix(path.clone())),
+            Endpoint::Tcp(address) => address.resolve_one().map(ServerAddress::Inet),
+            Endpoint::Unix(path) => Ok(ServerAddress::Unix(path.clone())),
             Endpoint::Udp(_) | Endpoint::UnixDatagram(_) => {
-                Err(Misuse(format!("{self} has datagrams: use annulus load udp")).into())
+                Err(UsageError(format!("{self} has datagrams: use annulus load udp")).into())
             }
         }
     }
 
     /// Where to send datagrams.
-    pub(crate) fn datagrams(&self) -> Result<Place> {
+    pub(crate) fn datagrams(&self) -> Result<ServerAddress> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => {
-                Ok(Place::Inet(address.resolve()?[0]))
+                Ok(ServerAddress::Inet(address.resolve()?[0]))
             }
-            Endpoint::UnixDatagram(path) => Ok(Place::Unix(path.clone())),
+            Endpoint::UnixDatagram(path) => Ok(ServerAddress::Unix(path.clone())),
             Endpoint::Unix(_) => {
                 let text =
                     format!("{self} has streams: write {UNIX_DATAGRAM}/path, or leave out udp");
-                Err(Misuse(text).into())
+                Err(UsageError(text).into())
             }
         }
     }
@@ -74,7 +74,7 @@ impl Endpoint {
     }
 
     /// Whether connections are made to it.
-    pub(crate) fn is_of_streams(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Endpoint::Tcp(_) | Endpoint::Unix(_))
     }
 
@@ -145,7 +145,7 @@ impl fmt::Display for Endpoint {
 /// A path or an abstract name that a socket can have.
 fn checked(path: &[u8]) -> Result<PathBuf, String> {
     let path = PathBuf::from(OsStr::from_bytes(path));
-    Place::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
+    ServerAddress::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
     Ok(path)
 }
 
@@ -174,7 +174,7 @@ mod tests {
         let place = |text: &str| {
             [Endpoint::streams, Endpoint::datagrams].map(|of| of(&text.parse().unwrap()).ok())
         };
-        let path = || Some(Place::Unix("/x".into()));
+        let path = || Some(ServerAddress::Unix("/x".into()));
         assert_eq!(place("unix:/x"), [path(), None]);
         assert_eq!(place("unix-datagram:/x"), [None, path()]);
         assert_eq!(place("udp://127.0.0.1:7"), [None, "127.0.0.1:7".parse().ok()]);

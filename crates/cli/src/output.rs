@@ -20,22 +20,22 @@ pub(crate) enum Target {
 
 /// A target that is open, so that a wrong path shows before the work and not after it.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct JsonFile {
     /// None for standard output.
     file: Option<(PathBuf, File)>,
 }
 
 impl Target {
     /// Opens it, emptying a file.
-    pub(crate) fn open(self) -> Result<Sheet> {
-        let Target::File(path) = self else { return Ok(Sheet { file: None }) };
+    pub(crate) fn open(self) -> Result<JsonFile> {
+        let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
         let file = File::create(&path).with_context(|| {
             format!(
                 "cannot write {}: choose another file, or - for standard output",
                 path.display()
             )
         })?;
-        Ok(Sheet { file: Some((path, file)) })
+        Ok(JsonFile { file: Some((path, file)) })
     }
 }
 
@@ -50,7 +50,7 @@ impl ValueParserFactory for Target {
     }
 }
 
-impl Sheet {
+impl JsonFile {
     /// Whether this is standard output, which then has room for nothing else.
     fn is_stdout(&self) -> bool {
         self.file.is_none()
@@ -71,15 +71,15 @@ impl Sheet {
 
 /// Hands a result over: as text, if there is any, and as JSON where that was asked for.
 pub(crate) fn deliver(
-    sheet: Option<Sheet>,
+    json: Option<JsonFile>,
     result: &impl Serialize,
     text: Option<String>,
 ) -> Result<()> {
-    let occupied = sheet.as_ref().is_some_and(Sheet::is_stdout);
+    let occupied = json.as_ref().is_some_and(JsonFile::is_stdout);
     if let Some(text) = text.filter(|_| !occupied) {
         print(&text)?;
     }
-    sheet.map_or(Ok(()), |sheet| sheet.write_json(result))
+    json.map_or(Ok(()), |json| json.write_json(result))
 }
 
 /// Standard output is a pipe that is no longer read: the program ends, and says nothing of it.

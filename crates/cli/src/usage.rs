@@ -11,7 +11,7 @@ const USAGE: u8 = 2;
 const PIPE: u8 = 141;
 
 /// A wrong value that only showed after parsing: exits like a usage error.
-pub(crate) use annulus_lab::UsageError as Misuse;
+pub(crate) use annulus_lab::UsageError;
 
 /// Refuses options that do nothing unless another one is given, where that one is not `present`.
 ///
@@ -20,11 +20,11 @@ pub(crate) fn only_with(
     other: &str,
     present: bool,
     options: &[(&str, bool)],
-) -> Result<(), Misuse> {
+) -> Result<(), UsageError> {
     match options.iter().find(|(_, given)| *given && !present) {
-        Some((option, _)) => {
-            Err(Misuse(format!("{option} does nothing without {other}: add that, or leave it out")))
-        }
+        Some((option, _)) => Err(UsageError(format!(
+            "{option} does nothing without {other}: add that, or leave it out"
+        ))),
         None => Ok(()),
     }
 }
@@ -37,7 +37,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     let text = one_line(&format!("{error:#}"));
     let hint = if hints_at_filter(&text, &process_status()) { FILTER } else { "" };
     note(format_args!("annulus: {text}{hint}"));
-    if error.is::<Misuse>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    if error.is::<UsageError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
 
 /// What may have denied a system call.

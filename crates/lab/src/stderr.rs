@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use annulus_load::Place;
+use annulus_load::ServerAddress;
 
 /// How much of the end is kept.
 const KEPT: usize = 4096;
@@ -22,7 +22,7 @@ const UDP: &str = "udp://";
 #[derive(Debug)]
 pub(crate) struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,
-    address: Receiver<Place>,
+    address: Receiver<ServerAddress>,
 }
 
 impl Stderr {
@@ -52,7 +52,7 @@ impl Stderr {
     ///
     /// # Errors
     /// `Disconnected` if the pipe has ended, `Timeout` if nothing of the kind was printed in time.
-    pub(crate) fn address(&self, patience: Duration) -> Result<Place, RecvTimeoutError> {
+    pub(crate) fn address(&self, patience: Duration) -> Result<ServerAddress, RecvTimeoutError> {
         self.address.recv_timeout(patience)
     }
 
@@ -71,7 +71,7 @@ impl Stderr {
 }
 
 /// The address on the first *complete* line that announces one: half a port is also a number.
-pub(crate) fn announced(printed: &[u8]) -> Option<Place> {
+pub(crate) fn announced(printed: &[u8]) -> Option<ServerAddress> {
     let complete = &printed[..printed.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
     let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;

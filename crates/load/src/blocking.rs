@@ -4,12 +4,12 @@
 //! own time, a poll comes between: the server of a long message answers before it has all of it, and a client that went
 //! on sending without listening would wait for ever.
 
-use crate::board::Pad;
-use crate::client::{JUDGING, NAP};
+use crate::client::{MAX_SLEEP, MISMATCH_WAIT};
 use crate::clock;
-use crate::crew::PARTING;
 use crate::fault::Fault;
-use crate::pattern::Tape;
+use crate::metrics::Recorder;
+use crate::payload::Payload;
+use crate::pool::CLOSE_TIMEOUT;
 use crate::window::{Claim, Window};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -27,53 +27,63 @@ pub(crate) struct Client {
     number: usize,
     /// Its run may shut it down, to end a receive that blocks.
     stream: Arc<OwnedFd>,
-    saying: Tape,
-    hearing: Tape,
+    to_send: Payload,
+    expected: Payload,
     window: Window,
-    pad: Pad,
+    recorder: Recorder,
     reply_timeout: Duration,
     /// Bytes counted as sent that the socket has had no room for.
     unsent: usize,
     /// When something last went or came.
-    last_beat: u64,
+    last_activity: u64,
 }
 
 impl Client {
     pub(crate) fn new(
         number: usize,
         stream: Arc<OwnedFd>,
-        tape: Tape,
+        payload: Payload,
         window: Window,
-        pad: Pad,
+        recorder: Recorder,
         reply_timeout: Duration,
     ) -> Client {
-        let last_beat = clock::nanos();
-        let (saying, hearing) = (tape, tape);
-        Client { number, stream, saying, hearing, window, pad, reply_timeout, unsent: 0, last_beat }
+        let last_activity = clock::nanos();
+        let (to_send, expected) = (payload, payload);
+        Client {
+            number,
+            stream,
+            to_send,
+            expected,
+            window,
+            recorder,
+            reply_timeout,
+            unsent: 0,
+            last_activity,
+        }
     }
 
     /// Message after message until the run is over; a failure ends this client and goes on the board.
     pub(crate) fn run(mut self) {
-        if let Err(fault) = self.converse().and_then(|()| self.part()) {
-            self.pad.board().fault(self.number, self.window.under_way(), &fault);
+        if let Err(fault) = self.exchange().and_then(|()| self.close()) {
+            self.recorder.metrics().record_fault(self.number, self.window.in_flight(), &fault);
         }
     }
 
-    fn converse(&mut self) -> Result<(), Fault> {
+    fn exchange(&mut self) -> Result<(), Fault> {
         let limited = self.limit_receives(self.reply_timeout);
         limited.map_err(|error| Fault::transfer(&error.into()))?;
         let mut buffer = vec![0; BUFFER];
-        while self.pad.board().is_open() || self.window.owed() > 0 {
-            let due = self.speak()?;
-            if self.window.owed() == 0 && due.is_none() {
+        while self.recorder.metrics().is_open() || self.window.outstanding() > 0 {
+            let due = self.send_due()?;
+            if self.window.outstanding() == 0 && due.is_none() {
                 // The run ended just now.
                 break;
             }
             if self.unsent == 0 && due.is_none() {
                 // Nothing to do but to wait for a reply: the receive itself may block.
-                self.listen(&mut buffer, RecvFlags::empty())?;
+                self.receive(&mut buffer, RecvFlags::empty())?;
             } else if self.await_either(due)? {
-                self.listen(&mut buffer, RecvFlags::DONTWAIT)?;
+                self.receive(&mut buffer, RecvFlags::DONTWAIT)?;
             }
         }
         Ok(())
@@ -85,8 +95,8 @@ impl Client {
     }
 
     /// Sends what may be sent and the socket has room for; returns the time of the next message, where it has one.
-    fn speak(&mut self) -> Result<Option<u64>, Fault> {
-        if self.unsent == 0 && self.pad.board().is_open() {
+    fn send_due(&mut self) -> Result<Option<u64>, Fault> {
+        if self.unsent == 0 && self.recorder.metrics().is_open() {
             match self.window.claim(clock::nanos) {
                 Claim::Messages(messages) => self.unsent = self.window.send(messages),
                 Claim::NotBefore(at) => return Ok(Some(at)),
@@ -99,12 +109,12 @@ impl Client {
 
     fn send_what_fits(&mut self) -> Result<(), Fault> {
         while self.unsent > 0 {
-            let piece = self.saying.piece(self.unsent);
+            let piece = self.to_send.piece(self.unsent);
             match send(&self.stream, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(count) => {
-                    self.saying.advance(count);
+                    self.to_send.advance(count);
                     self.unsent -= count;
-                    self.last_beat = clock::nanos();
+                    self.last_activity = clock::nanos();
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
@@ -117,8 +127,9 @@ impl Client {
     /// Waits until the socket can go on, or until `due`; whether there may be something to hear.
     fn await_either(&mut self, due: Option<u64>) -> Result<bool, Fault> {
         let limit = self.patience()?;
-        let nap = |at: u64| Duration::from_nanos(at.saturating_sub(clock::nanos())).min(NAP);
-        let limit = due.map_or(limit, |at| limit.min(nap(at)));
+        let until_due =
+            |at: u64| Duration::from_nanos(at.saturating_sub(clock::nanos())).min(MAX_SLEEP);
+        let limit = due.map_or(limit, |at| limit.min(until_due(at)));
         let mut flags = PollFlags::IN;
         flags.set(PollFlags::OUT, self.unsent > 0);
         let mut events = [PollFd::new(&self.stream, flags)];
@@ -131,50 +142,50 @@ impl Client {
 
     /// How long the server may still keep silent.
     fn patience(&self) -> Result<Duration, Fault> {
-        if self.window.owed() == 0 {
+        if self.window.outstanding() == 0 {
             return Ok(self.reply_timeout);
         }
-        let quiet = Duration::from_nanos(clock::nanos() - self.last_beat);
-        match self.reply_timeout.checked_sub(quiet) {
+        let idle = Duration::from_nanos(clock::nanos() - self.last_activity);
+        match self.reply_timeout.checked_sub(idle) {
             Some(left) if !left.is_zero() => Ok(left),
-            _ => Err(Fault::silence(self.reply_timeout)),
+            _ => Err(Fault::reply_timeout(self.reply_timeout)),
         }
     }
 
     /// Receives once, and checks what came.
-    fn listen(&mut self, buffer: &mut [u8], flags: RecvFlags) -> Result<(), Fault> {
-        let came = match recv(&self.stream, &mut *buffer, flags) {
-            Ok((0, _)) => return Err(self.window.broken_off()),
-            Ok((came, _)) => came,
+    fn receive(&mut self, buffer: &mut [u8], flags: RecvFlags) -> Result<(), Fault> {
+        let received = match recv(&self.stream, &mut *buffer, flags) {
+            Ok((0, _)) => return Err(self.window.closed_early()),
+            Ok((received, _)) => received,
             Err(Errno::INTR) => return Ok(()),
             Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => return Ok(()),
-            Err(Errno::AGAIN) => return Err(Fault::silence(self.reply_timeout)),
+            Err(Errno::AGAIN) => return Err(Fault::reply_timeout(self.reply_timeout)),
             Err(error) => return Err(Fault::transfer(&error.into())),
         };
-        let owed = self.window.owed();
-        if came > owed {
-            return Err(Fault::surplus(came - owed));
+        let outstanding = self.window.outstanding();
+        if received > outstanding {
+            return Err(Fault::too_many_bytes(received - outstanding));
         }
-        if let Err(at) = self.hearing.check(&buffer[..came]) {
-            let wrong = self.window.wrong(at);
-            return Err(self.judge(buffer, owed - came, wrong));
+        if let Err(at) = self.expected.check(&buffer[..received]) {
+            let wrong = self.window.wrong_byte(at);
+            return Err(self.classify_mismatch(buffer, outstanding - received, wrong));
         }
-        self.last_beat = clock::nanos();
-        let (now, pad) = (self.last_beat, &mut self.pad);
-        self.window.receive(came, || now, |latency, now| pad.note(latency, now));
+        self.last_activity = clock::nanos();
+        let (now, recorder) = (self.last_activity, &mut self.recorder);
+        self.window.receive(received, || now, |latency, now| recorder.record(latency, now));
         Ok(())
     }
 
     /// Tells wrong bytes from too many: what was sent twice can look wrong at first, but then more comes than is owed.
     #[cold]
-    fn judge(&self, buffer: &mut [u8], mut owed: usize, wrong: Fault) -> Fault {
-        if self.limit_receives(JUDGING).is_err() {
+    fn classify_mismatch(&self, buffer: &mut [u8], mut outstanding: usize, wrong: Fault) -> Fault {
+        if self.limit_receives(MISMATCH_WAIT).is_err() {
             return wrong;
         }
-        while let Ok((came @ 1.., _)) = recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
-            match owed.checked_sub(came) {
-                Some(rest) => owed = rest,
-                None => return Fault::surplus(came - owed),
+        while let Ok((received @ 1.., _)) = recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
+            match outstanding.checked_sub(received) {
+                Some(rest) => outstanding = rest,
+                None => return Fault::too_many_bytes(received - outstanding),
             }
         }
         wrong
@@ -182,12 +193,12 @@ impl Client {
 
     /// Half-closes and waits for the server's close: a byte that still comes is one too many. How the connection ends is
     /// the server's affair, as every reply is there.
-    fn part(&self) -> Result<(), Fault> {
-        let limit = PARTING.min(self.reply_timeout);
+    fn close(&self) -> Result<(), Fault> {
+        let limit = CLOSE_TIMEOUT.min(self.reply_timeout);
         let ready =
             shutdown(&self.stream, Shutdown::Write).is_ok() && self.limit_receives(limit).is_ok();
         match recv(&self.stream, &mut [0; 64], RecvFlags::empty()) {
-            Ok((came @ 1.., _)) if ready => Err(Fault::surplus(came)),
+            Ok((received @ 1.., _)) if ready => Err(Fault::too_many_bytes(received)),
             _ => Ok(()),
         }
     }

@@ -1,9 +1,9 @@
 //! Connecting all clients before anything is measured.
 
-use crate::board::Board;
 use crate::fault::Fault;
-use crate::place::{Place, unix_address};
+use crate::metrics::Metrics;
 use crate::plan::Plan;
+use crate::server_address::{ServerAddress, unix_address};
 use annulus::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
 use annulus::time;
 use std::io;
@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Connects under way at once: more would overrun a server's backlog, and a SYN that is dropped waits a second.
-const LANES: usize = 64;
+const CONNECT_TASKS: usize = 64;
 
 /// The two directions of a connection, whatever it is made of.
 pub(crate) type Connection = (RecvHalf, SendHalf);
 
 /// Connects every client. After the first failure, which goes on the board, no more are started.
-pub(crate) async fn connect_all(plan: &Plan, board: &Arc<Board>) -> Vec<Connection> {
-    let lanes: Vec<_> = (0..LANES.min(plan.clients))
-        .map(|lane| annulus::spawn(connect_lane(plan.clone(), lane, Arc::clone(board))))
+pub(crate) async fn connect_all(plan: &Plan, metrics: &Arc<Metrics>) -> Vec<Connection> {
+    let tasks: Vec<_> = (0..CONNECT_TASKS.min(plan.clients))
+        .map(|task| annulus::spawn(connect_share(plan.clone(), task, Arc::clone(metrics))))
         .collect();
     let mut streams = Vec::with_capacity(plan.clients);
-    for lane in lanes {
-        match lane.await {
+    for task in tasks {
+        match task.await {
             Ok(connected) => streams.extend(connected),
             Err(error) => std::panic::panic_any(format!("a connecting task ended: {error}")),
         }
@@ -32,16 +32,16 @@ pub(crate) async fn connect_all(plan: &Plan, board: &Arc<Board>) -> Vec<Connecti
     streams
 }
 
-/// Connects every [`LANES`]th client, one after the other.
-async fn connect_lane(plan: Plan, lane: usize, board: Arc<Board>) -> Vec<Connection> {
+/// Connects every [`CONNECT_TASKS`]th client, one after the other.
+async fn connect_share(plan: Plan, task: usize, metrics: Arc<Metrics>) -> Vec<Connection> {
     let mut streams = Vec::new();
-    for client in (lane..plan.clients).step_by(LANES) {
-        if !board.is_flawless() {
+    for client in (task..plan.clients).step_by(CONNECT_TASKS) {
+        if !metrics.has_no_faults() {
             break;
         }
         match connect(&plan).await {
             Ok(stream) => streams.push(stream),
-            Err(error) => board.fault(client, 0, &Fault::connect(&error)),
+            Err(error) => metrics.record_fault(client, 0, &Fault::connect(&error)),
         }
     }
     streams
@@ -49,11 +49,11 @@ async fn connect_lane(plan: Plan, lane: usize, board: Arc<Board>) -> Vec<Connect
 
 async fn connect(plan: &Plan) -> io::Result<Connection> {
     match &plan.address {
-        Place::Inet(address) => {
+        ServerAddress::Inet(address) => {
             let stream = TcpStream::connect_timeout(*address, plan.connect_timeout).await?;
             Ok(stream.split())
         }
-        Place::Unix(path) => connect_unix(path, plan.connect_timeout).await,
+        ServerAddress::Unix(path) => connect_unix(path, plan.connect_timeout).await,
     }
 }
 

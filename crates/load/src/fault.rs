@@ -80,15 +80,15 @@ impl Fault {
     }
 
     /// The end of stream after `came` bytes of a reply.
-    pub(crate) fn closed(came: usize, length: usize) -> Fault {
+    pub(crate) fn closed_early(received: usize, length: usize) -> Fault {
         Fault::new(
             Kind::ClosedEarly,
-            format!("the server closed after {came} of {length} bytes of a reply"),
+            format!("the server closed after {received} of {length} bytes of a reply"),
         )
     }
 
     /// A byte that is not the one that was sent.
-    pub(crate) fn wrong(at: usize, length: usize) -> Fault {
+    pub(crate) fn wrong_byte(at: usize, length: usize) -> Fault {
         Fault::new(
             Kind::WrongBytes,
             format!("byte {at} of a reply of {length} is not what was sent"),
@@ -96,7 +96,7 @@ impl Fault {
     }
 
     /// More bytes than were sent.
-    pub(crate) fn surplus(bytes: usize) -> Fault {
+    pub(crate) fn too_many_bytes(bytes: usize) -> Fault {
         Fault::new(Kind::TooManyBytes, format!("at least {bytes} bytes came beyond what was sent"))
     }
 
@@ -106,7 +106,7 @@ impl Fault {
     }
 
     /// No byte of a reply in time.
-    pub(crate) fn silence(limit: Duration) -> Fault {
+    pub(crate) fn reply_timeout(limit: Duration) -> Fault {
         Fault::new(Kind::ReplyTimeout, format!("no byte of a reply came for {limit:?}"))
     }
 }

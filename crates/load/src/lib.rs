@@ -17,20 +17,20 @@
 //! ```
 
 mod blocking;
-mod board;
 mod client;
-mod conductor;
 mod connect;
-mod crew;
 mod fault;
 mod join;
 mod measured;
+mod metrics;
 mod mode;
-mod pattern;
-mod place;
+mod payload;
+mod phases;
 mod plan;
+mod pool;
 mod report;
 mod run;
+mod server_address;
 mod threads;
 mod window;
 
@@ -39,15 +39,15 @@ pub mod clock;
 pub mod datagrams;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod idle;
 pub mod limits;
-pub mod quiet;
-pub mod visits;
+pub mod per_connection;
 
 pub use annulus::affinity;
 pub use mode::Mode;
-pub use place::{MAX_PATH, Place, unix_address};
 pub use plan::{
     MAX_CLIENTS, MAX_IN_FLIGHT, MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, Plan, PlanError,
 };
 pub use report::{LatencySummary, Report};
 pub use run::{LoadError, Observer, Progress, run};
+pub use server_address::{MAX_PATH, ServerAddress, unix_address};

@@ -9,7 +9,7 @@ const SPARE: u64 = 16;
 
 /// More connections than the process may open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileShortage {
+pub struct OpenFileShortage {
     /// Connections that were asked for.
     pub connections: u64,
     /// Open files they would need, with what is open already.
@@ -20,9 +20,9 @@ pub struct FileShortage {
     pub hard: u64,
 }
 
-impl fmt::Display for FileShortage {
+impl fmt::Display for OpenFileShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FileShortage { connections, needed, soft, hard } = self;
+        let OpenFileShortage { connections, needed, soft, hard } = self;
         let room = hard.saturating_sub(needed - connections);
         write!(
             f,
@@ -32,13 +32,13 @@ impl fmt::Display for FileShortage {
     }
 }
 
-impl std::error::Error for FileShortage {}
+impl std::error::Error for OpenFileShortage {}
 
 /// Makes room for `connections` more open files, raising the soft limit up to the hard one where that is needed.
 ///
 /// # Errors
 /// Where even the hard limit is too low.
-pub fn reserve(connections: usize) -> Result<(), FileShortage> {
+pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     let connections = connections as u64;
     let needed = connections.saturating_add(overhead());
     let limit = Limit::of(Resource::OpenFiles);
@@ -49,7 +49,7 @@ pub fn reserve(connections: usize) -> Result<(), FileShortage> {
     // Where it may not be raised, the soft limit is all there is.
     let raised = raise_to_hard(limit);
     let hard = if raised { hard } else { soft };
-    if needed <= hard { Ok(()) } else { Err(FileShortage { connections, needed, soft, hard }) }
+    if needed <= hard { Ok(()) } else { Err(OpenFileShortage { connections, needed, soft, hard }) }
 }
 
 /// Raises the soft limit up to the hard one, if the process may.
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_error_has_both_numbers_and_the_way_out() {
         let shortage =
-            FileShortage { connections: 30_000, needed: 30_020, soft: 1024, hard: 20_000 };
+            OpenFileShortage { connections: 30_000, needed: 30_020, soft: 1024, hard: 20_000 };
         let text = shortage.to_string();
         for part in ["30000", "30020", "1024", "20000", "at most 19980", "ulimit -Hn"] {
             assert!(text.contains(part), "{part} is not in: {text}");

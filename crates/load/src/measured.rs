@@ -1,26 +1,26 @@
 //! The measured window: opened, watched, closed.
 
-use crate::board::{Board, Phase};
 use crate::clock;
+use crate::metrics::{Metrics, Phase};
 use crate::run::{Observer, Progress};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// What the clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clients {
+pub(crate) enum ClientKind {
     /// Tasks of the thread that watches: they wait while it does something else.
     Tasks,
     /// Threads, which go on.
     Threads,
 }
 
-impl Clients {
+impl ClientKind {
     /// CPU time they have used.
     fn cpu(self) -> Duration {
         match self {
-            Clients::Tasks => clock::thread_cpu(),
-            Clients::Threads => clock::process_cpu(),
+            ClientKind::Tasks => clock::thread_cpu(),
+            ClientKind::Threads => clock::process_cpu(),
         }
     }
 }
@@ -42,7 +42,7 @@ impl Measured {
 }
 
 /// Breaks off if the observer asks for it.
-pub(crate) fn go_on(observer: &dyn Observer) -> ControlFlow<()> {
+pub(crate) fn check_interrupted(observer: &dyn Observer) -> ControlFlow<()> {
     match observer.is_interrupted() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
@@ -52,9 +52,9 @@ pub(crate) fn go_on(observer: &dyn Observer) -> ControlFlow<()> {
 /// A window that is open.
 pub(crate) struct Measuring<'a> {
     observer: &'a mut dyn Observer,
-    board: &'a Board,
+    metrics: &'a Metrics,
     total: Duration,
-    clients: Clients,
+    clients: ClientKind,
     began: Duration,
     cpu: Duration,
 }
@@ -63,23 +63,23 @@ impl<'a> Measuring<'a> {
     /// Opens the window when the observer is ready.
     pub(crate) fn open(
         observer: &'a mut dyn Observer,
-        board: &'a Board,
+        metrics: &'a Metrics,
         total: Duration,
-        clients: Clients,
+        clients: ClientKind,
     ) -> Measuring<'a> {
         let asked = clock::nanos();
         observer.window_opened();
         let opened = clock::nanos();
-        board.open(if clients == Clients::Tasks { asked..opened } else { opened..opened });
+        metrics.open(if clients == ClientKind::Tasks { asked..opened } else { opened..opened });
         let (began, cpu) = (clock::now(), clients.cpu());
-        Measuring { observer, board, total, clients, began, cpu }
+        Measuring { observer, metrics, total, clients, began, cpu }
     }
 
     /// Tells the observer how far it has come, and breaks off if it asks for that.
     pub(crate) fn progress(&mut self, elapsed: Duration) -> ControlFlow<()> {
-        let responses = self.board.responses();
+        let responses = self.metrics.responses();
         self.observer.progress(Progress { elapsed, total: self.total, responses });
-        go_on(self.observer)
+        check_interrupted(self.observer)
     }
 
     /// Closes the window; the clients send nothing more.
@@ -89,7 +89,7 @@ impl<'a> Measuring<'a> {
             cpu: self.clients.cpu() - self.cpu,
             interrupted: ended.is_break(),
         };
-        self.board.enter(Phase::Over);
+        self.metrics.set_phase(Phase::Over);
         self.observer.window_closed();
         measured
     }

@@ -1,7 +1,7 @@
 //! What to do: whom to call, how many clients, how long.
 
 use crate::mode::Mode;
-use crate::place::{MAX_PATH, Place};
+use crate::server_address::{MAX_PATH, ServerAddress};
 use crate::window::Window;
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub const MAX_RATE: f64 = 1e8;
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server to call.
-    pub address: Place,
+    pub address: ServerAddress,
     /// Connections.
     pub clients: usize,
     /// Bytes a message: 1 to [`MAX_LENGTH`].
@@ -54,7 +54,7 @@ pub struct Plan {
 
 impl Plan {
     /// rust_echo_bench's defaults (50 clients, 512 bytes, 60 s), after a second of warm-up.
-    pub fn new(address: Place) -> Plan {
+    pub fn new(address: ServerAddress) -> Plan {
         Plan {
             address,
             clients: 50,
@@ -175,7 +175,7 @@ impl fmt::Display for PlanError {
                 f,
                 "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}",
                 path.display(),
-                crate::place::length(path)
+                crate::server_address::length(path)
             ),
             PlanError::Threads(clients) => write!(
                 f,

@@ -1,8 +1,8 @@
 //! What a run found.
 
 use crate::affinity;
-use crate::board::Findings;
 use crate::measured::Measured;
+use crate::metrics::Totals;
 use crate::mode::Mode;
 use crate::plan::Plan;
 use hdrhistogram::Histogram;
@@ -81,9 +81,9 @@ impl Report {
         plan: &Plan,
         driver: String,
         measured: Measured,
-        findings: Findings,
+        take_totals: Totals,
     ) -> Report {
-        let (seconds, responses) = (measured.length.as_secs_f64(), findings.histogram.len());
+        let (seconds, responses) = (measured.length.as_secs_f64(), take_totals.histogram.len());
         let share = share(measured);
         Report {
             address: plan.address.to_string(),
@@ -91,18 +91,18 @@ impl Report {
             length: plan.length,
             pipeline: plan.pipeline,
             rate: plan.rate,
-            requests: responses + findings.failed,
+            requests: responses + take_totals.failed,
             responses,
             seconds,
             requests_per_second: if seconds > 0.0 { responses as f64 / seconds } else { 0.0 },
-            latency_us: LatencySummary::new(&findings.histogram),
+            latency_us: LatencySummary::new(&take_totals.histogram),
             interrupted: measured.interrupted,
-            doubts: doubts(plan, measured, responses, findings.faults.by_kind.values().sum()),
-            errors: findings.faults.by_kind,
-            first_error: findings.faults.first,
+            doubts: doubts(plan, measured, responses, take_totals.faults.by_kind.values().sum()),
+            errors: take_totals.faults.by_kind,
+            first_error: take_totals.faults.first,
             client_cpu_share: share,
             driver,
-            histogram: findings.histogram,
+            histogram: take_totals.histogram,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! From a plan to a report.
 
 use crate::affinity::{self, PinError};
-use crate::board::Board;
-use crate::limits::{self, FileShortage};
+use crate::limits::{self, OpenFileShortage};
+use crate::metrics::Metrics;
 use crate::mode::Mode;
 use crate::plan::{Plan, PlanError};
 use crate::report::Report;
-use crate::{conductor, threads};
+use crate::{phases, threads};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum LoadError {
     /// The plan cannot be carried out by anyone.
     Plan(PlanError),
     /// More clients than this process may open files.
-    Files(FileShortage),
+    Files(OpenFileShortage),
     /// The CPU to run on cannot be had.
     Pin(PinError),
     /// The runtime could not be set up, or this thread already has one.
@@ -74,13 +74,13 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.clients).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    let board = Arc::new(Board::new());
+    let metrics = Arc::new(Metrics::new());
     let (driver, measured) = match plan.mode {
-        Mode::Tasks(choice) => conductor::run(plan, choice, observer, &board)?,
-        Mode::Threads => threads::run(plan, observer, &board)?,
+        Mode::Tasks(choice) => phases::run(plan, choice, observer, &metrics)?,
+        Mode::Threads => threads::run(plan, observer, &metrics)?,
     };
     // The clients are gone, and with them their pads.
-    Ok(Report::new(plan, driver, measured, board.findings()))
+    Ok(Report::new(plan, driver, measured, metrics.take_totals()))
 }
 
 impl fmt::Display for LoadError {

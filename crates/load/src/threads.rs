@@ -1,14 +1,14 @@
 //! The course of a run of threads: connect, warm up, measure, part.
 
 use crate::blocking::Client;
-use crate::board::{Board, Pad, Phase};
 use crate::clock;
 use crate::fault::Fault;
-use crate::measured::{Clients, Measured, Measuring, go_on};
-use crate::pattern::Tape;
-use crate::place::{Place, unix_address};
+use crate::measured::{ClientKind, Measured, Measuring, check_interrupted};
+use crate::metrics::{Metrics, Phase, Recorder};
+use crate::payload::Payload;
 use crate::plan::Plan;
 use crate::run::{LoadError, Observer};
+use crate::server_address::{ServerAddress, unix_address};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown};
@@ -27,27 +27,27 @@ use std::time::Duration;
 const STACK: usize = 128 << 10;
 
 /// How often the observer hears of progress.
-const BEAT: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often to look whether the clients have their last replies.
-const GLANCE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Carries out a plan with a thread a client; returns how, too.
 pub(crate) fn run(
     plan: &Plan,
     observer: &mut dyn Observer,
-    board: &Arc<Board>,
+    metrics: &Arc<Metrics>,
 ) -> Result<(String, Measured), LoadError> {
-    let measured = match connect_unless_interrupted(plan, observer, board)? {
+    let measured = match connect_unless_interrupted(plan, observer, metrics)? {
         None => Measured::interrupted(),
-        Some(streams) if board.is_flawless() => {
-            let clients = start(plan, streams, board)?;
-            let mut measured = measure(plan, &clients, observer, board);
-            board.enter(Phase::Over);
+        Some(streams) if metrics.has_no_faults() => {
+            let clients = start(plan, streams, metrics)?;
+            let mut measured = measure(plan, &clients, observer, metrics);
+            metrics.set_phase(Phase::Over);
             if !measured.interrupted {
                 measured.interrupted = await_all(&clients, observer).is_break();
             }
             if measured.interrupted {
-                board.enter(Phase::Interrupted);
+                metrics.set_phase(Phase::Interrupted);
             }
             finish(clients, measured.interrupted);
             measured
@@ -62,16 +62,16 @@ fn measure(
     plan: &Plan,
     clients: &[Thread],
     observer: &mut dyn Observer,
-    board: &Board,
+    metrics: &Metrics,
 ) -> Measured {
-    if attend(clients, plan.warm_up, |_| go_on(observer)).is_break() {
+    if wait_phase(clients, plan.warm_up, |_| check_interrupted(observer)).is_break() {
         return Measured::interrupted();
     }
-    if are_gone(clients) {
+    if all_finished(clients) {
         return Measured::default();
     }
-    let mut window = Measuring::open(observer, board, plan.duration, Clients::Threads);
-    let ended = attend(clients, plan.duration, |elapsed| window.progress(elapsed));
+    let mut window = Measuring::open(observer, metrics, plan.duration, ClientKind::Threads);
+    let ended = wait_phase(clients, plan.duration, |elapsed| window.progress(elapsed));
     window.close(ended)
 }
 
@@ -79,21 +79,21 @@ fn measure(
 fn connect_unless_interrupted(
     plan: &Plan,
     observer: &dyn Observer,
-    board: &Arc<Board>,
+    metrics: &Arc<Metrics>,
 ) -> Result<Option<Vec<OwnedFd>>, LoadError> {
     let (sender, streams) = mpsc::channel();
     let connecting = thread::Builder::new().spawn({
-        let (plan, board) = (plan.clone(), Arc::clone(board));
+        let (plan, metrics) = (plan.clone(), Arc::clone(metrics));
         // The receiver is gone once the run was interrupted.
-        move || _ = sender.send(connect_all(&plan, &board))
+        move || _ = sender.send(connect_all(&plan, &metrics))
     });
     let connecting = connecting.map_err(|error| no_thread(plan, 0, error))?;
     loop {
-        match streams.recv_timeout(BEAT) {
+        match streams.recv_timeout(PROGRESS_INTERVAL) {
             Ok(streams) => return Ok(Some(streams)),
             Err(RecvTimeoutError::Timeout) => {
                 if observer.is_interrupted() {
-                    board.enter(Phase::Interrupted);
+                    metrics.set_phase(Phase::Interrupted);
                     return Ok(None);
                 }
             }
@@ -118,16 +118,16 @@ struct Thread {
 
 /// Connects every client, one after the other: a server's backlog is never overrun. After the first failure, which goes
 /// on the board, or once the run is interrupted, no more are started.
-fn connect_all(plan: &Plan, board: &Board) -> Vec<OwnedFd> {
+fn connect_all(plan: &Plan, metrics: &Metrics) -> Vec<OwnedFd> {
     let mut streams = Vec::with_capacity(plan.clients);
     for client in 0..plan.clients {
-        if !board.is_open() {
+        if !metrics.is_open() {
             break;
         }
         match connect(plan) {
             Ok(stream) => streams.push(stream),
             Err(error) => {
-                board.fault(client, 0, &Fault::connect(&error));
+                metrics.record_fault(client, 0, &Fault::connect(&error));
                 break;
             }
         }
@@ -137,8 +137,8 @@ fn connect_all(plan: &Plan, board: &Board) -> Vec<OwnedFd> {
 
 fn connect(plan: &Plan) -> io::Result<OwnedFd> {
     match &plan.address {
-        Place::Inet(address) => connect_tcp(address, plan.connect_timeout),
-        Place::Unix(path) => connect_unix(path, plan.connect_timeout),
+        ServerAddress::Inet(address) => connect_tcp(address, plan.connect_timeout),
+        ServerAddress::Unix(path) => connect_unix(path, plan.connect_timeout),
     }
 }
 
@@ -166,20 +166,24 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
 }
 
 /// Starts a thread on each stream. Where the system has no more threads, those that there are end at once.
-fn start(plan: &Plan, streams: Vec<OwnedFd>, board: &Arc<Board>) -> Result<Vec<Thread>, LoadError> {
+fn start(
+    plan: &Plan,
+    streams: Vec<OwnedFd>,
+    metrics: &Arc<Metrics>,
+) -> Result<Vec<Thread>, LoadError> {
     let began = clock::nanos();
     let mut clients = Vec::with_capacity(streams.len());
     for (number, stream) in streams.into_iter().enumerate() {
-        let tape = Tape::new(plan.seed, number, plan.length);
-        let pad = Pad::new(Arc::clone(board));
+        let payload = Payload::new(plan.seed, number, plan.length);
+        let recorder = Recorder::new(Arc::clone(metrics));
         let window = plan.window(number, began);
         let stream = Arc::new(stream);
         let weak = Arc::downgrade(&stream);
-        let client = Client::new(number, stream, tape, window, pad, plan.reply_timeout);
+        let client = Client::new(number, stream, payload, window, recorder, plan.reply_timeout);
         match thread::Builder::new().stack_size(STACK).spawn(|| client.run()) {
             Ok(handle) => clients.push(Thread { handle, stream: weak }),
             Err(error) => {
-                board.enter(Phase::Over);
+                metrics.set_phase(Phase::Over);
                 let started = clients.len();
                 finish(clients, true);
                 return Err(no_thread(plan, started, error));
@@ -189,12 +193,12 @@ fn start(plan: &Plan, streams: Vec<OwnedFd>, board: &Arc<Board>) -> Result<Vec<T
     Ok(clients)
 }
 
-fn are_gone(clients: &[Thread]) -> bool {
+fn all_finished(clients: &[Thread]) -> bool {
     clients.iter().all(|client| client.handle.is_finished())
 }
 
 /// Lets the clients work for `length`, until none of them is left, or until `each` breaks off.
-fn attend(
+fn wait_phase(
     clients: &[Thread],
     length: Duration,
     mut each: impl FnMut(Duration) -> ControlFlow<()>,
@@ -202,27 +206,27 @@ fn attend(
     let began = clock::now();
     loop {
         let elapsed = clock::now() - began;
-        if elapsed >= length || are_gone(clients) {
+        if elapsed >= length || all_finished(clients) {
             return ControlFlow::Continue(());
         }
         each(elapsed)?;
-        thread::sleep(BEAT.min(length - elapsed));
+        thread::sleep(PROGRESS_INTERVAL.min(length - elapsed));
     }
 }
 
 /// Waits for the last replies, unless that is interrupted.
 fn await_all(clients: &[Thread], observer: &dyn Observer) -> ControlFlow<()> {
-    while !are_gone(clients) {
-        go_on(observer)?;
-        thread::sleep(GLANCE);
+    while !all_finished(clients) {
+        check_interrupted(observer)?;
+        thread::sleep(POLL_INTERVAL);
     }
     ControlFlow::Continue(())
 }
 
 /// Ends every client, at once if it is not to wait for what it is owed.
-fn finish(clients: Vec<Thread>, at_once: bool) {
+fn finish(clients: Vec<Thread>, max_open: bool) {
     let streams = clients.iter().filter_map(|client| client.stream.upgrade());
-    for stream in streams.filter(|_| at_once) {
+    for stream in streams.filter(|_| max_open) {
         // A receive that blocks ends. A connection that is gone already needs no end.
         let _ = shutdown(&*stream, Shutdown::Both);
     }

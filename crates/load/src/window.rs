@@ -5,7 +5,7 @@ use crate::fault::Fault;
 /// When the next message is meant to start.
 #[derive(Debug)]
 enum Pace {
-    /// As soon as a place is free: the places' stamps, one a message in flight.
+    /// As soon as a slot is free: the slots' stamps, one a message in flight.
     Closed(Box<[u64]>),
     /// At fixed times, whatever the server does.
     Open { origin: f64, interval: f64 },
@@ -24,8 +24,8 @@ pub(crate) enum Claim {
 
 /// A window of messages: counts what was sent and what came back, and stamps each with its intended start.
 ///
-/// In a closed loop a message is meant to start when the reply came whose place it takes; in an open loop, at its time,
-/// even where no place is free then. All times are nanoseconds of [`crate::clock`].
+/// In a closed loop a message is meant to start when the reply came whose slot it takes; in an open loop, at its time,
+/// even where no slot is free then. All times are nanoseconds of [`crate::clock`].
 #[derive(Debug)]
 pub(crate) struct Window {
     length: usize,
@@ -53,23 +53,23 @@ impl Window {
     }
 
     /// Bytes of replies still to come.
-    pub(crate) fn owed(&self) -> usize {
-        self.under_way() as usize * self.length - self.partial
+    pub(crate) fn outstanding(&self) -> usize {
+        self.in_flight() as usize * self.length - self.partial
     }
 
     /// Messages sent and not answered.
-    pub(crate) fn under_way(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.sent - self.answered
     }
 
     /// Whether another message would fit.
     pub(crate) fn has_room(&self) -> bool {
-        self.under_way() < self.depth as u64
+        self.in_flight() < self.depth as u64
     }
 
     /// How many messages may be sent now.
     pub(crate) fn claim(&self, now: impl FnOnce() -> u64) -> Claim {
-        let room = self.depth - self.under_way() as usize;
+        let room = self.depth - self.in_flight() as usize;
         if room == 0 {
             return Claim::Full;
         }
@@ -93,37 +93,37 @@ impl Window {
         &mut self,
         bytes: usize,
         now: impl Fn() -> u64,
-        note: impl FnMut(u64, u64),
+        record: impl FnMut(u64, u64),
     ) {
-        debug_assert!(bytes <= self.owed(), "more than was owed");
+        debug_assert!(bytes <= self.outstanding(), "more than was owed");
         self.partial += bytes;
         if self.partial >= self.length {
             let complete = self.partial / self.length;
             self.partial %= self.length;
-            self.answer(complete as u64, now(), note);
+            self.answer(complete as u64, now(), record);
         }
     }
 
-    /// The end of the stream at this place.
-    pub(crate) fn broken_off(&self) -> Fault {
-        Fault::closed(self.partial, self.length)
+    /// The end of the stream at this slot.
+    pub(crate) fn closed_early(&self) -> Fault {
+        Fault::closed_early(self.partial, self.length)
     }
 
     /// A wrong byte, so many after what was received so far.
-    pub(crate) fn wrong(&self, at: usize) -> Fault {
-        Fault::wrong((self.partial + at) % self.length, self.length)
+    pub(crate) fn wrong_byte(&self, at: usize) -> Fault {
+        Fault::wrong_byte((self.partial + at) % self.length, self.length)
     }
 
-    fn answer(&mut self, messages: u64, now: u64, mut note: impl FnMut(u64, u64)) {
+    fn answer(&mut self, messages: u64, now: u64, mut record: impl FnMut(u64, u64)) {
         for message in self.answered..self.answered + messages {
             let started = match &mut self.pace {
-                Pace::Closed(places) => {
-                    let place = (message % places.len() as u64) as usize;
-                    std::mem::replace(&mut places[place], now)
+                Pace::Closed(slots) => {
+                    let slot = (message % slots.len() as u64) as usize;
+                    std::mem::replace(&mut slots[slot], now)
                 }
                 Pace::Open { origin, interval } => (*origin + message as f64 * *interval) as u64,
             };
-            note(now.saturating_sub(started), now);
+            record(now.saturating_sub(started), now);
         }
         self.answered += messages;
     }
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(window.send(1), 10);
         assert_eq!(window.claim(|| 101), Claim::Full);
         assert_eq!(receive(&mut window, 4, 150), []);
-        assert_eq!(window.owed(), 6);
+        assert_eq!(window.outstanding(), 6);
         assert_eq!(receive(&mut window, 6, 160), [60]);
         // It went out late, at 190; it was meant to at 160.
         window.send(1);
@@ -159,7 +159,7 @@ mod tests {
         let mut window = Window::closed(10, 3, 0);
         assert_eq!(window.send(3), 30);
         assert_eq!(receive(&mut window, 25, 50), [50, 50]);
-        assert_eq!((window.claim(|| 50), window.owed()), (Claim::Messages(2), 5));
+        assert_eq!((window.claim(|| 50), window.outstanding()), (Claim::Messages(2), 5));
         window.send(2);
         assert_eq!(receive(&mut window, 25, 80), [80, 30, 30]);
     }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(window.claim(|| 1000), Claim::Messages(1));
         window.send(1);
         assert_eq!(window.claim(|| 1050), Claim::NotBefore(1100));
-        assert_eq!(window.claim(|| 1450), Claim::Messages(1), "four are due, one place is free");
+        assert_eq!(window.claim(|| 1450), Claim::Messages(1), "four are due, one slot is free");
         window.send(1);
         assert_eq!(window.claim(|| 1450), Claim::Full);
         assert_eq!(receive(&mut window, 20, 1500), [500, 400], "meant to start at 1000 and 1100");
@@ -192,19 +192,19 @@ mod tests {
             pieces in proptest::collection::vec(1_usize..400, 1..100),
         ) {
             let mut window = Window::closed(length, depth, 0);
-            let (mut sent, mut came, mut noted) = (0, 0, 0);
+            let (mut sent, mut received, mut noted) = (0, 0, 0);
             for (now, piece) in (1_u64..).zip(pieces) {
                 if let Claim::Messages(messages) = window.claim(|| now) {
                     sent += window.send(messages);
                 }
-                prop_assert!(sent - came <= depth * length && sent - came == window.owed());
-                let piece = piece.min(window.owed());
-                came += piece;
+                prop_assert!(sent - received <= depth * length && sent - received == window.outstanding());
+                let piece = piece.min(window.outstanding());
+                received += piece;
                 let latencies = receive(&mut window, piece, now);
                 noted += latencies.len();
                 prop_assert!(latencies.iter().all(|&latency| (1..=now).contains(&latency)));
             }
-            prop_assert_eq!(noted, came / length);
+            prop_assert_eq!(noted, received / length);
         }
     }
 }

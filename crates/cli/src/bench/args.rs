@@ -2,7 +2,7 @@
 
 use crate::duration;
 pub(super) use crate::size::bytes;
-use crate::usage::Misuse;
+use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
 use annulus_load::affinity;
 use anyhow::{Context, Result};
@@ -66,7 +66,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
     for (option, pin) in [server, load] {
         if let Some(core) = pin.filter(|core| !allowed.contains(core)) {
             let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-            return Err(Misuse(format!("{option} {core}: this process may use {list}")).into());
+            return Err(UsageError(format!("{option} {core}: this process may use {list}")).into());
         }
     }
     Ok(Cores::choose(&allowed, server.1, load.1))

@@ -105,7 +105,7 @@ fn setup(args: BulkArgs) -> Result<Setup> {
 mod tests {
     use super::*;
     use crate::bench::args::tests::parsed;
-    use crate::usage::Misuse;
+    use crate::usage::UsageError;
 
     #[test]
     fn without_arguments_it_ends_within_a_minute() {
@@ -127,7 +127,10 @@ mod tests {
             ("--sender-pin 9999", "--sender-pin 9999: this process may use "),
         ] {
             let error = setup(parsed(line).unwrap()).unwrap_err();
-            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+            assert!(
+                error.is::<UsageError>() && error.to_string().contains(part),
+                "{line}: {error}"
+            );
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
 use crate::duration;
-use crate::usage::{Misuse, condense, only_with};
+use crate::usage::{UsageError, condense, only_with};
 use annulus_lab::bench::{Cell, Plan, Precision, Rounds};
 use annulus_lab::distinct;
 use annulus_lab::echo::{self, Catalogue, Choice, Kind, Load, Setup, Transport};
-use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
+use annulus_load::per_connection::{MAX_CONNECTIONS, MAX_EVENT_LOOPS};
 use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode};
 use anyhow::Result;
 use clap::{Args, Parser};
@@ -103,7 +103,7 @@ pub(crate) struct EchoArgs {
     connections: Option<u64>,
     /// Event loops of the load, with --per-connection [default: 1]
     #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
+          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
     threads: Option<u64>,
     /// Read every server's memory again after it was idle for this long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -180,7 +180,7 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     };
     let usual: Vec<String> = usual.iter().map(|&name| name.into()).collect();
     let names = if args.servers.is_empty() { &usual } else { &args.servers };
-    let chosen = names.iter().map(|name| catalogue.choose(name, transport).map_err(Misuse));
+    let chosen = names.iter().map(|name| catalogue.choose(name, transport).map_err(UsageError));
     let chosen = chosen.collect::<Result<_, _>>()?;
     distinct(names, |name| format!("server '{name}'"))?;
     Ok(chosen)
@@ -199,11 +199,11 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
 }
 
 /// What the clients do.
-fn kind(args: &EchoArgs, transport: Transport) -> Result<Kind, Misuse> {
+fn kind(args: &EchoArgs, transport: Transport) -> Result<Kind, UsageError> {
     let of_connections =
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
     only_with("--per-connection", args.per_connection, &of_connections)?;
-    let refuse = |text: &str| Err(Misuse(text.into()));
+    let refuse = |text: &str| Err(UsageError(text.into()));
     match (transport, args.client) {
         (Transport::Udp, Mode::Threads) => {
             refuse("--client threads sends no datagrams: leave it out")
@@ -259,7 +259,7 @@ mod tests {
     #[track_caller]
     fn refused(line: &str, transport: Transport, part: &str) {
         let error = setup(line, transport).unwrap_err();
-        assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+        assert!(error.is::<UsageError>() && error.to_string().contains(part), "{line}: {error}");
     }
 
     #[test]
@@ -323,7 +323,10 @@ mod tests {
             ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
             ("--servers uring,uring", "server 'uring' is asked for twice"),
             ("--servers uring+spin=5", "unexpected argument '--spin'"),
-            ("--servers uring+grace=soon", "invalid value 'soon' for '--grace"),
+            (
+                "--servers uring+shutdown-timeout=soon",
+                "invalid value 'soon' for '--shutdown-timeout",
+            ),
             ("--servers uring+driver=epoll", "cannot be used multiple times"),
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),

@@ -4,7 +4,7 @@ use super::args::{Pin, some_bytes, some_time};
 use super::results::{NOTHING, doubts, heading, tables};
 use super::run::{OutputArgs, carry_out, peers};
 use crate::text::wrapped;
-use crate::usage::{Misuse, only_with};
+use crate::usage::{UsageError, only_with};
 use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_lab::bench::{Plan, Report, Rounds, Row, grouped};
@@ -138,7 +138,7 @@ impl FileArgs {
     }
 
     /// Refuses options that would do nothing.
-    fn check_options(&self) -> Result<(), Misuse> {
+    fn check_options(&self) -> Result<(), UsageError> {
         let of_blocks = [
             ("--depth", self.depth.is_some()),
             ("--direct", self.direct),
@@ -184,12 +184,12 @@ pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
 fn answer(style: Style, args: FileArgs) -> Result<()> {
     let file_size = args.file_size();
     let FileArgs { driver, policy, pattern, direct, peer_end, .. } = args;
-    let directory = args.dir.ok_or_else(|| Misuse("--contender needs --dir".into()))?;
+    let directory = args.dir.ok_or_else(|| UsageError("--contender needs --dir".into()))?;
     let place = Place { directory, driver, policy };
     match pattern {
         None => file::answer_cycles(style, &place),
         Some(pattern) if pattern.is_of_streams() && peer_end.is_none() => {
-            Err(Misuse(format!("--contender --pattern {pattern} needs --peer-end")).into())
+            Err(UsageError(format!("--contender --pattern {pattern} needs --peer-end")).into())
         }
         Some(_) => file::answer_blocks(style, &place, file_size, direct, peer_end),
     }
@@ -227,11 +227,11 @@ fn contenders(args: &FileArgs) -> Result<Vec<String>> {
             (Peer::Tokio, None) => all.push("tokio"),
             (Peer::Fio, Some(pattern)) if !pattern.is_of_streams() => all.insert(0, "fio"),
             (Peer::Tokio, Some(_)) => {
-                return Err(Misuse("--beside tokio: not with --pattern".into()).into());
+                return Err(UsageError("--beside tokio: not with --pattern".into()).into());
             }
             (Peer::Fio, _) => {
                 let text = "--beside fio: only with --pattern, and of blocks";
-                return Err(Misuse(text.into()).into());
+                return Err(UsageError(text.into()).into());
             }
         }
     }
@@ -240,26 +240,27 @@ fn contenders(args: &FileArgs) -> Result<Vec<String>> {
 }
 
 /// What is to be done, if it can be.
-fn work(args: &FileArgs) -> Result<Work, Misuse> {
+fn work(args: &FileArgs) -> Result<Work, UsageError> {
     let Some(pattern) = args.pattern else { return cycles(args) };
     let usual = if pattern.is_of_streams() { (1, PIECE) } else { (DEPTH, SIZE) };
     let (depth, bytes) = (args.depth.unwrap_or(usual.0), args.size.unwrap_or(usual.1));
     let (file_size, direct) = (args.file_size(), args.direct);
     if pattern.is_of_streams() && direct {
-        return Err(Misuse(format!("--direct: not with --pattern {pattern}")));
+        return Err(UsageError(format!("--direct: not with --pattern {pattern}")));
     }
     if !bytes.is_multiple_of(STRETCH) || bytes > file_size {
         let most = format!("with --pattern a multiple of {STRETCH}, up to the file's {file_size}");
-        return Err(Misuse(format!("-s {bytes}: {most}")));
+        return Err(UsageError(format!("-s {bytes}: {most}")));
     }
     let (cell, slice) = (Blocks { pattern, depth, bytes }, args.seconds.unwrap_or(SLICE));
     Ok(Work::Blocks { cell, slice, file_size, direct })
 }
 
 /// Cycles, if all of them can be counted.
-fn cycles(args: &FileArgs) -> Result<Work, Misuse> {
+fn cycles(args: &FileArgs) -> Result<Work, UsageError> {
     let (workers, cycles, bytes) = (args.workers, args.cycles, args.size.unwrap_or(SIZE));
-    let beyond = || Misuse(format!("-n {workers} -c {cycles} -s {bytes}: more bytes than 2^64"));
+    let beyond =
+        || UsageError(format!("-n {workers} -c {cycles} -s {bytes}: more bytes than 2^64"));
     let cell = Cycles::parse(&format!("{workers} {cycles} {bytes}")).ok_or_else(beyond)?;
     Ok(Work::Cycles(vec![cell]))
 }
@@ -381,7 +382,10 @@ mod tests {
             ("--pattern receive --depth 10000 --file-size 1000G", "a file of"),
         ] {
             let error = setup(line).and_then(|setup| setup.check()).unwrap_err();
-            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+            assert!(
+                error.is::<UsageError>() && error.to_string().contains(part),
+                "{line}: {error}"
+            );
         }
     }
 }

@@ -97,7 +97,7 @@ fn setup(args: NopArgs) -> Result<Setup> {
 mod tests {
     use super::*;
     use crate::bench::args::tests::parsed;
-    use crate::usage::Misuse;
+    use crate::usage::UsageError;
 
     #[test]
     fn without_arguments_it_ends_within_a_minute() {
@@ -128,7 +128,10 @@ mod tests {
             ("--pin 9999", "--pin 9999: this process may use "),
         ] {
             let error = setup(parsed(line).unwrap()).unwrap_err();
-            assert!(error.is::<Misuse>() && error.to_string().contains(part), "{line}: {error}");
+            assert!(
+                error.is::<UsageError>() && error.to_string().contains(part),
+                "{line}: {error}"
+            );
         }
     }
 }

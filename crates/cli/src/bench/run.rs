@@ -92,8 +92,8 @@ impl RunLock {
         result: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<()> {
-        let sheet = self.json.clone().map(Target::open).transpose()?;
-        output::deliver(sheet, result, Some(text()))
+        let json = self.json.clone().map(Target::open).transpose()?;
+        output::deliver(json, result, Some(text()))
     }
 
     /// The exit status of a run without a failure.

@@ -6,7 +6,7 @@ use super::results::{NOTHING, machine};
 use super::run::{OutputArgs, RunLock};
 use crate::output;
 use crate::text::{table, wrapped};
-use crate::usage::Misuse;
+use crate::usage::UsageError;
 use annulus_lab::bench::grouped;
 use annulus_lab::cores::Cores;
 use annulus_lab::suite::{Plan, RowReport, Run, SuiteReport, Suites, TableReport};
@@ -74,7 +74,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
     let names = suites.names();
     if !names.iter().any(|known| known == name) {
         let all = names.join(", ");
-        return Err(Misuse(format!("no suite '{name}': there are {all}")).into());
+        return Err(UsageError(format!("no suite '{name}': there are {all}")).into());
     }
     let suite = suites.read(name)?;
     let plan = Plan {

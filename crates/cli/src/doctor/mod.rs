@@ -32,9 +32,9 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode> {
-    let sheet = args.json.map(Target::open).transpose()?;
+    let json = args.json.map(Target::open).transpose()?;
     let findings = Findings::gather();
-    output::deliver(sheet, &findings, Some(render::page(&findings)))?;
+    output::deliver(json, &findings, Some(render::page(&findings)))?;
     if let Some(choice) = args.require {
         findings::build(choice)?;
     }

@@ -1,11 +1,11 @@
 //! `annulus echo`: a server that sends back what it gets.
 
-mod guests;
-mod leaving;
-mod letters;
+mod datagrams;
 mod own_addresses;
+mod registry;
 mod ring;
 mod self_test;
+mod shutdown;
 mod stats;
 mod stream;
 mod tasks;
@@ -16,14 +16,14 @@ use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGINT, SIGTERM};
 use crate::size;
-use crate::usage::{Misuse, only_with};
+use crate::usage::{UsageError, only_with};
 use annulus::MemoryLimit;
 use annulus::Operations;
 use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use letters::LetterArgs;
+use datagrams::DatagramArgs;
 use ring::RingArgs;
 use stats::Stats;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ Examples:
   annulus echo                              serve on 127.0.0.1:7000
   annulus echo --listen [::]:0              any free port, IPv6 and IPv4
   annulus echo --listen 127.0.0.1:7000 --listen udp://127.0.0.1:7000
-  annulus echo --listen unix:/run/echo --listen unix-datagram:/run/letters
+  annulus echo --listen unix:/run/echo --listen unix-datagram:/run/datagrams
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
   annulus echo --stats - --idle-timeout 30  figures as JSON when it ends";
@@ -98,9 +98,9 @@ pub(crate) struct EchoArgs {
     idle_timeout: Option<Duration>,
     /// After a signal, how long what is in flight may take to finish [default: 5]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    grace: Option<Duration>,
+    shutdown_timeout: Option<Duration>,
     #[command(flatten)]
-    letters: LetterArgs,
+    datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
     /// Write figures as JSON at the end, to a file or to standard output as -
@@ -109,7 +109,7 @@ pub(crate) struct EchoArgs {
 }
 
 /// How long what is in flight may take after a signal, unless that is said.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// What asks the server to stop.
 const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
 
@@ -129,10 +129,10 @@ struct Listen {
 struct Plan {
     listens: Vec<Listen>,
     /// Most connections at once, if that was said.
-    most: Option<usize>,
+    max_connections: Option<usize>,
     idle_timeout: Option<Duration>,
-    grace: Duration,
-    letters: LetterArgs,
+    shutdown_timeout: Duration,
+    datagrams: DatagramArgs,
     ring: RingArgs,
     recv_buffers: Option<u32>,
     memory: MemoryLimit,
@@ -142,11 +142,11 @@ struct Plan {
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
-    let sheet = args.stats.clone().map(Target::open).transpose()?;
+    let file = args.stats.clone().map(Target::open).transpose()?;
     let mode = args.driver;
     let plan = plan(args)?;
     let stats = serve(&plan, mode)?;
-    output::deliver(sheet, &stats, None)?;
+    output::deliver(file, &stats, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -161,19 +161,19 @@ fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
 fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     if plan.workers > 1 {
         let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
-        return Err(Misuse(text.into()).into());
+        return Err(UsageError(text.into()).into());
     }
     if plan.memory.source() == MemoryLimit::GIVEN {
         let text = "--memory-limit with --driver threads: each thread has a buffer of its own; leave one of them out";
-        return Err(Misuse(text.into()).into());
+        return Err(UsageError(text.into()).into());
     }
     if plan.recv_buffers.is_some() {
         let text = "--recv-buffers with --driver threads: each thread has one of its own; leave one of them out";
-        return Err(Misuse(text.into()).into());
+        return Err(UsageError(text.into()).into());
     }
     let [listen @ Listen { endpoint: Endpoint::Tcp(_), .. }] = plan.listens.as_slice() else {
         let text = "--driver threads listens on one TCP address: choose the uring or epoll driver for more";
-        return Err(Misuse(text.into()).into());
+        return Err(UsageError(text.into()).into());
     };
     let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
     let _pinned = cpu.copied().map(affinity::pin).transpose()?;
@@ -189,25 +189,25 @@ fn power_of_two(text: &str) -> Result<u32, String> {
 
 impl EchoArgs {
     /// Refuses options that would do nothing.
-    fn check_options(&self) -> Result<(), Misuse> {
+    fn check_options(&self) -> Result<(), UsageError> {
         let listens = |kinds: fn(&Endpoint) -> bool| self.listen.iter().any(kinds);
         only_with("several --workers", self.workers > 1, &[("--spread", self.spread.is_some())])?;
         let of_streams = [
             ("--max-connections", self.max_connections.is_some()),
             ("--idle-timeout", self.idle_timeout.is_some()),
-            ("--grace", self.grace.is_some()),
+            ("--shutdown_timeout", self.shutdown_timeout.is_some()),
             ("--ops", self.ring.ops != Operations::default()),
             ("--zero-copy-above", self.ring.zero_copy_above.is_some()),
         ];
-        only_with("a --listen for streams", listens(Endpoint::is_of_streams), &of_streams)?;
+        only_with("a --listen for streams", listens(Endpoint::is_stream), &of_streams)?;
         let of_datagrams = [
-            ("--outstanding", self.letters.outstanding.is_some()),
-            ("--socket-buffer", self.letters.socket_buffer.is_some()),
+            ("--outstanding", self.datagrams.outstanding.is_some()),
+            ("--socket-buffer", self.datagrams.socket_buffer.is_some()),
         ];
-        let has_datagrams = listens(|endpoint| !endpoint.is_of_streams());
+        let has_datagrams = listens(|endpoint| !endpoint.is_stream());
         only_with("a --listen for datagrams", has_datagrams, &of_datagrams)?;
         let has_udp = listens(|endpoint| matches!(endpoint, Endpoint::Udp(_)));
-        only_with("a --listen udp://", has_udp, &[("--segments", self.letters.segments)])
+        only_with("a --listen udp://", has_udp, &[("--segments", self.datagrams.segments)])
     }
 }
 
@@ -223,7 +223,7 @@ fn memory(text: &str) -> Result<usize, String> {
 fn plan(args: EchoArgs) -> Result<Plan> {
     args.check_options()?;
     if args.idle_timeout.is_some_and(|limit| limit.is_zero()) {
-        return Err(Misuse(
+        return Err(UsageError(
             "an idle time-out of zero: ask for more, such as 30s, or leave it out".into(),
         )
         .into());
@@ -233,22 +233,23 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         let text = format!(
             "--workers {workers}: only TCP connections are spread over workers; listen at a TCP address, too, or leave it out"
         );
-        return Err(Misuse(text).into());
+        return Err(UsageError(text).into());
     }
     let files = (workers - 1) * FILES;
-    let most = args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    match most {
-        Some(most) => limits::reserve(most.saturating_add(files))?,
+    let max_connections =
+        args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    match max_connections {
+        Some(max_connections) => limits::reserve(max_connections.saturating_add(files))?,
         None => limits::raise(),
     }
     let listen =
         |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
     Ok(Plan {
         listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
-        most,
+        max_connections,
         idle_timeout: args.idle_timeout,
-        grace: args.grace.unwrap_or(GRACE),
-        letters: args.letters,
+        shutdown_timeout: args.shutdown_timeout.unwrap_or(SHUTDOWN_TIMEOUT),
+        datagrams: args.datagrams,
         ring: args.ring,
         recv_buffers: args.recv_buffers,
         memory: args.memory_limit.map_or_else(MemoryLimit::of_process, MemoryLimit::new),
@@ -262,7 +263,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
 fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
     if cpus.len() > workers {
         let text = format!("--pin names {} CPUs for {workers} worker(s)", cpus.len());
-        return Err(Misuse(format!("{text}: name as many at most, or raise --workers")).into());
+        return Err(UsageError(format!("{text}: name as many at most, or raise --workers")).into());
     }
     cpus.iter().try_for_each(|cpu| affinity::check(*cpu))?;
     match (cpus.is_empty(), workers) {

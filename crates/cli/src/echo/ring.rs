@@ -1,7 +1,7 @@
 //! What the server asks of io_uring: settings that the other ways to serve do not have.
 
 use crate::duration;
-use crate::usage::Misuse;
+use crate::usage::UsageError;
 use annulus::SqPoll;
 use annulus::{Builder, DriverChoice, Operations};
 use annulus_load::Mode;
@@ -55,18 +55,18 @@ impl RingArgs {
     }
 
     /// Refuses what was asked of a ring where there will be none.
-    pub(super) fn check(&self, mode: Mode) -> Result<(), Misuse> {
-        let (driver, asked) = match mode {
-            Mode::Threads => ("threads", self.locked().or(self.asked())),
+    pub(super) fn check(&self, mode: Mode) -> Result<(), UsageError> {
+        let (driver, closing) = match mode {
+            Mode::Threads => ("threads", self.locked().or(self.closing())),
             // A process on epoll can be denied every ring, too.
-            Mode::Tasks(DriverChoice::Epoll) => ("epoll", self.asked()),
+            Mode::Tasks(DriverChoice::Epoll) => ("epoll", self.closing()),
             Mode::Tasks(_) => return Ok(()),
         };
-        asked.map_or(Ok(()), |option| {
+        closing.map_or(Ok(()), |option| {
             let text = format!(
                 "{option} is for io_uring, and --driver {driver} has no ring; leave one of them out"
             );
-            Err(Misuse(text))
+            Err(UsageError(text))
         })
     }
 
@@ -74,7 +74,7 @@ impl RingArgs {
         self.locked_down.then(|| "--locked-down".into())
     }
 
-    fn asked(&self) -> Option<String> {
+    fn closing(&self) -> Option<String> {
         let ops = (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops));
         let busy = (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll));
         let zero_copy = self.zero_copy_above.map(|bytes| format!("--zero-copy-above {bytes}"));

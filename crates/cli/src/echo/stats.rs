@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What connections did: one, or all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     /// Connections accepted.
     pub(super) connections: u64,
     /// Receives answered or being answered: what the kernel handed over at once counts as one.
@@ -36,9 +36,9 @@ pub(super) struct Stats {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Worker {
     #[serde(flatten)]
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     /// Connections that were cut off when the grace was over.
-    pub(super) cut_off: u64,
+    pub(super) aborted: u64,
     #[serde(flatten)]
     pub(super) driver: Driver,
 }
@@ -71,16 +71,16 @@ impl Stats {
 
 impl AddAssign<&Worker> for Worker {
     fn add_assign(&mut self, other: &Worker) {
-        self.tally += other.tally;
-        self.cut_off += other.cut_off;
+        self.counts += other.counts;
+        self.aborted += other.aborted;
         for (name, count) in &other.driver.counters {
             *self.driver.counters.entry(name).or_default() += count;
         }
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
         self.connections += other.connections;
         self.messages += other.messages;
         self.bytes += other.bytes;

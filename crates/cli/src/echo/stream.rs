@@ -9,19 +9,19 @@ use std::task::{Context, Poll};
 
 /// What a worker accepts from.
 #[derive(Debug)]
-pub(super) enum Entrance {
-    Doors(Incoming),
+pub(super) enum Acceptor {
+    Tcp(Incoming),
     Path(UnixListener),
 }
 
-impl Entrance {
+impl Acceptor {
     /// The next connection; `None` once the worker that accepts for all has left.
     pub(super) async fn accept(&mut self) -> io::Result<Option<Stream>> {
         match self {
-            Entrance::Doors(doors) => {
-                Ok(doors.accept().await?.map(|(stream, _)| Stream::Tcp(stream)))
+            Acceptor::Tcp(listeners) => {
+                Ok(listeners.accept().await?.map(|(stream, _)| Stream::Tcp(stream)))
             }
-            Entrance::Path(listener) => {
+            Acceptor::Path(listener) => {
                 listener.accept().await.map(|(stream, _)| Some(Stream::Unix(stream)))
             }
         }

@@ -1,11 +1,11 @@
 //! Echo on the runtime: a thread a worker, a task a connection.
 
-use super::guests::{Guest, Guests, Sweep};
-use super::leaving::Leaving;
-use super::letters::{self, Letters, Post, Together};
+use super::datagrams::{self, DatagramEcho, DatagramSocket, Segmented};
+use super::registry::{Action, Connection, Registry, Sweep};
 use super::self_test;
-use super::stats::{Driver, Stats, Tally, Worker};
-use super::stream::{Entrance, Stream};
+use super::shutdown::ShutdownSignal;
+use super::stats::{Counts, Driver, Stats, Worker};
+use super::stream::{Acceptor, Stream};
 use super::{Listen, Plan, STOPPING};
 use crate::endpoint::Endpoint;
 use crate::signals::Stop;
@@ -33,23 +33,23 @@ const BACKLOG: u32 = 4096;
 /// Serves until a signal, with a runtime a worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     self_test::on_runtime(choice)?;
-    let limit = plan.most.map(ConnectionLimit::new);
-    let doors = doors(plan, limit.as_ref())?;
-    let leaving = Arc::new(Leaving::default());
+    let limit = plan.max_connections.map(ConnectionLimit::new);
+    let listeners = listeners(plan, limit.as_ref())?;
+    let shutdown = Arc::new(ShutdownSignal::default());
     let settings = plan.clone();
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
         .runtime(move |_| builder(choice, &settings));
     let began = clock::now();
     let served = shards.run(async |shard| {
-        let house = Rc::new(House::new(plan.clone(), limit.clone(), Arc::clone(&leaving)));
-        host(house, &doors, &shard).await
+        let server = Rc::new(Server::new(plan.clone(), limit.clone(), Arc::clone(&shutdown)));
+        run_worker(server, &listeners, &shard).await
     });
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
 }
 
 /// Those of every TCP listen, in order.
-fn doors(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
+fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
     let options = ListenOptions::new().backlog(BACKLOG);
     let options = limit.map_or(options.clone(), |limit| options.limit(limit));
     let tcp = plan.listens.iter().filter(|listen| matches!(listen.endpoint, Endpoint::Tcp(_)));
@@ -83,54 +83,59 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
 }
 
 /// The whole life of a worker; returns what it did.
-async fn host(house: Rc<House>, doors: &[Doors], shard: &Shard) -> Result<Worker> {
-    let plan = &house.plan;
-    let (mut listening, addresses) = open(&house, doors, shard)?;
+async fn run_worker(server: Rc<Server>, listeners: &[Doors], shard: &Shard) -> Result<Worker> {
+    let plan = &server.plan;
+    let (mut listening, addresses) = open(&server, listeners, shard)?;
     if shard.index() == 0 {
-        close_on_signal(Rc::clone(&house)).context("cannot handle signals")?;
+        close_on_signal(Rc::clone(&server)).context("cannot handle signals")?;
         plan.announce(&addresses, &shard.driver().to_string());
     }
     let sweeper =
-        plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&house), limit)));
-    until_either(house.leaving.begun(), &mut listening).await?;
+        plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&server), limit)));
+    until_shutdown(server.shutdown.requested(), &mut listening).await?;
     if let Some(mut sweeper) = sweeper {
         sweeper.abort();
     }
-    let cut_off = house.see_off().await;
-    Ok(house.report(shard.driver(), cut_off))
+    let aborted = server.shut_down().await;
+    Ok(server.report(shard.driver(), aborted))
 }
 
 /// Tasks that end only when they fail.
-type Listening = Vec<JoinHandle<io::Result<()>>>;
+type ListenTasks = Vec<JoinHandle<io::Result<()>>>;
 
 /// Opens this worker's part of everything that is listened at, and tells the addresses. All but TCP is the first one's.
-fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening, Vec<String>)> {
+fn open(
+    server: &Rc<Server>,
+    listeners: &[Doors],
+    shard: &Shard,
+) -> Result<(ListenTasks, Vec<String>)> {
     let (mut listening, mut addresses) = (Vec::new(), Vec::new());
-    let mut doors = doors.iter();
-    for listen in &house.plan.listens {
-        let house = Rc::clone(house);
+    let mut listeners = listeners.iter();
+    for listen in &server.plan.listens {
+        let server = Rc::clone(server);
         let (tasks, address) = match &listen.endpoint {
             Endpoint::Tcp(_) => {
-                let door = doors.next().expect("there are doors for every TCP listen");
-                let entrance = Entrance::Doors(door.open(shard).context("cannot open the doors")?);
-                let address = listen.endpoint.written(door.local_addr());
-                (vec![annulus::spawn(admit_all(entrance, house))], address)
+                let listener = listeners.next().expect("there are doors for every TCP listen");
+                let acceptor =
+                    Acceptor::Tcp(listener.open(shard).context("cannot open the doors")?);
+                let address = listen.endpoint.written(listener.local_addr());
+                (vec![annulus::spawn(accept_all(acceptor, server))], address)
             }
             _ if shard.index() > 0 => continue,
             Endpoint::Unix(path) => {
-                let entrance = Entrance::Path(listen_at(&house, listen, path)?);
-                (vec![annulus::spawn(admit_all(entrance, house))], listen.endpoint.to_string())
+                let acceptor = Acceptor::Path(listen_at(&server, listen, path)?);
+                (vec![annulus::spawn(accept_all(acceptor, server))], listen.endpoint.to_string())
             }
             Endpoint::Udp(_) => {
-                let (socket, address) = letters::open(&house.plan, listen, &house.letters)?;
-                match house.plan.letters.segments {
-                    true => (echo_all(&house, Together(socket)), address),
-                    false => (echo_all(&house, socket), address),
+                let (socket, address) = datagrams::open(&server.plan, listen, &server.datagrams)?;
+                match server.plan.datagrams.segments {
+                    true => (echo_all(&server, Segmented(socket)), address),
+                    false => (echo_all(&server, socket), address),
                 }
             }
             Endpoint::UnixDatagram(path) => {
-                let socket = letters::open_path(&house.plan, listen, path)?;
-                (echo_all(&house, socket), listen.endpoint.to_string())
+                let socket = datagrams::open_path(&server.plan, listen, path)?;
+                (echo_all(&server, socket), listen.endpoint.to_string())
             }
         };
         listening.extend(tasks);
@@ -140,38 +145,41 @@ fn open(house: &Rc<House>, doors: &[Doors], shard: &Shard) -> Result<(Listening,
 }
 
 /// As many tasks as receives are to be outstanding.
-fn echo_all(house: &Rc<House>, socket: impl Post + 'static) -> Listening {
+fn echo_all(server: &Rc<Server>, socket: impl DatagramSocket + 'static) -> ListenTasks {
     let socket = Rc::new(socket);
     let echo = |_| {
-        let (house, socket) = (Rc::clone(house), Rc::clone(&socket));
-        annulus::spawn(async move { house.letters.echo(&*socket).await })
+        let (server, socket) = (Rc::clone(server), Rc::clone(&socket));
+        annulus::spawn(async move { server.datagrams.echo(&*socket).await })
     };
-    (0..house.plan.letters.outstanding.unwrap_or(1)).map(echo).collect()
+    (0..server.plan.datagrams.outstanding.unwrap_or(1)).map(echo).collect()
 }
 
-fn listen_at(house: &House, listen: &Listen, path: &Path) -> Result<UnixListener> {
+fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListener> {
     let options = UnixOptions::new().backlog(BACKLOG);
-    let options = house.limit.as_ref().map_or(options.clone(), |limit| options.limit(limit));
+    let options = server.limit.as_ref().map_or(options.clone(), |limit| options.limit(limit));
     let listener = unix_address(path).and_then(|address| options.listen_addr(&address));
-    listener.map_err(|error| house.plan.cannot_listen(&listen.endpoint, error))
+    listener.map_err(|error| server.plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
-fn close_on_signal(house: Rc<House>) -> io::Result<()> {
+fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
     let mut signals = signals(&[Signal::Interrupt, Signal::Terminate])?;
     Stop::install(&STOPPING)?;
     annulus::spawn(async move {
         // An error says that the runtime has ended.
         let _ = signals.recv().await;
-        house.leaving.begin();
+        server.shutdown.request();
     });
     Ok(())
 }
 
 /// Waits until it is time to leave, and stops listening; or until a listening task fails.
-async fn until_either(leaving: impl Future<Output = ()>, listening: &mut Listening) -> Result<()> {
-    let mut leaving = pin!(leaving);
-    let failed = poll_fn(|cx| match leaving.as_mut().poll(cx) {
+async fn until_shutdown(
+    shutdown: impl Future<Output = ()>,
+    listening: &mut ListenTasks,
+) -> Result<()> {
+    let mut shutdown = pin!(shutdown);
+    let failed = poll_fn(|cx| match shutdown.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => {
             let mut ended = listening.iter_mut().map(|task| std::pin::Pin::new(task).poll(cx));
@@ -188,10 +196,10 @@ async fn until_either(leaving: impl Future<Output = ()>, listening: &mut Listeni
 }
 
 /// Accepts for good; the listeners keep to the limit on connections.
-async fn admit_all(mut entrance: Entrance, house: Rc<House>) -> io::Result<()> {
+async fn accept_all(mut acceptor: Acceptor, server: Rc<Server>) -> io::Result<()> {
     loop {
-        match entrance.accept().await {
-            Ok(Some(stream)) => house.admit(stream),
+        match acceptor.accept().await {
+            Ok(Some(stream)) => server.serve(stream),
             // The accepting worker leaves, and so will this one.
             Ok(None) => pending().await,
             // The peer gave up while it waited to be accepted.
@@ -201,55 +209,56 @@ async fn admit_all(mut entrance: Entrance, house: Rc<House>) -> io::Result<()> {
     }
 }
 
-async fn sweep_forever(house: Rc<House>, limit: Duration) {
+async fn sweep_forever(server: Rc<Server>, limit: Duration) {
     let why = Sweep::Idle(limit);
     loop {
         time::sleep(why.interval()).await;
-        house.sweep(why);
+        server.sweep(why);
     }
 }
 
 /// The connections of one server.
-struct House {
+struct Server {
     plan: Plan,
     limit: Option<ConnectionLimit>,
-    leaving: Arc<Leaving>,
-    guests: RefCell<Guests<Rc<Talk>>>,
-    letters: Letters,
+    shutdown: Arc<ShutdownSignal>,
+    registry: RefCell<Registry<Rc<ConnectionState>>>,
+    datagrams: DatagramEcho,
     /// The host, who waits for the last guest to leave.
     waiting: Cell<Option<Waker>>,
 }
 
-impl House {
-    fn new(plan: Plan, limit: Option<ConnectionLimit>, leaving: Arc<Leaving>) -> House {
-        let (guests, letters) = (RefCell::new(Guests::new()), Letters::default());
-        House { plan, limit, leaving, guests, letters, waiting: Cell::new(None) }
+impl Server {
+    fn new(plan: Plan, limit: Option<ConnectionLimit>, shutdown: Arc<ShutdownSignal>) -> Server {
+        let (registry, datagrams) = (RefCell::new(Registry::new()), DatagramEcho::default());
+        Server { plan, limit, shutdown, registry, datagrams, waiting: Cell::new(None) }
     }
 
-    fn admit(self: &Rc<Self>, stream: Stream) {
-        let talk = Rc::new(Talk::default());
-        let number = self.guests.borrow_mut().admit(Rc::clone(&talk));
-        let talk_too = Rc::clone(&talk);
-        let mut visit = Visit { stream, talk: talk_too, house: Rc::clone(self), number };
+    fn serve(self: &Rc<Self>, stream: Stream) {
+        let state = Rc::new(ConnectionState::default());
+        let number = self.registry.borrow_mut().insert(Rc::clone(&state));
+        let shared = Rc::clone(&state);
+        let mut connection =
+            ConnectionTask { stream, state: shared, server: Rc::clone(self), number };
         let task = annulus::spawn(async move {
             // A connection that fails is the peer's doing: it ends, and the server goes on.
-            let _ = visit.echo().await;
+            let _ = connection.echo().await;
         });
-        talk.task.replace(Some(task));
+        state.task.replace(Some(task));
     }
 
-    fn report(&self, driver: &DriverInfo, cut_off: usize) -> Worker {
+    fn report(&self, driver: &DriverInfo, aborted: usize) -> Worker {
         let counters = annulus::counters().map(by_name).unwrap_or_default();
         let (name, reason) = (driver.kind.to_string(), driver.reason.clone());
         let driver = Driver { name, reason, counters };
-        let mut tally = self.guests.borrow().tally();
-        tally += self.letters.tally();
-        Worker { driver, tally, cut_off: cut_off as u64 }
+        let mut counts = self.registry.borrow().counts();
+        counts += self.datagrams.counts();
+        Worker { driver, counts, aborted: aborted as u64 }
     }
 
-    async fn emptiness(&self) {
+    async fn until_empty(&self) {
         poll_fn(|cx| {
-            if self.guests.borrow().count() == 0 {
+            if self.registry.borrow().count() == 0 {
                 return Poll::Ready(());
             }
             self.waiting.set(Some(cx.waker().clone()));
@@ -260,16 +269,16 @@ impl House {
 
     fn sweep(&self, why: Sweep) {
         // The borrow ends before anyone is asked: leaving needs it.
-        let steps = self.guests.borrow_mut().sweep(why);
-        steps.into_iter().for_each(|step| step.take());
+        let actions = self.registry.borrow_mut().sweep(why);
+        actions.into_iter().for_each(Action::run);
     }
 
     /// Has everyone leave within the grace; returns how many had to be cut off at its end.
-    async fn see_off(&self) -> usize {
-        let (began, grace) = (clock::now(), self.plan.grace);
+    async fn shut_down(&self) -> usize {
+        let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
-            let why = Sweep::Leaving { elapsed: clock::now() - began, grace };
-            let left = self.guests.borrow().count();
+            let why = Sweep::ShuttingDown { elapsed: clock::now() - began, timeout };
+            let left = self.registry.borrow().count();
             if left == 0 {
                 return 0;
             }
@@ -278,20 +287,20 @@ impl House {
                 return left;
             }
             // Woken early when the last one leaves.
-            let _ = time::timeout(why.interval(), self.emptiness()).await;
+            let _ = time::timeout(why.interval(), self.until_empty()).await;
         }
     }
 }
 
 /// One connection, as its task has it.
-struct Visit {
+struct ConnectionTask {
     stream: Stream,
-    talk: Rc<Talk>,
-    house: Rc<House>,
+    state: Rc<ConnectionState>,
+    server: Rc<Server>,
     number: usize,
 }
 
-impl Visit {
+impl ConnectionTask {
     /// Sends back what comes, until the peer or the house has had enough; then half-closes, so that the peer reads every
     /// answer before the end, and waits for his close.
     async fn echo(&mut self) -> io::Result<()> {
@@ -299,32 +308,32 @@ impl Visit {
         loop {
             // A block, so that the task has no room for a lease beside the one in the send: idle tasks are small.
             {
-                let Some(lease) = self.hear().await? else { break };
-                self.talk.heard(lease.len());
+                let Some(lease) = self.recv().await? else { break };
+                self.state.received(lease.len());
                 self.stream.send(lease)
             }
             .await?;
-            self.talk.answered();
+            self.state.answered();
         }
-        self.talk.finishing.set(true);
+        self.state.finishing.set(true);
         self.stream.shutdown().await?;
-        self.talk.finishing.set(false);
+        self.state.finishing.set(false);
         self.stream.drain().await
     }
 
     /// Keeps the task's waker, so that it can be asked to leave while it waits to receive.
     async fn remember_waker(&self) {
         poll_fn(|cx| {
-            self.talk.waker.set(Some(cx.waker().clone()));
+            self.state.waker.set(Some(cx.waker().clone()));
             Poll::Ready(())
         })
         .await;
     }
 
     /// The next bytes; `None` at the end of the stream, or where nothing is there and the connection is to leave.
-    async fn hear(&mut self) -> io::Result<Option<Lease>> {
+    async fn recv(&mut self) -> io::Result<Option<Lease>> {
         poll_fn(|cx| match self.stream.poll_recv(cx) {
-            Poll::Pending if self.talk.leaving.get() => Poll::Ready(Ok(None)),
+            Poll::Pending if self.state.closing.get() => Poll::Ready(Ok(None)),
             polled => polled,
         })
         .await
@@ -332,10 +341,10 @@ impl Visit {
 }
 
 /// However the task ends, its place in the house is given back.
-impl Drop for Visit {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        self.house.guests.borrow_mut().leave(self.number);
-        if let Some(waker) = self.house.waiting.take() {
+        self.server.registry.borrow_mut().remove(self.number);
+        if let Some(waker) = self.server.waiting.take() {
             waker.wake();
         }
     }
@@ -343,21 +352,21 @@ impl Drop for Visit {
 
 /// What one connection does, seen from outside its task.
 #[derive(Default)]
-struct Talk {
-    heard: Cell<u64>,
+struct ConnectionState {
+    received: Cell<u64>,
     answered: Cell<u64>,
     bytes: Cell<u64>,
     /// Asked to leave.
-    leaving: Cell<bool>,
+    closing: Cell<bool>,
     /// What is queued has yet to go: a send resolves when its bytes are accepted, the end only when they are sent.
     finishing: Cell<bool>,
     waker: Cell<Option<Waker>>,
     task: RefCell<Option<JoinHandle<()>>>,
 }
 
-impl Talk {
-    fn heard(&self, bytes: usize) {
-        self.heard.set(self.heard.get() + 1);
+impl ConnectionState {
+    fn received(&self, bytes: usize) {
+        self.received.set(self.received.get() + 1);
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
 
@@ -366,28 +375,28 @@ impl Talk {
     }
 }
 
-impl Guest for Rc<Talk> {
-    fn beats(&self) -> u64 {
-        self.heard.get() + self.answered.get()
+impl Connection for Rc<ConnectionState> {
+    fn changes(&self) -> u64 {
+        self.received.get() + self.answered.get()
     }
 
     fn is_busy(&self) -> bool {
-        self.heard.get() != self.answered.get() || self.finishing.get()
+        self.received.get() != self.answered.get() || self.finishing.get()
     }
 
-    fn tally(&self) -> Tally {
-        let (messages, bytes) = (self.heard.get(), self.bytes.get());
-        Tally { connections: 1, messages, bytes, refused: 0 }
+    fn counts(&self) -> Counts {
+        let (messages, bytes) = (self.received.get(), self.bytes.get());
+        Counts { connections: 1, messages, bytes, refused: 0 }
     }
 
-    fn ask(&self) {
-        self.leaving.set(true);
+    fn request_close(&self) {
+        self.closing.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    fn cut_off(&self) {
+    fn abort(&self) {
         if let Some(task) = self.task.borrow_mut().as_mut() {
             task.abort();
         }
@@ -397,13 +406,13 @@ impl Guest for Rc<Talk> {
 fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
     BTreeMap::from([
         ("enters", counters.enters),
-        ("looks", counters.looks),
-        ("finds", counters.finds),
+        ("busy_polls", counters.looks),
+        ("busy_poll_hits", counters.finds),
         ("sqes", counters.sqes),
         ("cqes", counters.cqes),
         ("overflows", counters.overflows),
         ("enobufs", counters.enobufs),
-        ("late", counters.late),
+        ("late_completions", counters.late),
         ("queue_full", counters.queue_full),
         ("memory_pauses", counters.memory_pauses),
         ("heap_receives", counters.heap_receives),
@@ -417,6 +426,6 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("file_registered", counters.file_registered),
         ("file_worker", counters.file_worker),
         ("remote_wakes", counters.remote_wakes),
-        ("alarms", counters.alarms),
+        ("wakeups", counters.alarms),
     ])
 }

@@ -1,8 +1,8 @@
 //! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
 
-use super::guests::{Guest, Guests, Sweep};
+use super::registry::{Action, Connection, Registry, Sweep};
 use super::self_test;
-use super::stats::{Driver, Stats, Tally, Worker};
+use super::stats::{Counts, Driver, Stats, Worker};
 use super::{Listen, Plan, STOPPING};
 use crate::output::note;
 use crate::signals::Stop;
@@ -25,32 +25,32 @@ const BACKLOG: i32 = 4096;
 /// What one read can take.
 const BUFFER: usize = 64 * 1024;
 /// When to accept again after descriptors, threads or memory were short.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// Enough for the echo's few calls: its buffer is on the heap.
 const STACK: usize = 64 * 1024;
 
 /// Serves until a signal.
-pub(super) fn serve(plan: &Plan, place: &Listen, reason: &str) -> Result<Stats> {
+pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats> {
     self_test::with_threads()?;
-    let listener = listen(plan, place)?;
+    let listener = bind_first(plan, listen)?;
     let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
-    let house = House::new(plan, &stop).context("cannot watch for signals")?;
+    let server = Server::new(plan, &stop).context("cannot watch for signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
     let address = address.context("cannot tell the address listened on")?;
-    plan.announce(&[place.endpoint.written(address)], &format!("threads: {reason}"));
+    plan.announce(&[listen.endpoint.written(address)], &format!("threads: {reason}"));
     let began = clock::now();
-    house.admit_all(listener, &stop)?;
-    let cut_off = house.see_off()?;
+    server.accept_all(listener, &stop)?;
+    let aborted = server.shut_down()?;
     let driver =
         Driver { name: "threads".into(), reason: reason.into(), counters: BTreeMap::new() };
-    let tally = house.guests().tally();
-    Ok(Stats::new(vec![Worker { driver, tally, cut_off: cut_off as u64 }], began))
+    let counts = server.registry().counts();
+    Ok(Stats::new(vec![Worker { driver, counts, aborted: aborted as u64 }], began))
 }
 
 /// Listens on the first of the addresses that can be had.
-fn listen(plan: &Plan, place: &Listen) -> Result<TcpListener> {
+fn bind_first(plan: &Plan, listen: &Listen) -> Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in &place.addresses {
+    for address in &listen.addresses {
         match listen_at(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => {
@@ -58,7 +58,7 @@ fn listen(plan: &Plan, place: &Listen) -> Result<TcpListener> {
             }
         }
     }
-    Err(plan.cannot_listen(&place.endpoint, last))
+    Err(plan.cannot_listen(&listen.endpoint, last))
 }
 
 fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
@@ -72,41 +72,46 @@ fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The connections of one server.
-struct House<'a> {
+struct Server<'a> {
     plan: &'a Plan,
-    guests: Arc<Mutex<Guests<Arc<Talk>>>>,
+    registry: Arc<Mutex<Registry<Arc<ConnectionState>>>>,
     /// A byte comes out here for each signal and for each connection that ends.
-    bell: UnixStream,
-    rope: Arc<UnixStream>,
+    wake_receiver: UnixStream,
+    wake_sender: Arc<UnixStream>,
 }
 
-impl<'a> House<'a> {
-    fn new(plan: &'a Plan, stop: &Stop) -> io::Result<House<'a>> {
-        let (bell, rope) = UnixStream::pair().map_err(named("socketpair"))?;
+impl<'a> Server<'a> {
+    fn new(plan: &'a Plan, stop: &Stop) -> io::Result<Server<'a>> {
+        let (wake_receiver, wake_sender) = UnixStream::pair().map_err(named("socketpair"))?;
         // A bell that is full is ringing already.
-        bell.set_nonblocking(true).map_err(named("ioctl"))?;
-        rope.set_nonblocking(true).map_err(named("ioctl"))?;
-        stop.write_to(&rope)?;
-        Ok(House { plan, guests: Arc::new(Mutex::new(Guests::new())), bell, rope: Arc::new(rope) })
+        wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
+        wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
+        stop.write_to(&wake_sender)?;
+        Ok(Server {
+            plan,
+            registry: Arc::new(Mutex::new(Registry::new())),
+            wake_receiver,
+            wake_sender: Arc::new(wake_sender),
+        })
     }
 
-    fn guests(&self) -> MutexGuard<'_, Guests<Arc<Talk>>> {
-        lock(&self.guests)
+    fn registry(&self) -> MutexGuard<'_, Registry<Arc<ConnectionState>>> {
+        lock(&self.registry)
     }
 
     /// Accepts until a signal, never more connections than may be open at once.
-    fn admit_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
+    fn accept_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
-        let most = self.plan.most.unwrap_or_else(limits::room);
+        let max_connections = self.plan.max_connections.unwrap_or_else(limits::room);
         let mut pause = Pause::default();
         while !stop.has_come() {
-            let room = most.saturating_sub(self.guests().count());
+            let room = max_connections.saturating_sub(self.registry().count());
             let left = pause.left();
             let accepts = room > 0 && left.is_none();
             let limit = [idle.map(Sweep::interval), left].into_iter().flatten().min();
             self.wait(accepts.then_some(&listener), limit)?;
             if accepts {
-                self.admit_some(&listener, room, &mut pause)?;
+                self.accept_some(&listener, room, &mut pause)?;
             }
             idle.into_iter().for_each(|why| self.sweep(why));
         }
@@ -115,7 +120,7 @@ impl<'a> House<'a> {
 
     /// Waits for a connection, for the bell, or for the time to pass.
     fn wait(&self, listener: Option<&TcpListener>, limit: Option<Duration>) -> io::Result<()> {
-        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        let mut watched = vec![PollFd::new(&self.wake_receiver, PollFlags::IN)];
         watched.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
         let limit = limit.map(|limit| Timespec {
             tv_sec: limit.as_secs() as i64,
@@ -126,12 +131,12 @@ impl<'a> House<'a> {
             Err(error) => return Err(named("ppoll")(error)),
         }
         let mut bytes = [0; 64];
-        while let Ok(1..) = (&self.bell).read(&mut bytes) {}
+        while let Ok(1..) = (&self.wake_receiver).read(&mut bytes) {}
         Ok(())
     }
 
     /// Accepts what is there. Where descriptors or threads are short, that goes on after a pause.
-    fn admit_some(
+    fn accept_some(
         &self,
         listener: &TcpListener,
         room: usize,
@@ -139,11 +144,11 @@ impl<'a> House<'a> {
     ) -> anyhow::Result<()> {
         for _ in 0..room {
             let admitted = match listener.accept() {
-                Ok((stream, _peer)) => self.admit(stream).map_err(named("starting a thread")),
+                Ok((stream, _peer)) => self.insert(stream).map_err(named("starting a thread")),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The peer gave up while it waited to be accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
-                Err(error) if is_of_listener(&error) => {
+                Err(error) if is_listener_error(&error) => {
                     return Err(named("accept4")(error)).context("cannot go on listening");
                 }
                 Err(error) => Err(named("accept4")(error)),
@@ -151,7 +156,7 @@ impl<'a> House<'a> {
             match admitted {
                 Ok(()) => pause.end(),
                 Err(error) => {
-                    pause.begin(&error);
+                    pause.request(&error);
                     break;
                 }
             }
@@ -160,33 +165,36 @@ impl<'a> House<'a> {
     }
 
     /// Serves a connection on a thread of its own; without one, it is closed.
-    fn admit(&self, stream: TcpStream) -> io::Result<()> {
-        let talk = Arc::new(Talk::new(stream));
-        let number = self.guests().admit(Arc::clone(&talk));
-        let place =
-            Place { guests: Arc::clone(&self.guests), rope: Arc::clone(&self.rope), number };
+    fn insert(&self, stream: TcpStream) -> io::Result<()> {
+        let state = Arc::new(ConnectionState::new(stream));
+        let number = self.registry().insert(Arc::clone(&state));
+        let registration = Registration {
+            registry: Arc::clone(&self.registry),
+            wake_sender: Arc::clone(&self.wake_sender),
+            number,
+        };
         let body = move || {
-            let _place = place;
+            let _registration = registration;
             // Dropped before the place, which then closes the connection as it is given back.
-            let talk = talk;
+            let state = state;
             // A connection that fails is the peer's doing: it ends, and the server goes on.
-            let _ = talk.echo();
+            let _ = state.echo();
         };
         std::thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
     }
 
     fn sweep(&self, why: Sweep) {
         // The lock is free again before anyone is asked: leaving needs it.
-        let steps = self.guests().sweep(why);
-        steps.into_iter().for_each(|step| step.take());
+        let actions = self.registry().sweep(why);
+        actions.into_iter().for_each(Action::run);
     }
 
     /// Has everyone leave within the grace; returns how many had to be cut off at its end.
-    fn see_off(&self) -> Result<usize> {
-        let (began, grace) = (clock::now(), self.plan.grace);
+    fn shut_down(&self) -> Result<usize> {
+        let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
-            let why = Sweep::Leaving { elapsed: clock::now() - began, grace };
-            let left = self.guests().count();
+            let why = Sweep::ShuttingDown { elapsed: clock::now() - began, timeout };
+            let left = self.registry().count();
             if left == 0 {
                 return Ok(0);
             }
@@ -200,7 +208,7 @@ impl<'a> House<'a> {
 }
 
 /// Whether an error is the listener's own, and comes again for ever.
-fn is_of_listener(error: &io::Error) -> bool {
+fn is_listener_error(error: &io::Error) -> bool {
     let errors = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP, Errno::FAULT];
     errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
@@ -219,8 +227,8 @@ impl Pause {
     }
 
     /// Begins one, and says why, once until a connection is served again.
-    fn begin(&mut self, error: &io::Error) {
-        self.until = Some(clock::now() + RETRY);
+    fn request(&mut self, error: &io::Error) {
+        self.until = Some(clock::now() + RETRY_AFTER);
         if !std::mem::replace(&mut self.told, true) {
             note(format_args!(
                 "annulus echo: no connection can be taken for now: {error}: trying again until one can"
@@ -235,16 +243,16 @@ impl Pause {
 }
 
 /// A connection's place in the house, given back however its thread ends.
-struct Place {
-    guests: Arc<Mutex<Guests<Arc<Talk>>>>,
-    rope: Arc<UnixStream>,
+struct Registration {
+    registry: Arc<Mutex<Registry<Arc<ConnectionState>>>>,
+    wake_sender: Arc<UnixStream>,
     number: usize,
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        lock(&self.guests).leave(self.number);
-        let _ = (&*self.rope).write(&[0]);
+        lock(&self.registry).remove(self.number);
+        let _ = (&*self.wake_sender).write(&[0]);
     }
 }
 
@@ -254,18 +262,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One connection. Only its own thread writes the counters: a load and a store, no locked instruction.
-struct Talk {
+struct ConnectionState {
     stream: TcpStream,
-    heard: AtomicU64,
+    received: AtomicU64,
     answered: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Talk {
-    fn new(stream: TcpStream) -> Talk {
-        Talk {
+impl ConnectionState {
+    fn new(stream: TcpStream) -> ConnectionState {
+        ConnectionState {
             stream,
-            heard: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
@@ -284,7 +292,7 @@ impl Talk {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            add(&self.heard, 1);
+            add(&self.received, 1);
             add(&self.bytes, count as u64);
             stream.write_all(&buffer[..count])?;
             add(&self.answered, 1);
@@ -297,27 +305,27 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-impl Guest for Arc<Talk> {
-    fn beats(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
+impl Connection for Arc<ConnectionState> {
+    fn changes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
     }
 
     fn is_busy(&self) -> bool {
-        self.heard.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
+        self.received.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
     }
 
-    fn tally(&self) -> Tally {
+    fn counts(&self) -> Counts {
         let (messages, bytes) =
-            (self.heard.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        Tally { connections: 1, messages, bytes, refused: 0 }
+            (self.received.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        Counts { connections: 1, messages, bytes, refused: 0 }
     }
 
     /// The reading side ends, behind what has already come: the thread reads that, answers, and closes.
-    fn ask(&self) {
+    fn request_close(&self) {
         let _ = self.stream.shutdown(Shutdown::Read);
     }
 
-    fn cut_off(&self) {
+    fn abort(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -8,7 +8,7 @@ use crate::table::{client, failings, latency, thousands};
 use crate::text::Listing;
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport, MAX_DATAGRAM, MAX_WINDOW};
-use annulus_load::{MAX_CLIENTS, Place};
+use annulus_load::{MAX_CLIENTS, ServerAddress};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -76,12 +76,12 @@ pub(super) struct UdpArgs {
 }
 
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
-    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let json = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
     let mut watch = Watch::new()?;
     let report = datagrams::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.seconds > 0.0).then(|| page(&plan.address, &report));
-    output::deliver(sheet, &report, page)?;
+    output::deliver(json, &report, page)?;
     Outcome {
         address: &report.address,
         interrupted: report.interrupted,
@@ -108,12 +108,12 @@ fn plan(args: UdpArgs) -> Result<DatagramPlan> {
     })
 }
 
-fn page(server: &Place, report: &DatagramReport) -> String {
+fn page(server: &ServerAddress, report: &DatagramReport) -> String {
     let mut page = Listing::new();
     let DatagramReport { clients, window, seconds, .. } = report;
     let server = match server {
-        Place::Inet(address) => format!("udp://{address}"),
-        Place::Unix(path) => format!("unix-datagram:{}", path.display()),
+        ServerAddress::Inet(address) => format!("udp://{address}"),
+        ServerAddress::Unix(path) => format!("unix-datagram:{}", path.display()),
     };
     let length = thousands(report.length as u64);
     let how = if report.segments { ", as segments" } else { "" };

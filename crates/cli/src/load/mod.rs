@@ -1,14 +1,14 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
 mod datagrams;
-mod visits;
+mod per_connection;
 
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
-use crate::usage::{Misuse, only_with};
+use crate::usage::{UsageError, only_with};
 use crate::{duration, table};
-use annulus_load::visits::{MAX_CONNECTIONS, MAX_LOOPS};
+use annulus_load::per_connection::{MAX_CONNECTIONS, MAX_EVENT_LOOPS};
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
 };
@@ -86,7 +86,7 @@ pub(crate) struct LoadArgs {
     connections: Option<u64>,
     /// Event loops that share the clients, with --per-connection [default: 1]
     #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_LOOPS as u64))]
+          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
     threads: Option<u64>,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = duration::parse)]
@@ -119,18 +119,18 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(Kind::Udp(args)) = args.kind {
         return datagrams::run(args);
     }
-    let of_visits =
+    let of_per_connection =
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
-    only_with("--per-connection", args.per_connection, &of_visits)?;
+    only_with("--per-connection", args.per_connection, &of_per_connection)?;
     if args.per_connection {
-        return visits::run(args);
+        return per_connection::run(args);
     }
-    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let json = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
     let mut watch = Watch::new()?;
     let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.seconds > 0.0).then(|| table::of_report(&report));
-    output::deliver(sheet, &report, page)?;
+    output::deliver(json, &report, page)?;
     Outcome {
         address: &report.address,
         interrupted: report.interrupted,
@@ -160,7 +160,7 @@ fn plan(args: LoadArgs) -> Result<Plan> {
 
 fn classify(error: LoadError) -> anyhow::Error {
     match error {
-        LoadError::Plan(error) => Misuse(error.to_string()).into(),
+        LoadError::Plan(error) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
 }

@@ -164,7 +164,7 @@ fn the_figures_at_the_end_are_those_of_the_work() {
         assert_eq!(stats["connections"], 5, "{driver}: {stats}");
         assert_eq!(stats["messages"], 50, "{driver}: {stats}");
         assert_eq!(stats["bytes"], 10 * (100 + 101 + 102 + 103 + 104), "{driver}: {stats}");
-        assert_eq!(stats["cut_off"], 0, "{driver}: {stats}");
+        assert_eq!(stats["aborted"], 0, "{driver}: {stats}");
         assert!(driver == "auto" || stats["driver"] == driver, "{driver}: {stats}");
         assert!(stats["cpu_seconds"].as_f64().unwrap() > 0.0, "{stats}");
         assert!(stats["peak_rss_bytes"].as_u64().unwrap() > 500_000, "{stats}");

@@ -85,8 +85,9 @@ fn ways() -> Vec<(Vec<&'static str>, bool)> {
     let tasks = drivers().into_iter();
     let mut ways: Vec<_> =
         tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
-    let visits = ["--per-connection", "--connections", "10000000", "-c", "2", "--threads", "2"];
-    ways.push((visits.into(), false));
+    let per_connection =
+        ["--per-connection", "--connections", "10000000", "-c", "2", "--threads", "2"];
+    ways.push((per_connection.into(), false));
     ways.push(([&["udp"], &long[..]].concat(), true));
     ways
 }

@@ -35,7 +35,7 @@ fn either_signal_ends_an_idle_server_with_success() {
 #[test]
 fn idle_connections_do_not_hold_the_server_up() {
     for way in ways() {
-        let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
+        let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
         let said = server.stop();
@@ -50,7 +50,7 @@ fn idle_connections_do_not_hold_the_server_up() {
 fn what_is_in_flight_comes_back_after_the_signal() {
     let bytes = noise(4 << 20);
     for way in ways() {
-        let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
+        let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut stream = server.connect();
         let mut writer = stream.try_clone().unwrap();
         let sent = bytes.clone();
@@ -69,7 +69,7 @@ fn what_is_in_flight_comes_back_after_the_signal() {
 #[test]
 fn a_client_that_does_not_read_holds_the_server_up_for_the_grace_only() {
     for way in ways() {
-        let server = Server::start(&[&way[..], &["--grace", "400ms"]].concat());
+        let server = Server::start(&[&way[..], &["--shutdown-timeout", "400ms"]].concat());
         let writing = clog(&server);
         let signalled = clock::now();
         let said = server.stop();
@@ -80,14 +80,15 @@ fn a_client_that_does_not_read_holds_the_server_up_for_the_grace_only() {
 }
 
 #[test]
-fn who_is_there_when_the_grace_is_over_is_cut_off_and_counted() {
+fn connections_open_after_the_shutdown_timeout_are_aborted_and_counted() {
     for way in ways() {
-        let server = Server::start(&[&way[..], &["--grace", "0", "--stats", "-"]].concat());
+        let server =
+            Server::start(&[&way[..], &["--shutdown-timeout", "0", "--stats", "-"]].concat());
         let mut streams = [server.connect(), server.connect()];
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
         let said = server.stop();
         assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
-        assert_eq!(said.json()["cut_off"], 2, "{way:?}: {said:?}");
+        assert_eq!(said.json()["aborted"], 2, "{way:?}: {said:?}");
     }
 }
 
@@ -95,7 +96,7 @@ fn who_is_there_when_the_grace_is_over_is_cut_off_and_counted() {
 fn a_second_signal_does_not_wait() {
     for way in ways() {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-            let server = Server::start(&[&way[..], &["--grace", "1h"]].concat());
+            let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
             let writing = clog(&server);
             server.signal(Signal::TERM);
             await_closed_doors(&server);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use annulus::DriverChoice;
 use annulus_load::datagrams::{self, DatagramPlan, DatagramReport};
-use annulus_load::visits::{self, VisitPlan, VisitReport};
-use annulus_load::{LoadError, Mode, Observer, Place, Plan, PlanError, Report};
+use annulus_load::per_connection::{self, PerConnectionPlan, PerConnectionReport};
+use annulus_load::{LoadError, Mode, Observer, Plan, PlanError, Report, ServerAddress};
 
 use crate::bench::{CLIENT_CPU_SHARE, Cell, Sample};
 
@@ -56,7 +56,7 @@ const CONNECTIONS: usize = 200;
 /// A plan of the load.
 enum AnyPlan {
     Streams(Plan),
-    Connections(VisitPlan),
+    Connections(PerConnectionPlan),
     Datagrams(DatagramPlan),
 }
 
@@ -66,7 +66,7 @@ impl Load {
     /// # Errors
     /// Names the value that cannot be, and its limit.
     pub fn check(&self, cell: &Cell) -> Result<(), PlanError> {
-        let address = Place::Inet(([127, 0, 0, 1], 1).into());
+        let address = ServerAddress::Inet(([127, 0, 0, 1], 1).into());
         match self.plan(cell, address) {
             AnyPlan::Streams(plan) => plan.validate(),
             AnyPlan::Connections(plan) => plan.validate(),
@@ -78,18 +78,18 @@ impl Load {
     pub(super) fn run(
         &self,
         cell: &Cell,
-        address: Place,
+        address: ServerAddress,
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
         let found = match self.plan(cell, address) {
             AnyPlan::Streams(plan) => annulus_load::run(&plan, observer).map(Found::from),
-            AnyPlan::Connections(plan) => visits::run(&plan, observer).map(Found::from),
+            AnyPlan::Connections(plan) => per_connection::run(&plan, observer).map(Found::from),
             AnyPlan::Datagrams(plan) => datagrams::run(&plan, observer).map(Found::from),
         };
         found.map_err(|error: LoadError| error.to_string())?.accept()
     }
 
-    fn plan(&self, cell: &Cell, address: Place) -> AnyPlan {
+    fn plan(&self, cell: &Cell, address: ServerAddress) -> AnyPlan {
         let Load { kind, warm_up, duration, pipeline, pin, seed } = *self;
         let number = |name| cell.number(name).unwrap_or_default() as usize;
         let (clients, length) = (number("clients"), number("bytes"));
@@ -110,8 +110,8 @@ impl Load {
             }
             Kind::Connections { count, threads, driver } => {
                 let connections = count.unwrap_or(clients.max(CONNECTIONS));
-                let plan = VisitPlan::new(address);
-                AnyPlan::Connections(VisitPlan {
+                let plan = PerConnectionPlan::new(address);
+                AnyPlan::Connections(PerConnectionPlan {
                     clients,
                     connections,
                     length,
@@ -204,9 +204,9 @@ impl From<Report> for Found {
     }
 }
 
-impl From<VisitReport> for Found {
-    fn from(report: VisitReport) -> Found {
-        let VisitReport {
+impl From<PerConnectionReport> for Found {
+    fn from(report: PerConnectionReport) -> Found {
+        let PerConnectionReport {
             completed,
             seconds,
             echo_us: l,

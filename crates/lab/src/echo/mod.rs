@@ -6,7 +6,7 @@ mod servers;
 
 use std::time::Duration;
 
-use annulus_load::{Place, limits};
+use annulus_load::{ServerAddress, limits};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
@@ -174,7 +174,8 @@ impl Setup {
         let scratch = (self.transport == Transport::Unix).then(scratch).transpose()?;
         if let Some(scratch) = &scratch {
             for (number, spec) in contenders.all_mut().enumerate() {
-                let address = Place::Unix(scratch.path().join(number.to_string())).to_string();
+                let address =
+                    ServerAddress::Unix(scratch.path().join(number.to_string())).to_string();
                 catalogue::listen_at(spec, &address, &address);
             }
         }

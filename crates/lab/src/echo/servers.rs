@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use annulus_load::{Observer, Place};
+use annulus_load::{Observer, ServerAddress};
 
 use super::load::Load;
 use crate::bench::{Cell, Contenders, Measure, Outcome, Sample, Slice};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Server {
     process: Process,
-    address: Place,
+    address: ServerAddress,
 }
 
 impl Server {

@@ -1,4 +1,4 @@
-//! How long datagrams are, how many may be under way, for how long.
+//! The parameters of a bulk transfer.
 
 use crate::datagrams::MAX_DATAGRAM;
 use crate::plan::{PlanError, check_counts, check_times};
@@ -6,23 +6,27 @@ use annulus::DriverChoice;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Bytes a datagram can have: a number at least.
-pub const LENGTHS: RangeInclusive<usize> = super::HEAD..=MAX_DATAGRAM;
-/// The most datagrams that may be unacknowledged.
+/// Allowed lengths of a datagram, in bytes: at least its number.
+pub const LENGTHS: RangeInclusive<usize> = super::NUMBER_LEN..=MAX_DATAGRAM;
+/// The largest window, in datagrams.
 pub const MAX_WINDOW: usize = 4096;
 
 /// One transfer.
 #[derive(Clone, Debug)]
 pub struct BulkPlan {
-    /// Bytes a datagram, of [`LENGTHS`].
+    /// Bytes per datagram, within [`LENGTHS`].
     pub length: usize,
     /// Datagrams that may be unacknowledged: 1 to [`MAX_WINDOW`].
     pub window: usize,
-    /// How long to measure, after a fifth of that to warm up.
+    /// How long to measure. The warm-up before takes a fifth of it.
     pub duration: Duration,
-    /// Have the kernel cut what is sent, and put together what is received.
+    /// Send with segmentation (GSO), receive with coalescing (GRO).
     pub segments: bool,
-    /// What both ends run on.
+    /// Everything in flight is given up if no acknowledgement arrives for this long.
+    pub ack_timeout: Duration,
+    /// An end that makes no progress for this long fails.
+    pub stall_timeout: Duration,
+    /// The driver of both ends.
     pub driver: DriverChoice,
     /// The CPU of the sender.
     pub sender_pin: Option<usize>,
@@ -31,29 +35,35 @@ pub struct BulkPlan {
 }
 
 impl BulkPlan {
-    /// 1200 bytes a datagram, 512 unacknowledged, with segments, for a second.
+    /// 1200 bytes per datagram, a window of 512, with segments, for a second.
     pub fn new() -> BulkPlan {
         BulkPlan {
             length: 1200,
             window: 512,
             duration: Duration::from_secs(1),
             segments: true,
+            ack_timeout: Duration::from_millis(20),
+            stall_timeout: Duration::from_secs(5),
             driver: DriverChoice::Auto,
             sender_pin: None,
             receiver_pin: None,
         }
     }
 
-    /// Whether the plan can be carried out at all.
+    /// Checks that every value is within its limits.
     ///
     /// # Errors
-    /// Names the first value that cannot be, its limit, and the way out.
+    /// Names the first invalid value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_counts(&[
             ("bytes a datagram", self.length, *LENGTHS.start(), *LENGTHS.end()),
             ("datagrams unacknowledged", self.window, 1, MAX_WINDOW),
         ])?;
-        check_times(&[("duration", self.duration)])
+        check_times(&[
+            ("duration", self.duration),
+            ("acknowledgement time-out", self.ack_timeout),
+            ("stall time-out", self.stall_timeout),
+        ])
     }
 
     pub(super) fn warm_up(&self) -> Duration {

@@ -1,38 +1,46 @@
-//! The end that sends: as much as the window allows.
+//! The sending end: sends as much as the window allows.
 
 use super::plan::BulkPlan;
-use super::stage::{EDGES, Reading, Stage};
-use super::{BUFFER, END, HEAD, PATIENCE};
+use super::state::{ClockSample, EDGES, TransferState};
+use super::{BUFFER, END, NUMBER_LEN, unless_stalled};
 use crate::datagrams::MAX_DATAGRAM;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::time;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Datagrams that leave as one, at most: what every kernel with segmentation takes.
-const MOST_TOGETHER: usize = 64;
-/// How often the end is told, to a receiver that may have missed it.
-const LAST_WORDS: usize = 100;
+/// Most segments in one send: what every kernel with segmentation accepts.
+const MAX_SEGMENTS: usize = 64;
+/// How often to repeat the end of the transfer until the receiver has seen it.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The sending end.
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: UdpSocket,
-    /// Datagrams that leave together.
+    /// The datagrams of one send.
     batch: Vec<u8>,
     length: usize,
-    how: Transmit,
+    transmit: Transmit,
     window: u64,
-    /// When to pass each edge of the measured time, since the beginning.
-    edges: [Duration; EDGES],
-    stage: Arc<Stage>,
-    readings: Vec<Reading>,
+    warm_up: Duration,
+    duration: Duration,
+    ack_timeout: Duration,
+    stall_timeout: Duration,
+    state: Arc<TransferState>,
+    /// The clocks at the edges that were passed.
+    samples: Vec<ClockSample>,
+    /// When the receiver was found to measure.
+    measuring_since: Option<Duration>,
     sent: u64,
-    /// Those before this number are acknowledged, or given up.
+    /// Numbers below this are acknowledged or given up.
     settled: u64,
+    acknowledgements: Rc<Cell<u64>>,
 }
 
 impl Sender {
@@ -40,52 +48,71 @@ impl Sender {
     pub(super) fn open(
         plan: &BulkPlan,
         receiver: SocketAddr,
-        stage: Arc<Stage>,
+        state: Arc<TransferState>,
     ) -> io::Result<Sender> {
-        let options = UdpOptions::new().send_buffer(BUFFER);
-        let socket = options.bind((Ipv4Addr::LOCALHOST, 0))?;
+        let socket = UdpOptions::new().send_buffer(BUFFER).bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(receiver)?;
-        let together = together(plan);
-        let how = match u16::try_from(plan.length) {
-            Ok(size) if together > 1 => Transmit::connected().segment_size(size),
+        let segments = segments_per_send(plan);
+        let transmit = match u16::try_from(plan.length) {
+            Ok(size) if segments > 1 => Transmit::connected().segment_size(size),
             _ => Transmit::connected(),
         };
         Ok(Sender {
             socket,
-            batch: vec![0; plan.length * together],
+            batch: vec![0; plan.length * segments],
             length: plan.length,
-            how,
+            transmit,
             window: plan.window as u64,
-            edges: [plan.warm_up(), plan.warm_up() + plan.duration],
-            stage,
-            readings: Vec::with_capacity(EDGES),
+            warm_up: plan.warm_up(),
+            duration: plan.duration,
+            ack_timeout: plan.ack_timeout,
+            stall_timeout: plan.stall_timeout,
+            state,
+            samples: Vec::with_capacity(EDGES),
+            measuring_since: None,
             sent: 0,
             settled: 0,
+            acknowledgements: Rc::default(),
         })
     }
 
-    /// Sends until the time is over; returns the CPU time between the edges.
+    /// Sends until the measured time is over; returns the CPU time between the edges.
     pub(super) async fn run(mut self) -> io::Result<Duration> {
-        let began = Reading::now().time;
-        while self.goes_on(began) {
+        let (acknowledgements, limit) = (Rc::clone(&self.acknowledgements), self.stall_timeout);
+        let stalled = "the receiver has stopped: no acknowledgement arrived";
+        unless_stalled(self.send_all(), &acknowledgements, limit, stalled).await
+    }
+
+    async fn send_all(&mut self) -> io::Result<Duration> {
+        let began = ClockSample::now().time;
+        while self.pass_edges(began) {
             while self.has_room() {
                 self.send_batch().await?;
             }
-            self.hear().await?;
+            self.receive_ack().await?;
         }
         self.end().await?;
-        let [opened, closed] = self.readings[..] else { unreachable!("both edges were passed") };
+        let [opened, closed] = self.samples[..] else { unreachable!("both edges were passed") };
         Ok(closed.cpu - opened.cpu)
     }
 
-    /// Passes the edges whose time has come; false after the last.
-    fn goes_on(&mut self, began: Duration) -> bool {
-        let now = Reading::now();
-        if self.edges.get(self.readings.len()).is_some_and(|edge| now.time - began >= *edge) {
-            self.stage.pass();
-            self.readings.push(now);
+    /// Passes an edge that is due; false after the last. The measured time starts once the receiver has seen the first
+    /// edge, so that it is never shorter than planned, however late the receiver runs.
+    fn pass_edges(&mut self, began: Duration) -> bool {
+        let now = ClockSample::now();
+        if self.measuring_since.is_none() && self.state.seen() > 0 {
+            self.measuring_since = Some(now.time);
         }
-        self.readings.len() < EDGES
+        let is_due = match (self.samples.len(), self.measuring_since) {
+            (0, _) => now.time - began >= self.warm_up,
+            (1, Some(since)) => now.time - since >= self.duration,
+            _ => false,
+        };
+        if is_due {
+            self.state.pass();
+            self.samples.push(now);
+        }
+        self.samples.len() < EDGES
     }
 
     fn has_room(&self) -> bool {
@@ -94,48 +121,79 @@ impl Sender {
     }
 
     async fn send_batch(&mut self) -> io::Result<()> {
-        for letter in self.batch.chunks_mut(self.length) {
-            letter[..HEAD].copy_from_slice(&self.sent.to_le_bytes());
+        for datagram in self.batch.chunks_mut(self.length) {
+            datagram[..NUMBER_LEN].copy_from_slice(&self.sent.to_le_bytes());
             self.sent += 1;
         }
         poll_fn(|cx| self.socket.poll_send_ready(cx)).await?;
-        self.socket.try_send(&self.batch, &self.how)
+        self.socket.try_send(&self.batch, &self.transmit)
     }
 
-    /// Waits for an acknowledgement; where none comes, what is under way is given up.
-    async fn hear(&mut self) -> io::Result<()> {
-        self.settled = match time::timeout(PATIENCE, self.socket.recv()).await {
-            Ok(came) => match came?.first_chunk::<HEAD>() {
-                Some(head) => self.settled.max(u64::from_le_bytes(*head)),
-                None => self.settled,
-            },
-            Err(_) => self.sent,
+    /// Waits for an acknowledgement. If none arrives in time, everything in flight is given up.
+    async fn receive_ack(&mut self) -> io::Result<()> {
+        let Ok(received) = time::timeout(self.ack_timeout, self.socket.recv()).await else {
+            self.settled = self.sent;
+            return Ok(());
         };
+        if let Some(next) = received?.first_chunk::<NUMBER_LEN>() {
+            self.settled = self.settled.max(u64::from_le_bytes(*next));
+            self.acknowledgements.set(self.acknowledgements.get() + 1);
+        }
         Ok(())
     }
 
-    /// Tells the receiver that there will be no more, until it has heard that.
+    /// Repeats the end of the transfer until the receiver has seen it.
     async fn end(&self) -> io::Result<()> {
-        for _ in 0..LAST_WORDS {
+        while !self.state.is_finished() {
             match self.socket.try_send(&END.to_le_bytes(), &Transmit::connected()) {
-                // The queue is still full of the last batches: later, then.
+                // The last batches still fill the queue.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                told => told?,
+                // The receiver has seen the end and closed its socket.
+                Err(_) if self.state.is_finished() => {}
+                sent => sent?,
             }
-            time::sleep(PATIENCE / 4).await;
-            if self.stage.has_received_all() {
-                return Ok(());
-            }
+            time::sleep(END_INTERVAL).await;
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver has stopped"))
+        Ok(())
     }
 }
 
-/// How many datagrams leave together: not more than half a window, so that the next ones are ready before the last are
-/// acknowledged.
-fn together(plan: &BulkPlan) -> usize {
+/// Segments in one send: at most half a window, so that the next batch is ready before the last is acknowledged.
+fn segments_per_send(plan: &BulkPlan) -> usize {
     match plan.segments {
-        true => (MAX_DATAGRAM / plan.length).min(MOST_TOGETHER).min(plan.window.div_ceil(2)),
+        true => (MAX_DATAGRAM / plan.length).min(MAX_SEGMENTS).min(plan.window.div_ceil(2)),
         false => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send_to(receiver: SocketAddr) -> io::Error {
+        let plan = BulkPlan {
+            duration: Duration::from_millis(1),
+            stall_timeout: Duration::from_millis(30),
+            ..BulkPlan::new()
+        };
+        annulus::run(async { Sender::open(&plan, receiver, Arc::default())?.run().await })
+            .expect_err("a transfer without a receiver")
+    }
+
+    #[test]
+    fn a_receiver_that_stops_reading_is_an_error_within_the_limit() {
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let error = send_to(receiver.local_addr().expect("its address"));
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let text = "the receiver has stopped: no acknowledgement arrived for 30ms, after 0 in all";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_receiver_that_is_gone_is_an_error() {
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = receiver.local_addr().expect("its address");
+        drop(receiver);
+        assert_eq!(send_to(address).kind(), io::ErrorKind::ConnectionRefused);
     }
 }

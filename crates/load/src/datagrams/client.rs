@@ -1,11 +1,11 @@
 //! One client: a socket, and a task that sends and takes what comes.
 
-use super::book::{Book, Echo, Tally};
-use super::letter::{Garbled, Letter};
+use super::in_flight::{Counts, Echo, InFlightTable};
+use super::payload::{DatagramPayload, Mismatch};
 use super::plan::DatagramPlan;
-use super::post::Post;
-use crate::board::{Board, Pad};
+use super::socket::Socket;
 use crate::fault::Fault;
+use crate::metrics::{Metrics, Recorder};
 use crate::{clock, join};
 use annulus::Lease;
 use std::cell::{Cell, RefCell};
@@ -20,12 +20,12 @@ use std::time::Duration;
 /// One socket and its datagrams.
 pub(super) struct Client {
     number: usize,
-    post: Post,
-    letter: Letter,
+    socket: Socket,
+    payload: DatagramPayload,
     /// How many leave as one, at most.
-    together: usize,
-    book: RefCell<Book>,
-    board: Arc<Board>,
+    max_segments: usize,
+    in_flight: RefCell<InFlightTable>,
+    metrics: Arc<Metrics>,
     corrupt: Cell<u64>,
     /// Who waits for something in the book.
     waiting: RefCell<Option<Waker>>,
@@ -36,15 +36,15 @@ impl Client {
     pub(super) fn open(
         plan: &DatagramPlan,
         number: usize,
-        board: &Arc<Board>,
+        metrics: &Arc<Metrics>,
     ) -> io::Result<Client> {
         Ok(Client {
             number,
-            post: Post::open(plan)?,
-            letter: Letter::new(plan.seed, number, plan.length),
-            together: plan.together(),
-            book: RefCell::new(Book::new(plan.window)),
-            board: Arc::clone(board),
+            socket: Socket::open(plan)?,
+            payload: DatagramPayload::new(plan.seed, number, plan.length),
+            max_segments: plan.max_segments(),
+            in_flight: RefCell::new(InFlightTable::new(plan.window)),
+            metrics: Arc::clone(metrics),
             corrupt: Cell::new(0),
             waiting: RefCell::new(None),
         })
@@ -53,26 +53,26 @@ impl Client {
     /// Datagram after datagram until the run is over and nothing is under way; a failure ends this client and goes on the
     /// board.
     pub(super) async fn run(self: Rc<Self>) {
-        let mut pad = Pad::new(Arc::clone(&self.board));
-        let ended = join::until(self.listen(&mut pad), self.speak(), || true).await;
+        let mut recorder = Recorder::new(Arc::clone(&self.metrics));
+        let ended = join::until(self.receive_loop(&mut recorder), self.send_loop(), || true).await;
         if let Err(fault) = ended {
-            self.give_up_all();
-            self.board.fault(self.number, 0, &fault);
+            self.mark_all_lost();
+            self.metrics.record_fault(self.number, 0, &fault);
         }
     }
 
     /// Gives up what has waited for too long; where that frees a place, or the run is over, the client goes on.
     pub(super) fn sweep(&self, now: u64, timeout: Duration) {
-        let freed = self.book.borrow_mut().expire(now, timeout);
-        if (freed || !self.board.is_open())
+        let freed = self.in_flight.borrow_mut().expire(now, timeout);
+        if (freed || !self.metrics.is_open())
             && let Some(waker) = self.waiting.take()
         {
             waker.wake();
         }
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        self.book.borrow().tally()
+    pub(super) fn counts(&self) -> Counts {
+        self.in_flight.borrow().counts()
     }
 
     /// Echoes that are those of no datagram.
@@ -81,40 +81,40 @@ impl Client {
     }
 
     /// Sends until the run is over, and then waits until nothing is under way.
-    async fn speak(&self) -> Result<(), Fault> {
-        while self.place().await {
-            let letters = self.write();
-            self.post.send(letters).await.map_err(|error| Fault::transfer(&error))?;
+    async fn send_loop(&self) -> Result<(), Fault> {
+        while self.wait_for_slot().await {
+            let datagrams = self.write();
+            self.socket.send(datagrams).await.map_err(|error| Fault::transfer(&error))?;
         }
-        self.until(|book| (book.waiting() == 0).then_some(())).await;
+        self.until(|in_flight| (in_flight.waiting() == 0).then_some(())).await;
         Ok(())
     }
 
     /// The next datagrams that leave as one: one at least, for which there is a place.
     fn write(&self) -> Vec<u8> {
-        let (now, counts) = (clock::nanos(), self.board.is_measuring());
-        let (mut book, mut letters) = (self.book.borrow_mut(), Vec::new());
-        for _ in 0..self.together {
-            if !book.has_room() {
+        let (now, measured) = (clock::nanos(), self.metrics.is_measuring());
+        let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
+        for _ in 0..self.max_segments {
+            if !in_flight.has_room() {
                 break;
             }
-            self.letter.write(book.send(now, counts), &mut letters);
+            self.payload.write(in_flight.send(now, measured), &mut datagrams);
         }
-        letters
+        datagrams
     }
 
     /// Waits for a place in the window; whether there is one, or the run is over.
-    async fn place(&self) -> bool {
-        self.until(|book| match self.board.is_open() {
-            true => book.has_room().then_some(true),
+    async fn wait_for_slot(&self) -> bool {
+        self.until(|in_flight| match self.metrics.is_open() {
+            true => in_flight.has_room().then_some(true),
             false => Some(false),
         })
         .await
     }
 
     /// Waits for something in the book. Echoes are taken in the same task; what the sweep gives up is not.
-    async fn until<T>(&self, ready: impl Fn(&Book) -> Option<T>) -> T {
-        poll_fn(|cx| match ready(&self.book.borrow()) {
+    async fn until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
+        poll_fn(|cx| match ready(&self.in_flight.borrow()) {
             Some(value) => Poll::Ready(value),
             None => {
                 self.waiting.replace(Some(cx.waker().clone()));
@@ -124,46 +124,46 @@ impl Client {
         .await
     }
 
-    async fn listen(&self, pad: &mut Pad) -> Result<Infallible, Fault> {
+    async fn receive_loop(&self, recorder: &mut Recorder) -> Result<Infallible, Fault> {
         loop {
-            match self.post.recv().await {
-                Ok(lease) => self.hear(&lease, pad),
+            match self.socket.recv().await {
+                Ok(lease) => self.handle_echo(&lease, recorder),
                 // It was longer than any that was sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    self.note_corrupt(&error.to_string());
+                    self.record_corrupt(&error.to_string());
                 }
                 Err(error) => return Err(Fault::transfer(&error)),
             }
         }
     }
 
-    fn hear(&self, lease: &Lease, pad: &mut Pad) {
+    fn handle_echo(&self, lease: &Lease, recorder: &mut Recorder) {
         let now = clock::nanos();
-        let mut book = self.book.borrow_mut();
-        let echo = match self.letter.read(lease) {
-            Ok(Some(number)) => book.echo(number, now),
-            Ok(None) => book.echo_of_oldest(now),
-            Err(Garbled::Length(came)) => {
-                return self.note_corrupt(&format!("an echo has {came} bytes"));
+        let mut in_flight = self.in_flight.borrow_mut();
+        let echo = match self.payload.read(lease) {
+            Ok(Some(number)) => in_flight.echo(number, now),
+            Ok(None) => in_flight.echo_of_oldest(now),
+            Err(Mismatch::Length(received)) => {
+                return self.record_corrupt(&format!("an echo has {received} bytes"));
             }
-            Err(Garbled::Byte(at)) => {
-                return self.note_corrupt(&format!("byte {at} of an echo is not what was sent"));
+            Err(Mismatch::Byte(at)) => {
+                return self.record_corrupt(&format!("byte {at} of an echo is not what was sent"));
             }
         };
         match echo {
-            Echo::Answer(latency) => pad.note(latency, now),
-            Echo::Unknown => self.note_corrupt("an echo of a datagram that was never sent"),
+            Echo::Answer(latency) => recorder.record(latency, now),
+            Echo::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
             Echo::Late | Echo::Duplicate => {}
         }
     }
 
-    fn note_corrupt(&self, what: &str) {
+    fn record_corrupt(&self, what: &str) {
         self.corrupt.set(self.corrupt.get() + 1);
-        self.board.fault(self.number, 0, &Fault::corrupt(what));
+        self.metrics.record_fault(self.number, 0, &Fault::corrupt(what));
     }
 
     /// Counts what is under way as lost.
-    pub(super) fn give_up_all(&self) {
-        self.book.borrow_mut().expire(u64::MAX, Duration::ZERO);
+    pub(super) fn mark_all_lost(&self) {
+        self.in_flight.borrow_mut().expire(u64::MAX, Duration::ZERO);
     }
 }

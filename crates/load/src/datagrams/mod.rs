@@ -14,13 +14,13 @@
 //! println!("{:.0} a second, {} of {} lost", report.datagrams_per_second, report.lost, report.sent);
 //! ```
 
-mod book;
 mod client;
-pub(crate) mod letter;
+mod in_flight;
+pub(crate) mod payload;
 mod plan;
-mod post;
 mod report;
 mod run;
+mod socket;
 
 pub use plan::{DatagramPlan, MAX_DATAGRAM, MAX_WINDOW};
 pub use report::DatagramReport;

@@ -1,7 +1,7 @@
 //! Whom to send datagrams, how many at once, how long.
 
-use crate::place::Place;
 use crate::plan::{MAX_CLIENTS, PlanError, check_counts, check_times};
+use crate::server_address::ServerAddress;
 use annulus::DriverChoice;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MAX_SEGMENTS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct DatagramPlan {
     /// The server.
-    pub address: Place,
+    pub address: ServerAddress,
     /// Clients, each with a socket of its own.
     pub clients: usize,
     /// Bytes a datagram: 1 to [`MAX_DATAGRAM`].
@@ -42,7 +42,7 @@ pub struct DatagramPlan {
 
 impl DatagramPlan {
     /// 50 clients, 512 bytes, one datagram under way each, 60 s after a second of warm-up; lost after 200 ms.
-    pub fn new(address: Place) -> DatagramPlan {
+    pub fn new(address: ServerAddress) -> DatagramPlan {
         DatagramPlan {
             address,
             clients: 50,
@@ -64,7 +64,7 @@ impl DatagramPlan {
     /// Names the first value that cannot be, its limit, and the way out.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
-        if let (Place::Unix(path), true) = (&self.address, self.segments) {
+        if let (ServerAddress::Unix(path), true) = (&self.address, self.segments) {
             return Err(PlanError::Segments(path.clone()));
         }
         check_counts(&[
@@ -76,7 +76,7 @@ impl DatagramPlan {
     }
 
     /// How many datagrams leave as one, at most.
-    pub(super) fn together(&self) -> usize {
+    pub(super) fn max_segments(&self) -> usize {
         if self.segments { (MAX_DATAGRAM / self.length).min(MAX_SEGMENTS) } else { 1 }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(error(|plan| plan.window = 0), "0 datagrams in flight: ask for 1 to 1024");
         assert!(error(|plan| plan.clients = 0).contains("0 clients"));
         let path = error(|plan| {
-            (plan.address, plan.segments) = (Place::Unix("/run/letters".into()), true);
+            (plan.address, plan.segments) = (ServerAddress::Unix("/run/letters".into()), true);
         });
         assert_eq!(path, "segments are for UDP: leave them out for /run/letters");
         assert!(error(|plan| plan.timeout = Duration::ZERO).contains("time-out of zero"));

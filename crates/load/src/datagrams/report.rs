@@ -1,9 +1,9 @@
 //! What a run with datagrams found.
 
-use super::book::Tally;
+use super::in_flight::Counts;
 use super::plan::DatagramPlan;
-use crate::board::Findings;
 use crate::measured::Measured;
+use crate::metrics::Totals;
 use crate::report::{LatencySummary, interruption, saturation};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -60,15 +60,15 @@ pub struct DatagramReport {
 
 /// What became of all datagrams.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fate {
-    tally: Tally,
+pub(super) struct DatagramTotals {
+    counts: Counts,
     corrupt: u64,
 }
 
-impl Fate {
+impl DatagramTotals {
     /// Adds those of one client.
-    pub(super) fn add(&mut self, client: Tally, corrupt: u64) {
-        let sum = &mut self.tally;
+    pub(super) fn add(&mut self, client: Counts, corrupt: u64) {
+        let sum = &mut self.counts;
         for (total, one) in [
             (&mut sum.sent, client.sent),
             (&mut sum.answered, client.answered),
@@ -88,13 +88,13 @@ impl DatagramReport {
         plan: &DatagramPlan,
         driver: String,
         measured: Measured,
-        fate: Fate,
-        findings: Findings,
+        totals: DatagramTotals,
+        take_totals: Totals,
     ) -> DatagramReport {
-        let Fate { tally, corrupt } = fate;
+        let DatagramTotals { counts, corrupt } = totals;
         let seconds = measured.length.as_secs_f64();
         let a_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-        let rate = a_second(findings.histogram.len() as f64);
+        let rate = a_second(take_totals.histogram.len() as f64);
         let share = a_second(measured.cpu.as_secs_f64());
         DatagramReport {
             address: plan.address.to_string(),
@@ -103,34 +103,34 @@ impl DatagramReport {
             window: plan.window,
             segments: plan.segments,
             seconds,
-            sent: tally.sent,
-            received: tally.answered,
-            lost: tally.lost,
-            late: tally.late,
-            duplicated: tally.duplicated,
-            reordered: tally.reordered,
+            sent: counts.sent,
+            received: counts.answered,
+            lost: counts.lost,
+            late: counts.late,
+            duplicated: counts.duplicated,
+            reordered: counts.reordered,
             corrupt,
             datagrams_per_second: rate,
             megabytes_per_second: rate * plan.length as f64 / 1e6,
-            latency_us: LatencySummary::new(&findings.histogram),
+            latency_us: LatencySummary::new(&take_totals.histogram),
             interrupted: measured.interrupted,
-            doubts: doubts(plan, measured, share, tally),
-            errors: findings.faults.by_kind,
-            first_error: findings.faults.first,
+            doubts: doubts(plan, measured, share, counts),
+            errors: take_totals.faults.by_kind,
+            first_error: take_totals.faults.first,
             client_cpu_share: share,
             driver,
         }
     }
 }
 
-fn doubts(plan: &DatagramPlan, measured: Measured, share: f64, tally: Tally) -> Vec<String> {
+fn doubts(plan: &DatagramPlan, measured: Measured, share: f64, counts: Counts) -> Vec<String> {
     let cut_short = interruption(measured, plan.duration);
     if measured.length.is_zero() {
         let nothing = "nothing was measured: not every client has a socket";
         return vec![cut_short.unwrap_or_else(|| nothing.into())];
     }
-    let lost = (tally.lost > 0).then(|| {
-        let percent = tally.lost as f64 * 100.0 / tally.sent as f64;
+    let lost = (counts.lost > 0).then(|| {
+        let percent = counts.lost as f64 * 100.0 / counts.sent as f64;
         format!(
             "{percent:.3}% of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} clients \
              (net.core.rmem_default, rmem_max)",
@@ -147,15 +147,15 @@ mod tests {
     #[test]
     fn loss_and_a_busy_client_are_doubts() {
         let plan = DatagramPlan::new("127.0.0.1:7000".parse().unwrap());
-        let tally = Tally { sent: 1000, answered: 999, lost: 1, ..Tally::default() };
-        let doubts = |seconds, share, tally| {
+        let counts = Counts { sent: 1000, answered: 999, lost: 1, ..Counts::default() };
+        let doubts = |seconds, share, counts| {
             let length = std::time::Duration::from_secs_f64(seconds);
             let measured = Measured { length, ..Measured::default() };
-            doubts(&plan, measured, share, tally).join("; ")
+            doubts(&plan, measured, share, counts).join("; ")
         };
-        assert_eq!(doubts(1.0, 0.5, Tally::default()), "");
-        assert!(doubts(1.0, 0.5, tally).starts_with("0.100% of the datagrams were lost"));
-        assert!(doubts(1.0, 0.99, Tally::default()).contains("99% of its core"));
-        assert!(doubts(0.0, 0.0, tally).contains("nothing was measured"));
+        assert_eq!(doubts(1.0, 0.5, Counts::default()), "");
+        assert!(doubts(1.0, 0.5, counts).starts_with("0.100% of the datagrams were lost"));
+        assert!(doubts(1.0, 0.99, Counts::default()).contains("99% of its core"));
+        assert!(doubts(0.0, 0.0, counts).contains("nothing was measured"));
     }
 }

@@ -1,13 +1,13 @@
 //! Addresses as text, as servers announce them and users write them: what is read is written the same way.
 #![no_main]
 
-use annulus_load::Place;
+use annulus_load::ServerAddress;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Ok(place) = text.parse::<Place>() else { return };
-    assert_eq!(place.to_string().parse::<Place>().ok().as_ref(), Some(&place));
-    if let Err(error) = place.validate() {
+    let Ok(address) = text.parse::<ServerAddress>() else { return };
+    assert_eq!(address.to_string().parse::<ServerAddress>().ok().as_ref(), Some(&address));
+    if let Err(error) = address.validate() {
         assert!(!error.to_string().is_empty());
     }
 });

@@ -1,28 +1,28 @@
 //! Time-outs without timers: count beats where bytes move, and look at the counters now and then.
 //!
 //! A timer a message would cost more than the message. Instead each connection counts what it does, and a periodic sweep
-//! asks each [`Quiet`] since when its count has stood still.
+//! asks each [`IdleTracker`] since when its count has stood still.
 
 use std::time::Duration;
 
 /// Since when a counter has stood still, as a sweep sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Quiet {
-    beats: u64,
+pub struct IdleTracker {
+    changes: u64,
     since: Duration,
 }
 
-impl Quiet {
+impl IdleTracker {
     /// Starts watching a counter that now stands at `beats`; `now` is [`crate::clock::now`].
-    pub fn new(beats: u64, now: Duration) -> Quiet {
-        Quiet { beats, since: now }
+    pub fn new(changes: u64, now: Duration) -> IdleTracker {
+        IdleTracker { changes, since: now }
     }
 
     /// How long the counter has stood still, as far as the sweeps have seen: at most one sweep's interval too little,
     /// never too much by more than that.
-    pub fn lasts(&mut self, beats: u64, now: Duration) -> Duration {
-        if beats != self.beats {
-            *self = Quiet::new(beats, now);
+    pub fn idle_for(&mut self, changes: u64, now: Duration) -> Duration {
+        if changes != self.changes {
+            *self = IdleTracker::new(changes, now);
         }
         now.saturating_sub(self.since)
     }
@@ -41,16 +41,16 @@ mod tests {
 
     #[test]
     fn quiet_grows_while_the_counter_stands_and_restarts_when_it_moves() {
-        let mut quiet = Quiet::new(7, SECOND);
-        assert_eq!(quiet.lasts(7, 3 * SECOND), 2 * SECOND);
-        assert_eq!(quiet.lasts(8, 4 * SECOND), Duration::ZERO);
-        assert_eq!(quiet.lasts(8, 5 * SECOND), SECOND);
+        let mut idle = IdleTracker::new(7, SECOND);
+        assert_eq!(idle.idle_for(7, 3 * SECOND), 2 * SECOND);
+        assert_eq!(idle.idle_for(8, 4 * SECOND), Duration::ZERO);
+        assert_eq!(idle.idle_for(8, 5 * SECOND), SECOND);
     }
 
     #[test]
     fn a_counter_that_wrapped_has_moved() {
-        let mut quiet = Quiet::new(u64::MAX, SECOND);
-        assert_eq!(quiet.lasts(0, 2 * SECOND), Duration::ZERO);
+        let mut idle = IdleTracker::new(u64::MAX, SECOND);
+        assert_eq!(idle.idle_for(0, 2 * SECOND), Duration::ZERO);
     }
 
     #[test]

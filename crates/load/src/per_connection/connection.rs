@@ -1,11 +1,11 @@
 //! One visit.
 
-use super::plan::VisitPlan;
+use super::plan::PerConnectionPlan;
 use crate::client::send_all;
 use crate::connect::{Connection, connect_unix};
 use crate::fault::Fault;
-use crate::pattern::Tape;
-use crate::place::Place;
+use crate::payload::Payload;
+use crate::server_address::ServerAddress;
 use crate::{clock, join};
 use annulus::net::{ConnectOptions, RecvHalf, TcpStream};
 use annulus::time;
@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::task::Poll;
 
 /// Addresses that the clients of an IPv4 loopback server come from.
-pub const SOURCES: usize = 16;
+pub const SOURCE_ADDRESSES: usize = 16;
 
 /// How long one visit took, in ns.
 #[derive(Clone, Copy, Debug)]
@@ -25,24 +25,24 @@ pub(super) struct Times {
     /// From the send to the last byte.
     pub(super) echo: u64,
     /// From before the connect to the last byte.
-    pub(super) visit: u64,
+    pub(super) total: u64,
 }
 
 /// Connects, sends, receives all of it, checks it; the connection closes at the end.
-pub(super) async fn visit(plan: &VisitPlan, number: usize) -> Result<Times, Fault> {
+pub(super) async fn run_one(plan: &PerConnectionPlan, number: usize) -> Result<Times, Fault> {
     let began = clock::nanos();
     let connection = connect(plan, number).await.map_err(|error| Fault::connect(&error))?;
     let connected = clock::nanos();
     let mut receiver = exchange(plan, number, connection).await?;
     let ended = clock::nanos();
     no_more(&mut receiver).await?;
-    Ok(Times { echo: ended - connected, visit: ended - began })
+    Ok(Times { echo: ended - connected, total: ended - began })
 }
 
-async fn connect(plan: &VisitPlan, number: usize) -> io::Result<Connection> {
+async fn connect(plan: &PerConnectionPlan, number: usize) -> io::Result<Connection> {
     let address = match &plan.address {
-        Place::Inet(address) => *address,
-        Place::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
+        ServerAddress::Inet(address) => *address,
+        ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
     };
     let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
     if let Some(source) = source(address.ip(), number) {
@@ -54,47 +54,47 @@ async fn connect(plan: &VisitPlan, number: usize) -> io::Result<Connection> {
 /// Where a visit comes from, where it matters.
 fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
     let local = server.is_ipv4() && server.is_loopback();
-    local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCES) as u8).into())
+    local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCE_ADDRESSES) as u8).into())
 }
 
 /// Sends and receives at the same time: the server of a long message answers before it has all of it.
 async fn exchange(
-    plan: &VisitPlan,
+    plan: &PerConnectionPlan,
     number: usize,
     (mut receiver, mut sender): Connection,
 ) -> Result<RecvHalf, Fault> {
-    let mut tape = Tape::new(plan.seed, number, plan.length);
-    let owed = Cell::new(plan.length);
-    let listening = listen(&mut receiver, tape, &owed, plan);
-    let speaking = async { send_all(&mut sender, &mut tape, plan.length).await };
-    join::until(listening, speaking, || owed.get() == 0).await?;
+    let mut payload = Payload::new(plan.seed, number, plan.length);
+    let outstanding = Cell::new(plan.length);
+    let receiving = receive_loop(&mut receiver, payload, &outstanding, plan);
+    let sending = async { send_all(&mut sender, &mut payload, plan.length).await };
+    join::until(receiving, sending, || outstanding.get() == 0).await?;
     Ok(receiver)
 }
 
-async fn listen(
+async fn receive_loop(
     receiver: &mut RecvHalf,
-    mut tape: Tape,
-    owed: &Cell<usize>,
-    plan: &VisitPlan,
+    mut payload: Payload,
+    outstanding: &Cell<usize>,
+    plan: &PerConnectionPlan,
 ) -> Result<Infallible, Fault> {
     loop {
-        let came = plan.length - owed.get();
+        let received = plan.length - outstanding.get();
         let lease = time::timeout(plan.reply_timeout, receiver.recv()).await;
-        let lease = lease.map_err(|_| Fault::silence(plan.reply_timeout))?;
+        let lease = lease.map_err(|_| Fault::reply_timeout(plan.reply_timeout))?;
         let lease = lease.map_err(|error| Fault::transfer(&error))?;
-        let lease = lease.ok_or_else(|| Fault::closed(came, plan.length))?;
-        if lease.len() > owed.get() {
-            return Err(Fault::surplus(lease.len() - owed.get()));
+        let lease = lease.ok_or_else(|| Fault::closed_early(received, plan.length))?;
+        if lease.len() > outstanding.get() {
+            return Err(Fault::too_many_bytes(lease.len() - outstanding.get()));
         }
-        tape.check(&lease).map_err(|at| Fault::wrong(came + at, plan.length))?;
-        owed.set(owed.get() - lease.len());
+        payload.check(&lease).map_err(|at| Fault::wrong_byte(received + at, plan.length))?;
+        outstanding.set(outstanding.get() - lease.len());
     }
 }
 
 /// Looks once for bytes beyond the reply, without waiting for any.
 async fn no_more(receiver: &mut RecvHalf) -> Result<(), Fault> {
     poll_fn(|cx| match receiver.poll_recv(cx) {
-        Poll::Ready(Ok(Some(lease))) => Poll::Ready(Err(Fault::surplus(lease.len()))),
+        Poll::Ready(Ok(Some(lease))) => Poll::Ready(Err(Fault::too_many_bytes(lease.len()))),
         // How the connection ends is the server's affair, as all of the reply is there.
         _ => Poll::Ready(Ok(())),
     })

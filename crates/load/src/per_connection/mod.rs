@@ -5,7 +5,7 @@
 //! being there: what those tables show) and the whole *visit* (from before the connect). Every byte is verified.
 //!
 //! A connection that the client closes keeps its port for a minute. To a loopback address of IPv4 the clients therefore
-//! come from [`SOURCES`] addresses, 127.0.0.1 to 127.0.0.16, which have ports each.
+//! come from [`SOURCE_ADDRESSES`] addresses, 127.0.0.1 to 127.0.0.16, which have ports each.
 //!
 //! ```no_run
 //! use annulus_load::visits::{self, VisitPlan};
@@ -16,12 +16,12 @@
 //! println!("average {} µs, p99 {} µs", report.echo_us.average, report.echo_us.p99);
 //! ```
 
+mod connection;
 mod plan;
 mod report;
 mod run;
-mod visitor;
 
-pub use plan::{MAX_CONNECTIONS, MAX_LOOPS, VisitPlan};
-pub use report::{Spread, VisitReport};
+pub use connection::SOURCE_ADDRESSES;
+pub use plan::{MAX_CONNECTIONS, MAX_EVENT_LOOPS, PerConnectionPlan};
+pub use report::{PerConnectionReport, TimeSummary};
 pub use run::run;
-pub use visitor::SOURCES;

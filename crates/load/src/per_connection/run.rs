@@ -1,10 +1,10 @@
 //! From a plan to a report: a thread an event loop, its clients visiting until no visit is left.
 
-use super::plan::VisitPlan;
-use super::report::VisitReport;
-use super::visitor::{Times, visit};
-use crate::board::Faults;
+use super::connection::{Times, run_one};
+use super::plan::PerConnectionPlan;
+use super::report::PerConnectionReport;
 use crate::measured::Measured;
+use crate::metrics::Faults;
 use crate::run::{LoadError, Observer, Progress};
 use crate::{affinity, clock, limits};
 use annulus::{JoinError, Runtime, time};
@@ -18,13 +18,13 @@ use std::thread;
 use std::time::Duration;
 
 /// How often the observer hears of progress.
-const BEAT: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the event loops share.
-struct Tour {
-    plan: VisitPlan,
+struct SharedRun {
+    plan: PerConnectionPlan,
     /// Visits begun so far: each takes the next number.
-    begun: AtomicUsize,
+    started: AtomicUsize,
     completed: AtomicUsize,
     /// The observer ends the run early.
     interrupted: AtomicBool,
@@ -32,7 +32,7 @@ struct Tour {
 }
 
 /// What a thread tells the one that started it.
-enum News {
+enum ThreadMessage {
     /// Its event loop is there, on this driver.
     Ready(String),
     /// It has no event loop.
@@ -43,45 +43,50 @@ enum News {
 
 /// Carries out a plan on threads of its own, while the calling thread waits. The window of the observer is the whole run.
 ///
-/// Failures of the server or of single visits are counted in [`VisitReport::errors`]. A client that fails stays down.
+/// Failures of the server or of single visits are counted in [`PerConnectionReport::errors`]. A client that fails stays down.
 ///
 /// # Errors
 /// Where the run could not begin.
-pub fn run(plan: &VisitPlan, observer: &mut dyn Observer) -> Result<VisitReport, LoadError> {
+pub fn run(
+    plan: &PerConnectionPlan,
+    observer: &mut dyn Observer,
+) -> Result<PerConnectionReport, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
-    limits::reserve(plan.at_once()).map_err(LoadError::Files)?;
+    limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    let tour = Arc::new(Tour::new(plan.clone()));
+    let run = Arc::new(SharedRun::new(plan.clone()));
     thread::scope(|scope| {
-        let (sender, news) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         let mut starts = Vec::new();
-        for place in 0..plan.threads {
+        for index in 0..plan.threads {
             let (start, started) = mpsc::channel();
-            let (tour, sender) = (Arc::clone(&tour), sender.clone());
+            let (run, sender) = (Arc::clone(&run), sender.clone());
             let spawned = thread::Builder::new()
-                .spawn_scoped(scope, move || event_loop(&tour, place, &sender, &started));
+                .spawn_scoped(scope, move || event_loop(&run, index, &sender, &started));
             spawned.map_err(|error| LoadError::Threads {
-                started: place,
+                started: index,
                 wanted: plan.threads,
                 error,
             })?;
             starts.push(start);
         }
         drop(sender);
-        let driver = all_ready(&news, plan.threads)?;
-        let (measured, times) = measure(&tour, observer, starts, &news);
-        Ok(VisitReport::new(plan, driver, measured, times, tour.take_faults()))
+        let driver = all_ready(&messages, plan.threads)?;
+        let (measured, times) = measure(&run, observer, starts, &messages);
+        Ok(PerConnectionReport::new(plan, driver, measured, times, run.take_faults()))
     })
 }
 
 /// Waits until every event loop is there; tells the driver.
-fn all_ready(news: &Receiver<News>, threads: usize) -> Result<String, LoadError> {
+fn all_ready(messages: &Receiver<ThreadMessage>, threads: usize) -> Result<String, LoadError> {
     let mut driver = String::new();
     for _ in 0..threads {
-        match news.recv() {
-            Ok(News::Ready(how)) => driver = how,
-            Ok(News::Failed(error)) => return Err(LoadError::Runtime(error)),
-            Ok(News::Done(..)) | Err(_) => unreachable!("a thread tells that it is ready first"),
+        match messages.recv() {
+            Ok(ThreadMessage::Ready(how)) => driver = how,
+            Ok(ThreadMessage::Failed(error)) => return Err(LoadError::Runtime(error)),
+            Ok(ThreadMessage::Done(..)) | Err(_) => {
+                unreachable!("a thread tells that it is ready first")
+            }
         }
     }
     Ok(driver)
@@ -89,10 +94,10 @@ fn all_ready(news: &Receiver<News>, threads: usize) -> Result<String, LoadError>
 
 /// Lets the visits begin, and waits for the last of them.
 fn measure(
-    tour: &Tour,
+    run: &SharedRun,
     observer: &mut dyn Observer,
     starts: Vec<Sender<()>>,
-    news: &Receiver<News>,
+    messages: &Receiver<ThreadMessage>,
 ) -> (Measured, Vec<Times>) {
     observer.window_opened();
     let (began, cpu) = (clock::nanos(), clock::process_cpu());
@@ -100,18 +105,18 @@ fn measure(
     for start in &starts {
         let _ = start.send(());
     }
-    let (mut times, mut ended) = (Vec::with_capacity(tour.plan.connections), began);
+    let (mut times, mut ended) = (Vec::with_capacity(run.plan.connections), began);
     let mut left = starts.len();
     while left > 0 {
-        match news.recv_timeout(BEAT) {
-            Ok(News::Done(more, at)) => {
+        match messages.recv_timeout(PROGRESS_INTERVAL) {
+            Ok(ThreadMessage::Done(more, at)) => {
                 times.extend(more);
                 ended = ended.max(at);
                 left -= 1;
             }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
-                observer.progress(tour.progress(began));
-                tour.interrupted.store(observer.is_interrupted(), Relaxed);
+                observer.progress(run.progress(began));
+                run.interrupted.store(observer.is_interrupted(), Relaxed);
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -119,43 +124,51 @@ fn measure(
     let measured = Measured {
         length: Duration::from_nanos(ended - began),
         cpu: clock::process_cpu() - cpu,
-        interrupted: tour.interrupted.load(Relaxed),
+        interrupted: run.interrupted.load(Relaxed),
     };
     observer.window_closed();
     (measured, times)
 }
 
 /// One thread: an event loop, then the visits of its clients.
-fn event_loop(tour: &Arc<Tour>, place: usize, news: &Sender<News>, start: &Receiver<()>) {
+fn event_loop(
+    run: &Arc<SharedRun>,
+    index: usize,
+    messages: &Sender<ThreadMessage>,
+    start: &Receiver<()>,
+) {
     // At the end nothing is left to send that anyone waits for.
-    let builder = Runtime::builder().driver(tour.plan.driver).grace(Duration::ZERO);
+    let builder = Runtime::builder().driver(run.plan.driver).grace(Duration::ZERO);
     let mut runtime = match builder.build() {
         Ok(runtime) => runtime,
-        Err(error) => return drop(news.send(News::Failed(error))),
+        Err(error) => return drop(messages.send(ThreadMessage::Failed(error))),
     };
     // Where nobody waits for news or gives the start any more, the run has been called off.
-    if news.send(News::Ready(runtime.driver().to_string())).is_err() || start.recv().is_err() {
+    if messages.send(ThreadMessage::Ready(runtime.driver().to_string())).is_err()
+        || start.recv().is_err()
+    {
         return;
     }
-    let visits = runtime.block_on(visit_all(tour, place));
-    let times = visits.expect("a runtime of this thread, in use by nobody else");
-    let _ = news.send(News::Done(times, clock::nanos()));
+    let per_connection = runtime.block_on(run_clients(run, index));
+    let times = per_connection.expect("a runtime of this thread, in use by nobody else");
+    let _ = messages.send(ThreadMessage::Done(times, clock::nanos()));
 }
 
 /// Runs this thread's share of the clients until no visit is left, or the run is interrupted. Clients that are left then
 /// end with the runtime.
-async fn visit_all(tour: &Arc<Tour>, place: usize) -> Vec<Times> {
-    let VisitPlan { clients, threads, connections, .. } = tour.plan;
+async fn run_clients(run: &Arc<SharedRun>, index: usize) -> Vec<Times> {
+    let PerConnectionPlan { clients, threads, connections, .. } = run.plan;
     let clients = clients.min(connections);
-    let share = clients / threads + usize::from(place < clients % threads);
+    let share = clients / threads + usize::from(index < clients % threads);
     let times = Rc::new(RefCell::new(Vec::new()));
-    let clients: Vec<_> =
-        (0..share).map(|_| annulus::spawn(visit_on(Arc::clone(tour), Rc::clone(&times)))).collect();
+    let clients: Vec<_> = (0..share)
+        .map(|_| annulus::spawn(run_client(Arc::clone(run), Rc::clone(&times))))
+        .collect();
     for mut client in clients {
         let ended = loop {
-            match time::timeout(BEAT, &mut client).await {
+            match time::timeout(PROGRESS_INTERVAL, &mut client).await {
                 Ok(ended) => break ended,
-                Err(_) if tour.interrupted.load(Relaxed) => return times.take(),
+                Err(_) if run.interrupted.load(Relaxed) => return times.take(),
                 Err(_) => {}
             }
         };
@@ -166,32 +179,32 @@ async fn visit_all(tour: &Arc<Tour>, place: usize) -> Vec<Times> {
     times.take()
 }
 
-/// One client: visit after visit, until none is left or one has failed.
-async fn visit_on(tour: Arc<Tour>, times: Rc<RefCell<Vec<Times>>>) {
-    while let Some(number) = tour.next() {
-        match visit(&tour.plan, number).await {
+/// One client: visit after total, until none is left or one has failed.
+async fn run_client(run: Arc<SharedRun>, times: Rc<RefCell<Vec<Times>>>) {
+    while let Some(number) = run.next() {
+        match run_one(&run.plan, number).await {
             Ok(took) => {
                 times.borrow_mut().push(took);
-                tour.completed.fetch_add(1, Relaxed);
+                run.completed.fetch_add(1, Relaxed);
             }
-            Err(fault) => return tour.lock_faults().note(number, &fault),
+            Err(fault) => return run.lock_faults().record(number, &fault),
         }
     }
 }
 
-impl Tour {
-    fn new(plan: VisitPlan) -> Tour {
-        let (begun, completed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+impl SharedRun {
+    fn new(plan: PerConnectionPlan) -> SharedRun {
+        let (started, completed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (interrupted, faults) = (AtomicBool::new(false), Mutex::default());
-        Tour { plan, begun, completed, interrupted, faults }
+        SharedRun { plan, started, completed, interrupted, faults }
     }
 
-    /// The number of the next visit, if one is left.
+    /// The number of the next total, if one is left.
     fn next(&self) -> Option<usize> {
         if self.interrupted.load(Relaxed) {
             return None;
         }
-        let number = self.begun.fetch_add(1, Relaxed);
+        let number = self.started.fetch_add(1, Relaxed);
         (number < self.plan.connections).then_some(number)
     }
 

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest latency told apart, in ns: an hour. What takes longer counts as an hour.
-const LONGEST: u64 = 3_600_000_000_000;
+const MAX_LATENCY: u64 = 3_600_000_000_000;
 /// Latencies are kept to three significant digits.
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 /// Latencies a client keeps to itself before it takes the lock.
-const PAD: usize = 64;
+const BATCH: usize = 64;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Phase {
 }
 
 /// Shared by all clients of a run, be they tasks or threads.
-pub(crate) struct Board {
+pub(crate) struct Metrics {
     /// A [`Phase`] by number. Nothing else is read by it, so its order with other memory does not matter.
     phase: AtomicU8,
     /// From when to when clients had to wait, before the window opened.
@@ -43,18 +43,18 @@ pub(crate) struct Faults {
 }
 
 /// What a run left on the board.
-pub(crate) struct Findings {
+pub(crate) struct Totals {
     pub(crate) histogram: Histogram<u64>,
     /// Requests that failed within the window.
     pub(crate) failed: u64,
     pub(crate) faults: Faults,
 }
 
-impl Board {
-    pub(crate) fn new() -> Board {
-        let histogram =
-            Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that are constants");
-        Board {
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let histogram = Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
+            .expect("bounds that are constants");
+        Metrics {
             phase: AtomicU8::new(Phase::WarmUp as u8),
             pause: Default::default(),
             histogram: Mutex::new(histogram),
@@ -68,10 +68,10 @@ impl Board {
         let [from, to] = &self.pause;
         from.store(pause.start, Relaxed);
         to.store(pause.end, Relaxed);
-        self.enter(Phase::Measuring);
+        self.set_phase(Phase::Measuring);
     }
 
-    pub(crate) fn enter(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
     }
 
@@ -94,81 +94,81 @@ impl Board {
 
     /// Responses within the window so far, but for those still on pads.
     pub(crate) fn responses(&self) -> u64 {
-        hold(&self.histogram).len()
+        lock(&self.histogram).len()
     }
 
     /// Notes that `client` failed, with so many requests under way.
-    pub(crate) fn fault(&self, client: usize, requests: u64, fault: &Fault) {
+    pub(crate) fn record_fault(&self, client: usize, requests: u64, fault: &Fault) {
         if self.phase.load(Relaxed) == Phase::Interrupted as u8 {
             return;
         }
         if self.is_measuring() {
             self.failed.fetch_add(requests, Relaxed);
         }
-        hold(&self.faults).note(client, fault);
+        lock(&self.faults).record(client, fault);
     }
 
-    pub(crate) fn is_flawless(&self) -> bool {
-        hold(&self.faults).by_kind.is_empty()
+    pub(crate) fn has_no_faults(&self) -> bool {
+        lock(&self.faults).by_kind.is_empty()
     }
 
     /// Takes everything off the board; the pads are to be gone.
-    pub(crate) fn findings(&self) -> Findings {
-        let empty = Histogram::new(DIGITS).expect("a constant number of digits");
-        Findings {
-            histogram: std::mem::replace(&mut hold(&self.histogram), empty),
+    pub(crate) fn take_totals(&self) -> Totals {
+        let empty = Histogram::new(SIGNIFICANT_DIGITS).expect("a constant number of digits");
+        Totals {
+            histogram: std::mem::replace(&mut lock(&self.histogram), empty),
             failed: self.failed.swap(0, Relaxed),
-            faults: std::mem::take(&mut hold(&self.faults)),
+            faults: std::mem::take(&mut lock(&self.faults)),
         }
     }
 }
 
 impl Faults {
-    pub(crate) fn note(&mut self, client: usize, fault: &Fault) {
+    pub(crate) fn record(&mut self, client: usize, fault: &Fault) {
         *self.by_kind.entry(fault.kind.name().to_owned()).or_default() += 1;
         self.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
     }
 }
 
 /// What is behind the locks is whole at any time, even where a holder panicked.
-fn hold<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One client's latencies on their way to the board; what is left goes there when this is dropped.
-pub(crate) struct Pad {
-    board: Arc<Board>,
+pub(crate) struct Recorder {
+    metrics: Arc<Metrics>,
     latencies: Vec<u64>,
 }
 
-impl Pad {
-    pub(crate) fn new(board: Arc<Board>) -> Pad {
-        Pad { board, latencies: Vec::with_capacity(PAD) }
+impl Recorder {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Recorder {
+        Recorder { metrics, latencies: Vec::with_capacity(BATCH) }
     }
 
-    pub(crate) fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Notes the latency of a response that came now, in ns, where that is within the window.
-    pub(crate) fn note(&mut self, latency: u64, now: u64) {
-        if self.board.is_measuring() {
-            self.latencies.push(self.board.without_pause(latency, now));
-            if self.latencies.len() == PAD {
-                self.hand_in();
+    pub(crate) fn record(&mut self, latency: u64, now: u64) {
+        if self.metrics.is_measuring() {
+            self.latencies.push(self.metrics.without_pause(latency, now));
+            if self.latencies.len() == BATCH {
+                self.flush();
             }
         }
     }
 
-    fn hand_in(&mut self) {
-        let mut histogram = hold(&self.board.histogram);
+    fn flush(&mut self) {
+        let mut histogram = lock(&self.metrics.histogram);
         self.latencies.drain(..).for_each(|latency| histogram.saturating_record(latency));
     }
 }
 
-impl Drop for Pad {
+impl Drop for Recorder {
     fn drop(&mut self) {
-        self.hand_in();
+        self.flush();
     }
 }
 
@@ -179,20 +179,20 @@ mod tests {
 
     #[test]
     fn only_the_window_counts() {
-        let board = Arc::new(Board::new());
+        let metrics = Arc::new(Metrics::new());
         let fault = Fault::new(Kind::Reset, "as expected");
-        let mut pad = Pad::new(Arc::clone(&board));
-        pad.note(5, 5);
-        board.fault(0, 1, &fault);
-        board.open(10..10);
-        assert!(board.is_open());
-        (1..=100).for_each(|latency| pad.note(latency, 200));
-        board.fault(3, 2, &fault);
-        board.enter(Phase::Over);
-        pad.note(5, 300);
-        assert!(!board.is_open() && !board.is_flawless());
-        drop(pad);
-        let Findings { histogram, failed, faults } = board.findings();
+        let mut recorder = Recorder::new(Arc::clone(&metrics));
+        recorder.record(5, 5);
+        metrics.record_fault(0, 1, &fault);
+        metrics.open(10..10);
+        assert!(metrics.is_open());
+        (1..=100).for_each(|latency| recorder.record(latency, 200));
+        metrics.record_fault(3, 2, &fault);
+        metrics.set_phase(Phase::Over);
+        recorder.record(5, 300);
+        assert!(!metrics.is_open() && !metrics.has_no_faults());
+        drop(recorder);
+        let Totals { histogram, failed, faults } = metrics.take_totals();
         assert_eq!((histogram.len(), histogram.max(), failed), (100, 100, 2));
         assert_eq!(faults.by_kind["reset"], 2);
         assert_eq!(faults.first.as_deref(), Some("client 0: as expected"));
@@ -200,19 +200,19 @@ mod tests {
 
     #[test]
     fn a_latency_beyond_the_longest_counts_as_the_longest() {
-        let board = Arc::new(Board::new());
-        board.open(0..0);
-        Pad::new(Arc::clone(&board)).note(u64::MAX, u64::MAX);
-        assert_eq!(board.findings().histogram.len(), 1);
+        let metrics = Arc::new(Metrics::new());
+        metrics.open(0..0);
+        Recorder::new(Arc::clone(&metrics)).record(u64::MAX, u64::MAX);
+        assert_eq!(metrics.take_totals().histogram.len(), 1);
     }
 
     #[test]
     fn the_pause_before_the_window_is_in_no_latency() {
-        let board = Board::new();
-        board.open(100..140);
+        let metrics = Metrics::new();
+        metrics.open(100..140);
         // Begun before the pause, in it, at its end, after it.
         for (began, latency) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
-            assert_eq!(board.without_pause(150 - began, 150), latency, "begun at {began}");
+            assert_eq!(metrics.without_pause(150 - began, 150), latency, "begun at {began}");
         }
     }
 }

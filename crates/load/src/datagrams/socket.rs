@@ -1,7 +1,7 @@
 //! What a client's datagrams go out and come in by.
 
 use super::plan::DatagramPlan;
-use crate::place::{Place, unix_address};
+use crate::server_address::{ServerAddress, unix_address};
 use annulus::Lease;
 use annulus::net::{SendMail, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use std::io;
@@ -12,44 +12,44 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the kernel counts for a datagram beside its bytes, at most.
-const OVERHEAD: usize = 1280;
+const DATAGRAM_OVERHEAD: usize = 1280;
 /// The least to ask for as receive buffer: most systems' default.
-const LEAST_BUFFER: usize = 212_992;
+const MIN_BUFFER: usize = 212_992;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
-pub(super) enum Post {
+pub(super) enum Socket {
     /// A socket, and how what it sends is cut.
     Udp(UdpSocket, Transmit),
     Unix(UnixDatagram),
 }
 
-impl Post {
+impl Socket {
     /// Opens one.
-    pub(super) fn open(plan: &DatagramPlan) -> io::Result<Post> {
-        let buffer = (plan.window * (plan.length + OVERHEAD)).max(LEAST_BUFFER);
+    pub(super) fn open(plan: &DatagramPlan) -> io::Result<Socket> {
+        let buffer = (plan.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
         match &plan.address {
-            Place::Inet(address) => {
+            ServerAddress::Inet(address) => {
                 let socket = open_udp(*address, buffer)?;
                 socket.set_coalescing(plan.segments)?;
-                Ok(Post::Udp(socket, cut(plan)))
+                Ok(Socket::Udp(socket, cut(plan)))
             }
-            Place::Unix(path) => open_unix(path, buffer).map(Post::Unix),
+            ServerAddress::Unix(path) => open_unix(path, buffer).map(Socket::Unix),
         }
     }
 
     /// Sends a datagram, or several as one.
-    pub(super) fn send(&self, letters: Vec<u8>) -> SendMail<'_> {
+    pub(super) fn send(&self, datagrams: Vec<u8>) -> SendMail<'_> {
         match self {
-            Post::Udp(socket, how) => socket.send_with(letters, how),
-            Post::Unix(socket) => socket.send(letters),
+            Socket::Udp(socket, how) => socket.send_with(datagrams, how),
+            Socket::Unix(socket) => socket.send(datagrams),
         }
     }
 
     pub(super) async fn recv(&self) -> io::Result<Lease> {
         match self {
-            Post::Udp(socket, _) => socket.recv().await,
-            Post::Unix(socket) => socket.recv().await,
+            Socket::Udp(socket, _) => socket.recv().await,
+            Socket::Unix(socket) => socket.recv().await,
         }
     }
 }

@@ -1,27 +1,27 @@
 //! Whom to visit, how often, with how much.
 
-use crate::place::Place;
 use crate::plan::{MAX_CLIENTS, MAX_LENGTH, PlanError, check_counts, check_times};
+use crate::server_address::ServerAddress;
 use annulus::DriverChoice;
 use std::time::Duration;
 
 /// The most connections of one run.
 pub const MAX_CONNECTIONS: usize = 10_000_000;
 /// The most event loops of one run: a thread each.
-pub const MAX_LOOPS: usize = 256;
+pub const MAX_EVENT_LOOPS: usize = 256;
 
 /// One run of visits.
 #[derive(Clone, Debug)]
-pub struct VisitPlan {
+pub struct PerConnectionPlan {
     /// The server to visit.
-    pub address: Place,
+    pub address: ServerAddress,
     /// Visits in all: 1 to [`MAX_CONNECTIONS`].
     pub connections: usize,
     /// Visits at once.
     pub clients: usize,
     /// Bytes a message: 1 to [`MAX_LENGTH`].
     pub length: usize,
-    /// Event loops that share the clients: 1 to [`MAX_LOOPS`].
+    /// Event loops that share the clients: 1 to [`MAX_EVENT_LOOPS`].
     pub threads: usize,
     /// The CPU to run on, with every thread of the load.
     pub pin: Option<usize>,
@@ -35,10 +35,10 @@ pub struct VisitPlan {
     pub driver: DriverChoice,
 }
 
-impl VisitPlan {
+impl PerConnectionPlan {
     /// BenchEcho's figures: 100 connections of 16 KiB, all at once, over four event loops.
-    pub fn new(address: Place) -> VisitPlan {
-        VisitPlan {
+    pub fn new(address: ServerAddress) -> PerConnectionPlan {
+        PerConnectionPlan {
             address,
             connections: 100,
             clients: 100,
@@ -62,13 +62,13 @@ impl VisitPlan {
             ("connections", self.connections, 1, MAX_CONNECTIONS),
             ("clients", self.clients, 1, MAX_CLIENTS),
             ("bytes a message", self.length, 1, MAX_LENGTH),
-            ("threads", self.threads, 1, MAX_LOOPS),
+            ("threads", self.threads, 1, MAX_EVENT_LOOPS),
         ])?;
         check_times(&[("reply", self.reply_timeout), ("connect", self.connect_timeout)])
     }
 
     /// Connections that are there at once, at most: those being closed while the next are being made among them.
-    pub(super) fn at_once(&self) -> usize {
+    pub(super) fn max_open(&self) -> usize {
         self.connections.min(2 * self.clients)
     }
 }
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named_with_their_limit() {
-        let error = |change: fn(&mut VisitPlan)| {
-            let mut plan = VisitPlan::new("127.0.0.1:7000".parse().unwrap());
+        let error = |change: fn(&mut PerConnectionPlan)| {
+            let mut plan = PerConnectionPlan::new("127.0.0.1:7000".parse().unwrap());
             assert_eq!(plan.validate(), Ok(()));
             change(&mut plan);
             plan.validate().unwrap_err().to_string()

@@ -4,19 +4,19 @@ use super::{LoadArgs, Outcome, Watch, classify};
 use crate::output::{self, Target};
 use crate::table::{client, failings, thousands};
 use crate::text::Listing;
-use crate::usage::Misuse;
+use crate::usage::UsageError;
 use annulus_load::Mode;
-use annulus_load::visits::{self, Spread, VisitPlan, VisitReport};
+use annulus_load::per_connection::{self, PerConnectionPlan, PerConnectionReport, TimeSummary};
 use anyhow::Result;
 use std::process::ExitCode;
 
 pub(super) fn run(args: LoadArgs) -> Result<ExitCode> {
-    let sheet = args.json.clone().map(Target::open).transpose()?;
+    let json = args.json.clone().map(Target::open).transpose()?;
     let plan = plan(args)?;
     let mut watch = Watch::new()?;
-    let report = visits::run(&plan, &mut watch).map_err(classify)?;
+    let report = per_connection::run(&plan, &mut watch).map_err(classify)?;
     let page = (report.completed > 0).then(|| page(&report));
-    output::deliver(sheet, &report, page)?;
+    output::deliver(json, &report, page)?;
     Outcome {
         address: &report.address,
         interrupted: report.interrupted,
@@ -27,12 +27,12 @@ pub(super) fn run(args: LoadArgs) -> Result<ExitCode> {
     .judge(&watch)
 }
 
-fn plan(args: LoadArgs) -> Result<VisitPlan> {
+fn plan(args: LoadArgs) -> Result<PerConnectionPlan> {
     let Mode::Tasks(driver) = args.driver else {
         let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
-        return Err(Misuse(text.into()).into());
+        return Err(UsageError(text.into()).into());
     };
-    Ok(VisitPlan {
+    Ok(PerConnectionPlan {
         address: args.address.streams()?,
         connections: args.connections.unwrap_or(args.number) as usize,
         clients: args.number as usize,
@@ -46,9 +46,9 @@ fn plan(args: LoadArgs) -> Result<VisitPlan> {
     })
 }
 
-fn page(report: &VisitReport) -> String {
+fn page(report: &PerConnectionReport) -> String {
     let mut page = Listing::new();
-    let VisitReport { address, clients, threads, length, completed, seconds, .. } = report;
+    let PerConnectionReport { address, clients, threads, length, completed, seconds, .. } = report;
     let length = thousands(*length as u64);
     page.row(
         "server",
@@ -62,7 +62,7 @@ fn page(report: &VisitReport) -> String {
     let names = ["average", "min", "p50", "p90", "p99", "max"];
     page.row("µs", &names.map(|name| format!("{name:<11}")).concat());
     page.row("echo", &figures(&report.echo_us));
-    page.row("with connect", &figures(&report.visit_us));
+    page.row("with connect", &figures(&report.total_us));
     client(&mut page, report.client_cpu_share, &report.driver);
     failings(&mut page, &report.errors, &report.doubts);
     page.line("");
@@ -70,14 +70,14 @@ fn page(report: &VisitReport) -> String {
     page.finish()
 }
 
-fn figures(spread: &Spread) -> String {
-    let Spread { average, min, p50, p90, p99, max, .. } = *spread;
+fn figures(times: &TimeSummary) -> String {
+    let TimeSummary { average, min, p50, p90, p99, max, .. } = *times;
     [average, min, p50, p90, p99, max].map(|figure| format!("{figure:<11.1}")).concat()
 }
 
 /// The totals as BenchEcho prints them: of every connection's echo together, and of the whole run.
-fn totals(report: &VisitReport) -> [String; 7] {
-    let Spread { sum, average, p99, .. } = report.echo_us;
+fn totals(report: &PerConnectionReport) -> [String; 7] {
+    let TimeSummary { sum, average, p99, .. } = report.echo_us;
     let elapsed = report.seconds * 1e6;
     [
         "all echo sync:".into(),
@@ -98,9 +98,13 @@ mod tests {
     /// The example of BenchEcho's own description.
     #[test]
     fn totals_read_as_the_document_prints_them() {
-        let echo =
-            Spread { sum: 1_655_333.0, average: 16_553.33, p99: 23_459.0, ..Spread::default() };
-        let report = VisitReport {
+        let echo = TimeSummary {
+            sum: 1_655_333.0,
+            average: 16_553.33,
+            p99: 23_459.0,
+            ..TimeSummary::default()
+        };
+        let report = PerConnectionReport {
             address: "127.0.0.1:7000".into(),
             connections: 100,
             clients: 100,
@@ -112,7 +116,7 @@ mod tests {
             connections_per_second: 100.0 / 0.037_482,
             elapsed_us_per_connection: 374.82,
             echo_us: echo,
-            visit_us: echo,
+            total_us: echo,
             errors: BTreeMap::new(),
             first_error: None,
             client_cpu_share: 0.5,

@@ -1,38 +1,38 @@
 //! What datagrams carry: a number where there is room for one, then bytes that belong to that number.
 
-use crate::pattern::Tape;
+use crate::payload::Payload;
 
 /// Bytes of a datagram's number. Shorter ones carry none, and are told apart by counting.
-pub(crate) const HEAD: usize = 8;
+pub(crate) const NUMBER_LEN: usize = 8;
 
 /// How far apart the bytes of two datagrams lie.
 const STEP: u64 = 17_911;
 
 /// What the datagrams of one client carry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letter {
-    tape: Tape,
+pub(crate) struct DatagramPayload {
+    payload: Payload,
     length: usize,
 }
 
 /// What is wrong with an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Garbled {
+pub(crate) enum Mismatch {
     /// It has this many bytes.
     Length(usize),
     /// The byte at this place is not what was sent.
     Byte(usize),
 }
 
-impl Letter {
+impl DatagramPayload {
     /// What `client` sends in datagrams of `length` bytes.
-    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Letter {
-        Letter { tape: Tape::new(seed, client, length), length }
+    pub(crate) fn new(seed: u64, client: usize, length: usize) -> DatagramPayload {
+        DatagramPayload { payload: Payload::new(seed, client, length), length }
     }
 
     /// Whether datagrams carry their number.
     pub(crate) fn is_numbered(&self) -> bool {
-        self.length >= HEAD
+        self.length >= NUMBER_LEN
     }
 
     /// Appends the datagram of a number.
@@ -40,7 +40,7 @@ impl Letter {
         let (mut rest, mut text) = (self.length, 0);
         if self.is_numbered() {
             bytes.extend_from_slice(&number.to_le_bytes());
-            (rest, text) = (rest - HEAD, number);
+            (rest, text) = (rest - NUMBER_LEN, number);
         }
         bytes.extend_from_slice(self.body(text, rest));
     }
@@ -49,26 +49,26 @@ impl Letter {
     ///
     /// # Errors
     /// Where its bytes are not those of any datagram.
-    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Option<u64>, Garbled> {
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Option<u64>, Mismatch> {
         if bytes.len() != self.length {
-            return Err(Garbled::Length(bytes.len()));
+            return Err(Mismatch::Length(bytes.len()));
         }
-        let head = bytes.first_chunk::<HEAD>().map(|head| u64::from_le_bytes(*head));
-        let body = &bytes[if head.is_some() { HEAD } else { 0 }..];
+        let head = bytes.first_chunk::<NUMBER_LEN>().map(|head| u64::from_le_bytes(*head));
+        let body = &bytes[if head.is_some() { NUMBER_LEN } else { 0 }..];
         let expected = self.body(head.unwrap_or(0), body.len());
         if body == expected {
             return Ok(head);
         }
         let same = body.iter().zip(expected).take_while(|(a, b)| a == b).count();
-        Err(Garbled::Byte(bytes.len() - body.len() + same))
+        Err(Mismatch::Byte(bytes.len() - body.len() + same))
     }
 
     /// Datagrams are never longer than the longest slice of a tape.
     fn body(&self, number: u64, length: usize) -> &'static [u8] {
-        let mut tape = self.tape;
+        let mut payload = self.payload;
         // Modulo 2³² − 1 every bit of the number still tells.
-        tape.advance((number % u64::from(u32::MAX) * STEP) as usize);
-        tape.piece(length)
+        payload.advance((number % u64::from(u32::MAX) * STEP) as usize);
+        payload.piece(length)
     }
 }
 
@@ -76,45 +76,45 @@ impl Letter {
 mod tests {
     use super::*;
 
-    fn written(letter: Letter, number: u64) -> Vec<u8> {
+    fn written(payload: DatagramPayload, number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        letter.write(number, &mut bytes);
+        payload.write(number, &mut bytes);
         bytes
     }
 
     #[test]
     fn what_is_written_is_read() {
         for length in [1, 7, 8, 9, 128, 65_507] {
-            let letter = Letter::new(1, 3, length);
+            let payload = DatagramPayload::new(1, 3, length);
             for number in [0, 1, 65_521, u64::MAX] {
-                let bytes = written(letter, number);
+                let bytes = written(payload, number);
                 assert_eq!(bytes.len(), length);
-                let expected = (length >= HEAD).then_some(number);
-                assert_eq!(letter.read(&bytes), Ok(expected), "{length} bytes, number {number}");
+                let expected = (length >= NUMBER_LEN).then_some(number);
+                assert_eq!(payload.read(&bytes), Ok(expected), "{length} bytes, number {number}");
             }
         }
     }
 
     #[test]
     fn every_wrong_byte_shows() {
-        let letter = Letter::new(1, 3, 100);
+        let payload = DatagramPayload::new(1, 3, 100);
         for at in 0..100 {
-            let mut bytes = written(letter, 5);
+            let mut bytes = written(payload, 5);
             bytes[at] ^= 1;
             // A number that is wrong does not go with the bytes that follow.
-            let garbled = letter.read(&bytes).unwrap_err();
-            assert!(at < HEAD || garbled == Garbled::Byte(at), "byte {at}: {garbled:?}");
+            let mismatch = payload.read(&bytes).unwrap_err();
+            assert!(at < NUMBER_LEN || mismatch == Mismatch::Byte(at), "byte {at}: {mismatch:?}");
         }
-        assert_eq!(letter.read(&written(letter, 5)[..99]), Err(Garbled::Length(99)));
-        assert_eq!(letter.read(&[]), Err(Garbled::Length(0)));
+        assert_eq!(payload.read(&written(payload, 5)[..99]), Err(Mismatch::Length(99)));
+        assert_eq!(payload.read(&[]), Err(Mismatch::Length(0)));
     }
 
     #[test]
     fn clients_send_different_bytes() {
-        let letters: Vec<_> =
-            (0..100).map(|client| written(Letter::new(1, client, 64), 0)).collect();
-        for (place, letter) in letters.iter().enumerate() {
-            assert!(!letters[..place].contains(letter), "client {place}");
+        let datagrams: Vec<_> =
+            (0..100).map(|client| written(DatagramPayload::new(1, client, 64), 0)).collect();
+        for (place, payload) in datagrams.iter().enumerate() {
+            assert!(!datagrams[..place].contains(payload), "client {place}");
         }
     }
 }

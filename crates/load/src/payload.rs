@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 /// the first, which would all say the same.
 const PERIODS: [usize; 2] = [65_521, 65_519];
 /// The longest piece that is one slice.
-const SPAN: usize = 65_536;
+const MAX_SLICE: usize = 65_536;
 /// How far apart the starts of two connections lie.
 const CLIENT_STEP: usize = 40_503;
 
@@ -23,30 +23,30 @@ static PATTERNS: [LazyLock<Vec<u8>>; 2] =
 fn pattern(period: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(0x616e_6e75_6c75_7321);
     let once: Vec<u8> = (0..period).map(|_| random.u8(..)).collect();
-    once.iter().copied().cycle().take(period + SPAN).collect()
+    once.iter().copied().cycle().take(period + MAX_SLICE).collect()
 }
 
 /// What one connection says, or is expected to hear, from some place on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tape {
+pub(crate) struct Payload {
     pattern: &'static [u8],
     period: usize,
     at: usize,
 }
 
-impl Tape {
+impl Payload {
     /// What `client` says in messages of `length` bytes, from the start.
-    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Tape {
+    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Payload {
         let which = usize::from(length.is_multiple_of(PERIODS[0]));
         let period = PERIODS[which];
         let origin = Rng::with_seed(seed).usize(..period);
         let at = (origin + client % period * CLIENT_STEP) % period;
-        Tape { pattern: &PATTERNS[which], period, at }
+        Payload { pattern: &PATTERNS[which], period, at }
     }
 
     /// The next bytes as one slice: at most `most`, and never none of them.
     pub(crate) fn piece(&self, most: usize) -> &'static [u8] {
-        &self.pattern[self.at..self.at + most.min(SPAN)]
+        &self.pattern[self.at..self.at + most.min(MAX_SLICE)]
     }
 
     /// Steps over `count` bytes.
@@ -59,10 +59,10 @@ impl Tape {
     /// # Errors
     /// The place of the first byte that differs.
     pub(crate) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
-        for (number, bytes) in bytes.chunks(SPAN).enumerate() {
+        for (number, bytes) in bytes.chunks(MAX_SLICE).enumerate() {
             let expected = self.piece(bytes.len());
             if bytes != expected {
-                return Err(number * SPAN + first_difference(bytes, expected));
+                return Err(number * MAX_SLICE + first_difference(bytes, expected));
             }
             self.advance(bytes.len());
         }
@@ -71,8 +71,8 @@ impl Tape {
 }
 
 #[cold]
-fn first_difference(came: &[u8], expected: &[u8]) -> usize {
-    came.iter().zip(expected).take_while(|(a, b)| a == b).count()
+fn first_difference(received: &[u8], expected: &[u8]) -> usize {
+    received.iter().zip(expected).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn take(tape: &mut Tape, length: usize) -> Vec<u8> {
+    fn take(payload: &mut Payload, length: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < length {
-            let piece = tape.piece(length - bytes.len());
+            let piece = payload.piece(length - bytes.len());
             bytes.extend_from_slice(piece);
-            tape.advance(piece.len());
+            payload.advance(piece.len());
         }
         bytes
     }
@@ -94,7 +94,7 @@ mod tests {
     fn the_same_message_number_differs_between_connections() {
         let mut seen = HashSet::new();
         for client in 0..10_000 {
-            let message = take(&mut Tape::new(1, client, 16), 16);
+            let message = take(&mut Payload::new(1, client, 16), 16);
             assert!(seen.insert(message), "client {client} says what another says");
         }
     }
@@ -102,47 +102,50 @@ mod tests {
     #[test]
     fn no_connection_repeats_itself_soon_at_any_length() {
         for length in [1, 16, 512, 65_519, 65_521, 65_536, 131_042] {
-            let mut tape = Tape::new(1, 0, length);
-            let mut places = HashSet::new();
+            let mut payload = Payload::new(1, 0, length);
+            let mut positions = HashSet::new();
             for message in 0..1000 {
-                assert!(places.insert(tape.at), "message {message} of {length} bytes repeats");
-                tape.advance(length);
+                assert!(
+                    positions.insert(payload.at),
+                    "message {message} of {length} bytes repeats"
+                );
+                payload.advance(length);
             }
         }
     }
 
     #[test]
     fn another_seed_says_something_else() {
-        assert_ne!(Tape::new(1, 0, 64).piece(64), Tape::new(2, 0, 64).piece(64));
+        assert_ne!(Payload::new(1, 0, 64).piece(64), Payload::new(2, 0, 64).piece(64));
     }
 
     #[test]
     fn what_was_sent_is_accepted_however_it_is_cut() {
-        let tape = Tape::new(3, 5, 300_000);
-        let bytes = take(&mut tape.clone(), 300_000);
+        let payload = Payload::new(3, 5, 300_000);
+        let bytes = take(&mut payload.clone(), 300_000);
         for cut in [1, 7, 4096, 65_536, 200_000, 300_000] {
-            let mut expected = tape;
+            let mut expected = payload;
             bytes.chunks(cut).for_each(|chunk| expected.check(chunk).unwrap());
         }
     }
 
     #[test]
     fn one_wrong_bit_is_found_where_it_is() {
-        let tape = Tape::new(3, 5, 200_000);
-        let mut bytes = take(&mut tape.clone(), 200_000);
+        let payload = Payload::new(3, 5, 200_000);
+        let mut bytes = take(&mut payload.clone(), 200_000);
         bytes[150_000] ^= 1;
-        assert_eq!(tape.clone().check(&bytes), Err(150_000));
+        assert_eq!(payload.clone().check(&bytes), Err(150_000));
     }
 
     #[test]
     fn a_repeated_or_dropped_buffer_does_not_match() {
-        let tape = Tape::new(3, 5, 1 << 20);
-        let bytes = take(&mut tape.clone(), 1 << 20);
+        let payload = Payload::new(3, 5, 1 << 20);
+        let bytes = take(&mut payload.clone(), 1 << 20);
         for size in [512, 2048, 4096, 16_384, 65_536] {
-            let mut expected = tape;
+            let mut expected = payload;
             expected.check(&bytes[..size]).unwrap();
             assert!(expected.check(&bytes[..size]).is_err(), "{size} bytes came twice");
-            let mut expected = tape;
+            let mut expected = payload;
             assert!(expected.check(&bytes[size..]).is_err(), "{size} bytes were dropped");
         }
     }

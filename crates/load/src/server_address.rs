@@ -40,22 +40,22 @@ pub(crate) fn length(path: &Path) -> usize {
 /// An address of the internet, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`,
 /// `unix:@echo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServerAddress {
     /// TCP or UDP.
     Inet(SocketAddr),
     /// A Unix socket: see [`unix_address`].
     Unix(PathBuf),
 }
 
-impl Place {
+impl ServerAddress {
     /// Whether anybody can listen there.
     ///
     /// # Errors
     /// For port 0, and for paths that are empty or longer than [`MAX_PATH`].
     pub fn validate(&self) -> Result<(), PlanError> {
         match self {
-            Place::Inet(address) if address.port() == 0 => Err(PlanError::NoPort(*address)),
-            Place::Unix(path) if !(1..=MAX_PATH).contains(&length(path)) => {
+            ServerAddress::Inet(address) if address.port() == 0 => Err(PlanError::NoPort(*address)),
+            ServerAddress::Unix(path) if !(1..=MAX_PATH).contains(&length(path)) => {
                 Err(PlanError::Path(path.clone()))
             }
             _ => Ok(()),
@@ -63,34 +63,34 @@ impl Place {
     }
 }
 
-impl From<SocketAddr> for Place {
-    fn from(address: SocketAddr) -> Place {
-        Place::Inet(address)
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> ServerAddress {
+        ServerAddress::Inet(address)
     }
 }
 
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        Place::Unix(path)
+impl From<PathBuf> for ServerAddress {
+    fn from(path: PathBuf) -> ServerAddress {
+        ServerAddress::Unix(path)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ServerAddress {
     type Err = std::net::AddrParseError;
 
-    fn from_str(text: &str) -> Result<Place, Self::Err> {
+    fn from_str(text: &str) -> Result<ServerAddress, Self::Err> {
         match text.strip_prefix(UNIX) {
-            Some(path) => Ok(Place::Unix(path.into())),
-            None => text.parse().map(Place::Inet),
+            Some(path) => Ok(ServerAddress::Unix(path.into())),
+            None => text.parse().map(ServerAddress::Inet),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Inet(address) => address.fmt(f),
-            Place::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+            ServerAddress::Inet(address) => address.fmt(f),
+            ServerAddress::Unix(path) => write!(f, "{UNIX}{}", path.display()),
         }
     }
 }
@@ -102,22 +102,23 @@ mod tests {
     #[test]
     fn places_go_by_their_text() {
         for text in ["127.0.0.1:7000", "[::1]:7", "[fe80::1%2]:7", "unix:/run/echo", "unix:@echo"] {
-            let place: Place = text.parse().unwrap();
-            assert_eq!((place.to_string().as_str(), place.validate()), (text, Ok(())));
+            let address: ServerAddress = text.parse().unwrap();
+            assert_eq!((address.to_string().as_str(), address.validate()), (text, Ok(())));
         }
-        assert!("somewhere".parse::<Place>().is_err());
+        assert!("somewhere".parse::<ServerAddress>().is_err());
     }
 
     #[test]
     fn what_nobody_can_listen_at_is_refused_with_its_limit() {
-        let error = |text: &str| text.parse::<Place>().unwrap().validate().unwrap_err().to_string();
+        let error =
+            |text: &str| text.parse::<ServerAddress>().unwrap().validate().unwrap_err().to_string();
         assert!(error("127.0.0.1:0").contains("port 0"));
         let long = error(&format!("unix:/{}", "x".repeat(MAX_PATH)));
         assert!(long.contains("has 108 bytes") && long.contains("1 to 107"), "{long}");
         assert!(error("unix:").contains("has 0 bytes"));
         assert!(error("unix:@").contains("has 0 bytes"));
         let name = format!("unix:@{}", "x".repeat(MAX_PATH));
-        assert_eq!(name.parse::<Place>().unwrap().validate(), Ok(()));
+        assert_eq!(name.parse::<ServerAddress>().unwrap().validate(), Ok(()));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Visits to servers that answer, and to servers that do not.
 
-use annulus_load::visits::{self, SOURCES, VisitPlan, VisitReport};
+use annulus_load::per_connection::{
+    self, PerConnectionPlan, PerConnectionReport, SOURCE_ADDRESSES,
+};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -34,13 +36,24 @@ fn answer(mut stream: TcpStream, change: u8) {
     }
 }
 
-fn plan(address: SocketAddr, connections: usize, clients: usize, length: usize) -> VisitPlan {
+fn plan(
+    address: SocketAddr,
+    connections: usize,
+    clients: usize,
+    length: usize,
+) -> PerConnectionPlan {
     let reply_timeout = Duration::from_secs(20);
-    VisitPlan { connections, clients, length, reply_timeout, ..VisitPlan::new(address.into()) }
+    PerConnectionPlan {
+        connections,
+        clients,
+        length,
+        reply_timeout,
+        ..PerConnectionPlan::new(address.into())
+    }
 }
 
-fn run(plan: &VisitPlan) -> VisitReport {
-    visits::run(plan, &mut ()).unwrap()
+fn run(plan: &PerConnectionPlan) -> PerConnectionReport {
+    per_connection::run(plan, &mut ()).unwrap()
 }
 
 #[test]
@@ -52,7 +65,7 @@ fn every_visit_is_made_and_verified_at_any_size() {
         let report = run(&plan(address, connections, clients, length));
         assert!(report.errors.is_empty(), "{length} bytes: {:?}", report.first_error);
         assert_eq!(report.completed, connections as u64);
-        let (echo, visit) = (report.echo_us, report.visit_us);
+        let (echo, visit) = (report.echo_us, report.total_us);
         assert!(0.0 < echo.min && echo.average <= visit.average && visit.p99 <= visit.max);
         assert!((echo.sum / connections as f64 - echo.average).abs() < 1e-6);
         // No visit takes longer than all of them together.
@@ -63,8 +76,8 @@ fn every_visit_is_made_and_verified_at_any_size() {
 #[test]
 fn one_visit_after_the_other_takes_the_sum() {
     let (address, _) = serve(0);
-    let report = run(&VisitPlan { threads: 1, ..plan(address, 50, 1, 100) });
-    assert!(report.visit_us.sum <= report.seconds * 1e6, "{report:?}");
+    let report = run(&PerConnectionPlan { threads: 1, ..plan(address, 50, 1, 100) });
+    assert!(report.total_us.sum <= report.seconds * 1e6, "{report:?}");
     let product = report.elapsed_us_per_connection * 50.0;
     assert!((product / (report.seconds * 1e6) - 1.0).abs() < 1e-9, "{report:?}");
 }
@@ -72,10 +85,10 @@ fn one_visit_after_the_other_takes_the_sum() {
 #[test]
 fn visits_come_from_several_addresses() {
     let (address, peers) = serve(0);
-    run(&plan(address, 4 * SOURCES, 4, 10));
+    run(&plan(address, 4 * SOURCE_ADDRESSES, 4, 10));
     let peers: Vec<IpAddr> = peers.try_iter().collect();
-    assert_eq!(peers.len(), 4 * SOURCES);
-    assert_eq!(peers.into_iter().collect::<HashSet<_>>().len(), SOURCES);
+    assert_eq!(peers.len(), 4 * SOURCE_ADDRESSES);
+    assert_eq!(peers.into_iter().collect::<HashSet<_>>().len(), SOURCE_ADDRESSES);
 }
 
 #[test]

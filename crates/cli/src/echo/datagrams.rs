@@ -1,7 +1,7 @@
 //! Echo of datagrams: each goes back to where it came from.
 
 use super::own_addresses::OwnAddresses;
-use super::stats::Tally;
+use super::stats::Counts;
 use super::{Listen, Plan};
 use annulus::Lease;
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// How datagrams are echoed.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct LetterArgs {
+pub(super) struct DatagramArgs {
     /// Receives outstanding at each socket of datagrams: so many tasks wait there
     /// [default: 1]
     #[arg(long, value_name = "COUNT",
@@ -33,7 +33,7 @@ pub(super) struct LetterArgs {
     pub(super) socket_buffer: Option<u32>,
 }
 
-impl LetterArgs {
+impl DatagramArgs {
     /// Bytes that the kernel may hold for a socket.
     fn buffer(&self) -> usize {
         self.socket_buffer.unwrap_or(8 << 20) as usize
@@ -42,7 +42,7 @@ impl LetterArgs {
 
 /// What was echoed.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
+pub(super) struct DatagramEcho {
     count: Cell<u64>,
     bytes: Cell<u64>,
     refused: Cell<u64>,
@@ -50,13 +50,17 @@ pub(super) struct Letters {
 }
 
 /// Opens the socket of a listen, and tells its address.
-pub(super) fn open(plan: &Plan, listen: &Listen, letters: &Letters) -> Result<(UdpSocket, String)> {
-    let options = UdpOptions::new().recv_buffer(plan.letters.buffer());
+pub(super) fn open(
+    plan: &Plan,
+    listen: &Listen,
+    datagrams: &DatagramEcho,
+) -> Result<(UdpSocket, String)> {
+    let options = UdpOptions::new().recv_buffer(plan.datagrams.buffer());
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot tell the address listened on")?;
-    letters.own.add(address);
-    socket.set_coalescing(plan.letters.segments).context("cannot have datagrams put together")?;
+    datagrams.own.add(address);
+    socket.set_coalescing(plan.datagrams.segments).context("cannot have datagrams put together")?;
     Ok((socket, listen.endpoint.written(address)))
 }
 
@@ -64,23 +68,23 @@ pub(super) fn open(plan: &Plan, listen: &Listen, letters: &Letters) -> Result<(U
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
     // What waits for a slow reader is overtaken by what is for others, and is given up where there is too much of it.
     let options = UnixOptions::new().unordered(true);
-    let options = options.send_buffer(plan.letters.buffer());
+    let options = options.send_buffer(plan.datagrams.buffer());
     let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
     socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
 /// A socket that tells who sent a datagram, and sends to him.
-pub(super) trait Post {
-    type Name;
+pub(super) trait DatagramSocket {
+    type Peer;
 
-    async fn recv(&self) -> io::Result<(Lease, Self::Name)>;
+    async fn recv(&self) -> io::Result<(Lease, Self::Peer)>;
     /// The internet address of a sender.
-    fn address(from: &Self::Name) -> Option<SocketAddr>;
-    async fn send(&self, letter: Lease, to: Self::Name) -> io::Result<()>;
+    fn address(from: &Self::Peer) -> Option<SocketAddr>;
+    async fn send(&self, datagram: Lease, to: Self::Peer) -> io::Result<()>;
 }
 
-impl Post for UdpSocket {
-    type Name = SocketAddr;
+impl DatagramSocket for UdpSocket {
+    type Peer = SocketAddr;
 
     async fn recv(&self) -> io::Result<(Lease, SocketAddr)> {
         self.recv_from().await
@@ -90,37 +94,37 @@ impl Post for UdpSocket {
         Some(*from)
     }
 
-    async fn send(&self, letter: Lease, to: SocketAddr) -> io::Result<()> {
-        self.send_to(letter, to).await
+    async fn send(&self, datagram: Lease, to: SocketAddr) -> io::Result<()> {
+        self.send_to(datagram, to).await
     }
 }
 
 /// A socket whose datagrams may have come together, and then go back together.
 #[derive(Debug)]
-pub(super) struct Together(pub(super) UdpSocket);
+pub(super) struct Segmented(pub(super) UdpSocket);
 
-impl Post for Together {
+impl DatagramSocket for Segmented {
     /// The source, and the length of each datagram if several came.
-    type Name = (SocketAddr, Option<u16>);
+    type Peer = (SocketAddr, Option<u16>);
 
-    async fn recv(&self) -> io::Result<(Lease, Self::Name)> {
+    async fn recv(&self) -> io::Result<(Lease, Self::Peer)> {
         let datagram = self.0.recv_datagram().await?;
         let size = datagram.segment_size.and_then(|size| u16::try_from(size).ok());
         Ok((datagram.bytes, (datagram.source, size)))
     }
 
-    fn address((source, _): &Self::Name) -> Option<SocketAddr> {
+    fn address((source, _): &Self::Peer) -> Option<SocketAddr> {
         Some(*source)
     }
 
-    async fn send(&self, letter: Lease, (source, size): Self::Name) -> io::Result<()> {
+    async fn send(&self, datagram: Lease, (source, size): Self::Peer) -> io::Result<()> {
         let plain = Transmit::to(source);
-        self.0.send_with(letter, &size.map_or(plain, |size| plain.segment_size(size))).await
+        self.0.send_with(datagram, &size.map_or(plain, |size| plain.segment_size(size))).await
     }
 }
 
-impl Post for UnixDatagram {
-    type Name = UnixAddr;
+impl DatagramSocket for UnixDatagram {
+    type Peer = UnixAddr;
 
     async fn recv(&self) -> io::Result<(Lease, UnixAddr)> {
         self.recv_from().await
@@ -131,14 +135,14 @@ impl Post for UnixDatagram {
         None
     }
 
-    async fn send(&self, letter: Lease, to: UnixAddr) -> io::Result<()> {
-        self.send_to_addr(letter, &to).await
+    async fn send(&self, datagram: Lease, to: UnixAddr) -> io::Result<()> {
+        self.send_to_addr(datagram, &to).await
     }
 }
 
-impl Letters {
-    pub(super) fn tally(&self) -> Tally {
-        Tally {
+impl DatagramEcho {
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
             connections: 0,
             messages: self.count.get(),
             bytes: self.bytes.get(),
@@ -147,11 +151,11 @@ impl Letters {
     }
 
     /// Echoes until something ends the socket. What cannot be sent is dropped: the next datagram has another sender.
-    pub(super) async fn echo<P: Post>(&self, socket: &P) -> io::Result<()> {
+    pub(super) async fn echo<P: DatagramSocket>(&self, socket: &P) -> io::Result<()> {
         loop {
-            let (letter, from) = match socket.recv().await {
+            let (datagram, from) = match socket.recv().await {
                 Ok(received) => received,
-                Err(error) if is_of_one_datagram(&error) => continue,
+                Err(error) if is_datagram_error(&error) => continue,
                 Err(error) => return Err(error),
             };
             if P::address(&from).is_some_and(|source| self.own.refuse(source)) {
@@ -159,15 +163,15 @@ impl Letters {
                 continue;
             }
             self.count.set(self.count.get() + 1);
-            self.bytes.set(self.bytes.get() + letter.len() as u64);
+            self.bytes.set(self.bytes.get() + datagram.len() as u64);
             // An error tells of an earlier datagram, and so does not end the socket.
-            let _ = socket.send(letter, from).await;
+            let _ = socket.send(datagram, from).await;
         }
     }
 }
 
 /// Whether an error says something of one datagram, and nothing of the next.
-fn is_of_one_datagram(error: &io::Error) -> bool {
+fn is_datagram_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, InvalidData, NetworkUnreachable, PermissionDenied,
     };

@@ -6,30 +6,30 @@ use std::task::{Poll, Waker};
 
 /// Tells all workers that it is time to leave.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(Mutex<State>);
+pub(super) struct ShutdownSignal(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    begun: bool,
+    requested: bool,
     /// Tasks that wait for that.
     waiting: Vec<Waker>,
 }
 
-impl Leaving {
+impl ShutdownSignal {
     /// Has all workers leave.
-    pub(super) fn begin(&self) {
+    pub(super) fn request(&self) {
         let mut state = self.state();
-        state.begun = true;
+        state.requested = true;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until it is time to leave.
-    pub(super) async fn begun(&self) {
+    pub(super) async fn requested(&self) {
         poll_fn(|cx| {
             let mut state = self.state();
-            if state.begun {
+            if state.requested {
                 return Poll::Ready(());
             }
             state.waiting.push(cx.waker().clone());

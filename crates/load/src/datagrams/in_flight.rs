@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 /// How many windows the book looks back.
-const MEMORY: usize = 4;
+const WINDOWS_KEPT: usize = 4;
 /// Datagrams it remembers at least.
-const LEAST: usize = 64;
+const MIN_ENTRIES: usize = 64;
 
 /// What happened to datagrams that were sent within the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Counts {
     /// Sent.
     pub(crate) sent: u64,
     /// Of these, those whose echo came in time.
@@ -55,12 +55,12 @@ struct Entry {
     sent_at: u64,
     state: State,
     /// Sent within the measured time.
-    counts: bool,
+    measured: bool,
 }
 
 /// The datagrams of one client. All times are nanoseconds of [`crate::clock`].
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct InFlightTable {
     entries: Box<[Entry]>,
     window: usize,
     /// The number of the next to be sent.
@@ -70,25 +70,25 @@ pub(crate) struct Book {
     waiting: usize,
     /// The number after the highest that was answered.
     beyond_answered: u64,
-    tally: Tally,
+    counts: Counts,
 }
 
-impl Book {
-    pub(crate) fn new(window: usize) -> Book {
-        let memory = (MEMORY * window).max(LEAST);
-        Book {
+impl InFlightTable {
+    pub(crate) fn new(window: usize) -> InFlightTable {
+        let memory = (WINDOWS_KEPT * window).max(MIN_ENTRIES);
+        InFlightTable {
             entries: vec![Entry::default(); memory].into(),
             window,
             next: 0,
             oldest: 0,
             waiting: 0,
             beyond_answered: 0,
-            tally: Tally::default(),
+            counts: Counts::default(),
         }
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        self.tally
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Datagrams whose echo may still come.
@@ -102,13 +102,13 @@ impl Book {
     }
 
     /// Writes a datagram down as sent; returns its number.
-    pub(crate) fn send(&mut self, now: u64, counts: bool) -> u64 {
+    pub(crate) fn send(&mut self, now: u64, measured: bool) -> u64 {
         debug_assert!(self.has_room());
         let number = self.next;
-        *self.entry(number) = Entry { sent_at: now, state: State::Waiting, counts };
+        *self.entry(number) = Entry { sent_at: now, state: State::Waiting, measured };
         self.next += 1;
         self.waiting += 1;
-        self.tally.sent += u64::from(counts);
+        self.counts.sent += u64::from(measured);
         number
     }
 
@@ -118,26 +118,26 @@ impl Book {
             return Echo::Unknown;
         }
         if self.next - number > self.entries.len() as u64 {
-            self.tally.late += 1;
+            self.counts.late += 1;
             return Echo::Late;
         }
-        let Entry { sent_at, state, counts } = *self.entry(number);
-        let one = u64::from(counts);
+        let Entry { sent_at, state, measured } = *self.entry(number);
+        let one = u64::from(measured);
         match state {
             State::Waiting => {
                 self.settle(number, State::Answered);
-                self.tally.answered += one;
-                self.tally.reordered += if number < self.beyond_answered { one } else { 0 };
+                self.counts.answered += one;
+                self.counts.reordered += if number < self.beyond_answered { one } else { 0 };
                 self.beyond_answered = self.beyond_answered.max(number + 1);
                 Echo::Answer(now.saturating_sub(sent_at))
             }
             State::Lost => {
                 self.entry(number).state = State::Answered;
-                self.tally.late += one;
+                self.counts.late += one;
                 Echo::Late
             }
             State::Answered | State::Unused => {
-                self.tally.duplicated += one;
+                self.counts.duplicated += one;
                 Echo::Duplicate
             }
         }
@@ -157,7 +157,7 @@ impl Book {
         let before = self.waiting;
         let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         while self.waiting > 0 && self.entry(self.oldest).sent_at < late {
-            self.tally.lost += u64::from(self.entry(self.oldest).counts);
+            self.counts.lost += u64::from(self.entry(self.oldest).measured);
             self.settle(self.oldest, State::Lost);
         }
         self.waiting < before
@@ -185,87 +185,87 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// Sends so many, at 0, 1, 2 and so on.
-    fn send(book: &mut Book, count: u64) {
+    fn send(in_flight: &mut InFlightTable, count: u64) {
         for now in 0..count {
-            assert_eq!(book.send(now, true), now);
+            assert_eq!(in_flight.send(now, true), now);
         }
     }
 
     #[test]
     fn an_echo_frees_a_place() {
-        let mut book = Book::new(2);
-        assert_eq!((book.send(10, true), book.send(20, true)), (0, 1));
-        assert!(!book.has_room());
-        assert_eq!(book.echo(0, 35), Echo::Answer(25));
-        assert!(book.has_room());
-        let tally = Tally { sent: 2, answered: 1, ..Tally::default() };
-        assert_eq!((book.tally(), book.waiting()), (tally, 1));
+        let mut in_flight = InFlightTable::new(2);
+        assert_eq!((in_flight.send(10, true), in_flight.send(20, true)), (0, 1));
+        assert!(!in_flight.has_room());
+        assert_eq!(in_flight.echo(0, 35), Echo::Answer(25));
+        assert!(in_flight.has_room());
+        let counts = Counts { sent: 2, answered: 1, ..Counts::default() };
+        assert_eq!((in_flight.counts(), in_flight.waiting()), (counts, 1));
     }
 
     #[test]
     fn what_comes_twice_late_or_from_nowhere_is_told_apart() {
-        let mut book = Book::new(4);
-        send(&mut book, 3);
-        assert_eq!(book.echo(2, 5), Echo::Answer(3));
-        assert_eq!(book.echo(0, 5), Echo::Answer(5));
-        assert_eq!(book.echo(0, 6), Echo::Duplicate);
-        assert!(book.expire(100, Duration::from_nanos(50)));
-        assert_eq!(book.echo(1, 101), Echo::Late);
-        assert_eq!(book.echo(1, 102), Echo::Duplicate);
-        assert_eq!(book.echo(3, 103), Echo::Unknown);
-        let tally = Tally { sent: 3, answered: 2, lost: 1, late: 1, duplicated: 2, reordered: 1 };
-        assert_eq!(book.tally(), tally);
+        let mut in_flight = InFlightTable::new(4);
+        send(&mut in_flight, 3);
+        assert_eq!(in_flight.echo(2, 5), Echo::Answer(3));
+        assert_eq!(in_flight.echo(0, 5), Echo::Answer(5));
+        assert_eq!(in_flight.echo(0, 6), Echo::Duplicate);
+        assert!(in_flight.expire(100, Duration::from_nanos(50)));
+        assert_eq!(in_flight.echo(1, 101), Echo::Late);
+        assert_eq!(in_flight.echo(1, 102), Echo::Duplicate);
+        assert_eq!(in_flight.echo(3, 103), Echo::Unknown);
+        let counts = Counts { sent: 3, answered: 2, lost: 1, late: 1, duplicated: 2, reordered: 1 };
+        assert_eq!(in_flight.counts(), counts);
     }
 
     #[test]
     fn loss_does_not_stall_the_window() {
-        let mut book = Book::new(2);
+        let mut in_flight = InFlightTable::new(2);
         for round in 0..1000 {
-            while book.has_room() {
-                book.send(round * 100, true);
+            while in_flight.has_room() {
+                in_flight.send(round * 100, true);
             }
-            assert!(!book.expire(round * 100 + 50, Duration::from_nanos(50)), "not yet");
-            assert!(book.expire(round * 100 + 51, Duration::from_nanos(50)));
+            assert!(!in_flight.expire(round * 100 + 50, Duration::from_nanos(50)), "not yet");
+            assert!(in_flight.expire(round * 100 + 51, Duration::from_nanos(50)));
         }
-        assert_eq!((book.tally().sent, book.tally().lost), (2000, 2000));
+        assert_eq!((in_flight.counts().sent, in_flight.counts().lost), (2000, 2000));
     }
 
     /// One that is never answered holds the book up before its line would be taken, and no longer than its time-out.
     #[test]
     fn the_oldest_keeps_its_line() {
-        let mut book = Book::new(2);
-        book.send(0, true);
+        let mut in_flight = InFlightTable::new(2);
+        in_flight.send(0, true);
         let mut sent = 0;
-        while book.has_room() {
-            let number = book.send(1, true);
-            assert_eq!(book.echo(number, 2), Echo::Answer(1));
+        while in_flight.has_room() {
+            let number = in_flight.send(1, true);
+            assert_eq!(in_flight.echo(number, 2), Echo::Answer(1));
             sent += 1;
         }
-        assert_eq!(sent, LEAST - 1);
-        assert!(book.expire(10, Duration::from_nanos(5)) && book.has_room());
+        assert_eq!(sent, MIN_ENTRIES - 1);
+        assert!(in_flight.expire(10, Duration::from_nanos(5)) && in_flight.has_room());
     }
 
     #[test]
     fn without_numbers_the_oldest_is_answered() {
-        let mut book = Book::new(3);
-        assert_eq!(book.echo_of_oldest(0), Echo::Unknown);
-        send(&mut book, 3);
-        assert_eq!(book.echo_of_oldest(10), Echo::Answer(10));
-        assert!(book.expire(100, Duration::from_nanos(1)));
-        assert_eq!(book.echo_of_oldest(110), Echo::Late);
-        assert_eq!(book.echo_of_oldest(111), Echo::Duplicate);
-        assert_eq!(book.tally().lost, 2);
+        let mut in_flight = InFlightTable::new(3);
+        assert_eq!(in_flight.echo_of_oldest(0), Echo::Unknown);
+        send(&mut in_flight, 3);
+        assert_eq!(in_flight.echo_of_oldest(10), Echo::Answer(10));
+        assert!(in_flight.expire(100, Duration::from_nanos(1)));
+        assert_eq!(in_flight.echo_of_oldest(110), Echo::Late);
+        assert_eq!(in_flight.echo_of_oldest(111), Echo::Duplicate);
+        assert_eq!(in_flight.counts().lost, 2);
     }
 
     #[test]
     fn only_what_was_sent_in_the_measured_time_counts() {
-        let mut book = Book::new(4);
-        book.send(0, false);
-        book.send(0, true);
-        book.echo(0, 1);
-        book.echo(1, 1);
-        book.echo(0, 2);
-        assert_eq!(book.tally(), Tally { sent: 1, answered: 1, ..Tally::default() });
+        let mut in_flight = InFlightTable::new(4);
+        in_flight.send(0, false);
+        in_flight.send(0, true);
+        in_flight.echo(0, 1);
+        in_flight.echo(1, 1);
+        in_flight.echo(0, 2);
+        assert_eq!(in_flight.counts(), Counts { sent: 1, answered: 1, ..Counts::default() });
     }
 
     #[derive(Clone, Debug)]
@@ -289,7 +289,7 @@ mod tests {
     #[derive(Default)]
     struct Model {
         states: BTreeMap<u64, (State, u64)>,
-        tally: Tally,
+        counts: Counts,
         highest: Option<u64>,
     }
 
@@ -298,12 +298,12 @@ mod tests {
             let Some((state, _)) = self.states.get_mut(&number) else { return };
             match *state {
                 State::Waiting => {
-                    self.tally.answered += 1;
-                    self.tally.reordered += u64::from(self.highest > Some(number));
+                    self.counts.answered += 1;
+                    self.counts.reordered += u64::from(self.highest > Some(number));
                     self.highest = self.highest.max(Some(number));
                 }
-                State::Lost => self.tally.late += 1,
-                _ => self.tally.duplicated += 1,
+                State::Lost => self.counts.late += 1,
+                _ => self.counts.duplicated += 1,
             }
             *state = State::Answered;
         }
@@ -312,7 +312,7 @@ mod tests {
             for (state, sent_at) in self.states.values_mut() {
                 if *state == State::Waiting && *sent_at < before {
                     *state = State::Lost;
-                    self.tally.lost += 1;
+                    self.counts.lost += 1;
                 }
             }
         }
@@ -327,29 +327,29 @@ mod tests {
         /// exactly one place.
         #[test]
         fn the_book_agrees_with_one_that_never_forgets(window in 1_usize..6, steps in steps()) {
-            let (mut book, mut model) = (Book::new(window), Model::default());
+            let (mut in_flight, mut model) = (InFlightTable::new(window), Model::default());
             for (now, step) in (1_u64..).zip(steps) {
                 match step {
-                    Step::Send if book.has_room() => {
-                        let number = book.send(now, true);
+                    Step::Send if in_flight.has_room() => {
+                        let number = in_flight.send(now, true);
                         model.states.insert(number, (State::Waiting, now));
-                        model.tally.sent += 1;
+                        model.counts.sent += 1;
                     }
                     Step::Send => {}
-                    Step::Echo(back) => if let Some(number) = book.next.checked_sub(back) {
-                        book.echo(number, now);
+                    Step::Echo(back) => if let Some(number) = in_flight.next.checked_sub(back) {
+                        in_flight.echo(number, now);
                         model.echo(number);
                     },
                     Step::Expire => {
-                        book.expire(now, Duration::from_nanos(5));
+                        in_flight.expire(now, Duration::from_nanos(5));
                         model.expire(now.saturating_sub(5));
                     }
                 }
-                let Tally { sent, answered, lost, .. } = book.tally();
-                prop_assert_eq!(book.tally(), model.tally);
-                prop_assert_eq!(book.waiting(), model.waiting());
-                prop_assert!(book.waiting() <= window);
-                prop_assert_eq!(sent, answered + lost + book.waiting() as u64);
+                let Counts { sent, answered, lost, .. } = in_flight.counts();
+                prop_assert_eq!(in_flight.counts(), model.counts);
+                prop_assert_eq!(in_flight.waiting(), model.waiting());
+                prop_assert!(in_flight.waiting() <= window);
+                prop_assert_eq!(sent, answered + lost + in_flight.waiting() as u64);
             }
         }
     }

@@ -1,16 +1,16 @@
 //! What a run of visits found.
 
-use super::plan::VisitPlan;
-use super::visitor::Times;
-use crate::board::Faults;
+use super::connection::Times;
+use super::plan::PerConnectionPlan;
 use crate::measured::Measured;
+use crate::metrics::Faults;
 use crate::report::saturation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The result of one run of visits.
 #[derive(Clone, Debug, Serialize)]
-pub struct VisitReport {
+pub struct PerConnectionReport {
     /// The server's address.
     pub address: String,
     /// Visits asked for.
@@ -32,9 +32,9 @@ pub struct VisitReport {
     /// That time over the visits that went well, in µs; 0 where none did.
     pub elapsed_us_per_connection: f64,
     /// From the send to the last byte, in µs.
-    pub echo_us: Spread,
+    pub echo_us: TimeSummary,
     /// From before the connect to the last byte, in µs.
-    pub visit_us: Spread,
+    pub total_us: TimeSummary,
     /// Failures by kind, as in [`crate::Report::errors`].
     pub errors: BTreeMap<String, u64>,
     /// The first failure in words.
@@ -49,7 +49,7 @@ pub struct VisitReport {
 
 /// How the times of all visits lie, in µs, exactly; all zero where there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct TimeSummary {
     /// All together.
     pub sum: f64,
     /// The average.
@@ -66,18 +66,18 @@ pub struct Spread {
     pub max: f64,
 }
 
-impl VisitReport {
+impl PerConnectionReport {
     pub(super) fn new(
-        plan: &VisitPlan,
+        plan: &PerConnectionPlan,
         driver: String,
         measured: Measured,
         times: Vec<Times>,
         faults: Faults,
-    ) -> VisitReport {
+    ) -> PerConnectionReport {
         let (seconds, completed) = (measured.length.as_secs_f64(), times.len());
         let share = if seconds > 0.0 { measured.cpu.as_secs_f64() / seconds } else { 0.0 };
         let per_visit = |total: f64| if completed > 0 { total / completed as f64 } else { 0.0 };
-        VisitReport {
+        PerConnectionReport {
             address: plan.address.to_string(),
             connections: plan.connections,
             clients: plan.clients,
@@ -87,8 +87,8 @@ impl VisitReport {
             seconds,
             connections_per_second: if seconds > 0.0 { completed as f64 / seconds } else { 0.0 },
             elapsed_us_per_connection: per_visit(seconds * 1e6),
-            echo_us: Spread::of(times.iter().map(|times| times.echo).collect()),
-            visit_us: Spread::of(times.iter().map(|times| times.visit).collect()),
+            echo_us: TimeSummary::of(times.iter().map(|times| times.echo).collect()),
+            total_us: TimeSummary::of(times.iter().map(|times| times.total).collect()),
             interrupted: measured.interrupted,
             doubts: doubts(plan, measured.interrupted, completed, share),
             errors: faults.by_kind,
@@ -99,18 +99,18 @@ impl VisitReport {
     }
 }
 
-impl Spread {
+impl TimeSummary {
     /// Of times in ns.
-    fn of(mut nanos: Vec<u64>) -> Spread {
+    fn of(mut nanos: Vec<u64>) -> TimeSummary {
         if nanos.is_empty() {
-            return Spread::default();
+            return TimeSummary::default();
         }
         nanos.sort_unstable();
         let micros = |nanos: u64| nanos as f64 / 1e3;
         // The smallest time that so many in a hundred did not exceed.
         let at = |percent: usize| micros(nanos[(nanos.len() * percent).div_ceil(100) - 1]);
         let sum = micros(nanos.iter().sum());
-        Spread {
+        TimeSummary {
             sum,
             average: sum / nanos.len() as f64,
             min: micros(nanos[0]),
@@ -122,7 +122,12 @@ impl Spread {
     }
 }
 
-fn doubts(plan: &VisitPlan, interrupted: bool, completed: usize, share: f64) -> Vec<String> {
+fn doubts(
+    plan: &PerConnectionPlan,
+    interrupted: bool,
+    completed: usize,
+    share: f64,
+) -> Vec<String> {
     let planned = plan.connections;
     let cut_short = interrupted
         .then(|| format!("the run was interrupted after {completed} of {planned} connections"));
@@ -139,18 +144,18 @@ mod tests {
 
     #[test]
     fn the_spread_is_exact() {
-        let spread = Spread::of((1..=1000).rev().map(|n| n * 1000).collect());
+        let spread = TimeSummary::of((1..=1000).rev().map(|n| n * 1000).collect());
         assert_eq!((spread.sum, spread.average), (500_500.0, 500.5));
         assert_eq!((spread.min, spread.max), (1.0, 1000.0));
         assert_eq!((spread.p50, spread.p90, spread.p99), (500.0, 900.0, 990.0));
-        let one = Spread::of(vec![7000]);
+        let one = TimeSummary::of(vec![7000]);
         assert_eq!((one.p50, one.p99, one.max), (7.0, 7.0, 7.0));
-        assert_eq!(Spread::of(Vec::new()), Spread::default());
+        assert_eq!(TimeSummary::of(Vec::new()), TimeSummary::default());
     }
 
     #[test]
     fn connections_that_failed_are_a_doubt() {
-        let mut plan = VisitPlan::new("127.0.0.1:7000".parse().unwrap());
+        let mut plan = PerConnectionPlan::new("127.0.0.1:7000".parse().unwrap());
         plan.pin = Some(0);
         assert_eq!(doubts(&plan, false, 100, 0.5), Vec::<String>::new());
         assert_eq!(doubts(&plan, false, 90, 0.1), ["10 of 100 connections did not come about"]);

@@ -1,0 +1,105 @@
+//! All clients of a run, and the sweep that finds those that get no answer.
+
+use crate::client::{Activity, Client};
+use crate::clock;
+use crate::connect::Connection;
+use crate::fault::Fault;
+use crate::idle::{IdleTracker, sweep_interval};
+use crate::metrics::{Metrics, Recorder};
+use crate::payload::Payload;
+use crate::phases::Pool;
+use crate::plan::Plan;
+use annulus::{JoinError, JoinHandle, time};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server may take to close after the client's half-close. Longer is no failure: it owes no bytes any more.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The clients' tasks.
+pub(crate) struct ClientPool {
+    clients: Vec<PooledClient>,
+    metrics: Arc<Metrics>,
+    reply_timeout: Duration,
+}
+
+struct PooledClient {
+    task: JoinHandle<()>,
+    activity: Rc<Activity>,
+    idle: IdleTracker,
+}
+
+impl ClientPool {
+    /// Starts a client on each connection.
+    pub(crate) fn start(
+        plan: &Plan,
+        streams: Vec<Connection>,
+        metrics: &Arc<Metrics>,
+    ) -> ClientPool {
+        let (now, began) = (clock::now(), clock::nanos());
+        let client = |(number, stream)| {
+            let payload = Payload::new(plan.seed, number, plan.length);
+            let recorder = Recorder::new(Arc::clone(metrics));
+            let client = Client::new(number, stream, payload, plan.window(number, began), recorder);
+            let activity = client.activity();
+            PooledClient {
+                idle: IdleTracker::new(activity.changes(), now),
+                activity,
+                task: annulus::spawn(client.run()),
+            }
+        };
+        let clients = streams.into_iter().enumerate().map(client).collect();
+        ClientPool { clients, metrics: Arc::clone(metrics), reply_timeout: plan.reply_timeout }
+    }
+
+    /// Waits until every client has ended, sweeping on.
+    pub(crate) async fn finish(&mut self) {
+        let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
+        for number in 0..self.clients.len() {
+            while let Err(time::Elapsed { .. }) = self.wait(number, interval).await {
+                self.sweep();
+            }
+        }
+    }
+
+    async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
+        match time::timeout(limit, &mut self.clients[number].task).await? {
+            Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Pool for ClientPool {
+    fn is_finished(&self) -> bool {
+        self.clients.iter().all(|client| client.task.is_finished())
+    }
+
+    fn sweep_interval(&self) -> Duration {
+        sweep_interval(self.reply_timeout)
+    }
+
+    fn sweep(&mut self) {
+        let now = clock::now();
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if !client.task.is_finished() {
+                client.check(number, now, self.reply_timeout, &self.metrics);
+            }
+        }
+    }
+}
+
+impl PooledClient {
+    fn check(&mut self, number: usize, now: Duration, limit: Duration, metrics: &Metrics) {
+        let idle = self.idle.idle_for(self.activity.changes(), now);
+        if self.activity.is_closing() {
+            if idle >= limit.min(CLOSE_TIMEOUT) {
+                self.task.abort();
+            }
+        } else if idle >= limit && self.activity.in_flight() > 0 {
+            self.task.abort();
+            metrics.record_fault(number, self.activity.in_flight(), &Fault::reply_timeout(limit));
+        }
+    }
+}
