@@ -46,7 +46,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
 
 /// What every command prints to standard output, in a short run.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
-    let timed = "-c 2 -t 0.05 --warm-up 0";
+    let timed = "-c 2 -t 0.3 --warm-up 0";
     let lines = [
         "--help".to_owned(),
         "--version".to_owned(),
@@ -57,7 +57,8 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
         format!("load -a {server} {timed} --json -"),
         format!("load -a {server} --per-connection -c 2"),
         format!("load udp -a {udp} {timed}"),
-        "bench echo --servers epoll --clients 1 --rounds 2 --seconds 0.3 --warm-up 0".to_owned(),
+        "bench echo --servers epoll --clients 1 --rounds 2 --per-connection --connections 3"
+            .to_owned(),
         "bench nop --contenders ring --entries 1 --rounds 2 --seconds 0.01".to_owned(),
         "bench file -n 1 -c 1 --mode tasks".to_owned(),
         "bench bulk --contenders epoll --rounds 2 --seconds 0.02".to_owned(),
