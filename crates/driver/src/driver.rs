@@ -1,4 +1,4 @@
-//! The one driver type, and what a driver must supply.
+//! The driver type, and what a driver must provide.
 #![allow(unsafe_code)]
 
 use crate::counters::Counters;
@@ -19,22 +19,22 @@ use std::time::Duration;
 pub enum Wait {
     /// Not at all.
     No,
-    /// Until something happens or the time is up; `None` is for ever.
+    /// Until something happens or the time is up; `None` is no limit.
     Upto(Option<Duration>),
 }
 
-/// The closed set of drivers, chosen at run time. What each must supply is the list of this type's methods.
+/// The drivers, one of which is chosen at run time. Its methods are what each must provide.
 #[derive(Debug)]
 pub enum Driver {
     /// io_uring.
     Uring(Box<Uring>),
-    /// epoll, where io_uring is blocked.
+    /// epoll, for systems without io_uring.
     Epoll(Box<Epoll>),
 }
 
 impl Driver {
-    /// Queues an operation that names no memory; it starts with the next [`turn`](Self::turn) at the latest. Never fails: what
-    /// finds no room waits its turn, in order.
+    /// Queues an operation that names no memory; it starts with the next [`turn`](Self::turn) at the latest. It never fails: if there
+    /// is no space, operations wait in order.
     ///
     /// ```compile_fail,E0308
     /// use annulus_driver::{Driver, MemoryOp, Token};
@@ -55,24 +55,25 @@ impl Driver {
     /// Queues an operation that names memory; otherwise as [`submit`](Self::submit).
     ///
     /// # Safety
-    /// Memory that the operation names must stay valid, unmoved and untouched until its terminal event was taken; for
-    /// the `…Now` sends, until that or until [`settled`](Self::settled) is true once all events were taken.
+    /// Memory that the operation names must stay valid, unmoved and unused by other code until its terminal event was taken; for the
+    /// `…Now` sends, until that or until [`settled`](Self::settled) is true after all events were taken.
     ///
-    /// Descriptors that a call on files names must be open, and the caller's to use, until the terminal event.
+    /// Descriptors that a file call names must be open, and the caller's to use, until the terminal event.
     #[inline]
     pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        match self {
-            // SAFETY: the caller's promise, passed on.
-            Self::Uring(uring) => unsafe { uring.submit_memory(token, op) },
-            // SAFETY: as above.
-            Self::Epoll(epoll) => unsafe { epoll.submit_memory(token, op) },
+        // SAFETY: both drivers demand what this function demands.
+        unsafe {
+            match self {
+                Self::Uring(uring) => uring.submit_memory(token, op),
+                Self::Epoll(epoll) => epoll.submit_memory(token, op),
+            }
         }
     }
 
-    /// Starts what was queued and waits as told.
+    /// Starts what was queued, and waits.
     ///
     /// # Errors
-    /// What no retry mends: the driver is of no use any more.
+    /// An error that no retry can mend: the driver cannot be used any more.
     #[inline]
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
         match self {
@@ -90,7 +91,7 @@ impl Driver {
         }
     }
 
-    /// Whose event stands `ahead` places behind the next one, where that is known already: a hint.
+    /// The token of the event that comes `ahead` events after the next one, if that is known already: a hint.
     #[inline]
     pub fn upcoming(&self, ahead: u32) -> Option<Token> {
         match self {
@@ -99,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// True where nothing that was submitted waits to be started.
+    /// True if every operation that was submitted has been started.
     pub fn is_clear(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.is_clear(),
@@ -107,19 +108,19 @@ impl Driver {
         }
     }
 
-    /// True where the last turn started everything that had been submitted before it: what was to outlive the submission
-    /// only may go.
+    /// True if the last turn started everything that was submitted before it: memory that need outlive only the submission may be
+    /// freed.
     #[inline]
     pub fn all_taken(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.all_taken(),
-            // Whatever was submitted was tried there and then.
+            // An operation is tried, or its arguments are copied, when it is submitted.
             Self::Epoll(_) => true,
         }
     }
 
-    /// True where, besides, every event so far was taken: a `…Now` send submitted before the last turn and without an
-    /// event by then went out whole.
+    /// True if, besides, every event so far was taken: a `…Now` send that was submitted before the last turn and has had no event
+    /// was sent whole.
     #[inline]
     pub fn settled(&self) -> bool {
         match self {
@@ -128,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// Whether there are `…Now` sends at all. Where not, submit the others: each has an event.
+    /// Whether there are `…Now` sends. If not, submit the others, each of which has an event.
     #[inline]
     pub fn sends_quietly(&self) -> bool {
         match self {
@@ -137,7 +138,7 @@ impl Driver {
         }
     }
 
-    /// Which operations carry the bytes of streams. What is asked for by another name is done by these.
+    /// The operations that carry the bytes of streams: what receives and sends of streams are encoded as.
     #[inline]
     pub fn operations(&self) -> Operations {
         match self {
@@ -146,8 +147,8 @@ impl Driver {
         }
     }
 
-    /// True where `…Now` sends happen as they are submitted, and every event so far was taken: each of them that has no
-    /// event by now went out whole.
+    /// True if `…Now` sends are made when they are submitted, and every event so far was taken: each of them that has had no event
+    /// was sent whole.
     #[inline]
     pub fn sent_at_once(&self) -> bool {
         match self {
@@ -156,8 +157,8 @@ impl Driver {
         }
     }
 
-    /// Publishes returned buffers, so that [`Pool::with_kernel`] tells what the next operations will find. Once a turn,
-    /// before it.
+    /// Publishes returned buffers, so that [`Pool::with_kernel`] is what the next operations will find. Call it once before each
+    /// turn.
     #[inline]
     pub fn refill(&mut self) {
         match self {
@@ -166,7 +167,7 @@ impl Driver {
         }
     }
 
-    /// True once after receive memory that was not needed has gone back to the system: time for the caller to do the same.
+    /// True once after the pools were trimmed: the caller can free what it keeps for reuse.
     #[inline]
     pub fn take_trimmed(&mut self) -> bool {
         let trimmed = match self {
@@ -176,7 +177,7 @@ impl Driver {
         std::mem::take(trimmed)
     }
 
-    /// Sets how much receives may bring before the next turn.
+    /// Limits how much receives may bring before the next turn.
     pub fn set_budget(&mut self, budget: Budget) {
         let share = if self.packets().is_some() && budget != Budget::NONE { 2 } else { 1 };
         let budget = Budget { bytes: budget.bytes / share, ..budget };
@@ -187,13 +188,13 @@ impl Driver {
         }
     }
 
-    /// Bytes of memory that the pools' buffers have.
+    /// Bytes of memory that the buffers of the pools have.
     #[inline]
     pub fn resident(&self) -> usize {
         self.pool().resident() + self.packets().map_or(0, |pool| pool.resident())
     }
 
-    /// The lent memory.
+    /// The pool that streams receive into.
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {
         match self {
@@ -202,10 +203,10 @@ impl Driver {
         }
     }
 
-    /// Makes the pool that datagrams are received into, unless it is there already.
+    /// Makes the pool that datagrams are received into, unless it exists.
     ///
     /// # Errors
-    /// `Unsupported`, where the driver cannot receive messages; or as [`Pool::new`].
+    /// `Unsupported` if the driver cannot receive messages; or the errors of [`Pool::new`].
     pub fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.open_packets(size),
@@ -213,8 +214,8 @@ impl Driver {
         }
     }
 
-    /// The pool that datagrams are received into, once it is open. Operations of [`Kind::Packet`](crate::Kind::Packet)
-    /// borrow from it, all others from [`pool`](Self::pool).
+    /// The pool that datagrams are received into, once it exists. Operations of [`Kind::Packet`](crate::Kind::Packet) receive into
+    /// its buffers, all others into those of [`pool`](Self::pool).
     #[inline]
     pub fn packets(&self) -> Option<&Rc<Pool>> {
         match self {
@@ -223,17 +224,17 @@ impl Driver {
         }
     }
 
-    /// Has the kernel hold on to memory, so that reads and writes of files within it have no pages to look up. The answer
-    /// names it.
+    /// Registers memory with the kernel, which pins its pages, so that file reads and writes in it need not look them up. Returns
+    /// its index.
     ///
     /// # Errors
-    /// `Unsupported`, where the driver has no such thing; or whatever the kernel says. The memory is as good as any other.
+    /// `Unsupported` if the driver registers no memory, or the kernel's error. The memory can be used all the same.
     ///
     /// # Safety
-    /// The memory must stay where it is until it was [forgotten](Self::forget_memory), or the driver has gone.
+    /// The memory must stay mapped until it was [unregistered](Self::forget_memory), or the driver was dropped.
     pub unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
         match self {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: this function demands what `Uring::register_memory` demands.
             Self::Uring(uring) => unsafe { uring.register_memory(memory) },
             Self::Epoll(_) => {
                 let text = "the epoll driver registers no memory";
@@ -242,15 +243,15 @@ impl Driver {
         }
     }
 
-    /// Gives registered memory up: it may go once no operation names it any more.
+    /// Unregisters memory. It may be unmapped once no operation in flight names it.
     pub fn forget_memory(&mut self, name: u32) {
         match self {
             Self::Uring(uring) => uring.forget_memory(name),
-            Self::Epoll(_) => unreachable!("it has named none"),
+            Self::Epoll(_) => unreachable!("epoll registers no memory"),
         }
     }
 
-    /// Whether a receive can be given a total limit.
+    /// Whether a multishot receive can have a limit.
     #[inline]
     pub fn limits_receives(&self) -> bool {
         match self {
@@ -259,8 +260,8 @@ impl Driver {
         }
     }
 
-    /// Closes a descriptor of which nothing is in flight, before this returns: [`Op::Close`] closes it with the turn, which
-    /// costs less.
+    /// Closes a descriptor that no operation in flight names, before it returns. [`Op::Close`] closes it with the turn, which costs
+    /// less.
     pub fn close_now(&mut self, fd: Fd) {
         match self {
             Self::Uring(uring) => uring.kernel().close(fd),
@@ -268,7 +269,7 @@ impl Driver {
         }
     }
 
-    /// A descriptor of which nothing is in flight leaves, open: it will be used and closed elsewhere.
+    /// Releases a descriptor that no operation in flight names. It stays open, and is used and closed elsewhere.
     pub fn release(&mut self, fd: Fd) {
         match self {
             Self::Uring(_) => {}
@@ -276,7 +277,7 @@ impl Driver {
         }
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[inline]
     pub fn counters(&mut self) -> &mut Counters {
         match self {
@@ -285,7 +286,7 @@ impl Driver {
         }
     }
 
-    /// The kernel for direct calls.
+    /// The kernel, for direct calls.
     #[inline]
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
         match self {
@@ -294,10 +295,10 @@ impl Driver {
         }
     }
 
-    /// Ends the driver: afterwards the kernel knows none of the pool's memory.
+    /// Closes the driver. Afterwards the kernel uses none of the pools' memory.
     ///
     /// # Errors
-    /// Where the kernel would not let go. The caller must then leak what operations may still name.
+    /// If a pool could not be unregistered. The caller must then leak what operations may still name.
     pub fn close(self) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.close(),

@@ -1,4 +1,4 @@
-//! What came of an operation.
+//! The outcome of an operation.
 
 use crate::token::Token;
 use rustix::io::Errno;
@@ -6,19 +6,19 @@ use rustix::io::Errno;
 /// One completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The operation's.
+    /// The token of the operation.
     pub token: Token,
-    /// A count, a descriptor, or why not. The errno's sign is handled here, once.
+    /// A count, a descriptor, or the error. Only this type handles the sign of the errno.
     pub result: Result<u32, Errno>,
-    /// More events of the same operation will follow. False makes this the *terminal* one: the operation's memory is
-    /// the submitter's again.
+    /// More events of the same operation will follow. If false, this is the *terminal* one: the memory of the operation belongs
+    /// to the submitter again.
     pub more: bool,
-    /// The pool's buffer that was filled. Whoever takes the event owes the pool its return.
+    /// The buffer of the pool that was filled. The code that takes the event must give it back.
     pub buffer: Option<u16>,
 }
 
 impl Event {
-    /// Splits a system call's answer into value and error.
+    /// The value or the error in the result of a completion.
     #[inline]
     pub(crate) fn outcome(answer: i32) -> Result<u32, Errno> {
         u32::try_from(answer).map_err(|_| Errno::from_raw_os_error(answer.wrapping_neg()))
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_told_apart() {
+    fn a_negative_result_is_an_errno() {
         assert_eq!(Event::outcome(0), Ok(0));
         assert_eq!(Event::outcome(i32::MAX), Ok(i32::MAX as u32));
         assert_eq!(Event::outcome(-Errno::AGAIN.raw_os_error()), Err(Errno::AGAIN));

@@ -1,8 +1,8 @@
 //! Operations in, completions out.
 //!
-//! A driver takes operations, each under a [`Token`], and hands back [`Event`]s that carry that token. It lends receive
-//! memory from a [`Pool`]. It knows no tasks, no wakers and no streams: when to arm, pause, coalesce or close is decided
-//! above, once for all drivers.
+//! A driver takes operations, each with a [`Token`], and returns [`Event`]s with that token. It lends receive memory from a
+//! [`Pool`]. It knows no tasks, wakers or streams: the layer above decides when to arm, pause, coalesce or close, once for all
+//! drivers.
 
 mod counters;
 mod driver;

@@ -1,4 +1,4 @@
-//! What a driver can be asked to do.
+//! The operations of a driver.
 
 use crate::token::Token;
 use annulus_kernel::Fd;
@@ -7,7 +7,7 @@ use annulus_kernel::file::FileCall;
 /// An operation that names no memory of the submitter, as plain data: see [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// Nothing: costs what an operation costs.
+    /// Does nothing, at the cost of an operation.
     Nop,
     /// Accepts connections until it ends; each event's value is a descriptor.
     AcceptMulti {
@@ -23,7 +23,7 @@ pub enum Op {
     ReceiveMulti {
         /// The socket.
         fd: Fd,
-        /// Ends once this many bytes came; zero is no limit. Only where [`Driver::limits_receives`](crate::Driver::limits_receives).
+        /// Ends after so many bytes; zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
@@ -31,27 +31,27 @@ pub enum Op {
         /// The socket.
         fd: Fd,
     },
-    /// Tells once that there is room to send, or that nothing can be sent any more.
+    /// Waits until the socket is writable, or has failed.
     WritableOnce {
         /// The socket.
         fd: Fd,
     },
-    /// Tells once when the descriptor is readable, or failed; the value says nothing.
+    /// Waits until the descriptor is readable, or has failed. The value means nothing.
     ReadableOnce {
         /// The descriptor.
         fd: Fd,
     },
-    /// Tells each time the descriptor becomes readable, until it ends.
+    /// An event each time the descriptor becomes readable, until it ends.
     Readable {
         /// The descriptor.
         fd: Fd,
     },
-    /// Cancels. The target still has its own terminal event; this has none.
+    /// Cancels an operation. The target still has its terminal event; the cancel has none.
     Cancel {
         /// The target.
         target: Token,
     },
-    /// Closes a descriptor. Nothing of it may be in flight. No event.
+    /// Closes a descriptor that no operation in flight names. No event.
     Close {
         /// The descriptor.
         fd: Fd,
@@ -66,66 +66,66 @@ pub enum MemoryOp {
     Receive {
         /// The socket.
         fd: Fd,
-        /// Where to.
+        /// Where the bytes go.
         buffer: *mut u8,
-        /// At most so many bytes.
+        /// Most bytes to receive.
         len: u32,
     },
-    /// Receives messages until it ends, each into a buffer of the pool that its token's kind borrows from. A `struct
-    /// msghdr`, which must outlive the submission, tells the room for name and control messages; it names no vectors. A
-    /// filled buffer is laid out as [`annulus_kernel::Layout`] tells, and the event counts from its beginning, so that it
-    /// is never zero. An empty message may end the operation.
+    /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A `struct msghdr`, which must outlive
+    /// the submission, gives the space for name and control messages; it names no vectors. A filled buffer has the layout of
+    /// [`annulus_kernel::Layout`], and the event's value counts from its beginning, so that it is never zero. An empty message
+    /// may end the operation.
     ReceiveMessages {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Receives one message into what a `struct msghdr` names, which is written to as `recvmsg(2)` does. The event counts
-    /// its whole length, even where the room was less.
+    /// Receives one message into the memory that a `struct msghdr` names, as `recvmsg(2)` does. The event's value is the length of
+    /// the message, even if it was truncated.
     ReceiveMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *mut u8,
     },
-    /// Sends a message now or not at all: no event where it went, else one with the error. The `struct msghdr` and
-    /// everything it names must outlive the operation.
+    /// Sends a message without blocking: no event if it was sent, else one with the error. The `struct msghdr` and all that it names
+    /// must outlive the operation.
     SendMessageNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `SendMessageNow`, with an event in either case. Only where [`Driver::sends_quietly`](crate::Driver::sends_quietly)
-    /// is false.
+    /// As `SendMessageNow`, with an event in either case. Only if [`Driver::sends_quietly`](crate::Driver::sends_quietly) is
+    /// false.
     SendMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends now or not at all: no event where everything went, else one with the short count or the error.
+    /// Sends without blocking: no event if everything was sent, else one with the short count or the error.
     SendNow {
         /// The socket.
         fd: Fd,
-        /// From where.
+        /// The bytes.
         buffer: *const u8,
         /// How many bytes.
         len: u32,
     },
-    /// As `SendNow`, from the vectors of a `struct msghdr`, which must outlive the *submission* only.
+    /// As `SendNow`, from the vectors of a `struct msghdr`. Header and vectors need outlive only the submission.
     SendVectorNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends everything, waiting for room. By the verbs of files it sends what there is room for, at least a byte.
+    /// Sends everything, and waits for space. With the verbs of files it sends what there is space for, at least a byte.
     Send {
         /// The socket.
         fd: Fd,
-        /// From where.
+        /// The bytes.
         buffer: *const u8,
         /// How many bytes.
         len: u32,
@@ -137,18 +137,18 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `Send`, but the kernel reads the memory in its own time: the event that tells the outcome is followed by the
-    /// terminal one, which tells nothing but that the memory is free, where it promises [`more`](crate::Event::more).
-    /// `EOPNOTSUPP` for sockets that can't. Only where the driver was [set up for it](crate::UringConfig::zero_copy).
+    /// As `Send`, without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the terminal event. If the event with the
+    /// result has [`more`](crate::Event::more), the terminal one follows, and says only that the memory is free. `EOPNOTSUPP` if
+    /// the socket cannot. Only if the driver was [set up for it](crate::UringConfig::zero_copy).
     Lend {
         /// The socket.
         fd: Fd,
-        /// From where.
+        /// The bytes.
         buffer: *const u8,
         /// How many bytes.
         len: u32,
     },
-    /// As `Lend`, from vectors. The `struct msghdr` is part of the memory.
+    /// As `Lend`, from vectors. The `struct msghdr` is part of the memory that the kernel reads.
     LendVector {
         /// The socket.
         fd: Fd,
@@ -164,12 +164,12 @@ pub enum MemoryOp {
         /// Its length.
         len: u32,
     },
-    /// Makes a call on files, off the loop: by the ring where it can, else by a worker thread. The call itself, too, must
-    /// stay valid and unmoved until the terminal event.
+    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread. The `FileCall`, too, must stay
+    /// valid and unmoved until the terminal event.
     File {
         /// The call.
         call: *const FileCall,
-        /// It waits for a device, which should begin now, not with the turn: it has something to do while tasks run.
+        /// The call waits for a device: it is submitted before the end of the turn, so that the device works while tasks run.
         soon: bool,
     },
 }

@@ -1,13 +1,13 @@
-//! Which of the kernel's operations carry the bytes of streams.
+//! The choice of kernel operations that carry the bytes of streams.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The operations that receive and send, in pairs.
+/// The operations that receive and send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verbs {
-    /// RECV armed once for many receives, SEND and SENDMSG.
+    /// A multishot RECV, SEND for one chunk and SENDMSG for several.
     #[default]
     Multishot,
     /// READV and WRITEV.
@@ -29,34 +29,34 @@ impl Verbs {
         ("recv-send", Self::RecvSend),
     ];
 
-    /// The calls of files. They raise SIGPIPE where the peer has gone, unless the process ignores it, as Rust programs do.
+    /// Whether they are file operations. These raise SIGPIPE if the peer has closed, unless the process ignores it, as Rust
+    /// programs do.
     pub fn are_of_files(self) -> bool {
         matches!(self, Self::ReadvWritev | Self::ReadWrite)
     }
 
-    /// Every send goes out as a vector, be it of one chunk.
+    /// Whether every send is a vector, even of one chunk.
     pub fn send_vectors_only(self) -> bool {
         matches!(self, Self::ReadvWritev | Self::RecvmsgSendmsg)
     }
 }
 
-/// How streams receive and send: which operations, and whether a receive waits for readiness before its first try.
+/// How streams receive and send: by which operations, and whether a receive waits for readiness before its first try.
 ///
-/// All of them receive into lent buffers, and promise the same; they differ in cost. Every pair but
-/// [`Verbs::Multishot`] arms a receive anew for each one that came.
+/// All of them receive into lent buffers and have the same guarantees; they differ in cost. All but [`Verbs::Multishot`] arm a
+/// receive for each one that completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// The pair.
+    /// The operations.
     pub verbs: Verbs,
-    /// Wait until there is something to receive, instead of trying first. RECV and RECVMSG have a flag for it (5.19);
-    /// before READ, READV and a multishot receive the readiness is asked for by an operation of its own, which costs a
-    /// turn. With the flag, a multishot receive that finds bytes and the end of the stream together reports the bytes and
-    /// then waits for another arrival: the end is never heard of.
+    /// Wait until there is something to receive, instead of trying first. RECV and RECVMSG have a flag for it (5.19). READ, READV
+    /// and a multishot receive are armed after a poll, which costs a turn. With the flag, a multishot receive that finds bytes and
+    /// the end of the stream together would report the bytes, then wait for more, and never report the end.
     pub poll_first: bool,
 }
 
 impl Operations {
-    /// All there are.
+    /// All combinations.
     pub const ALL: [Self; 10] = {
         let mut all = [Self { verbs: Verbs::Multishot, poll_first: false }; 10];
         let mut i = 0;
@@ -67,14 +67,14 @@ impl Operations {
         all
     };
 
-    /// Readiness is asked for by an operation of its own.
+    /// Whether a receive is armed only after a poll.
     #[inline]
     pub fn poll_apart(self) -> bool {
         self.poll_first && (self.verbs.are_of_files() || self.verbs == Verbs::Multishot)
     }
 }
 
-/// What comes before the verbs' name where they poll first.
+/// The prefix of the name if they poll first.
 const POLL: &str = "poll-";
 
 impl fmt::Display for Operations {
@@ -94,7 +94,7 @@ impl FromStr for Operations {
     }
 }
 
-/// Operations of this name do not exist.
+/// The name is none of [`Operations::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownOperations(String);
 
@@ -103,7 +103,7 @@ impl fmt::Display for UnknownOperations {
         let names = Verbs::ALL.map(|(name, _)| name).join(", ");
         write!(
             f,
-            "unknown operations `{}`; choose one of {names}, with {POLL} before it or not",
+            "unknown operations `{}`; choose one of {names}, with or without the prefix {POLL}",
             self.0
         )
     }
@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_come_back_and_differ() {
+    fn names_differ_and_parse() {
         let names: BTreeSet<String> = Operations::ALL.iter().map(Operations::to_string).collect();
         assert_eq!(names.len(), 10);
         for operations in Operations::ALL {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_all_names() {
+    fn the_error_of_an_unknown_name_lists_all_names() {
         let error = "splice".parse::<Operations>().unwrap_err().to_string();
         for (name, _) in Verbs::ALL {
             assert!(error.contains("`splice`") && error.contains(name), "{error}");

@@ -1,104 +1,66 @@
-//! Receive memory: equal buffers in one reserved range, lent by the ring and given back.
+//! Receive memory: buffers of one size in one reserved range.
 //!
-//! A buffer is in one of three places: *idle* here, with the *kernel*, or *lent* to a user. The pool keeps only as many
-//! with the kernel as turns need (`depth`), hands out the most recently returned first, and gives the memory of those
-//! not needed for a while back to the system. How much memory the buffers have is counted by what receives wrote there.
+//! A buffer is in one of three states: *idle* in the pool, with the *kernel*, or *lent* to a user. The kernel has only as many
+//! as turns need (`depth`), those that were returned last first. The memory of buffers that were not needed for a while goes
+//! back to the system. The memory that buffers have is counted by what receives have written there.
 #![allow(unsafe_code)]
 
 mod budget;
 mod depth;
+mod memory;
 mod size;
 mod trim;
 
-use annulus_kernel::{Kernel, Mapping};
+use annulus_kernel::Kernel;
 pub use budget::Budget;
 use depth::Depth;
+pub use memory::PoolMemory;
 pub use size::PoolSize;
-use size::{cannot_reserve, check, page_size};
+use size::check;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-/// Refills between two looks at what was really needed.
+/// Refills after which the pool is fitted to what was needed.
 const PERIOD: u32 = 4096;
 
-/// Which memory goes back to the system.
+/// Which memory to give back to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trim {
-    /// All that is not in use: nothing has happened for a while.
+    /// All that is not in use, after a time without receives.
     Everything,
-    /// What was not needed since the last time, however few turns that were: the memory of idle buffers that no turn used,
-    /// and of those that were once filled further than any receive has come since.
+    /// What was not needed since the last trim, however few turns that were: the memory of idle buffers that no turn used, and
+    /// of buffers that were once filled further than any receive has filled one since.
     Surplus,
 }
 
-/// The part of a pool that outlives it: the memory itself, and the way back for buffers that went to other threads.
-pub struct PoolMemory {
-    mapping: Mapping,
-    /// Bytes from one buffer to the next one: whole pages, whatever a page is here, so that each can be discarded alone.
-    stride: usize,
-    page: usize,
-    returned: Mutex<Vec<u16>>,
-    any_returned: AtomicBool,
-}
-
-impl PoolMemory {
-    /// The first byte of a buffer.
-    ///
-    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each one up in the table of buffers, and a second look
-    /// costs a dozen instructions a datagram. So safe code cannot call it:
-    ///
-    /// ```compile_fail,E0133
-    /// fn beyond(memory: &annulus_driver::PoolMemory) -> *mut u8 {
-    ///     memory.address(u16::MAX)
-    /// }
-    /// ```
-    ///
-    /// # Safety
-    /// The id must be one that the pool has handed out.
-    #[inline]
-    pub unsafe fn address(&self, id: u16) -> *mut u8 {
-        let offset = usize::from(id) * self.stride;
-        debug_assert!(offset < self.mapping.len());
-        // SAFETY: ids that are handed out are below the pool's `most`, and the mapping holds that many buffers.
-        unsafe { self.mapping.as_ptr().add(offset) }
-    }
-
-    /// Gives a buffer back from any thread; the owner takes it in at its next turn.
-    pub fn give_back_remotely(&self, id: u16) {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        // Release pairs with the owner's acquire swap: a thread that sees the flag sees the list.
-        self.any_returned.store(true, Ordering::Release);
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum BufferState {
     Idle,
     Kernel,
     Lent,
 }
 
+/// What is recorded of the buffers.
 struct Book {
-    place: Box<[Place]>,
-    /// For each buffer the bytes that receives have written to since its memory was discarded, in whole pages.
+    state: Box<[BufferState]>,
+    /// For each buffer, how many bytes receives have written since its memory was discarded, in whole pages.
     written: Box<[u32]>,
     /// The most bytes that a receive of this period brought.
     largest: u32,
-    /// Bytes that receives may bring before the next turn, and whether that is little.
+    /// What receives may bring before the next turn.
     budget: Budget,
     /// Bytes of a buffer that the next receive into it may fill.
     len: u32,
-    /// Given back since the last refill; the last one is the warmest.
+    /// Given back since the last refill; the last is the most likely to be cached.
     returned: Vec<u16>,
-    /// Not with the kernel, memory touched.
+    /// Idle, with memory.
     idle: Vec<u16>,
-    /// Not with the kernel, memory given back to the system.
+    /// Idle, without memory.
     cold: Vec<u16>,
-    /// Ids from here on were never used.
+    /// Ids from this one on were never used.
     fresh: u32,
     with_kernel: u32,
     lent: u32,
@@ -108,14 +70,14 @@ struct Book {
     touched: bool,
 }
 
-/// The buffers of one size class, and the book of where each one is.
+/// Buffers of one size, and the state of each.
 pub struct Pool {
     memory: Arc<PoolMemory>,
     kernel: Rc<dyn Kernel>,
     size: PoolSize,
-    /// Buffers may be cut short.
-    cuts: bool,
-    /// The sum of the book's `written`.
+    /// A budget may shorten buffers.
+    shortens: bool,
+    /// The sum of `Book::written`.
     resident: Cell<usize>,
     book: RefCell<Book>,
 }
@@ -124,12 +86,12 @@ impl Pool {
     /// Reserves the range.
     ///
     /// # Errors
-    /// `InvalidInput` for a size out of range, naming it; `OutOfMemory` where the range cannot be reserved, with the limit.
+    /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if it cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         Self::with_buffers(size, kernel, true)
     }
 
-    /// As [`new`](Self::new), with buffers that are never cut short: a datagram would be cut with them.
+    /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate datagrams.
     ///
     /// # Errors
     /// As there.
@@ -137,17 +99,16 @@ impl Pool {
         Self::with_buffers(size, kernel, false)
     }
 
-    fn with_buffers(size: PoolSize, kernel: Rc<dyn Kernel>, cuts: bool) -> io::Result<Rc<Self>> {
+    fn with_buffers(
+        size: PoolSize,
+        kernel: Rc<dyn Kernel>,
+        shortens: bool,
+    ) -> io::Result<Rc<Self>> {
         check(size)?;
-        let page = page_size();
-        let stride = size.stride();
-        let mapping = Mapping::anonymous(size.reserved())
-            .map_err(|error| cannot_reserve(size.reserved(), &error))?;
-        // Where the system knows no huge pages there is nothing to forgo.
-        _ = mapping.forgo_huge_pages();
+        let memory = PoolMemory::reserve(size)?;
         let capacity = size.most as usize;
         let book = Book {
-            place: vec![Place::Idle; capacity].into_boxed_slice(),
+            state: vec![BufferState::Idle; capacity].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
             budget: Budget::NONE,
@@ -163,15 +124,8 @@ impl Pool {
             refills: 0,
             touched: false,
         };
-        let memory = PoolMemory {
-            mapping,
-            stride,
-            page,
-            returned: Mutex::default(),
-            any_returned: AtomicBool::new(false),
-        };
         let (resident, book) = (Cell::new(0), RefCell::new(book));
-        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, cuts, resident, book }))
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, shortens, resident, book }))
     }
 
     /// Bytes a buffer.
@@ -180,7 +134,7 @@ impl Pool {
         self.size.buffer
     }
 
-    /// Most buffers there can be.
+    /// The number of buffers.
     pub fn capacity(&self) -> u32 {
         self.size.most
     }
@@ -197,18 +151,18 @@ impl Pool {
     /// As [`PoolMemory::address`].
     #[inline]
     pub unsafe fn address(&self, id: u16) -> *mut u8 {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the pool has handed the id out, which this function demands too.
         unsafe { self.memory.address(id) }
     }
 
-    /// Buffers with the kernel now; or, where the driver picks buffers itself, free ones.
+    /// Buffers with the kernel now; if the driver chooses buffers itself, the free ones.
     #[inline]
     pub fn with_kernel(&self) -> u32 {
         self.book.borrow().with_kernel
     }
 
-    /// How many buffers each of `streams` may take now, that all get some: no limit while the pool can still bring more
-    /// to the kernel than stand there.
+    /// How many buffers each of `streams` may take now so that all get some. No limit while the pool can give the kernel more
+    /// than it has.
     pub fn share(&self, streams: usize) -> u32 {
         let book = self.book.borrow();
         let at_its_limit = book.depth.is_at_its_limit() || book.with_kernel < book.depth.now();
@@ -216,22 +170,21 @@ impl Pool {
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
-    /// Bytes of memory that the buffers have: what was written there and has not gone back to the system.
+    /// Bytes of memory that the buffers have: what was written and has not gone back to the system.
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.get()
     }
 
-    /// Sets what receives may bring before the next turn. Buffers are cut short for it, unless those of datagrams, which must
-    /// hold a whole one.
+    /// Sets what receives may bring before the next turn. Buffers are shortened for it, except those of datagrams.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {
         self.book.borrow_mut().budget = budget;
     }
 
-    /// Bytes that a receive into a buffer may bring now, for a driver that [`lend`](Self::lend)s them.
+    /// Bytes that a receive into a [lent](Self::lend) buffer may bring now.
     #[inline]
-    pub(crate) fn room(&self) -> u32 {
+    pub(crate) fn receive_len(&self) -> u32 {
         self.book.borrow().len
     }
 
@@ -240,14 +193,14 @@ impl Pool {
         self.book.borrow().lent
     }
 
-    /// True if so much is lent that the next leases had better own heap memory.
+    /// True if so many buffers are lent that the next leases should own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.book.borrow().is_short(self.size.most)
     }
 
-    /// True if the `len` bytes in a lent buffer had better be copied to heap memory: the pool is short, or memory is, and
-    /// the buffer has much more of it.
+    /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of buffers, or memory is short and the
+    /// buffer has much more of it than the bytes need.
     #[inline]
     pub fn wastes(&self, id: u16, len: u32) -> bool {
         let book = self.book.borrow();
@@ -255,16 +208,16 @@ impl Pool {
         book.is_short(self.size.most) || book.budget.is_tight && is_large()
     }
 
-    /// A completion named this buffer, filled with so many bytes: it is lent from here on.
+    /// A completion has named this buffer, filled with so many bytes: it is lent now.
     ///
     /// # Panics
-    /// Where the kernel did not have it: that would be two owners for one memory.
+    /// If the kernel did not have it: the memory would have two owners.
     #[inline]
     pub(crate) fn taken(&self, id: u16, bytes: u32) {
         let mut book = self.book.borrow_mut();
-        let place = &mut book.place[usize::from(id)];
-        assert_eq!(*place, Place::Kernel, "buffer {id} was taken twice");
-        *place = Place::Lent;
+        let state = &mut book.state[usize::from(id)];
+        assert_eq!(*state, BufferState::Kernel, "buffer {id} was taken twice");
+        *state = BufferState::Lent;
         book.with_kernel -= 1;
         book.lent += 1;
         book.depth.count(bytes);
@@ -272,30 +225,32 @@ impl Pool {
         book.note(id, bytes, self);
     }
 
-    /// Lends the buffer that was returned last, for a driver that picks buffers itself; `None` where all are lent.
+    /// Lends the buffer that was returned last, for a driver that chooses buffers itself: its id and its first byte. `None` if
+    /// all are lent.
     #[inline]
-    pub(crate) fn lend(&self) -> Option<u16> {
+    pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
         let mut book = self.book.borrow_mut();
         let id = book.next(self.size.most)?;
-        book.place[usize::from(id)] = Place::Lent;
+        book.state[usize::from(id)] = BufferState::Lent;
         book.with_kernel = book.with_kernel.saturating_sub(1);
         book.lent += 1;
         book.touched = true;
-        Some(id)
+        // SAFETY: `next` has handed the id out.
+        Some((id, unsafe { self.memory.address(id) }))
     }
 
-    /// So many bytes of a lent buffer, from its beginning, were written to.
+    /// The first `bytes` bytes of a lent buffer were written to.
     #[inline]
     pub fn filled(&self, id: u16, bytes: u32) {
         self.book.borrow_mut().note(id, bytes, self);
     }
 
-    /// Takes returned buffers in, for a driver that [`lend`](Self::lend)s them.
+    /// Takes returned buffers back, for a driver that [`lend`](Self::lend)s them.
     #[inline]
     pub(crate) fn restock(&self) {
         let mut book = self.book.borrow_mut();
-        if self.memory.any_returned.load(Ordering::Relaxed) {
-            self.take_in_remote(&mut book);
+        if self.memory.any_returned() {
+            self.memory.take_returned().into_iter().for_each(|id| book.take_back(id));
         }
         book.least_idle = book.least_idle.min(book.idle.len());
         book.end_turn(self);
@@ -305,34 +260,34 @@ impl Pool {
         book.with_kernel = self.size.most - book.lent;
     }
 
-    /// A user is done with a buffer. It goes back to the kernel with the next turn.
+    /// Takes a buffer back from a user. It can go to the kernel with the next turn.
     ///
     /// # Panics
-    /// Where it was not lent: a double return.
+    /// If it is not lent: it was given back twice.
     #[inline]
     pub fn give_back(&self, id: u16) {
-        self.book.borrow_mut().take_in(id);
+        self.book.borrow_mut().take_back(id);
     }
 
-    /// A receive found no buffer with the kernel, or was not armed because it would not.
+    /// A receive found no buffer with the kernel, or was not armed because it would find none.
     #[inline]
     pub fn starved(&self) {
         self.book.borrow_mut().depth.fall_short();
     }
 
-    /// Takes returned buffers in and passes to `publish` those that the kernel should get now.
+    /// Takes returned buffers back, and passes those that the kernel gets now to `publish`.
     #[inline]
     pub(crate) fn refill(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
         let mut book = self.book.borrow_mut();
-        if self.memory.any_returned.load(Ordering::Relaxed) {
-            self.take_in_remote(&mut book);
+        if self.memory.any_returned() {
+            self.memory.take_returned().into_iter().for_each(|id| book.take_back(id));
         }
         book.end_turn(self);
         let depth = book.depth.now();
         let most = self.fit(&mut book, depth);
         while book.with_kernel < most {
             let Some(id) = book.next(self.size.most) else { break };
-            book.place[usize::from(id)] = Place::Kernel;
+            book.state[usize::from(id)] = BufferState::Kernel;
             book.with_kernel += 1;
             // SAFETY: `next` has handed the id out.
             publish(unsafe { self.memory.address(id) }, book.len, id);
@@ -348,20 +303,10 @@ impl Pool {
         self.book.borrow().touched
     }
 
-    /// Bytes a page of the system. Buffers are strides of whole pages.
+    /// Bytes a page of the system.
     #[inline]
     fn page(&self) -> u32 {
         self.memory.page as u32
-    }
-
-    fn take_in_remote(&self, book: &mut Book) {
-        // Acquire pairs with the release store in `give_back_remotely`.
-        if self.memory.any_returned.swap(false, Ordering::Acquire) {
-            let ids = std::mem::take(
-                &mut *self.memory.returned.lock().unwrap_or_else(PoisonError::into_inner),
-            );
-            ids.into_iter().for_each(|id| book.take_in(id));
-        }
     }
 }
 
@@ -371,7 +316,7 @@ impl Book {
         self.lent > most / 4 * 3
     }
 
-    /// A receive has written so many bytes to a buffer.
+    /// Records that a receive has written so many bytes to a buffer.
     #[inline]
     fn note(&mut self, id: u16, bytes: u32, pool: &Pool) {
         self.largest = self.largest.max(bytes);
@@ -383,15 +328,15 @@ impl Book {
     }
 
     #[inline]
-    fn take_in(&mut self, id: u16) {
-        let place = &mut self.place[usize::from(id)];
-        assert_eq!(*place, Place::Lent, "buffer {id} was given back twice");
-        *place = Place::Idle;
+    fn take_back(&mut self, id: u16) {
+        let state = &mut self.state[usize::from(id)];
+        assert_eq!(*state, BufferState::Lent, "buffer {id} was given back twice");
+        *state = BufferState::Idle;
         self.lent -= 1;
         self.returned.push(id);
     }
 
-    /// The next buffer for the kernel: warmest first, a new one last.
+    /// The next buffer to use: the last returned first, one that was never used last.
     #[inline]
     fn next(&mut self, most: u32) -> Option<u16> {
         self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {
@@ -411,7 +356,7 @@ impl Book {
         }
     }
 
-    /// Fits the depth to what turns took lately, and gives back the memory of buffers that no turn of the period used.
+    /// Fits the depth to what the turns of the period took, and discards the memory of buffers that none of them used.
     fn shrink(&mut self, pool: &Pool) {
         self.depth.end_period();
         let Self { idle, cold, written, .. } = self;

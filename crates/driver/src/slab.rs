@@ -17,7 +17,7 @@ struct Slot<T> {
     entry: Entry<T>,
 }
 
-/// A table of `T` by index. An index is used again; its generation tells whose it is.
+/// A table of `T` by index. Indices are reused; the generation tells one use from the next.
 ///
 /// Its chunks never move, so that the kernel may be given addresses of what lies in them.
 pub struct Slab<T> {
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
         self.insert_with(|| value)
     }
 
-    /// Makes a value in a free slot: a large one is not moved there.
+    /// Makes a value in a free slot, so that a large one is not moved.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
         if self.free == END {
@@ -65,10 +65,10 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Takes a value out; tokens of the slot are late from here on.
+    /// Takes a value out. Tokens of the slot are late from now on.
     ///
     /// # Panics
-    /// Where the slot is free.
+    /// If the slot is free.
     pub fn remove(&mut self, index: u32) -> T {
         let next = self.free;
         let slot = self.slot_mut(index);
@@ -81,10 +81,10 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Drops a value where it lies; tokens of the slot are late from here on.
+    /// Drops a value in place. Tokens of the slot are late from now on.
     ///
     /// # Panics
-    /// Where the slot is free.
+    /// If the slot is free.
     #[inline]
     pub fn free(&mut self, index: u32) {
         let next = self.free;
@@ -96,7 +96,7 @@ impl<T> Slab<T> {
         self.len -= 1;
     }
 
-    /// The generation that a slot's tokens carry now.
+    /// The generation of a slot's tokens now.
     #[inline]
     pub fn generation(&self, index: u32) -> u32 {
         self.chunks[index as usize / CHUNK][index as usize % CHUNK].generation
@@ -112,7 +112,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Asks for a slot's memory ahead of time.
+    /// Prefetches the memory of a slot.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         let chunk = self.chunks.get(index as usize / CHUNK);
@@ -121,10 +121,10 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value in a slot whose owner asks.
+    /// The value in a slot that is known to be used.
     ///
     /// # Panics
-    /// Where the slot is free: an owner that outlived its slot.
+    /// If the slot is free: its owner has outlived it.
     #[inline]
     pub fn get(&mut self, index: u32) -> &mut T {
         match &mut self.slot_mut(index).entry {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reused_slot_is_told_from_its_former_self() {
+    fn a_token_of_an_earlier_use_finds_nothing() {
         let mut slab = Slab::new();
         let index = slab.insert("first");
         let generation = slab.generation(index);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_slots_are_nobodys() {
+    fn an_unknown_slot_is_empty() {
         let mut slab: Slab<u8> = Slab::new();
         assert_eq!(slab.find(7, 0), None);
         assert_eq!(slab.peek(1 << 30), None);

@@ -1,6 +1,6 @@
 //! The name of an operation in flight: kind, generation, slot. Never a pointer.
 
-/// What a token's slot is an index into. Zero is for operations whose completion nobody waits for.
+/// The kind of an operation, which tells what the slot of its token is an index into. The events of `Ignored` are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -14,15 +14,15 @@ pub enum Kind {
     Nop = 6,
     Ready = 7,
     File = 8,
-    /// Receives messages, into buffers of the packets' pool.
+    /// Receives datagrams, into buffers of the datagram pool.
     Packet = 9,
-    /// Sends one message.
+    /// Sends one datagram.
     Parcel = 10,
-    /// Waits for room to send messages.
+    /// Waits until a datagram socket is writable.
     Room = 11,
     /// Sends without copying.
     Loan = 12,
-    /// Waits for a connection to accept.
+    /// Waits until a listener has a connection to accept.
     Acceptable = 13,
 }
 
@@ -45,22 +45,22 @@ impl Kind {
     ];
 }
 
-/// 8 bits kind, 24 bits generation, 32 bits slot: exactly a `user_data`.
+/// 8 bits kind, 24 bits generation, 32 bits slot: the `user_data` of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(u64);
 
 impl Token {
-    /// For operations whose completion nobody waits for.
+    /// For operations whose events are dropped.
     pub const IGNORED: Self = Self(0);
-    /// For a driver's own operations: the layer above never sees their completions.
+    /// For the operations of a driver itself: the layer above never sees their events.
     pub(crate) const fn ignored(slot: u32) -> Self {
         Self(slot as u64)
     }
 
-    /// Generations run modulo this.
+    /// The number of generations; they wrap.
     pub const GENERATIONS: u32 = 1 << 24;
 
-    /// A token; the generation is cut to 24 bits.
+    /// A token; the generation is truncated to 24 bits.
     #[inline]
     pub fn new(kind: Kind, generation: u32, slot: u32) -> Self {
         let generation = generation & (Self::GENERATIONS - 1);
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_come_back() {
+    fn a_token_keeps_its_parts() {
         for kind in Kind::ALL {
             for generation in [0, 1, Token::GENERATIONS - 1] {
                 for slot in [0, 1, u32::MAX] {

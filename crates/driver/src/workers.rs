@@ -1,16 +1,17 @@
-//! Threads that make the calls which io_uring cannot: a plain system call that may wait holds up one of them, not the loop.
+//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one of them, not the loop.
 //!
-//! They start when they are first needed, and only as many as have work. What they finish is told by an eventfd. What waits
-//! for somebody, not for a device, is another thread's: see `lookout`.
+//! They start when they are first needed, and only as many as there are calls. An eventfd tells the driver that calls are
+//! done. Calls that may wait for another process, not for a device, go to a thread of their own: see `poll_thread`.
 #![allow(unsafe_code)]
 
-mod lookout;
+mod job;
+mod poll_thread;
 
 use crate::event::Event;
 use crate::token::Token;
 use annulus_kernel::Fd;
-use annulus_kernel::file::FileCall;
-use lookout::Errand;
+pub(crate) use job::Job;
+use poll_thread::PendingCall;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -19,80 +20,72 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Calls at once: as io_uring's own workers are capped, so are these.
+/// Most calls at once: io_uring's own workers are limited likewise.
 const MOST: usize = 4;
-/// They make system calls and nothing else.
+/// Bytes of stack a thread: they make system calls and nothing else.
 const STACK: usize = 64 * 1024;
 
-/// What a call ends with that needs a thread, if none can be started. No call on a file answers this by itself; what the system says
-/// of threads (`EAGAIN`) could be mistaken for a call that would wait.
+/// The error of a call that needs a thread if none can be started. No file call fails with it otherwise; `EAGAIN`, which the
+/// system answers for threads, could be mistaken for a call that would block.
 pub const NO_THREAD: Errno = Errno::USERS;
-
-/// A call to make, and what to say of it.
-#[derive(Clone, Copy)]
-struct Job {
-    token: Token,
-    call: FileCall,
-}
-
-// SAFETY: the memory a call names is, until its event was taken, nobody's but the worker's: see `Workers::submit`.
-unsafe impl Send for Job {}
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    done: Vec<(Token, Result<u32, Errno>)>,
+    done: Vec<Event>,
     threads: Vec<JoinHandle<()>>,
-    /// Of the threads, those in a call.
+    /// Threads that are in a call.
     busy: usize,
-    errands: Vec<Errand>,
-    lookout: Option<JoinHandle<()>>,
+    pending: Vec<PendingCall>,
+    poll_thread: Option<JoinHandle<()>>,
     closed: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
-    bell: OwnedFd,
-    /// What wakes the lookout.
-    news: OwnedFd,
+    /// Readable once calls are done.
+    done_fd: OwnedFd,
+    /// Wakes the poll thread.
+    wake_fd: OwnedFd,
 }
 
 /// The threads of one driver.
 pub(crate) struct Workers(Arc<Shared>);
 
 impl Workers {
-    /// No thread yet.
+    /// Starts no thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
         let eventfd = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let (bell, news) = (eventfd()?, eventfd()?);
-        Ok(Self(Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), bell, news })))
+        let (done_fd, wake_fd) = (eventfd()?, eventfd()?);
+        let (state, work) = (Mutex::default(), Condvar::new());
+        Ok(Self(Arc::new(Shared { state, work, done_fd, wake_fd })))
     }
 
-    /// What turns readable, edge by edge, when calls are done.
-    pub(crate) fn bell(&self) -> Fd {
-        // SAFETY: it is open as long as the workers, whom the driver holds.
-        unsafe { Fd::from_raw(self.0.bell.as_raw_fd()) }
+    /// A descriptor that gets an edge each time calls are done.
+    pub(crate) fn done_fd(&self) -> Fd {
+        // SAFETY: the eventfd is open as long as `Shared`. The driver that watches it owns the `Workers`, and drops them last
+        // or with its own ring or epoll instance.
+        unsafe { Fd::from_raw(self.0.done_fd.as_raw_fd()) }
     }
 
-    /// Has a call made.
+    /// Queues a call.
     ///
     /// # Errors
-    /// [`NO_THREAD`] if there is no thread, and none can be started: the call is not made.
-    ///
-    /// # Safety
-    /// The memory that the call names must stay valid, unmoved and untouched until its event was taken, and its descriptors open.
-    pub(crate) unsafe fn submit(&self, token: Token, call: FileCall) -> Result<(), Errno> {
-        let job = Job { token, call };
-        // SAFETY: the caller's promise, passed on.
-        if let Some(errand) = unsafe { Errand::new(job) } {
-            return self.send_on(errand);
+    /// The event of the job, with [`NO_THREAD`], if there is no thread and none can be started.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Event> {
+        match PendingCall::new(job) {
+            Ok(call) => self.submit_pending(call),
+            Err(job) => self.submit_job(job),
         }
+    }
+
+    fn submit_job(&self, job: Job) -> Result<(), Event> {
         let mut state = self.0.state();
         if state.jobs.len() + state.busy >= state.threads.len() && state.threads.len() < MOST {
-            match self.start(Shared::work) {
+            match self.start(Shared::run_jobs) {
                 Ok(thread) => state.threads.push(thread),
-                Err(errno) if state.threads.is_empty() => return Err(errno),
+                Err(errno) if state.threads.is_empty() => return Err(job.end(Err(errno))),
                 Err(_) => {}
             }
         }
@@ -102,61 +95,63 @@ impl Workers {
         Ok(())
     }
 
-    /// Has a call made when its descriptor is ready.
-    fn send_on(&self, errand: Errand) -> Result<(), Errno> {
+    /// The call is made when its descriptor is ready.
+    fn submit_pending(&self, call: PendingCall) -> Result<(), Event> {
         let mut state = self.0.state();
-        if state.lookout.is_none() {
-            state.lookout = Some(self.start(Shared::look_out)?);
+        if state.poll_thread.is_none() {
+            match self.start(Shared::poll_pending) {
+                Ok(thread) => state.poll_thread = Some(thread),
+                Err(errno) => return Err(call.into_job().end(Err(errno))),
+            }
         }
-        state.errands.push(errand);
+        state.pending.push(call);
         drop(state);
-        ring(&self.0.news);
+        notify(&self.0.wake_fd);
         Ok(())
     }
 
-    fn start(&self, life: fn(&Shared)) -> Result<JoinHandle<()>, Errno> {
+    fn start(&self, main: fn(&Shared)) -> Result<JoinHandle<()>, Errno> {
         let shared = self.0.clone();
         let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK);
-        thread.spawn(move || life(&shared)).map_err(|_| NO_THREAD)
+        thread.spawn(move || main(&shared)).map_err(|_| NO_THREAD)
     }
 
-    /// Takes a call back that has not begun; false where there is none.
+    /// Cancels a call that has not begun; false if there is none.
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
-        if state.cancel_errand(target) {
-            // Lets go of the descriptor.
-            ring(&self.0.news);
-        } else if let Some(place) = state.jobs.iter().position(|job| job.token == target) {
-            state.jobs.remove(place);
-            state.done.push((target, Err(Errno::CANCELED)));
+        if state.cancel_pending(target) {
+            // The poll thread must stop using the descriptor.
+            notify(&self.0.wake_fd);
+        } else if let Some(index) = state.jobs.iter().position(|job| job.token() == target) {
+            let cancelled = state.jobs.remove(index).map(|job| job.end(Err(Errno::CANCELED)));
+            state.done.extend(cancelled);
         } else {
             return false;
         }
         drop(state);
-        self.0.ring();
+        notify(&self.0.done_fd);
         true
     }
 
-    /// What was done since the last call.
+    /// Takes the events of calls that are done.
     pub(crate) fn collect(&self, events: &mut VecDeque<Event>) {
-        // It fails only where it has not rung.
-        _ = rustix::io::read(&self.0.bell, &mut [0; 8]);
-        let done = std::mem::take(&mut self.0.state().done);
-        let event = |(token, result)| Event { token, result, more: false, buffer: None };
-        events.extend(done.into_iter().map(event));
+        // It fails only if the eventfd was not signalled, which is harmless.
+        _ = rustix::io::read(&self.0.done_fd, &mut [0; 8]);
+        events.extend(std::mem::take(&mut self.0.state().done));
     }
 }
 
 impl Drop for Workers {
-    /// The threads end. Where one is in a call, which nothing can hurry, they do so by themselves.
+    /// Ends the threads, and joins them if none is in a call: a call cannot be interrupted.
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        let threads = std::mem::take(&mut state.threads).into_iter().chain(state.lookout.take());
-        let idle = state.busy == 0 && !state.errands.iter().any(|errand| errand.under_way);
+        let threads =
+            std::mem::take(&mut state.threads).into_iter().chain(state.poll_thread.take());
+        let idle = state.busy == 0 && !state.pending.iter().any(PendingCall::is_running);
         drop(state);
         self.0.work.notify_all();
-        ring(&self.0.news);
+        notify(&self.0.wake_fd);
         if idle {
             threads.for_each(|thread| _ = thread.join());
         }
@@ -175,20 +170,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) {
-        ring(&self.bell);
-    }
-
-    /// A thread's life.
-    fn work(&self) {
-        while let Some(Job { token, call }) = self.next_job() {
-            // SAFETY: the submitter keeps what the call names until the event was taken.
-            let result = unsafe { make(&call) };
+    /// The main function of a worker thread.
+    fn run_jobs(&self) {
+        while let Some(job) = self.next_job() {
+            let result = job.run();
             let mut state = self.state();
             state.busy -= 1;
-            state.done.push((token, result));
+            state.done.push(job.end(result));
             drop(state);
-            self.ring();
+            notify(&self.done_fd);
         }
     }
 
@@ -207,26 +197,17 @@ impl Shared {
     }
 }
 
-/// Wakes whoever waits for an eventfd.
-fn ring(eventfd: &OwnedFd) {
-    // It fails only where the counter is full: then it is ringing already.
+/// Makes an eventfd readable.
+fn notify(eventfd: &OwnedFd) {
+    // It fails only if the counter is full, and then the eventfd is readable.
     _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
-}
-
-/// Makes a call.
-///
-/// # Safety
-/// As [`FileCall::call`].
-unsafe fn make(call: &FileCall) -> Result<u32, Errno> {
-    // SAFETY: the caller's promise, passed on.
-    let answer = unsafe { call.call() };
-    answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::token::Kind;
+    use annulus_kernel::file::FileCall;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::FlockOperation;
 
@@ -234,61 +215,56 @@ mod tests {
         Token::new(Kind::File, 1, slot)
     }
 
+    /// Submits a call on memory and descriptors of the test.
+    pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
+        // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has waited for the events.
+        let job = unsafe { Job::new(token(slot), call) };
+        assert!(workers.submit(job).is_ok(), "a thread can be started");
+    }
+
     pub(super) fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
         let mut events = VecDeque::new();
         while events.len() < count {
-            poll(&mut [PollFd::new(&workers.0.bell, PollFlags::IN)], None).unwrap();
+            poll(&mut [PollFd::new(&workers.0.done_fd, PollFlags::IN)], None).unwrap();
             workers.collect(&mut events);
         }
         events.into()
     }
 
     #[test]
-    fn calls_come_back_with_their_answers() {
+    fn each_call_has_its_own_result() {
         let workers = Workers::new().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let mut bytes = [[0; 4]; 20];
-        let calls: Vec<FileCall> = bytes
-            .iter_mut()
-            .map(|bytes| FileCall::Read {
-                fd: file.as_raw_fd(),
-                buffer: bytes.as_mut_ptr(),
-                len: 4,
-                offset: 0,
-                nowait: false,
-            })
-            .collect();
-        for (slot, call) in calls.iter().enumerate() {
-            // SAFETY: the bytes outlive the wait below.
-            unsafe { workers.submit(token(slot as u32), *call) }.unwrap();
+        for (slot, bytes) in bytes.iter_mut().enumerate() {
+            let (fd, buffer) = (file.as_raw_fd(), bytes.as_mut_ptr());
+            let read = FileCall::Read { fd, buffer, len: 4, offset: 0, nowait: false };
+            submit(&workers, slot as u32, read);
         }
-        let mut events = wait_for(&workers, calls.len());
+        let mut events = wait_for(&workers, 20);
         events.sort_by_key(|event| event.token.slot());
-        let told: Vec<u32> = events.iter().map(|event| event.token.slot()).collect();
-        assert_eq!(told, (0..20).collect::<Vec<_>>());
+        let slots: Vec<u32> = events.iter().map(|event| event.token.slot()).collect();
+        assert_eq!(slots, (0..20).collect::<Vec<_>>());
         assert!(events.iter().all(|event| event.result == Ok(4) && !event.more));
         assert!(bytes.iter().all(|bytes| bytes == b"\x7fELF"));
         assert!(workers.0.state().threads.len() <= MOST);
     }
 
     #[test]
-    fn what_has_not_begun_can_be_taken_back() {
+    fn a_call_that_has_not_begun_can_be_cancelled() {
         let workers = Workers::new().unwrap();
-        // As many waits for a lock keep every thread.
+        // Waits for a lock occupy every thread.
         let path = std::env::temp_dir().join(format!("annulus-workers-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
         let wanted = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
-        for slot in 0..=MOST {
-            // SAFETY: the call names no memory.
-            unsafe { workers.submit(token(slot as u32), call) }.unwrap();
-        }
+        (0..=MOST).for_each(|slot| submit(&workers, slot as u32, call));
         while workers.0.state().jobs.len() > 1 {
             thread::yield_now();
         }
-        let last = token(workers.0.state().jobs[0].token.slot());
+        let last = workers.0.state().jobs[0].token();
         assert!(workers.cancel(last));
         assert!(!workers.cancel(last), "only once");
         let cancelled = wait_for(&workers, 1);

@@ -1,4 +1,4 @@
-//! What only the epoll driver has to take care of.
+//! What only the epoll driver must handle.
 #![allow(unsafe_code)]
 
 mod common;
@@ -13,18 +13,18 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most events that a descriptor brings before others get their turn: rounds, and the last one may fill several buffers.
+/// Most events of one descriptor before others are served: the rounds, and the last may fill several buffers.
 const SHARE: usize = 32 + 8;
 
 #[test]
-fn a_flood_does_not_keep_others_waiting() {
+fn a_flood_does_not_delay_other_descriptors() {
     let mut rig = Rig::epoll();
     let (loud, mut flood) = pair();
     let (quiet, mut peer) = pair();
     let flooding = rig.start(Kind::Receive, Op::ReceiveMulti { fd: loud, limit: 0 });
     let waiting = rig.start(Kind::Receive, Op::ReceiveMulti { fd: quiet, limit: 0 });
     rig.expect_silence();
-    // More than one turn's share, all there at once.
+    // More than the share of one turn, present at once.
     write(&mut flood, &pattern(300_000));
     write(&mut peer, b"me too");
     let (mut before, mut after, mut heard) = (0, 0, false);
@@ -48,7 +48,7 @@ fn a_flood_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn a_second_operation_of_a_direction_is_refused() {
+fn a_second_operation_of_a_direction_fails_with_busy() {
     let mut rig = Rig::epoll();
     let (fd, mut peer) = pair();
     let first = rig.start(Kind::Receive, Op::ReceiveLent { fd });
@@ -61,10 +61,10 @@ fn a_second_operation_of_a_direction_is_refused() {
     rig.close(fd);
 }
 
-/// A number that only the test of this thread uses, put on a new connection.
-fn numbered(number: RawFd) -> (Fd, TcpStream) {
+/// A new connection with a descriptor number that only this test uses.
+fn connection_with_number(number: RawFd) -> (Fd, TcpStream) {
     let (fd, peer) = pair();
-    // SAFETY: made by `pair` for us, and closed once, by this owner.
+    // SAFETY: `pair` made the descriptor for this test, and this owner closes it once.
     let first = unsafe { OwnedFd::from_raw_fd(fd.raw()) };
     let copy = rustix::io::fcntl_dupfd_cloexec(first, number).unwrap().into_raw_fd();
     assert_eq!(copy, number, "the number was free");
@@ -72,10 +72,10 @@ fn numbered(number: RawFd) -> (Fd, TcpStream) {
 }
 
 #[test]
-fn a_number_used_again_is_another_descriptor() {
+fn a_reused_number_is_another_descriptor() {
     let mut rig = Rig::epoll();
     for round in 0..5u8 {
-        let (fd, mut peer) = numbered(500);
+        let (fd, mut peer) = connection_with_number(500);
         let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
         rig.expect_silence();
         write(&mut peer, &[round]);
@@ -88,20 +88,20 @@ fn a_number_used_again_is_another_descriptor() {
 }
 
 #[test]
-fn a_released_descriptor_lives_on_elsewhere_and_its_number_is_free() {
+fn a_released_descriptor_can_be_used_elsewhere() {
     let mut rig = Rig::epoll();
-    let (fd, mut peer) = numbered(600);
+    let (fd, mut peer) = connection_with_number(600);
     write(&mut peer, b"one");
     assert_eq!(rig.receive(fd, 3), b"one");
     rig.driver.release(fd);
-    // Another driver takes it over, as another thread's runtime would.
+    // Another driver uses it, as a runtime of another thread would.
     let mut other = Rig::epoll();
     write(&mut peer, b"two");
     assert_eq!(other.receive(fd, 3), b"two");
     other.driver.release(fd);
-    // SAFETY: both drivers have let go of it.
+    // SAFETY: both drivers have released it, and this is the only close.
     drop(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
-    let (next, mut peer) = numbered(600);
+    let (next, mut peer) = connection_with_number(600);
     let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd: next, limit: 0 });
     rig.expect_silence();
     write(&mut peer, b"three");
@@ -110,25 +110,25 @@ fn a_released_descriptor_lives_on_elsewhere_and_its_number_is_free() {
 }
 
 #[test]
-fn an_owner_may_close_what_was_readable_once_that_is_cancelled() {
+fn a_polled_descriptor_can_be_closed_after_the_cancel() {
     let mut rig = Rig::epoll();
     let first = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-    let alarm = rustix::io::fcntl_dupfd_cloexec(first, 700).unwrap();
-    let token = rig.start(Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) });
+    let eventfd = rustix::io::fcntl_dupfd_cloexec(first, 700).unwrap();
+    let token = rig.start(Kind::Poll, Op::Readable { fd: owned(eventfd.as_raw_fd()) });
     rig.expect_silence();
     rig.cancel(token);
-    drop(alarm);
+    drop(eventfd);
     assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
-    let (fd, mut peer) = numbered(700);
+    let (fd, mut peer) = connection_with_number(700);
     let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
     rig.expect_silence();
-    write(&mut peer, b"still heard");
+    write(&mut peer, b"still read");
     let event = rig.event(token);
-    assert_eq!(rig.take(event), b"still heard");
+    assert_eq!(rig.take(event), b"still read");
 }
 
 #[test]
-fn waits_are_not_cut_short() {
+fn waits_last_as_long_as_asked() {
     let mut rig = Rig::epoll();
     for micros in [50, 700, 1500, 19_999, 20_001] {
         let wait = Duration::from_micros(micros);
@@ -138,13 +138,13 @@ fn waits_are_not_cut_short() {
             assert!(rig.turn(Wait::Upto(Some(left))).is_empty());
             turns += 1;
         }
-        // An earlier timer may still go off, once.
+        // An earlier timer may still expire, once.
         assert!(turns <= 3, "{turns} turns for one wait of {wait:?}");
     }
 }
 
 #[test]
-fn one_wait_a_turn_is_counted() {
+fn each_turn_counts_one_enter() {
     let mut rig = Rig::epoll();
     let before = rig.driver.counters().enters;
     rig.expect_silence();
@@ -152,9 +152,9 @@ fn one_wait_a_turn_is_counted() {
 }
 
 #[test]
-fn the_end_closes_everything_of_its_own() {
+fn dropping_the_driver_closes_all_that_it_opened() {
     let Rig { driver, .. } = Rig::epoll();
     let pool = driver.pool().clone();
     driver.close().unwrap();
-    assert_eq!(Rc::strong_count(&pool), 1, "the driver has let its pool go");
+    assert_eq!(Rc::strong_count(&pool), 1, "the driver no longer holds the pool");
 }

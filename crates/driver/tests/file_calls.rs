@@ -1,4 +1,4 @@
-//! Calls on files, on each driver.
+//! File calls, on each driver.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::on_each_driver;
 use std::os::fd::AsRawFd;
 
 #[test]
-fn every_second_call_for_a_device_begins_before_the_turn() {
+fn every_second_call_for_a_device_is_submitted_before_the_turn() {
     on_each_driver(|rig| {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let mut bytes = [[0; 4]; 5];

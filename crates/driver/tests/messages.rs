@@ -1,4 +1,4 @@
-//! Messages, on each driver: datagrams come laid out alike, go whole or not at all.
+//! Messages, on each driver: datagrams arrive with the same layout, and are sent whole or not at all.
 #![allow(unsafe_code)]
 
 mod common;
@@ -17,7 +17,7 @@ use std::ptr;
 const PACKETS: PoolSize = PoolSize { buffer: 8192, most: 8 };
 const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
-/// What receives of several messages are started with.
+/// The header of a receive of several messages.
 const ROOM: &MsgHeader = &MsgHeader {
     name: ptr::null(),
     name_len: LAYOUT.name as u32,
@@ -28,8 +28,8 @@ const ROOM: &MsgHeader = &MsgHeader {
     flags: 0,
 };
 
-/// A datagram, with what came beside it.
-struct Mail {
+/// A datagram with its sender and control messages.
+struct ReceivedDatagram {
     head: Message,
     from: Address,
     controls: Vec<u8>,
@@ -44,22 +44,22 @@ fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     )
 }
 
-fn take(rig: &mut Rig, event: Event) -> Mail {
+fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
     let id = event.buffer.expect("a message has its buffer");
     let len = event.result.expect("a message has a length") as usize;
-    let pool = rig.driver.packets().expect("it is open");
-    // SAFETY: the buffer is lent to us, and the driver filled so much of it.
+    let pool = rig.driver.packets().expect("the pool exists");
+    // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
     let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
     let head = Message::read(bytes).unwrap();
     let controls = &bytes[LAYOUT.control_at()..][..head.control_len as usize];
-    let mail = Mail {
+    let datagram = ReceivedDatagram {
         head,
         from: Address::from_bytes(&bytes[Layout::HEAD..][..head.name_len as usize]),
         controls: controls.to_vec(),
         payload: bytes[LAYOUT.payload_at()..].to_vec(),
     };
     pool.give_back(id);
-    mail
+    datagram
 }
 
 fn socket() -> (Fd, UdpSocket) {
@@ -71,7 +71,7 @@ fn socket() -> (Fd, UdpSocket) {
 }
 
 #[test]
-fn datagrams_come_whole_with_their_sender() {
+fn datagrams_arrive_whole_with_their_sender() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
         Linux.set_option(fd, SocketOption::RecvTos(annulus_kernel::Ip::V4, true)).unwrap();
@@ -82,13 +82,13 @@ fn datagrams_come_whole_with_their_sender() {
             if !event.more {
                 token = open(rig, fd);
             }
-            let mail = take(rig, event);
+            let datagram = take(rig, event);
             let room = PACKETS.buffer as usize - LAYOUT.payload_at();
-            assert_eq!(mail.head.payload_len as usize, len);
-            assert_eq!(mail.head.is_cut(), len > room, "{len}");
-            assert!(mail.payload == vec![7; len.min(room)]);
-            assert_eq!(mail.from.to_inet().unwrap(), peer.local_addr().unwrap());
-            let controls: Vec<Control<'_>> = Controls::new(&mail.controls).collect();
+            assert_eq!(datagram.head.payload_len as usize, len);
+            assert_eq!(datagram.head.is_cut(), len > room, "{len}");
+            assert!(datagram.payload == vec![7; len.min(room)]);
+            assert_eq!(datagram.from.to_inet().unwrap(), peer.local_addr().unwrap());
+            let controls: Vec<Control<'_>> = Controls::new(&datagram.controls).collect();
             assert_eq!(controls, [Control::Tos(0)]);
         }
         rig.cancel(token);
@@ -99,7 +99,7 @@ fn datagrams_come_whole_with_their_sender() {
 }
 
 #[test]
-fn a_burst_of_datagrams_comes_in_order() {
+fn a_burst_of_datagrams_arrives_in_order() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
         let mut token = open(rig, fd);
@@ -122,14 +122,14 @@ fn a_burst_of_datagrams_comes_in_order() {
 }
 
 #[test]
-fn an_unreachable_peer_is_told_of_and_forgotten() {
+fn an_unreachable_peer_is_reported_once() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
         let gone = peer.local_addr().unwrap();
         Linux.connect(fd, &Address::from(gone)).unwrap();
         drop(peer);
         let token = open(rig, fd);
-        let outgoing = Outgoing::new(b"anybody?", None);
+        let outgoing = Outgoing::new(b"hello?!?", None);
         let send = rig.start_memory(Kind::Parcel, outgoing.now(fd));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
@@ -146,7 +146,7 @@ fn an_unreachable_peer_is_told_of_and_forgotten() {
     });
 }
 
-/// A message on its way out, at a fixed place.
+/// A message to send, at a fixed address.
 struct Outgoing {
     header: MsgHeader,
     _parts: Box<[IoVec]>,
@@ -187,7 +187,7 @@ impl Outgoing {
 }
 
 #[test]
-fn segments_arrive_one_by_one() {
+fn segments_arrive_as_datagrams() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
         let to = Some(Address::from(peer.local_addr().unwrap()));
@@ -204,7 +204,7 @@ fn segments_arrive_one_by_one() {
 }
 
 #[test]
-fn room_is_told_of() {
+fn a_socket_is_reported_writable() {
     on_each_driver(|rig| {
         let (fd, peer) = Linux.socket_pair(SocketType::Datagram, true).unwrap();
         let (fd, peer) = (owned(fd), owned(peer));
@@ -217,7 +217,7 @@ fn room_is_told_of() {
                     assert_eq!(event.result, Err(Errno::AGAIN));
                     break;
                 }
-                more => panic!("one send, several events: {more:?}"),
+                more => panic!("one send brought several events: {more:?}"),
             }
         }
         let room = rig.start(Kind::Room, Op::WritableOnce { fd });
@@ -232,15 +232,15 @@ fn room_is_told_of() {
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
         let room = rig.start(Kind::Room, Op::WritableOnce { fd });
-        assert!(rig.event(room).result.is_ok(), "there is room");
+        assert!(rig.event(room).result.is_ok(), "the socket is writable");
         rig.close(fd);
         Linux.close(peer);
     });
 }
 
-/// One message, by a plain call.
-fn receive(fd: Fd, room: &mut [u8]) -> &[u8] {
+/// Receives one message by a system call.
+fn receive(fd: Fd, buffer: &mut [u8]) -> &[u8] {
     use rustix::net::{RecvFlags, recv};
-    let (_, len) = recv(Linux::borrow(fd), &mut *room, RecvFlags::DONTWAIT).unwrap();
-    &room[..len]
+    let (_, len) = recv(Linux::borrow(fd), &mut *buffer, RecvFlags::DONTWAIT).unwrap();
+    &buffer[..len]
 }

@@ -1,4 +1,4 @@
-//! Each operation, on each driver: what its events are.
+//! The events of each operation, on each driver.
 #![allow(unsafe_code)]
 
 mod common;
@@ -21,7 +21,7 @@ fn listener() -> (Fd, std::net::SocketAddr) {
     (owned(listener.into_raw_fd()), address)
 }
 
-/// A socket that is not connected to anything.
+/// An unconnected socket.
 fn socket() -> Fd {
     use annulus_kernel::{Domain, Kernel, Linux, SocketType};
     owned(Linux.socket(Domain::Inet, SocketType::Stream, true).unwrap())
@@ -60,7 +60,7 @@ fn connects_and_accepts() {
             let connected = rig.event(token);
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
-            assert!(accepted.more, "a multishot accept goes on");
+            assert!(accepted.more, "a multishot accept continues");
             let theirs = owned(accepted.result.unwrap() as RawFd);
             let send = MemoryOp::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
             rig.start_memory(Kind::Send, send);
@@ -76,7 +76,7 @@ fn connects_and_accepts() {
 }
 
 #[test]
-fn accepts_once() {
+fn a_single_accept_has_one_event() {
     on_each_driver(|rig| {
         let (listener, address) = listener();
         let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
@@ -92,7 +92,7 @@ fn accepts_once() {
 }
 
 #[test]
-fn an_accepted_connection_is_not_told_of_again() {
+fn an_accepted_connection_is_not_reported_again() {
     on_each_driver(|rig| {
         let (listener, address) = listener();
         let _first = TcpStream::connect(address).unwrap();
@@ -110,7 +110,7 @@ fn an_accepted_connection_is_not_told_of_again() {
 }
 
 #[test]
-fn a_refused_connect_says_so() {
+fn a_refused_connect_fails() {
     on_each_driver(|rig| {
         let (listener, address) = listener();
         rig.close(listener);
@@ -124,7 +124,7 @@ fn a_refused_connect_says_so() {
 }
 
 #[test]
-fn receives_many_times_until_the_end() {
+fn a_multishot_receive_continues_until_the_end() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit: 0 });
@@ -143,7 +143,7 @@ fn receives_many_times_until_the_end() {
 }
 
 #[test]
-fn data_and_end_that_come_together_are_both_told() {
+fn data_and_end_that_come_together_are_both_reported() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"last words");
@@ -165,7 +165,7 @@ fn data_and_end_that_come_together_are_both_told() {
 }
 
 #[test]
-fn a_limit_ends_a_receive_and_the_rest_is_found_by_the_next() {
+fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
     on_each_driver(|rig| {
         if !rig.driver.limits_receives() {
             return;
@@ -179,7 +179,7 @@ fn a_limit_ends_a_receive_and_the_rest_is_found_by_the_next() {
         let sent = pattern(5 * POOL.buffer as usize);
         write(&mut peer, &sent);
         let mut got = Vec::new();
-        // The receive that reaches the limit is the last one; it may go beyond.
+        // The receive that reaches the limit is the last one; it may exceed the limit.
         for (limit, receives) in [(POOL.buffer + 1, 2), (1, 1), (2 * POOL.buffer, 2)] {
             let token = rig.start(Kind::Receive, Op::ReceiveMulti { fd, limit });
             for left in (0..receives).rev() {
@@ -223,7 +223,7 @@ fn an_empty_pool_ends_a_receive_and_loses_nothing() {
 }
 
 #[test]
-fn receives_into_memory_of_ones_own() {
+fn receives_into_memory_of_the_submitter() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"0123456789");
@@ -274,7 +274,7 @@ fn an_urgent_mark_does_not_hide_what_follows() {
 }
 
 #[test]
-fn a_send_that_goes_whole_posts_nothing() {
+fn a_send_of_all_bytes_has_no_event() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
         let (bytes, before) = (pattern(1000), rig.driver.counters().sqes);
@@ -288,7 +288,7 @@ fn a_send_that_goes_whole_posts_nothing() {
 }
 
 #[test]
-fn a_send_that_finds_no_room_says_so_and_one_that_waits_goes_on() {
+fn a_send_without_space_reports_it_and_a_waiting_send_continues() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
@@ -305,7 +305,7 @@ fn a_send_that_finds_no_room_says_so_and_one_that_waits_goes_on() {
 }
 
 #[test]
-fn vectors_go_in_order_and_outlive_the_submission_only() {
+fn vectors_are_sent_in_order_and_need_outlive_only_the_submission() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
@@ -337,7 +337,7 @@ fn vectors_go_in_order_and_outlive_the_submission_only() {
 }
 
 #[test]
-fn a_waiting_send_learns_that_the_peer_is_gone() {
+fn a_waiting_send_fails_when_the_peer_resets() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
@@ -349,7 +349,7 @@ fn a_waiting_send_learns_that_the_peer_is_gone() {
         drop(peer);
         let mut event = rig.event(token);
         if event.result.is_ok() {
-            // A little went meanwhile: then that is told first.
+            // If some bytes were sent meanwhile, their count comes first.
             let token = rig.start_memory(Kind::Send, op);
             event = rig.event(token);
         }
@@ -369,7 +369,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
     on_each_driver(|rig| {
         let (fd, _peer) = pair();
         let (listener, _) = listener();
-        let alarm = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let counter = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         let mut memory = [0u8; 8];
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
         let bytes = pattern(4 << 20);
@@ -382,7 +382,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
             (Kind::Send, Any::Memory(send)),
             (Kind::Accept, Any::Plain(Op::AcceptMulti { fd: listener })),
             (Kind::Accept, Any::Plain(Op::Accept { fd: listener })),
-            (Kind::Poll, Any::Plain(Op::Readable { fd: owned(alarm.as_raw_fd()) })),
+            (Kind::Poll, Any::Plain(Op::Readable { fd: owned(counter.as_raw_fd()) })),
         ];
         for (kind, op) in operations {
             // Before it has started, and after.
@@ -394,7 +394,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
                 (0..turns).for_each(|_| rig.expect_silence());
                 rig.cancel(token);
                 let event = rig.event(token);
-                // A waiting send may have sent a little: then that is told.
+                // If a waiting send has sent some bytes, the result is their count.
                 let short = kind == Kind::Send && event.result.is_ok_and(|count| count < 1 << 20);
                 assert!(short || event.result == Err(Errno::CANCELED), "{op:?}: {event:?}");
                 assert!(!event.more);
@@ -407,14 +407,14 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
 }
 
 #[test]
-fn a_waiting_send_that_is_cancelled_tells_how_much_went() {
+fn a_cancelled_send_reports_how_much_was_sent() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
         let bytes = pattern(4 << 20);
         let sent = fill(rig, fd, &bytes);
         let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
         let token = rig.start_memory(Kind::Send, op);
-        // More than the fill: the rest of it is this send's.
+        // More than the fill: the excess is of this send.
         let reader = read_later(peer.try_clone().unwrap(), sent + 100_000);
         while !reader.is_finished() {
             let events = rig.turn(Wait::Upto(Some(Duration::from_millis(1))));
@@ -433,9 +433,9 @@ fn a_waiting_send_that_is_cancelled_tells_how_much_went() {
 }
 
 #[test]
-fn a_connect_under_way_can_be_cancelled() {
+fn a_connect_in_flight_can_be_cancelled() {
     on_each_driver(|rig| {
-        // A listener whose backlog is full answers no more handshakes.
+        // A listener with a full backlog completes no more handshakes.
         let listener = socket();
         let local = Address::from("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap());
         use annulus_kernel::{Kernel, Linux};
@@ -456,13 +456,13 @@ fn a_connect_under_way_can_be_cancelled() {
             rig.close(fd);
         }
         rig.expect_silence();
-        assert!(cancelled > 0, "no handshake was left unanswered");
+        assert!(cancelled > 0, "every handshake was completed");
         rig.close(listener);
     });
 }
 
 #[test]
-fn a_cancel_that_comes_too_late_does_nothing() {
+fn a_late_cancel_does_nothing() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"x");
@@ -480,13 +480,13 @@ fn a_cancel_that_comes_too_late_does_nothing() {
 }
 
 #[test]
-fn every_write_to_an_eventfd_that_nobody_reads_is_an_edge() {
+fn every_write_to_an_unread_eventfd_is_an_edge() {
     on_each_driver(|rig| {
-        let alarm = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let token = rig.start(Kind::Poll, Op::Readable { fd: owned(alarm.as_raw_fd()) });
+        let counter = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let token = rig.start(Kind::Poll, Op::Readable { fd: owned(counter.as_raw_fd()) });
         rig.expect_silence();
         for _ in 0..5 {
-            rustix::io::write(&alarm, &1u64.to_ne_bytes()).unwrap();
+            rustix::io::write(&counter, &1u64.to_ne_bytes()).unwrap();
             let event = rig.event(token);
             assert!(event.more && event.result.is_ok(), "{event:?}");
         }

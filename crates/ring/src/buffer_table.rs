@@ -6,7 +6,7 @@ use crate::ring::Ring;
 use annulus_kernel::{IoVec, Register};
 use std::io;
 
-/// A ring's table of registered memory (5.19): places that [`Entry::of_place`](crate::Entry::of_place) names. A ring has one.
+/// A ring's table of registered memory (5.19): places that [`Entry::registered`](crate::Entry::of_place) names. A ring has one.
 ///
 /// What was set in a place stays pinned, whatever becomes of the mapping, until the place is cleared or the ring has gone.
 #[derive(Debug)]

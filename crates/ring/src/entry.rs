@@ -68,16 +68,16 @@ impl Entry {
         Self { opcode, fd: fd.raw(), ..Self::default() }
     }
 
-    /// The same read or write, whose memory lies within what is registered in this place of the ring's
-    /// [table](crate::BufferTable). Any other entry stays as it is.
+    /// The same read or write with its memory named by an index of the ring's [table](crate::BufferTable), within which it must
+    /// lie. Any other entry is returned unchanged.
     #[inline]
-    pub fn of_place(self, place: u16) -> Self {
+    pub fn registered(self, index: u16) -> Self {
         let opcode = match self.opcode {
             opcode::READ => opcode::READ_FIXED,
             opcode::WRITE => opcode::WRITE_FIXED,
             _ => return self,
         };
-        Self { opcode, buf_group: place, ..self }
+        Self { opcode, buf_group: index, ..self }
     }
 
     /// The same entry with `user_data` set: what its completions will carry.

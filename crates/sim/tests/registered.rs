@@ -41,18 +41,18 @@ fn what_lies_in_a_place_is_read_and_written_and_nothing_else() {
         let table = BufferTable::register(&home.host.ring, 2).unwrap();
         let mut memory = *b"what lies in a place";
         let (inside, outside) = (write(file, &memory[5..9]), write(file, b"elsewhere"));
-        assert_eq!(home.host.once(inside.of_place(1)), fault, "the place is empty");
+        assert_eq!(home.host.once(inside.registered(1)), fault, "the place is empty");
         set(&home.host, &table, 1, &mut memory).unwrap();
-        assert_eq!(home.host.once(inside.of_place(1)), 4);
-        assert_eq!(home.host.once(outside.of_place(1)), fault);
-        assert_eq!(home.host.once(inside.of_place(7)), fault, "there are two places");
+        assert_eq!(home.host.once(inside.registered(1)), 4);
+        assert_eq!(home.host.once(outside.registered(1)), fault);
+        assert_eq!(home.host.once(inside.registered(7)), fault, "there are two places");
         let into = read(file, &mut memory[16..]);
-        assert_eq!(home.host.once(into.of_place(1)), 4);
+        assert_eq!(home.host.once(into.registered(1)), 4);
         assert_eq!(&memory, b"what lies in a plies");
         let over = Entry { len: 30, ..into };
-        assert_eq!(home.host.once(over.of_place(1)), fault, "it ends behind the place");
+        assert_eq!(home.host.once(over.registered(1)), fault, "it ends behind the place");
         table.clear(&home.host.ring, 1).unwrap();
-        assert_eq!(home.host.once(inside.of_place(1)), fault);
+        assert_eq!(home.host.once(inside.registered(1)), fault);
         home.close(file);
     });
 }

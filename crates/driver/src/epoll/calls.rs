@@ -1,4 +1,4 @@
-//! The system calls of operations, none of which ever waits. Whoever calls vouches for the memory.
+//! The system calls of operations. None of them blocks.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, IoVec, Linux, MsgHeader};
@@ -15,18 +15,18 @@ use std::slice;
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// Calls again where a signal came first.
+/// Repeats a call that was interrupted by a signal.
 #[inline]
 pub(super) fn again<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     rustix::io::retry_on_intr(call)
 }
 
 /// # Safety
-/// `len` bytes from `buffer` must be the caller's to write.
+/// `len` bytes from `buffer` must be writable, and no other code's.
 #[inline]
 pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
     again(|| {
-        // SAFETY: the caller's promise; the kernel initialises what it counts, and nobody reads more.
+        // SAFETY: the memory is writable and exclusive, which this function demands; it need not be initialised.
         let memory =
             unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize) };
         let (_, count) = net::recv(Linux::borrow(fd), memory, RecvFlags::DONTWAIT)?;
@@ -34,15 +34,15 @@ pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
     })
 }
 
-/// An event's value if a descriptor is readable, else `EAGAIN`.
+/// 1 if a descriptor is readable, else `EAGAIN`.
 pub(super) fn is_readable(fd: Fd) -> Result<u32> {
     let mut polled = [PollFd::from_borrowed_fd(Linux::borrow(fd), PollFlags::IN)];
     let count = again(|| poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))?;
     if count > 0 { Ok(1) } else { Err(Errno::AGAIN) }
 }
 
-/// Whether bytes flow without marks between them. Those of a Unix stream do not: a receive ends behind a descriptor that came
-/// along, and where the sender changes.
+/// Whether a short receive means that there is no more. Not on a Unix stream: there a receive also ends after a descriptor that
+/// was passed, and before bytes of another sender.
 #[cold]
 pub(super) fn is_tcp(fd: Fd) -> bool {
     sockopt::socket_protocol(Linux::borrow(fd)) == Ok(Some(ipproto::TCP))
@@ -52,7 +52,7 @@ pub(super) fn is_tcp(fd: Fd) -> bool {
 /// The part must be readable.
 #[inline]
 pub(super) unsafe fn send(fd: Fd, part: IoVec) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the part is readable, which this function demands.
     let bytes = unsafe { slice::from_raw_parts(part.base, part.len) };
     again(|| net::send(Linux::borrow(fd), bytes, SEND))
 }
@@ -60,39 +60,40 @@ pub(super) unsafe fn send(fd: Fd, part: IoVec) -> Result<usize> {
 /// # Safety
 /// Each part must be readable.
 pub(super) unsafe fn send_all(fd: Fd, parts: &[IoVec]) -> Result<usize> {
-    if let [part] = parts {
-        // SAFETY: the caller's promise, passed on.
-        return unsafe { send(fd, *part) };
-    }
-    // SAFETY: both types are `struct iovec`, and the caller vouches for the bytes they name.
-    let slices =
-        unsafe { slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len()) };
+    // SAFETY: each part is readable, which this function demands. An `IoSlice` has the layout of `struct iovec`, as `IoVec`.
+    let slices = unsafe {
+        if let [part] = parts {
+            return send(fd, *part);
+        }
+        slice::from_raw_parts(parts.as_ptr().cast::<IoSlice<'_>>(), parts.len())
+    };
     again(|| net::sendmsg(Linux::borrow(fd), slices, &mut SendAncillaryBuffer::default(), SEND))
 }
 
 /// The parts that a `struct msghdr` names.
 ///
 /// # Safety
-/// The header and its vectors must be readable as long as the answer is in use.
+/// The header and its vectors must be readable as long as the slice is in use.
 pub(super) unsafe fn parts<'a>(header: *const u8) -> &'a [IoVec] {
-    // SAFETY: the caller's promise.
-    let header = unsafe { &*header.cast::<MsgHeader>() };
-    // SAFETY: as above.
-    unsafe { slice::from_raw_parts(header.vectors, header.vector_count) }
+    // SAFETY: header and vectors are readable, which this function demands.
+    unsafe {
+        let header = &*header.cast::<MsgHeader>();
+        slice::from_raw_parts(header.vectors, header.vector_count)
+    }
 }
 
-/// A connection's descriptor, non-blocking as the listener must be.
+/// The descriptor of a connection, non-blocking. The listener must be non-blocking too.
 pub(super) fn accept(fd: Fd) -> Result<u32> {
     let socket = again(|| net::accept_with(Linux::borrow(fd), ACCEPTED))?;
     Ok(socket.into_raw_fd() as u32)
 }
 
-/// Connects a non-blocking socket. `AGAIN` until it is decided: asked again, Linux tells how an attempt stands.
+/// Connects a non-blocking socket. `AGAIN` until the outcome is known; calling again reports it.
 ///
 /// # Safety
 /// `len` bytes from `address` must be a readable socket address.
 pub(super) unsafe fn connect(fd: Fd, address: *const u8, len: u32) -> Result<u32> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the address is readable, which this function demands.
     let address = unsafe { SocketAddrAny::read(address.cast(), len) };
     match again(|| net::connect(Linux::borrow(fd), &address)) {
         Ok(()) | Err(Errno::ISCONN) => Ok(0),

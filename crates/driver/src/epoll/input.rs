@@ -1,4 +1,4 @@
-//! Operations that wait for a descriptor to become readable: receives, accepts, edges.
+//! Operations that wait for a descriptor to become readable: receives, accepts, polls.
 #![allow(unsafe_code)]
 
 use super::{Epoll, calls};
@@ -7,22 +7,21 @@ use crate::token::Token;
 use annulus_kernel::{Fd, Layout};
 use rustix::io::Errno;
 
-/// One of them.
+/// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
-    /// Receives into the pool's buffers until so many bytes have come; without `multi`, once. The last receive may go
-    /// beyond, as the kernel's own does: cut short, it would part what came together.
+    /// Receives into the pool's buffers until so many bytes have come; without `multi`, once. The last receive may exceed the
+    /// limit, as a receive of the kernel's may: a shorter one would split what came together.
     Lent { left: u64, multi: bool },
     /// Receives into the submitter's memory, once.
     Own { buffer: *mut u8, len: u32 },
     /// Accepts; without `multi`, once.
     Accept { multi: bool },
-    /// Tells each edge. Without `multi` it tells once, if the kernel says that the descriptor is readable now, and leaves
-    /// what it tells of to the next one.
+    /// Reports each edge. Without `multi` it reports once that the descriptor is readable now, and clears nothing.
     Readable { multi: bool },
     /// Receives messages into the pool's buffers.
     Messages { layout: Layout },
-    /// Receives one message into what the submitter's header names.
+    /// Receives one message into the memory that the submitter's header names.
     Message { header: *mut u8 },
 }
 
@@ -68,27 +67,27 @@ impl Epoll {
 
     #[inline]
     fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
-        let Some(id) = self.pool.lend() else { return self.starve(fd, token) };
-        let room = self.pool.room();
-        // SAFETY: the buffer was lent just now, and holds what is asked for.
-        let result = unsafe { calls::receive(fd, self.pool.address(id), room) };
+        let Some((id, buffer)) = self.pool.lend() else { return self.starve(fd, token) };
+        let len = self.pool.receive_len();
+        // SAFETY: the buffer is this driver's until it is given back, and at least `len` bytes long.
+        let result = unsafe { calls::receive(fd, buffer, len) };
         let Ok(count @ 1..) = result else {
             self.pool.give_back(id);
             return self.end_input(fd, token, result);
         };
         self.pool.filled(id, count);
-        self.received(fd, count, room);
+        self.received(fd, count, len);
         let left = left.saturating_sub(u64::from(count));
         let more = multi && left > 0;
         self.watches.known(fd).input = more.then_some((token, Input::Lent { left, multi }));
         Some(Event { token, result: Ok(count), more, buffer: Some(id) })
     }
 
-    /// Remembers what a receive tells of its descriptor.
+    /// Records what a receive says about the readiness of its descriptor.
     #[inline]
-    fn received(&mut self, fd: Fd, count: u32, room: u32) {
+    fn received(&mut self, fd: Fd, count: u32, len: u32) {
         let watch = self.watches.known(fd);
-        if count < room && !*watch.in_pieces.get_or_insert_with(|| !calls::is_tcp(fd)) {
+        if count < len && !*watch.in_pieces.get_or_insert_with(|| !calls::is_tcp(fd)) {
             watch.drained();
         }
         self.budget = self.budget.saturating_sub(count);
@@ -101,7 +100,7 @@ impl Epoll {
     }
 
     fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
-        // SAFETY: the submitter lends the memory until the terminal event, which is still to come.
+        // SAFETY: the memory is this operation's until its terminal event (`Driver::submit_memory`), which is to come.
         let result = unsafe { calls::receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.received(fd, count, len);
@@ -118,7 +117,7 @@ impl Epoll {
         }
     }
 
-    /// An operation's last event; or none, where it only has to wait for the next edge.
+    /// The last event of an operation; `None` if it must wait for the next edge.
     #[inline]
     pub(super) fn end_input(
         &mut self,

@@ -1,5 +1,4 @@
-//! Messages: datagrams, and what travels beside bytes. Received several at once, into buffers laid out as io_uring lays
-//! them out.
+//! Messages: datagrams, and bytes with control messages. Several are received at once, into buffers with io_uring's layout.
 #![allow(unsafe_code)]
 
 use super::Epoll;
@@ -14,12 +13,15 @@ use std::rc::Rc;
 
 /// Most messages that one call receives.
 const MANY: usize = 32;
-/// As many are asked for where the last call did not bring all it had room for. More than one, so that a single message
-/// is seen to be the only one.
+/// How many are asked for if the last call did not fill every buffer. More than one, so that a single message leaves a buffer
+/// empty, which shows that there are no more.
 const FEW: usize = 4;
 
-/// What a receive of several messages needs. The parts point into one another once they are in place.
+/// The arguments of a receive of several messages. Headers point to vectors of the same batch, so it stays in its box.
+///
+/// The first `len` headers point into buffers that were lent by a pool and not given back.
 pub(super) struct Batch {
+    len: usize,
     headers: [libc::mmsghdr; MANY],
     vectors: [IoVec; MANY],
     ids: [u16; MANY],
@@ -27,13 +29,25 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new() -> Box<Self> {
-        // SAFETY: all of it is numbers and pointers, for which zero is a value.
+        // SAFETY: all fields are integers and raw pointers, for which zero is valid.
         unsafe { Box::new(std::mem::zeroed()) }
     }
 
-    /// Points the next header at a buffer.
-    fn aim(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
-        // SAFETY: the caller's layout ends within the buffer.
+    /// Borrows up to `wanted` buffers of a pool, and points the headers at them.
+    fn borrow(&mut self, pool: &Pool, wanted: usize, layout: Layout) {
+        self.len = 0;
+        while self.len < wanted
+            && let Some((id, buffer)) = pool.lend()
+        {
+            self.point(self.len, id, buffer, pool.buffer_size() as usize, layout);
+            self.len += 1;
+        }
+    }
+
+    /// Points a header at a buffer.
+    fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
+        assert!(layout.payload_at() <= size, "a buffer holds the head of a message");
+        // SAFETY: the layout ends within the buffer, as asserted.
         let (name, control, payload) = unsafe {
             let name = buffer.add(Layout::HEAD);
             (name, buffer.add(layout.control_at()), buffer.add(layout.payload_at()))
@@ -50,20 +64,18 @@ impl Batch {
         header.msg_flags = 0;
     }
 
-    /// # Safety
-    /// The first `count` headers must have been aimed at memory of the caller's.
-    unsafe fn receive(&mut self, fd: Fd, count: usize) -> Result<usize, Errno> {
+    /// Receives into the borrowed buffers; how many messages came.
+    fn receive(&mut self, fd: Fd) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
         again(|| {
             let (headers, timeout) = (self.headers.as_mut_ptr(), ptr::null_mut());
-            // SAFETY: the caller's promise.
-            answer(
-                unsafe { libc::recvmmsg(fd.raw(), headers, count as u32, flags, timeout) } as isize
-            )
+            // SAFETY: the first `len` headers point into buffers that are lent to this driver, and to vectors of this batch.
+            answer(unsafe { libc::recvmmsg(fd.raw(), headers, self.len as u32, flags, timeout) }
+                as isize)
         })
     }
 
-    /// The head that belongs before the message received at a place.
+    /// The head of a message that was received, which belongs at the beginning of its buffer.
     fn head(&self, at: usize) -> Message {
         let received = &self.headers[at];
         Message {
@@ -75,7 +87,7 @@ impl Batch {
     }
 }
 
-/// What a call answered, or why not.
+/// The result of a system call.
 fn answer(value: isize) -> Result<usize, Errno> {
     usize::try_from(value).map_err(|_| {
         let errno = std::io::Error::last_os_error().raw_os_error();
@@ -87,11 +99,11 @@ fn answer(value: isize) -> Result<usize, Errno> {
 /// The header and all that it names must be readable.
 pub(super) unsafe fn send(fd: Fd, header: *const u8) -> Result<usize, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the caller's promise.
+    // SAFETY: the header and all that it names are readable, which this function demands.
     again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
 }
 
-/// Sends the parts that a header names, and what goes beside them.
+/// Sends the parts that a header names, with its control messages.
 ///
 /// # Safety
 /// As for [`send`].
@@ -100,40 +112,41 @@ pub(super) unsafe fn send_vector(
     header: *const u8,
     parts: &[IoVec],
 ) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
-    let passes = unsafe { (*header.cast::<MsgHeader>()).control_len > 0 };
-    // SAFETY: the caller's promise, passed on.
-    unsafe { if passes { send(fd, header) } else { calls::send_all(fd, parts) } }
+    // SAFETY: the header and all that it names are readable, which this function demands.
+    unsafe {
+        let has_control = (*header.cast::<MsgHeader>()).control_len > 0;
+        if has_control { send(fd, header) } else { calls::send_all(fd, parts) }
+    }
 }
 
 /// # Safety
-/// The header and all that it names must be the caller's, to write where it receives.
+/// The header and all that it names must be writable, and no other code's.
 unsafe fn receive(fd: Fd, header: *mut u8) -> Result<u32, Errno> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory is writable and exclusive, which this function demands.
     let count = again(|| answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), flags) }))?;
     Ok(count as u32)
 }
 
-/// The room that a header tells.
+/// The layout that a header asks for.
 ///
 /// # Safety
 /// It must point to a `struct msghdr`.
 pub(super) unsafe fn layout(header: *const u8) -> Layout {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is to a `struct msghdr`, which this function demands.
     let header = unsafe { &*header.cast::<MsgHeader>() };
     Layout { name: header.name_len as usize, control: header.control_len }
 }
 
 impl Epoll {
-    /// The pool that operations of this kind borrow from.
+    /// The pool whose buffers an operation fills.
     #[inline]
     pub(super) fn pool_of(&self, token: Token) -> &Rc<Pool> {
-        let packets = self.packets.as_ref().filter(|_| token.kind() == Kind::Packet);
-        packets.unwrap_or(&self.pool)
+        let datagrams = self.datagrams.as_ref().filter(|_| token.kind() == Kind::Packet);
+        datagrams.unwrap_or(&self.pool)
     }
 
-    /// Receives messages into lent buffers: several datagrams at once, but of a stream one piece.
+    /// Receives messages into lent buffers: several datagrams at once, or one part of a stream.
     pub(super) fn receive_messages(
         &mut self,
         fd: Fd,
@@ -143,44 +156,32 @@ impl Epoll {
         let several = if self.watches.known(fd).bulk { MANY } else { FEW };
         let wanted = if token.kind() == Kind::Packet { several } else { 1 };
         let mut batch = self.batch.take().unwrap_or_else(Batch::new);
-        let room = self.aim(&mut batch, token, wanted, layout);
-        if room == 0 {
+        batch.borrow(self.pool_of(token), wanted, layout);
+        let borrowed = batch.len;
+        if borrowed == 0 {
             self.batch = Some(batch);
             return self.starve(fd, token);
         }
-        // SAFETY: so many headers were aimed at buffers lent just now.
-        let received = unsafe { batch.receive(fd, room) };
+        let received = batch.receive(fd);
         let count = received.unwrap_or(0);
         let pool = self.pool_of(token);
-        // The warmest one last, to be the first again.
-        batch.ids[count..room].iter().rev().for_each(|id| pool.give_back(*id));
+        // The one that was lent first is given back last, so that it is the next to be lent.
+        batch.ids[count..borrowed].iter().rev().for_each(|id| pool.give_back(*id));
         let event = match received {
-            Ok(_) => self.hand_out(&batch, count, fd, token, layout),
+            Ok(_) => self.queue_messages(&batch, count, fd, token, layout),
             Err(errno) => self.end_input(fd, token, Err(errno)),
         };
         let watch = self.watches.known(fd);
-        watch.bulk = count == room;
-        if (1..room).contains(&count) {
+        watch.bulk = count == borrowed;
+        if (1..borrowed).contains(&count) {
             watch.drained();
         }
         self.batch = Some(batch);
         event
     }
 
-    /// Borrows buffers and points the batch at them; tells how many.
-    fn aim(&self, batch: &mut Batch, token: Token, wanted: usize, layout: Layout) -> usize {
-        let pool = self.pool_of(token);
-        for at in 0..wanted {
-            let Some(id) = pool.lend() else { return at };
-            // SAFETY: the pool lent the buffer just now.
-            let address = unsafe { pool.address(id) };
-            batch.aim(at, id, address, pool.buffer_size() as usize, layout);
-        }
-        wanted
-    }
-
-    /// Events for the messages received; the first of them. An empty piece of a stream is its end.
-    fn hand_out(
+    /// Queues events for the messages received, and returns the first. Of a stream, an empty part is its end.
+    fn queue_messages(
         &mut self,
         batch: &Batch,
         count: usize,
@@ -194,12 +195,12 @@ impl Epoll {
         }
         for at in 0..count {
             let (id, head) = (batch.ids[at], batch.head(at));
-            let room = batch.vectors[at].len.min(head.payload_len as usize);
-            // SAFETY: the buffer is lent to this driver, and begins with room for the head.
+            let payload = batch.vectors[at].len.min(head.payload_len as usize);
+            // SAFETY: the buffer is lent to this driver until its event was taken, and begins with space for the head.
             unsafe {
                 self.pool_of(token).address(id).cast::<[u8; Layout::HEAD]>().write(head.bytes())
             };
-            let filled = (layout.payload_at() + room) as u32;
+            let filled = (layout.payload_at() + payload) as u32;
             self.pool_of(token).filled(id, filled);
             self.budget = self.budget.saturating_sub(head.payload_len);
             self.done.push_back(Event { token, result: Ok(filled), more, buffer: Some(id) });
@@ -208,13 +209,9 @@ impl Epoll {
         self.done.pop_front()
     }
 
-    /// A send that must not wait. Where it finds no room, the next one waits for an edge.
-    ///
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    pub(super) unsafe fn send_message_now(&mut self, token: Token, fd: Fd, header: *const u8) {
-        // SAFETY: the caller's promise, passed on.
-        let Err(errno) = (unsafe { send(fd, header) }) else { return };
+    /// Ends a send that did not block. If there was no space, the socket is not writable before the next edge.
+    pub(super) fn sent_message(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>) {
+        let Err(errno) = sent else { return };
         if errno == Errno::AGAIN
             && let Some(watch) = self.watches.find(fd)
         {
@@ -229,7 +226,7 @@ impl Epoll {
         token: Token,
         header: *mut u8,
     ) -> Option<Event> {
-        // SAFETY: the submitter lends all of it until the terminal event, which is still to come.
+        // SAFETY: header and memory are this operation's until its terminal event (`Driver::submit_memory`), which is to come.
         let result = unsafe { receive(fd, header) };
         self.end_input(fd, token, result)
     }

@@ -1,12 +1,15 @@
-//! The epoll driver: the same operations, each tried by a plain system call and parked until an edge says try again.
+//! The epoll driver: the same operations, each tried by a system call, and parked until an edge reports readiness.
 //!
-//! The life of an operation that may wait: *submitted*, it is noted with its descriptor, which is registered with epoll
-//! once, edge-triggered, for everything → *parked*, until an edge comes or one is remembered → *tried*, when the layer
-//! above asks for the next event → an event, or parked again. A `…Now` send never waits: it happens as it is submitted.
+//! The states of an operation that may wait:
+//! - *submitted*: recorded with its descriptor, which is registered with epoll once, edge-triggered, for all events;
+//! - *parked*: until an edge comes, or at once if one came before;
+//! - *tried*, when the layer above asks for the next event: it brings an event, or is parked again.
 //!
-//! Where the kernel would run a multishot operation for up to 32 rounds before others get their turn, so does this
-//! driver. A descriptor has at most one operation a direction; a second one is refused as busy. Sockets that listen or
-//! connect must be non-blocking, as this runtime makes them; all others may be either.
+//! A `…Now` send never waits: it is tried when it is submitted.
+//!
+//! A multishot operation runs for up to 32 rounds before other descriptors are served, as in the kernel. A descriptor has at
+//! most one operation in each direction; a second one fails with EBUSY. Listening and connecting sockets must be
+//! non-blocking, as the runtime makes them; others may be blocking.
 #![allow(unsafe_code)]
 
 mod calls;
@@ -15,6 +18,7 @@ mod message;
 mod output;
 mod poller;
 mod timer;
+mod trim_timer;
 mod watch;
 
 use crate::counters::Counters;
@@ -23,8 +27,7 @@ use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
-use crate::workers::Workers;
-use annulus_kernel::file::FileCall;
+use crate::workers::{Job, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, named};
 use input::Input;
 use message::Batch;
@@ -36,42 +39,42 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use timer::Alarm;
+use trim_timer::TrimTimer;
 use watch::Watches;
 
-/// Events one descriptor may bring in a turn before it goes to the back.
+/// Events that one descriptor may bring in a turn before the others are served.
 const ROUNDS: u32 = 32;
 
-/// Bytes that a turn receives before it ends, more or less: what is received is sent, or used, while it is in the cache.
+/// Bytes after which a turn receives no more, so that they are used or sent while they are in the cache.
 const BUDGET: u32 = 256 * 1024;
 
-/// An epoll instance, what is watched, and what is to be tried.
+/// An epoll instance, the descriptors it watches, and those that are to be tried.
 pub struct Epoll {
     poller: Poller,
     watches: Watches,
     outputs: Outputs,
     /// Descriptors with something to try, oldest first.
     work: VecDeque<Fd>,
-    /// Of these, how many are for this turn.
+    /// How many of these belong to this turn.
     due: usize,
-    /// Events that the first of them may still bring in this turn.
+    /// Events that the first of these may still bring in this turn.
     rounds: u32,
-    /// Bytes that may still be received in this turn, and in each.
+    /// Bytes that this turn may still receive, and that each turn may.
     budget: u32,
     full_budget: u32,
-    /// Events that are known already, oldest first.
+    /// Events that are ready, oldest first.
     done: VecDeque<Event>,
     pool: Rc<Pool>,
-    /// From the first datagram socket on.
-    packets: Option<Rc<Pool>>,
-    /// Used again for each receive of messages.
+    /// Made with the first datagram socket.
+    datagrams: Option<Rc<Pool>>,
+    /// Reused by each receive of messages.
     batch: Option<Box<Batch>>,
     kernel: Rc<dyn Kernel>,
     counters: Counters,
-    alarm: Alarm,
-    /// What is to go back.
+    trim_timer: TrimTimer,
+    /// What to trim.
     trim: Option<Trim>,
-    /// Memory went back, which the layer above has not asked about yet.
+    /// The pools were trimmed since the layer above last asked.
     pub(crate) trimmed: bool,
     workers: Option<Workers>,
 }
@@ -80,15 +83,15 @@ impl Epoll {
     /// Makes the epoll instance and reserves receive memory.
     ///
     /// # Errors
-    /// `Unsupported` for a simulated kernel, whose descriptors mean nothing to epoll; `InvalidInput` for a pool size out of range;
-    /// `EMFILE`, `ENOMEM`, … of the system.
+    /// `Unsupported` for a simulated kernel, whose descriptors epoll does not know; `InvalidInput` for a pool size out of range;
+    /// the system's error, `EMFILE` or `ENOMEM`.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         if !kernel.real_descriptors() {
             let text = "a simulated kernel has no epoll; use the io_uring driver";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let (poller, alarm) = (Poller::new()?, Alarm::new()?);
-        poller.add(alarm.timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
+        let (poller, trim_timer) = (Poller::new()?, TrimTimer::new()?);
+        poller.add(trim_timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(Self {
             poller,
             watches: Watches::default(),
@@ -100,11 +103,11 @@ impl Epoll {
             full_budget: BUDGET,
             done: VecDeque::with_capacity(64),
             pool: Pool::new(pool, kernel.clone())?,
-            packets: None,
+            datagrams: None,
             batch: None,
             kernel,
             counters: Counters::default(),
-            alarm,
+            trim_timer,
             trim: None,
             trimmed: false,
             workers: None,
@@ -121,7 +124,7 @@ impl Epoll {
             Op::Accept { fd } => (fd, Input::Accept { multi: false }),
             Op::Readable { fd } => (fd, Input::Readable { multi: true }),
             Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
-            Op::WritableOnce { fd } => return self.await_room(token, fd),
+            Op::WritableOnce { fd } => return self.await_writable(token, fd),
             Op::Nop => return self.end(token, Ok(0)),
             Op::Cancel { target } if target.kind() == Kind::File => {
                 return self.cancel_file(target);
@@ -140,78 +143,77 @@ impl Epoll {
         match op {
             MemoryOp::SendNow { fd, buffer, len } => {
                 let len = len as usize;
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the memory is valid during the submission, which `submit_memory` demands.
                 let sent = unsafe { calls::send(fd, IoVec { base: buffer, len }) };
                 self.sent_now(token, fd, sent, len);
             }
             MemoryOp::SendVectorNow { fd, header } => {
-                // SAFETY: the caller's promise: header and vectors live through the submission.
-                let parts = unsafe { calls::parts(header) };
-                // SAFETY: the caller's promise, passed on.
-                let sent = unsafe { message::send_vector(fd, header, parts) };
+                // SAFETY: header, vectors and bytes are valid during the submission, which `submit_memory` demands.
+                let (parts, sent) = unsafe {
+                    let parts = calls::parts(header);
+                    (parts, message::send_vector(fd, header, parts))
+                };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
             MemoryOp::SendMessageNow { fd, header } => {
-                // SAFETY: the caller's promise, passed on.
-                unsafe { self.send_message_now(token, fd, header) }
+                // SAFETY: `submit_memory` demands of its caller what `message::send` does.
+                let sent = unsafe { message::send(fd, header) };
+                self.sent_message(token, fd, sent);
             }
-            // SAFETY: the caller's promise, passed on.
-            _ => unsafe { self.submit_slowly(token, op) },
+            // SAFETY: `submit_memory` demands of its caller what `submit_other` does.
+            _ => unsafe { self.submit_other(token, op) },
         }
     }
 
     /// # Safety
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    unsafe fn submit_slowly(&mut self, token: Token, op: MemoryOp) {
+    unsafe fn submit_other(&mut self, token: Token, op: MemoryOp) {
         match op {
             MemoryOp::Connect { fd, .. }
             | MemoryOp::Send { fd, .. }
             | MemoryOp::SendVector { fd, .. } => {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: this function demands of its caller what `start_output` does.
                 unsafe { self.start_output(token, fd, op) };
             }
             MemoryOp::Receive { fd, buffer, len } => {
                 self.start_input(token, fd, Input::Own { buffer, len });
             }
             MemoryOp::ReceiveMessages { fd, header } => {
-                // SAFETY: the caller's promise: a header lives through the submission.
+                // SAFETY: the header is a live `struct msghdr` during the submission, which `submit_memory` demands.
                 let layout = unsafe { message::layout(header) };
                 self.start_input(token, fd, Input::Messages { layout });
             }
             MemoryOp::ReceiveMessage { fd, header } => {
                 self.start_input(token, fd, Input::Message { header });
             }
-            // SAFETY: as above.
-            MemoryOp::File { call, .. } => unsafe { self.submit_file(token, call) },
+            MemoryOp::File { call, .. } => {
+                // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
+                self.submit_job(unsafe { Job::new(token, *call) });
+            }
             MemoryOp::SendNow { .. }
             | MemoryOp::SendVectorNow { .. }
-            | MemoryOp::SendMessageNow { .. } => unreachable!("sent as submitted"),
-            MemoryOp::SendMessage { .. } => unreachable!("messages go quietly here"),
+            | MemoryOp::SendMessageNow { .. } => unreachable!("tried when submitted"),
+            MemoryOp::SendMessage { .. } => unreachable!("`sends_quietly` is true on epoll"),
             MemoryOp::Lend { .. } | MemoryOp::LendVector { .. } => {
-                unreachable!("epoll is not set up for it")
+                unreachable!("epoll has no zero-copy sends")
             }
         }
     }
 
-    /// A worker makes the call.
-    ///
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    unsafe fn submit_file(&mut self, token: Token, call: *const FileCall) {
-        // SAFETY: the caller's promise: the call is valid until its terminal event.
-        let call = unsafe { *call };
-        // SAFETY: the caller's promise, passed on.
-        let submitted = self.workers().and_then(|workers| unsafe { workers.submit(token, call) });
+    /// Has a worker make a file call.
+    fn submit_job(&mut self, job: Job) {
         self.counters.file_worker += 1;
-        if let Err(errno) = submitted {
-            self.end(token, Err(errno));
-        }
+        let submitted = match self.workers() {
+            Ok(workers) => workers.submit(job),
+            Err(errno) => Err(job.end(Err(errno))),
+        };
+        self.done.extend(submitted.err());
     }
 
     fn workers(&mut self) -> Result<&Workers, Errno> {
         if self.workers.is_none() {
             let workers = Workers::new()?;
-            self.poller.add(workers.bell(), EVERYTHING)?;
+            self.poller.add(workers.done_fd(), EVERYTHING)?;
             self.workers = Some(workers);
         }
         Ok(self.workers.as_ref().expect("made above"))
@@ -232,41 +234,41 @@ impl Epoll {
         }
     }
 
-    /// Lets an operation wait for its descriptor, or sees to it that it is tried where an edge came before it.
+    /// Parks an operation until its descriptor is ready; if an edge came before, the descriptor is queued to be tried.
     fn park(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
-        self.watches.settle(token, fd);
+        self.watches.set_fd(token, fd);
         let watch = self.watches.known(fd);
-        let wants_room = token.kind() != Kind::Packet;
+        let wants_out = token.kind() != Kind::Packet;
         if !watch.registered {
-            self.poller.add(fd, if wants_room { EVERYTHING } else { ARRIVALS })?;
-            (watch.registered, watch.hears_of_room) = (true, wants_room);
-        } else if wants_room && !watch.hears_of_room {
+            self.poller.add(fd, if wants_out { EVERYTHING } else { ARRIVALS })?;
+            (watch.registered, watch.has_out_edges) = (true, wants_out);
+        } else if wants_out && !watch.has_out_edges {
             self.poller.change(fd, EVERYTHING)?;
-            watch.hears_of_room = true;
+            watch.has_out_edges = true;
         } else if self.watches.enlist(fd) {
             self.work.push_back(fd);
         }
         Ok(())
     }
 
-    /// Ends an operation outside the work.
+    /// Ends an operation.
     fn end(&mut self, token: Token, result: Result<u32, Errno>) {
         self.done.push_back(Event { token, result, more: false, buffer: None });
     }
 
     fn cancel(&mut self, target: Token) {
-        let Some(fd) = self.watches.home(target) else { return };
+        let Some(fd) = self.watches.fd_of(target) else { return };
         let watch = self.watches.known(fd);
         if let Some((_, input)) = watch.input.take_if(|(token, _)| *token == target) {
             if matches!(input, Input::Readable { multi: true }) {
-                // Its owner may close it behind our back from here on.
+                // From here on its owner may close it without the driver.
                 self.release(fd);
             }
             self.end(target, Err(Errno::CANCELED));
-        } else if let Some(output) = watch.output.map(|place| self.outputs.get(place))
+        } else if let Some(output) = watch.output.map(|index| self.outputs.get(index))
             && output.token == target
         {
-            let result = output.given_up(Errno::CANCELED);
+            let result = output.end_early(Errno::CANCELED);
             self.end_output(fd);
             self.end(target, result);
         }
@@ -277,7 +279,7 @@ impl Epoll {
         self.kernel.close(fd);
     }
 
-    /// The descriptor goes elsewhere, open.
+    /// Stops watching a descriptor that stays open, and is used elsewhere.
     pub(crate) fn release(&mut self, fd: Fd) {
         if self.watches.find(fd).is_some_and(|watch| watch.registered) {
             self.poller.remove(fd);
@@ -292,17 +294,17 @@ impl Epoll {
             Wait::Upto(timeout) if !urgent => timeout,
             Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
         };
-        if !self.alarm.is_set() && self.pools().any(|pool| pool.touched()) {
-            self.alarm.set(self.counters.cqes);
+        if !self.trim_timer.is_running() && self.pools().any(|pool| pool.touched()) {
+            self.trim_timer.start(self.counters.cqes);
         }
         self.counters.enters += 1;
         self.poller.wait(timeout)?;
         for (fd, flags) in self.poller.edges() {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
-            } else if fd == self.alarm.timer.fd() {
-                self.trim = self.alarm.goes_off(self.counters.cqes);
-            } else if let Some(workers) = self.workers.as_ref().filter(|w| w.bell() == fd) {
+            } else if fd == self.trim_timer.fd() {
+                self.trim = self.trim_timer.expired(self.counters.cqes);
+            } else if let Some(workers) = self.workers.as_ref().filter(|w| w.done_fd() == fd) {
                 workers.collect(&mut self.done);
             }
         }
@@ -332,7 +334,7 @@ impl Epoll {
         }
     }
 
-    /// Tries what is due until something comes of it.
+    /// Tries descriptors until one brings an event, or none is due.
     #[inline]
     fn work(&mut self) -> Option<Event> {
         while self.due > 0 {
@@ -349,8 +351,7 @@ impl Epoll {
         None
     }
 
-    /// The first descriptor has nothing to try any more, or has had its share of this turn. Where the turn has had its
-    /// own, the others keep their places for the next one.
+    /// Goes on to the next descriptor. If the turn has no budget left, the others stay queued for the next turn.
     #[inline]
     fn next_descriptor(&mut self, fd: Fd) {
         self.work.pop_front();
@@ -373,14 +374,14 @@ impl Epoll {
         if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
     }
 
-    /// Of whom an event may come, `ahead` descriptors further on.
+    /// The token of a likely event, `ahead` descriptors further on.
     #[inline]
     pub(crate) fn upcoming(&self, ahead: u32) -> Option<Token> {
         let ahead = ahead as usize;
         if ahead < self.due { self.watches.reader(self.work[ahead]) } else { None }
     }
 
-    /// True where nothing is left of what the last turn brought. A `…Now` send has happened as it was submitted.
+    /// True if nothing is left of what the last turn brought. A `…Now` send was tried when it was submitted.
     #[inline]
     pub(crate) fn settled(&self) -> bool {
         self.done.is_empty() && self.due == 0
@@ -397,13 +398,13 @@ impl Epoll {
 
     #[inline]
     fn pools(&self) -> impl Iterator<Item = &Rc<Pool>> {
-        std::iter::once(&self.pool).chain(&self.packets)
+        std::iter::once(&self.pool).chain(&self.datagrams)
     }
 
-    /// Makes the pool that datagrams are received into, unless it is there already.
+    /// Makes the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
-        if self.packets.is_none() {
-            self.packets = Some(Pool::of_datagrams(size, self.kernel.clone())?);
+        if self.datagrams.is_none() {
+            self.datagrams = Some(Pool::of_datagrams(size, self.kernel.clone())?);
             self.refill();
         }
         Ok(())
@@ -411,7 +412,7 @@ impl Epoll {
 
     #[inline]
     pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
-        self.packets.as_ref()
+        self.datagrams.as_ref()
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Operations that wait for a descriptor to become writable: sends that found no room, and connects.
+//! Operations that wait for a descriptor to become writable: sends that found no space, and connects.
 #![allow(unsafe_code)]
 
 use super::poller::ARRIVALS;
@@ -10,10 +10,10 @@ use annulus_kernel::{Fd, IoVec, MsgHeader};
 use rustix::io::Errno;
 use std::ptr;
 
-/// A send that has sent this much ends there, so that its count fits an event.
+/// A send ends after so many bytes, so that its count fits an event.
 const MOST: usize = 1 << 30;
 
-const NOTHING: MsgHeader = MsgHeader {
+const NO_HEADER: MsgHeader = MsgHeader {
     name: ptr::null(),
     name_len: 0,
     vectors: ptr::null(),
@@ -24,25 +24,25 @@ const NOTHING: MsgHeader = MsgHeader {
 };
 
 #[derive(Clone, Copy, Debug)]
-enum Job {
+enum Work {
     Send,
-    Room,
+    AwaitWritable,
     Connect { address: *const u8, len: u32 },
 }
 
-/// One of them.
+/// One operation.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) token: Token,
     pub(super) fd: Fd,
-    job: Job,
-    /// What is still to be sent: a copy, since the submitter's vectors last for the submission only.
+    work: Work,
+    /// What is to be sent: a copy, since the submitter's vectors are valid during the submission only.
     parts: Vec<IoVec>,
-    /// Parts of these that went.
-    gone: usize,
+    /// How many of these were sent.
+    parts_sent: usize,
     sent: usize,
-    /// The header they came with, of which only what goes beside the bytes is used: that lasts.
-    beside: MsgHeader,
+    /// The header they came with: its name and control messages are valid until the end.
+    header: MsgHeader,
 }
 
 impl Output {
@@ -50,19 +50,19 @@ impl Output {
         Self {
             token: Token::IGNORED,
             fd: Fd::NONE,
-            job: Job::Send,
+            work: Work::Send,
             parts: Vec::new(),
-            gone: 0,
+            parts_sent: 0,
             sent: 0,
-            beside: NOTHING,
+            header: NO_HEADER,
         }
     }
 
-    fn reset(&mut self, token: Token, fd: Fd, job: Job) {
-        (self.token, self.fd, self.job) = (token, fd, job);
-        (self.gone, self.sent) = (0, 0);
+    fn reset(&mut self, token: Token, fd: Fd, work: Work) {
+        (self.token, self.fd, self.work) = (token, fd, work);
+        (self.parts_sent, self.sent) = (0, 0);
         self.parts.clear();
-        self.beside = NOTHING;
+        self.header = NO_HEADER;
     }
 
     /// # Safety
@@ -70,115 +70,116 @@ impl Output {
     unsafe fn fill(&mut self, token: Token, op: MemoryOp) {
         match op {
             MemoryOp::Connect { fd, address, len } => {
-                self.reset(token, fd, Job::Connect { address, len });
+                self.reset(token, fd, Work::Connect { address, len });
             }
             MemoryOp::Send { fd, buffer, len } => {
-                self.reset(token, fd, Job::Send);
+                self.reset(token, fd, Work::Send);
                 self.parts.push(IoVec { base: buffer, len: len as usize });
             }
             MemoryOp::SendVector { fd, header } => {
-                self.reset(token, fd, Job::Send);
-                // SAFETY: header and vectors live through the submission, which this is part of.
-                self.parts.extend_from_slice(unsafe { calls::parts(header) });
-                // SAFETY: as above.
-                self.beside = unsafe { header.cast::<MsgHeader>().read() };
+                self.reset(token, fd, Work::Send);
+                // SAFETY: header and vectors are valid during the submission, which this is part of.
+                unsafe {
+                    self.parts.extend_from_slice(calls::parts(header));
+                    self.header = header.cast::<MsgHeader>().read();
+                }
             }
-            other => unreachable!("{other:?} does not wait for room"),
+            other => unreachable!("{other:?} does not wait for EPOLLOUT"),
         }
     }
 
-    /// Goes on as far as it can. `None` where it has to wait.
+    /// Goes on as far as it can; `None` if it must wait.
     pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
-        match self.job {
-            Job::Send => self.send(),
-            // It is tried when there is some.
-            Job::Room => Some(Ok(0)),
-            Job::Connect { address, len } => {
-                // SAFETY: the submitter keeps the address until the terminal event, which is still to come.
+        match self.work {
+            Work::Send => self.send(),
+            // It is tried only once the descriptor is writable.
+            Work::AwaitWritable => Some(Ok(0)),
+            Work::Connect { address, len } => {
+                // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`), which this call leads to.
                 let outcome = unsafe { calls::connect(self.fd, address, len) };
                 (outcome != Err(Errno::AGAIN)).then_some(outcome)
             }
         }
     }
 
-    /// What it comes to when it is given up, or fails, now.
-    pub(super) fn given_up(&self, errno: Errno) -> Result<u32, Errno> {
+    /// The result if it fails or is cancelled now: what was sent counts.
+    pub(super) fn end_early(&self, errno: Errno) -> Result<u32, Errno> {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }
 
     fn send(&mut self) -> Option<Result<u32, Errno>> {
-        let rest = &self.parts[self.gone..];
+        let rest = &self.parts[self.parts_sent..];
         let (vectors, vector_count) = (rest.as_ptr(), rest.len());
-        let control_len = if self.sent == 0 { self.beside.control_len } else { 0 };
-        let header = MsgHeader { vectors, vector_count, control_len, ..self.beside };
-        // SAFETY: the submitter keeps bytes and control messages until the terminal event, which is still to come.
+        let control_len = if self.sent == 0 { self.header.control_len } else { 0 };
+        let header = MsgHeader { vectors, vector_count, control_len, ..self.header };
+        // SAFETY: bytes and control messages are valid until the terminal event (`Driver::submit_memory`), which is to come.
         match unsafe { message::send_vector(self.fd, ptr::from_ref(&header).cast(), rest) } {
             Ok(count) => self.advance(count),
             Err(Errno::AGAIN) => return None,
-            Err(errno) => return Some(self.given_up(errno)),
+            Err(errno) => return Some(self.end_early(errno)),
         }
-        let done = self.gone == self.parts.len() || self.sent >= MOST;
+        let done = self.parts_sent == self.parts.len() || self.sent >= MOST;
         done.then_some(Ok(self.sent as u32))
     }
 
     fn advance(&mut self, mut count: usize) {
         self.sent += count;
-        while let Some(part) = self.parts.get_mut(self.gone) {
+        while let Some(part) = self.parts.get_mut(self.parts_sent) {
             if count < part.len {
-                // SAFETY: the count is within the part.
+                // SAFETY: the count is less than the length of the part.
                 part.base = unsafe { part.base.add(count) };
                 part.len -= count;
                 break;
             }
             count -= part.len;
-            self.gone += 1;
+            self.parts_sent += 1;
         }
     }
 }
 
-/// Those under way, in places that are used again.
+/// The operations in flight, in reused entries.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    places: Vec<Output>,
+    entries: Vec<Output>,
     free: Vec<u32>,
 }
 
 impl Outputs {
-    /// A free place.
-    fn place(&mut self) -> u32 {
+    /// The index of a free entry.
+    fn allocate(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.places.push(Output::empty());
-            self.places.len() as u32 - 1
+            self.entries.push(Output::empty());
+            self.entries.len() as u32 - 1
         })
     }
 
-    pub(super) fn get(&mut self, place: u32) -> &mut Output {
-        &mut self.places[place as usize]
+    pub(super) fn get(&mut self, index: u32) -> &mut Output {
+        &mut self.entries[index as usize]
     }
 
-    /// Gives back what places without an operation keep for the next one.
+    /// Frees the vectors that free entries keep for reuse.
     pub(super) fn trim(&mut self) {
-        for place in &self.free {
-            self.places[*place as usize].parts = Vec::new();
+        for index in &self.free {
+            self.entries[*index as usize].parts = Vec::new();
         }
     }
 
-    /// The operation is over.
-    pub(super) fn remove(&mut self, place: u32) {
-        self.free.push(place);
+    /// Frees an entry.
+    pub(super) fn remove(&mut self, index: u32) {
+        self.free.push(index);
     }
 }
 
 impl Epoll {
-    /// Tells when there is room to send.
-    pub(super) fn await_room(&mut self, token: Token, fd: Fd) {
-        self.start(token, fd, |output| output.reset(token, fd, Job::Room));
+    /// Waits until the descriptor is writable.
+    pub(super) fn await_writable(&mut self, token: Token, fd: Fd) {
+        self.start(token, fd, |output| output.reset(token, fd, Work::AwaitWritable));
     }
 
     /// # Safety
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     pub(super) unsafe fn start_output(&mut self, token: Token, fd: Fd, op: MemoryOp) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: this function demands of its caller what `fill` does.
         self.start(token, fd, |output| unsafe { output.fill(token, op) });
     }
 
@@ -187,12 +188,12 @@ impl Epoll {
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }
-        let place = self.outputs.place();
-        watch.output = Some(place);
-        let output = self.outputs.get(place);
+        let index = self.outputs.allocate();
+        watch.output = Some(index);
+        let output = self.outputs.get(index);
         fill(output);
-        // Nothing tells that a socket can be connected: a first try starts that.
-        let starts = matches!(output.job, Job::Connect { .. });
+        // A connect starts with its first try; only then does readiness mean anything.
+        let starts = matches!(output.work, Work::Connect { .. });
         let outcome = if starts { output.attempt() } else { None };
         if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
             self.end_output(fd);
@@ -217,13 +218,13 @@ impl Epoll {
     /// The operation of a descriptor has ended.
     pub(super) fn end_output(&mut self, fd: Fd) {
         let watch = self.watches.known(fd);
-        let Some(place) = watch.output.take() else { return };
-        let of_datagrams = self.outputs.get(place).token.kind() == Kind::Room;
-        self.outputs.remove(place);
+        let Some(index) = watch.output.take() else { return };
+        let of_datagrams = self.outputs.get(index).token.kind() == Kind::Room;
+        self.outputs.remove(index);
         if of_datagrams && watch.registered {
-            // It wants to hear no more of room. Where that fails, there are edges for nothing.
+            // Nothing waits to send. If the change fails, there are needless edges.
             _ = self.poller.change(fd, ARRIVALS);
-            watch.hears_of_room = false;
+            watch.has_out_edges = false;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the driver remembers of a descriptor, and the calls it saves by it.
+//! What the driver records about a descriptor, and the system calls that this saves.
 
 use super::*;
 use annulus_kernel::{Fd, Linux};
@@ -8,82 +8,82 @@ use std::os::fd::AsRawFd;
 
 const BUFFER: u32 = 4096;
 
-/// A driver with a receive armed, and the other end of its connection.
-struct Scene {
+/// A driver with a receive armed, and the peer of its connection.
+struct Fixture {
     epoll: Epoll,
     socket: TcpStream,
     peer: TcpStream,
 }
 
-fn lent(socket: &TcpStream) -> Fd {
-    // SAFETY: each scene holds its socket to the end.
+fn fd(socket: &TcpStream) -> Fd {
+    // SAFETY: the fixture keeps the socket open as long as the driver that uses the `Fd`.
     unsafe { Fd::from_raw(socket.as_raw_fd()) }
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         let pool = PoolSize { buffer: BUFFER, most: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
-        let (token, fd) = (Token::new(Kind::Receive, 0, 0), lent(&socket));
+        let (token, fd) = (Token::new(Kind::Receive, 0, 0), fd(&socket));
         epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 });
         Self { epoll, socket, peer }
     }
 
-    /// The next event's length; its buffer goes back.
+    /// The length of the next event; its buffer is given back.
     fn receive(&mut self) -> u32 {
         while self.epoll.due == 0 {
             self.epoll.refill();
             self.epoll.turn(Wait::Upto(None)).unwrap();
         }
-        let event = self.epoll.next_event().expect("what is due brings an event");
+        let event = self.epoll.next_event().expect("a due descriptor brings an event");
         event.buffer.into_iter().for_each(|id| self.epoll.pool.give_back(id));
         event.result.unwrap()
     }
 
-    fn is_tried_again(&mut self) -> bool {
-        self.epoll.watches.known(lent(&self.socket)).can_read()
+    fn will_be_tried(&mut self) -> bool {
+        self.epoll.watches.known(fd(&self.socket)).can_read()
     }
 }
 
 #[test]
 fn a_short_receive_is_not_tried_again() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for _ in 0..3 {
-        scene.peer.write_all(b"ping").unwrap();
-        assert_eq!(scene.receive(), 4);
-        assert!(!scene.is_tried_again());
-        assert!(scene.epoll.next_event().is_none());
+        fixture.peer.write_all(b"ping").unwrap();
+        assert_eq!(fixture.receive(), 4);
+        assert!(!fixture.will_be_tried());
+        assert!(fixture.epoll.next_event().is_none());
     }
 }
 
 #[test]
-fn a_full_receive_is() {
-    let mut scene = Scene::new();
-    scene.peer.write_all(&[1; BUFFER as usize]).unwrap();
-    assert_eq!(scene.receive(), BUFFER);
-    assert!(scene.is_tried_again());
-    assert!(scene.epoll.next_event().is_none());
-    assert!(!scene.is_tried_again(), "a try that found nothing is the last");
+fn a_full_receive_is_tried_again() {
+    let mut fixture = Fixture::new();
+    fixture.peer.write_all(&[1; BUFFER as usize]).unwrap();
+    assert_eq!(fixture.receive(), BUFFER);
+    assert!(fixture.will_be_tried());
+    assert!(fixture.epoll.next_event().is_none());
+    assert!(!fixture.will_be_tried(), "not after a try that found nothing");
 }
 
 #[test]
 fn a_short_receive_before_the_end_is_tried_again() {
-    let mut scene = Scene::new();
-    scene.peer.write_all(b"bye").unwrap();
-    scene.peer.shutdown(Shutdown::Write).unwrap();
-    assert_eq!((scene.receive(), scene.receive()), (3, 0));
+    let mut fixture = Fixture::new();
+    fixture.peer.write_all(b"bye").unwrap();
+    fixture.peer.shutdown(Shutdown::Write).unwrap();
+    assert_eq!((fixture.receive(), fixture.receive()), (3, 0));
 }
 
 #[test]
-fn a_turn_ends_after_its_share_of_bytes() {
-    let mut scene = Scene::new();
-    scene.peer.write_all(&[1; 2 * BUFFER as usize]).unwrap();
-    assert_eq!(scene.receive(), BUFFER);
-    scene.epoll.budget = 0;
-    assert!(scene.epoll.next_event().is_none());
-    assert!(scene.epoll.settled());
-    assert_eq!(scene.receive(), BUFFER, "the next turn goes on where this one ended");
+fn a_turn_ends_when_its_byte_budget_is_spent() {
+    let mut fixture = Fixture::new();
+    fixture.peer.write_all(&[1; 2 * BUFFER as usize]).unwrap();
+    assert_eq!(fixture.receive(), BUFFER);
+    fixture.epoll.budget = 0;
+    assert!(fixture.epoll.next_event().is_none());
+    assert!(fixture.epoll.settled());
+    assert_eq!(fixture.receive(), BUFFER, "the next turn continues");
 }

@@ -1,42 +1,42 @@
-//! What is known of each descriptor: how ready it is, and what waits for it.
+//! The state of each descriptor: its readiness, and the operations that wait for it.
 
 use super::input::Input;
 use crate::token::{Kind, Token};
 use annulus_kernel::Fd;
 use rustix::event::epoll::EventFlags;
 
-/// The descriptor can be tried for reading, be it for an error.
+/// A read may succeed, or report an error.
 const READ: EventFlags = EventFlags::IN.union(WARY);
-/// The descriptor can be tried for writing, be it for an error.
+/// A write may succeed, or report an error.
 const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
-/// There is more to learn than bytes: an end, an error, an urgent mark that cuts a receive short.
+/// A receive may report more than bytes: an end, an error, an urgent mark that cuts it short.
 const WARY: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
 /// One descriptor.
 ///
-/// The bits are guesses to the safe side: a set one is tried, and cleared by the try that finds it stale; a clear one
-/// is set by the next edge, which the kernel owes for whatever comes after such a try.
+/// A readiness bit that is set may be stale: it leads to a try, and a try that finds nothing clears it. A bit that is clear is
+/// exact: what comes after such a try brings an edge.
 ///
-/// It has a cache line for itself: with a thousand connections each one's has left the nearest cache by its next turn.
+/// Each has a cache line of its own: with a thousand connections, a line has left the nearest cache by its next turn.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Watch {
     pub(super) input: Option<(Token, Input)>,
-    /// Place of the operation that waits for a descriptor to become writable.
+    /// Index of the operation that waits for a descriptor to become writable.
     pub(super) output: Option<u32>,
     pub(super) registered: bool,
-    /// Edges for room come, too.
-    pub(super) hears_of_room: bool,
+    /// Registered for `EPOLLOUT`, too.
+    pub(super) has_out_edges: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// A short receive does not mean that there was no more.
+    /// After a short receive there may be more to receive.
     wary: bool,
-    /// Whether that holds for all of its receives; `None` until one was short.
+    /// Whether that holds after each of its receives; `None` until one was short.
     pub(super) in_pieces: Option<bool>,
-    /// The last receive of messages brought as many as it had room for: the next one has more.
+    /// The last receive of messages filled every buffer: the next one gets more.
     pub(super) bulk: bool,
-    /// On the list of those to try.
+    /// In the queue of descriptors to try.
     pub(super) queued: bool,
 }
 
@@ -49,7 +49,7 @@ impl Watch {
         self.wary = flags.intersects(WARY);
     }
 
-    /// A receive got fewer bytes than it had room for: what comes later comes with an edge.
+    /// A receive did not fill its buffer: what comes later brings an edge.
     #[inline]
     pub(super) fn drained(&mut self) {
         self.readable = self.wary;
@@ -65,7 +65,7 @@ impl Watch {
         self.writable && self.output.is_some()
     }
 
-    /// True where it has something to try and is not on the list yet: the caller puts it there.
+    /// True if it has something to try and is not queued: the caller queues it.
     #[inline]
     fn enlist(&mut self) -> bool {
         let wanted = !self.queued && (self.can_read() || self.can_write());
@@ -74,12 +74,12 @@ impl Watch {
     }
 }
 
-/// All descriptors, by number; and where each operation's token is at home.
+/// All descriptors by number, and the descriptor of each operation by token.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     table: Vec<Watch>,
-    /// The descriptor of the last operation that waited, by the slot of its token, one list a kind.
-    homes: [Vec<Fd>; Kind::ALL.len()],
+    /// By kind and slot of a token: the descriptor of the last operation that waited.
+    fds: [Vec<Fd>; Kind::ALL.len()],
 }
 
 impl Watches {
@@ -101,7 +101,7 @@ impl Watches {
         self.table.get_mut(usize::try_from(fd.raw()).ok()?)
     }
 
-    /// A descriptor from here on.
+    /// A descriptor that may be new.
     pub(super) fn meet(&mut self, fd: Fd) -> &mut Watch {
         let index = fd.raw() as usize;
         if index >= self.table.len() {
@@ -110,15 +110,18 @@ impl Watches {
         &mut self.table[index]
     }
 
-    /// The number means another descriptor from here on, if any.
+    /// Forgets a descriptor, whose number may be reused.
     pub(super) fn forget(&mut self, fd: Fd) {
         if let Some(watch) = self.find(fd) {
-            debug_assert!(watch.input.is_none() && watch.output.is_none(), "closed under way");
+            debug_assert!(
+                watch.input.is_none() && watch.output.is_none(),
+                "an operation is in flight"
+            );
             *watch = Watch { queued: watch.queued, ..Watch::default() };
         }
     }
 
-    /// Notes an edge; true where the descriptor is to be put on the list.
+    /// Records an edge; true if the caller must queue the descriptor.
     #[inline]
     pub(super) fn note(&mut self, fd: Fd, flags: EventFlags) -> bool {
         self.find(fd).is_some_and(|watch| {
@@ -127,29 +130,29 @@ impl Watches {
         })
     }
 
-    /// True where a descriptor has something to try and is not on the list yet: the caller puts it there.
+    /// True if a descriptor has something to try and is not queued: the caller queues it.
     #[inline]
     pub(super) fn enlist(&mut self, fd: Fd) -> bool {
         self.known(fd).enlist()
     }
 
-    /// Remembers which descriptor an operation waits for.
-    pub(super) fn settle(&mut self, token: Token, fd: Fd) {
-        let homes = &mut self.homes[token.kind() as usize];
+    /// Records the descriptor that an operation waits for.
+    pub(super) fn set_fd(&mut self, token: Token, fd: Fd) {
+        let fds = &mut self.fds[token.kind() as usize];
         let slot = token.slot() as usize;
-        if slot >= homes.len() {
-            homes.resize((slot + 1).next_power_of_two(), Fd::NONE);
+        if slot >= fds.len() {
+            fds.resize((slot + 1).next_power_of_two(), Fd::NONE);
         }
-        homes[slot] = fd;
+        fds[slot] = fd;
     }
 
     /// The descriptor that an operation may be waiting for.
-    pub(super) fn home(&self, token: Token) -> Option<Fd> {
-        self.homes[token.kind() as usize]
+    pub(super) fn fd_of(&self, token: Token) -> Option<Fd> {
+        self.fds[token.kind() as usize]
             .get(token.slot() as usize)
             .copied()
             .filter(|fd| *fd != Fd::NONE)
     }
 }
 
-const _: () = assert!(size_of::<Watch>() == 64, "one line");
+const _: () = assert!(size_of::<Watch>() == 64, "one cache line");

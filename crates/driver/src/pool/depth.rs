@@ -1,24 +1,24 @@
-//! How many buffers stand with the kernel.
+//! How many buffers the kernel has.
 //!
-//! The kernel's ring is first-in first-out: what it holds is cycled through, cache-warm or not. So it gets about twice
-//! as many buffers as turns take. Where large receives fill them, it gets no more than a turn can bring in and send out
-//! again while the bytes are still in the cache: there, a receive that has to be armed again costs less than cold copies.
+//! A buffer ring is first-in first-out: the kernel cycles through all that it has, cached or not. So it gets about twice as many
+//! as turns take. If receives are large, it gets only as many as a turn can receive and send again while the bytes are in the
+//! cache: a receive that must be armed again costs less than copies from memory.
 
-/// Buffers at the start, and the least that are kept ready for small receives.
+/// Buffers at the start, and the fewest for small receives.
 const START: u32 = 16;
-/// Bytes of large receives a turn that stay warm until they are sent, beside the kernel's own copies.
+/// Bytes of large receives that stay in the cache until the turn sends them, beside the kernel's copies.
 const WARM: u64 = 320 * 1024;
-/// A large receive: smaller ones are cheap beside the trouble of arming them again.
+/// Receives of more bytes are large: copying them costs more than arming a receive again.
 const LARGE: u32 = 32 * 1024;
 
-/// The depth, and what the turn and the period tell of the next ones.
+/// The depth, and what this turn and this period have taken.
 pub(super) struct Depth {
     now: u32,
     limit: u32,
     /// Buffers and bytes of large receives, taken in this turn.
     taken: u32,
     large: u64,
-    /// Somebody found no buffer in this turn.
+    /// A receive found no buffer in this turn.
     short: bool,
     /// The most that a turn of this period took.
     most_taken: u32,
@@ -47,12 +47,12 @@ impl Depth {
         }
     }
 
-    /// Somebody found no buffer.
+    /// A receive found no buffer.
     pub(super) fn fall_short(&mut self) {
         self.short = true;
     }
 
-    /// Fits the depth to the turn that ends: at most doubled, or cut to what stays warm.
+    /// Fits the depth to the turn that ends: doubles it at most, or reduces it to what stays in the cache.
     #[inline]
     pub(super) fn end_turn(&mut self) {
         self.most_taken = self.most_taken.max(self.taken);
@@ -65,13 +65,13 @@ impl Depth {
         (self.taken, self.large, self.short) = (0, 0, false);
     }
 
-    /// A period ends: the depth goes down to twice what its turns took.
+    /// Ends a period: the depth falls to twice the most that one of its turns took.
     pub(super) fn end_period(&mut self) {
         self.now = self.now.min((2 * self.most_taken).max(START));
         self.most_taken = 0;
     }
 
-    /// How many buffers stay warm, filled in this turn's proportions.
+    /// How many buffers stay in the cache, if they are filled as in this turn.
     #[inline]
     fn warm(&self) -> u32 {
         match self.large {
@@ -85,7 +85,7 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Turns in which `streams` each have one message of `bytes`, and the kernel fills what it has.
+    /// Turns in which each of `streams` receives `bytes`, as far as the kernel has buffers.
     fn run(depth: &mut Depth, turns: u32, streams: u32, bytes: u32) {
         for _ in 0..turns {
             (0..streams.min(depth.now())).for_each(|_| depth.count(bytes));
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn small_receives_find_twice_what_they_take() {
+    fn the_depth_is_twice_what_small_receives_take() {
         let mut depth = Depth::new(1024);
         run(&mut depth, 20, 100, 16 * 1024);
-        assert_eq!(depth.now(), 256, "doubled from the start until it was twice as much");
+        assert_eq!(depth.now(), 256, "doubled until it was twice as much");
         depth.end_period();
         assert_eq!(depth.now(), 200);
         run(&mut depth, 20, 3, 128);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn large_receives_get_what_stays_warm() {
+    fn large_receives_get_what_stays_in_the_cache() {
         let mut depth = Depth::new(1024);
         run(&mut depth, 20, 100, 128);
         run(&mut depth, 20, 10, 256 * 1024);
@@ -118,7 +118,7 @@ mod tests {
         run(&mut depth, 20, 10, 64 * 1024);
         assert_eq!(depth.now(), 5);
         run(&mut depth, 20, 10, 128);
-        assert!(depth.now() >= 20, "and small ones have enough again: {}", depth.now());
+        assert!(depth.now() >= 20, "small receives have enough again: {}", depth.now());
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds() {
+    fn the_depth_grows_up_to_the_limit() {
         for limit in [1, 2, 16, 64] {
             let mut depth = Depth::new(limit);
             run(&mut depth, 20, 1000, 128);

@@ -1,10 +1,10 @@
-//! How large a pool is, and what refuses a size.
+//! The size of a pool, and its limits.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Limit, Resource};
 use std::io;
 
-/// How big a pool may get.
+/// The size of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
     /// Bytes a buffer: a multiple of 4096.
@@ -14,8 +14,8 @@ pub struct PoolSize {
 }
 
 impl Default for PoolSize {
-    /// 256 KiB × 1024: how many buffers a message takes is what counts, and memory is taken page by page, as it is
-    /// touched: a small message costs one page, however large its buffer.
+    /// 1024 buffers of 256 KiB. Large buffers take fewer receives a message. They cost addresses, not memory: pages are allocated
+    /// when they are written to, and a small message costs one page.
     fn default() -> Self {
         Self { buffer: 256 * 1024, most: 1024 }
     }
@@ -33,15 +33,17 @@ impl PoolSize {
     }
 }
 
-/// The range could not be reserved: what bounds it, and the way out.
+/// The error if the range could not be reserved: the limit that applies, and the remedy.
 pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     let bound = match Limit::of(Resource::AddressSpace).soft {
         Some(limit) => format!(
-            "this process may have {} MiB of addresses, used or not; raise that (`ulimit -v`), or ask for fewer buffers",
+            "this process may have {} MiB of addresses; raise the limit (`ulimit -v`), or ask for fewer buffers",
             limit >> 20
         ),
-        None => "the system has no room, as where vm.overcommit_memory is 2; ask for fewer buffers"
-            .into(),
+        None => {
+            "the system refuses, as it does if vm.overcommit_memory is 2; ask for fewer buffers"
+                .into()
+        }
     };
     let text =
         format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
@@ -49,11 +51,13 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
 }
 
 pub(super) fn page_size() -> usize {
-    // SAFETY: it only answers.
+    // SAFETY: the call reads and writes no memory of this process.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("the system has pages")
+    usize::try_from(bytes).expect("the page size is positive")
 }
 
+/// # Errors
+/// `InvalidInput`, naming the size, if it is out of range.
 pub(super) fn check(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
     let count = size.most.is_power_of_two() && size.most <= 32_768;

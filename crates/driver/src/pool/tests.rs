@@ -1,6 +1,7 @@
-//! The pool against a model: where each buffer is.
+//! The pool against a model of the owners of its buffers.
 
 use super::budget::{LEAST, LEAST_WHOLE};
+use super::size::page_size;
 use super::*;
 use annulus_kernel::Linux;
 use proptest::prelude::*;
@@ -8,10 +9,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 const MOST: u32 = 128;
 
-/// What the pool must agree with.
+/// The state that the pool must agree with.
 #[derive(Default)]
 struct Model {
-    /// First in, first out, as the kernel's ring is.
+    /// First in, first out, as a buffer ring.
     kernel: VecDeque<u16>,
     lent: Vec<u16>,
 }
@@ -19,7 +20,7 @@ struct Model {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Refill,
-    /// The kernel fills this many.
+    /// The kernel fills so many.
     Take(usize),
     GiveBack(usize),
     GiveBackRemotely(usize),
@@ -50,13 +51,17 @@ fn budgets() -> impl Strategy<Value = Budget> {
     prop_oneof![Just(Budget::NONE), some.prop_map(|(bytes, is_tight)| Budget { bytes, is_tight }),]
 }
 
-/// Bytes of the pool's range that have memory, as the system tells.
+/// Bytes of the pool's range that have memory, as the system reports.
 fn in_memory(pool: &Pool) -> usize {
     let (start, len) = (pool.memory.mapping.as_ptr(), pool.memory.mapping.len());
     let mut pages = vec![0; len / pool.memory.page];
     // SAFETY: the range is the pool's mapping, and there is a byte for each of its pages.
     assert_eq!(unsafe { libc::mincore(start.cast(), len, pages.as_mut_ptr()) }, 0);
     pages.iter().filter(|page| **page & 1 == 1).count() * pool.memory.page
+}
+
+fn lend(pool: &Pool) -> u16 {
+    pool.lend().expect("a buffer is free").0
 }
 
 fn small_pool() -> Rc<Pool> {
@@ -86,7 +91,7 @@ impl Model {
 
     fn refill_with(&mut self, pool: &Pool) {
         pool.refill(|address, len, id| {
-            // SAFETY: the pool handed the id out.
+            // SAFETY: the pool has handed the id out, to this closure.
             assert_eq!(address, unsafe { pool.address(id) });
             assert!((1..=pool.buffer_size()).contains(&len));
             assert!(u32::from(id) < pool.capacity());
@@ -97,7 +102,7 @@ impl Model {
     fn take(&mut self, pool: &Pool) {
         if let Some(id) = self.kernel.pop_front() {
             pool.taken(id, 1);
-            // SAFETY: the buffer is lent to this test now.
+            // SAFETY: the buffer is lent to this test, and has so many bytes.
             unsafe { pool.address(id).write(1) };
             self.lent.push(id);
         }
@@ -118,16 +123,16 @@ proptest! {
             prop_assert_eq!(pool.with_kernel() as usize, model.kernel.len());
             prop_assert_eq!(pool.resident(), in_memory(&pool));
         }
-        // What came back remotely is taken in by a refill.
+        // A refill takes back what other threads gave back.
         model.refill(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
-        let room = MOST as usize - model.lent.len();
-        prop_assert!(model.kernel.len() >= room.min(16), "the kernel is kept supplied");
+        let free = MOST as usize - model.lent.len();
+        prop_assert!(model.kernel.len() >= free.min(16), "the kernel is kept supplied");
     }
 }
 
 #[test]
-fn the_kernel_holds_what_turns_need_and_no_more() {
+fn the_kernel_has_what_turns_need_and_no_more() {
     let pool = Pool::new(PoolSize { buffer: 4096, most: 1024 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
     let mut turn = |count: usize| {
@@ -140,11 +145,11 @@ fn the_kernel_holds_what_turns_need_and_no_more() {
     assert!(little < 30, "{little}");
     (0..10).for_each(|_| turn(60));
     (0..PERIOD).for_each(|_| turn(3));
-    assert_eq!(pool.book.borrow().depth.now(), 120, "twice the most a turn took");
+    assert_eq!(pool.book.borrow().depth.now(), 120, "twice the most that a turn took");
 }
 
 #[test]
-fn starvation_deepens_up_to_the_limit() {
+fn starvation_increases_the_depth_up_to_the_limit() {
     let pool = small_pool();
     let mut model = Model::default();
     for _ in 0..10 {
@@ -179,7 +184,7 @@ fn sizes_out_of_range_are_named() {
     }
 }
 
-/// For a driver that picks buffers itself.
+/// Steps of a driver that chooses buffers itself.
 fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => Just(Step::Refill),
@@ -207,10 +212,10 @@ impl Model {
     }
 
     fn borrow(&mut self, pool: &Pool) {
-        if let Some(id) = pool.lend() {
+        if let Some((id, address)) = pool.lend() {
             assert!(!self.lent.contains(&id), "buffer {id} has two owners");
-            // SAFETY: the buffer is lent to this test now.
-            unsafe { pool.address(id).write(1) };
+            // SAFETY: the buffer is lent to this test, and holds a byte.
+            unsafe { address.write(1) };
             pool.filled(id, 1);
             self.lent.push(id);
         }
@@ -235,22 +240,22 @@ proptest! {
 }
 
 #[test]
-fn the_buffer_that_came_back_last_is_lent_first() {
+fn the_buffer_that_was_returned_last_is_lent_first() {
     let pool = small_pool();
     pool.restock();
-    let ids: Vec<u16> = (0..3).map(|_| pool.lend().unwrap()).collect();
+    let ids: Vec<u16> = (0..3).map(|_| lend(&pool)).collect();
     ids.iter().for_each(|id| pool.give_back(*id));
-    assert_eq!(pool.lend(), Some(ids[2]));
+    assert_eq!(lend(&pool), ids[2]);
     pool.restock();
-    assert_eq!((pool.lend(), pool.lend()), (Some(ids[1]), Some(ids[0])));
+    assert_eq!((lend(&pool), lend(&pool)), (ids[1], ids[0]));
 }
 
 #[test]
-fn buffers_that_no_turn_lent_for_a_while_give_their_memory_back() {
+fn buffers_that_no_turn_used_for_a_period_lose_their_memory() {
     let pool = small_pool();
     let turn = |count: usize| {
         pool.restock();
-        let ids: Vec<u16> = (0..count).map(|_| pool.lend().unwrap()).collect();
+        let ids: Vec<u16> = (0..count).map(|_| lend(&pool)).collect();
         ids.into_iter().for_each(|id| pool.give_back(id));
     };
     turn(100);
@@ -258,9 +263,9 @@ fn buffers_that_no_turn_lent_for_a_while_give_their_memory_back() {
     assert_eq!(pool.book.borrow().cold.len(), 97);
 }
 
-/// Large receives, then small ones: what was filled further than these goes back after a while, however few turns.
+/// Large receives, then small ones: memory beyond what the small ones fill is given back, however few turns there are.
 #[test]
-fn a_few_small_receives_do_not_keep_the_memory_of_large_ones() {
+fn small_receives_do_not_keep_the_memory_of_large_ones() {
     const LARGE: u32 = 64 * 1024;
     let pool = Pool::new(PoolSize { buffer: LARGE, most: 64 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
@@ -269,7 +274,7 @@ fn a_few_small_receives_do_not_keep_the_memory_of_large_ones() {
         for _ in 0..count {
             let Some(id) = model.kernel.pop_front() else { break };
             pool.taken(id, bytes);
-            // SAFETY: the buffer is lent to this test now.
+            // SAFETY: the buffer is lent to this test, and has so many bytes.
             unsafe { pool.address(id).write_bytes(1, bytes as usize) };
             pool.give_back(id);
         }
@@ -287,7 +292,7 @@ fn a_few_small_receives_do_not_keep_the_memory_of_large_ones() {
 }
 
 #[test]
-fn a_budget_cuts_buffers_short_before_it_takes_them_away() {
+fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, most: 64 };
     let page = page_size() as u32;
     let published = |pool: &Pool, bytes: usize| {

@@ -1,11 +1,11 @@
-//! Giving memory of buffers back to the system.
+//! Gives memory of buffers back to the system.
 #![allow(unsafe_code)]
 
-use super::{Book, Place, Pool, Trim};
+use super::{Book, BufferState, Pool, Trim};
 
 impl Pool {
-    /// Gives memory of buffers that are not lent back to the system. With `all`, that of buffers with the kernel too: legal
-    /// only if the kernel fills them inside our own calls (deferred task work).
+    /// Gives back memory of buffers that are not lent. With `all` also of buffers with the kernel, which is correct only if the
+    /// kernel fills them inside calls of this thread (deferred task work).
     pub(crate) fn trim(&self, trim: Trim, all: bool) {
         let mut book = self.book.borrow_mut();
         match trim {
@@ -27,30 +27,30 @@ impl Pool {
         book.least_idle = book.least_idle.min(book.idle.len());
         book.shrink(self);
         let most = std::mem::take(&mut book.largest).next_multiple_of(self.page());
-        // The kernel's were many for many receives: as few as there are now will not come round for a long time.
+        // The kernel cycles through its buffers: with few receives, most of them will not be used for a long time.
         let surplus = book.with_kernel > 2 * book.depth.now();
         self.discard_above(book, most, all);
         if surplus && all {
-            self.discard_where(book, |place, _| place == Place::Kernel);
+            self.discard_where(book, |state, _| state == BufferState::Kernel);
         }
     }
 
     /// Discards the memory of buffers that are not lent and have more than `most` bytes of it.
     fn discard_above(&self, book: &mut Book, most: u32, all: bool) {
-        self.discard_where(book, |place, written| {
-            written > most && (place == Place::Idle || all && place == Place::Kernel)
+        self.discard_where(book, |state, written| {
+            written > most && (state == BufferState::Idle || all && state == BufferState::Kernel)
         });
     }
 
-    pub(super) fn discard_where(&self, book: &mut Book, gone: impl Fn(Place, u32) -> bool) {
-        let Book { place, written, fresh, .. } = book;
+    pub(super) fn discard_where(&self, book: &mut Book, which: impl Fn(BufferState, u32) -> bool) {
+        let Book { state, written, fresh, .. } = book;
         let used = 0..*fresh as u16;
         let ids: Vec<u16> =
-            used.filter(|&id| gone(place[usize::from(id)], written[usize::from(id)])).collect();
+            used.filter(|&id| which(state[usize::from(id)], written[usize::from(id)])).collect();
         self.discard(&ids, written);
     }
 
-    /// Discards the memory of buffers in ascending order, neighbours together.
+    /// Discards the memory of buffers, in ascending order of ids; adjacent ones with one call.
     pub(super) fn discard(&self, ids: &[u16], written: &mut [u32]) {
         for run in ids.chunk_by(|a, b| a + 1 == *b) {
             let bytes =
@@ -61,8 +61,8 @@ impl Pool {
                 continue;
             }
             let len = run.len() * self.memory.stride;
-            // SAFETY: the run's buffers are whole pages of our mapping that no user reads: idle, or with a kernel
-            // that only writes them inside our own calls.
+            // SAFETY: the buffers are adjacent whole pages of the pool's mapping, and no code uses them: they are idle, or with a
+            // kernel that writes them only inside calls of this thread.
             unsafe { self.kernel.discard(self.memory.address(run[0]), len) };
         }
     }

@@ -1,6 +1,6 @@
-//! Operations as submission entries.
+//! Encodes operations as submission entries.
 
-use super::lending::{self, STREAMS};
+use super::pool_ring::{self, STREAMS};
 use crate::op::{MemoryOp, Op};
 use crate::operations::{Operations, Verbs};
 use crate::token::Token;
@@ -8,20 +8,20 @@ use annulus_kernel::{Fd, MsgHeader, msg};
 use annulus_ring::op::{self, poll, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 
-/// A send that must not wait, and posts no completion where everything went.
+/// A send that does not block, and posts no completion if all bytes were sent.
 const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-/// A send that waits until everything went.
+/// A send that blocks until all bytes were sent.
 const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
-/// A datagram that must not wait; it goes whole or not at all.
+/// A send of one datagram, which does not block: it is sent whole or not at all.
 const WHOLE_NOW: u32 = msg::DONTWAIT | msg::NOSIGNAL;
-/// A receive that tells the whole length of what it cuts.
+/// A receive that reports the whole length of a message that it truncates.
 const MESSAGE: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
-/// How this driver's operations become entries.
+/// Encodes the operations of one driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
     pub(super) operations: Operations,
-    /// The kernel tells which zero-copy sends it copied.
+    /// The kernel reports which zero-copy sends it has copied.
     pub(super) reports_copies: bool,
 }
 
@@ -30,7 +30,7 @@ impl Encoder {
     pub(super) fn entry(self, token: Token, op: Op) -> SafeEntry {
         let entry = match op {
             Op::Nop => op::Nop.entry(),
-            // Never with poll-first, which can miss the end: see `Operations::poll_first`.
+            // Never with poll-first, which can miss the end of the stream: see `Operations::poll_first`.
             Op::ReceiveMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
             Op::ReceiveLent { fd } => self.receive_lent(fd),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
@@ -52,10 +52,10 @@ impl Encoder {
             MemoryOp::SendNow { fd, buffer, len } => quiet(self.send(fd, buffer, len, true)),
             MemoryOp::Send { fd, buffer, len } => self.send(fd, buffer, len, false),
             MemoryOp::SendVectorNow { fd, header } => {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the header is a live `struct msghdr`, which this function demands.
                 quiet(unsafe { self.send_vector(fd, header, true) })
             }
-            // SAFETY: as above.
+            // SAFETY: the header is a live `struct msghdr`, which this function demands.
             MemoryOp::SendVector { fd, header } => unsafe { self.send_vector(fd, header, false) },
             MemoryOp::Lend { fd, buffer, len } => {
                 let send = op::Send { fd, buffer, len, flags: ALL };
@@ -68,7 +68,7 @@ impl Encoder {
             MemoryOp::SendMessageNow { fd, header } => quiet(message(fd, header)),
             MemoryOp::SendMessage { fd, header } => message(fd, header),
             MemoryOp::ReceiveMessages { fd, header } => {
-                let group = lending::group(token);
+                let group = pool_ring::group(token);
                 op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
             }
             MemoryOp::ReceiveMessage { fd, header } => {
@@ -79,7 +79,7 @@ impl Encoder {
                 if self.operations.poll_first { receive.poll_first() } else { receive }
             }
             MemoryOp::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
-            MemoryOp::File { .. } => unreachable!("files encode their own"),
+            MemoryOp::File { .. } => unreachable!("`Uring::submit_file` encodes file calls"),
         };
         entry.user_data(token.bits())
     }
@@ -109,10 +109,10 @@ impl Encoder {
     /// The header must be a live `struct msghdr`.
     #[inline]
     unsafe fn send_vector(self, fd: Fd, header: *const u8, now: bool) -> Entry {
-        // SAFETY: the caller's promise.
+        // SAFETY: the header is a live `struct msghdr`, which this function demands.
         let MsgHeader { vectors, vector_count, control_len, .. } =
             unsafe { header.cast::<MsgHeader>().read() };
-        // A write carries nothing beside its bytes.
+        // A write has no control messages.
         if !self.operations.verbs.are_of_files() || control_len > 0 {
             return op::SendMsg { fd, header, flags: send_flags(now) }.entry();
         }
@@ -133,7 +133,7 @@ fn send_flags(now: bool) -> u32 {
     if now { NOW } else { ALL }
 }
 
-/// A write that comes short posts a completion, whether it was to skip it or not.
+/// A short write posts a completion even if it was told to skip it on success.
 fn write_flags(now: bool) -> u32 {
     if now { rwf::NOWAIT } else { 0 }
 }

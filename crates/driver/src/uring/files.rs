@@ -1,81 +1,68 @@
-//! Calls on files: by the ring where it has the operation, else by worker threads.
+//! File calls: made by the ring if it has the operation, else by worker threads.
 //!
-//! A locked-down ring is left without them: the calls of the workers are ones that a seccomp filter sees.
+//! A locked-down ring has none of the operations: seccomp filters see the workers' system calls, and would not see entries.
 #![allow(unsafe_code)]
 
 use super::Uring;
 use crate::event::Event;
 use crate::token::Token;
-use crate::workers::Workers;
+use crate::workers::{Job, Workers};
 use annulus_kernel::Kernel;
 use annulus_kernel::file::FileCall;
-use annulus_ring::op::{PollMulti, file, poll};
+use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Calls for a device that are queued before they are started without waiting for the turn. Of more than two the kernel would
-/// hold each back until it has seen them all.
-const SOON: u32 = 2;
+/// Calls that wait for a device are submitted before the end of the turn once so many are queued. With more in one batch the
+/// kernel would delay each until it has prepared them all.
+const EARLY_BATCH: u32 = 2;
 
-/// What is done with a call.
-enum Way {
-    /// It goes to the ring.
+/// How a call is made.
+enum Route {
+    /// By the ring.
     Ring(Entry),
-    /// A worker makes it; the entry, if any, has the ring tell when workers are done.
+    /// By a worker; the entry, if any, polls the eventfd of the workers.
     Worker(Option<SafeEntry>),
-    /// Done, or failed, already.
+    /// It is done, or has failed.
     Done,
 }
 
-/// Who makes which call, and what came of those that the ring did not make.
+/// Chooses how each call is made, and keeps the events of calls that the ring did not make.
 #[derive(Debug)]
 pub(super) struct Files {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
-    /// The workers' bell is listened to.
-    listening: bool,
+    /// The ring polls the workers' eventfd.
+    polling: bool,
     done: VecDeque<Event>,
 }
 
 impl Files {
-    /// What the completion of the workers' bell carries.
-    pub(super) const BELL: Token = Token::ignored(2);
+    /// The `user_data` of the poll of the workers' eventfd.
+    pub(super) const WORKERS_DONE: Token = Token::ignored(2);
 
     pub(super) fn new(probe: Probe, restricted: bool) -> Self {
-        Self { probe, restricted, workers: None, listening: false, done: VecDeque::new() }
+        Self { probe, restricted, workers: None, polling: false, done: VecDeque::new() }
     }
 
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    unsafe fn submit(&mut self, token: Token, call: *const FileCall, kernel: &dyn Kernel) -> Way {
-        // SAFETY: the caller's promise: the call is valid until its terminal event.
-        let call = unsafe { *call };
-        let has = |code: &u8| !self.restricted && self.probe.has(*code);
-        if file::opcode(&call).as_ref().is_some_and(has)
-            && let Some(entry) = file::entry(&call)
+    fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
+        if !self.restricted
+            && let Some(entry) = job.entry(&self.probe)
         {
-            return Way::Ring(entry.user_data(token.bits()));
+            return Route::Ring(entry);
         }
         if !kernel.real_descriptors() {
-            // SAFETY: the caller's promise, passed on.
-            let answer = unsafe { kernel.file(&call) };
-            let result = answer.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
-            return self.end(token, result);
+            let result = job.run_on(kernel);
+            return self.end(job.end(result));
         }
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.employ(token, call) }
-    }
-
-    /// # Safety
-    /// The memory that the call names is the workers' until its event.
-    unsafe fn employ(&mut self, token: Token, call: FileCall) -> Way {
-        // SAFETY: the caller's promise, passed on.
-        let employed = self.workers().and_then(|workers| unsafe { workers.submit(token, call) });
-        match employed {
-            Ok(()) => Way::Worker(self.listen()),
-            Err(errno) => self.end(token, Err(errno)),
+        match self.workers() {
+            Ok(workers) => match workers.submit(job) {
+                Ok(()) => Route::Worker(self.poll_workers()),
+                Err(event) => self.end(event),
+            },
+            Err(errno) => self.end(job.end(Err(errno))),
         }
     }
 
@@ -86,27 +73,27 @@ impl Files {
         Ok(self.workers.as_ref().expect("made above"))
     }
 
-    fn end(&mut self, token: Token, result: Result<u32, Errno>) -> Way {
-        self.done.push_back(Event { token, result, more: false, buffer: None });
-        Way::Done
+    fn end(&mut self, event: Event) -> Route {
+        self.done.push_back(event);
+        Route::Done
     }
 
-    /// The workers' bell has rung; the entry that listens on, where the last one has ended.
-    pub(super) fn heard(&mut self, more: bool) -> Option<SafeEntry> {
+    /// Takes the workers' events after a completion of the poll; the entry of the next poll if this one has ended.
+    pub(super) fn workers_done(&mut self, more: bool) -> Option<SafeEntry> {
         self.workers.as_ref()?.collect(&mut self.done);
-        self.listening = more;
-        self.listen()
+        self.polling = more;
+        self.poll_workers()
     }
 
-    /// The entry that has the ring tell when workers are done, unless one does already.
-    fn listen(&mut self) -> Option<SafeEntry> {
-        let fd = self.workers.as_ref()?.bell();
-        let listens = std::mem::replace(&mut self.listening, true);
+    /// The entry that polls the workers' eventfd, unless one is in flight.
+    fn poll_workers(&mut self) -> Option<SafeEntry> {
+        let fd = self.workers.as_ref()?.done_fd();
+        let polls = std::mem::replace(&mut self.polling, true);
         let entry = PollMulti { fd, events: poll::IN }.entry();
-        (!listens).then(|| entry.user_data(Self::BELL.bits()))
+        (!polls).then(|| entry.user_data(Self::WORKERS_DONE.bits()))
     }
 
-    /// Takes back a call that no worker has begun; false where the ring must be asked.
+    /// Cancels a call that no worker has begun; false if the ring may have it.
     pub(super) fn cancel(&mut self, target: Token) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.cancel(target))
     }
@@ -126,18 +113,19 @@ impl Uring {
     #[cold]
     pub(super) unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
         let kernel = self.kernel().clone();
-        // SAFETY: the caller's promise, passed on.
-        match unsafe { self.files.submit(token, call, &*kernel) } {
-            Way::Ring(entry) => {
+        // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
+        let job = unsafe { Job::new(token, *call) };
+        match self.files.submit(job, &*kernel) {
+            Route::Ring(entry) => {
                 self.counters.file_ring += 1;
-                // SAFETY: as above.
+                // SAFETY: the entry names what the call names, which stays until the terminal event.
                 unsafe { self.push_file(entry, soon) };
             }
-            Way::Worker(bell) => {
+            Route::Worker(poll) => {
                 self.counters.file_worker += 1;
-                bell.into_iter().for_each(|entry| self.push(entry));
+                poll.into_iter().for_each(|entry| self.push(entry));
             }
-            Way::Done => self.counters.file_inline += 1,
+            Route::Done => self.counters.file_inline += 1,
         }
     }
 
@@ -146,11 +134,11 @@ impl Uring {
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
         let registered = self.registered.entry(entry);
         self.counters.file_registered += u64::from(registered.is_some());
-        // SAFETY: the caller's promise; the entry's memory lies in its place of the table, or it names none.
+        // SAFETY: a registered entry names the same memory by its index in the table, which keeps it as long as it is there.
         unsafe { self.push_unchecked(registered.unwrap_or(entry)) };
-        self.soon += u32::from(soon);
-        if self.soon >= SOON {
-            self.start_queued();
+        self.early += u32::from(soon);
+        if self.early >= EARLY_BATCH {
+            self.submit_queued();
         }
     }
 }
@@ -163,18 +151,18 @@ mod tests {
     use annulus_ring::Ring;
 
     #[test]
-    fn the_bell_is_listened_to_once_a_call_is_on_its_way_and_while_it_lasts() {
+    fn one_poll_of_the_workers_is_in_flight_from_the_first_call_on() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
         let mut files = Files::new(ring.probe().unwrap(), false);
-        // There are workers, and their first thread could not be had.
+        // Even if the workers exist already, because their first thread could not be started.
         files.workers = Some(Workers::new().unwrap());
         let call = FileCall::Lock { fd: -1, operation: 0 };
         let token = Token::new(Kind::File, 1, 1);
-        // SAFETY: the call names no memory.
-        let submit = |files: &mut Files| unsafe { files.submit(token, &call, &Linux) };
-        assert!(matches!(submit(&mut files), Way::Worker(Some(_))));
-        assert!(matches!(submit(&mut files), Way::Worker(None)));
-        assert!(files.heard(true).is_none());
-        assert!(files.heard(false).is_some());
+        // SAFETY: the call names no memory, and no descriptor: it fails with EBADF.
+        let job = || unsafe { Job::new(token, call) };
+        assert!(matches!(files.submit(job(), &Linux), Route::Worker(Some(_))));
+        assert!(matches!(files.submit(job(), &Linux), Route::Worker(None)));
+        assert!(files.workers_done(true).is_none());
+        assert!(files.workers_done(false).is_some());
     }
 }

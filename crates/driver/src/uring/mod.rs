@@ -1,63 +1,61 @@
 //! The io_uring driver.
 #![allow(unsafe_code)]
 
+mod busy_poll;
 mod encode;
+mod enter;
 mod files;
-mod lending;
-mod look;
-mod operations;
-mod quiet;
+mod opcodes;
+mod pool_ring;
 mod registered;
+mod trim_timer;
 
 use crate::counters::Counters;
-use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
-use annulus_ring::{
-    Completion, Entered, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll,
-};
+use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll};
+use busy_poll::BusyPoll;
 use encode::Encoder;
 use files::Files;
-use lending::{Lending, PACKETS, STREAMS};
-use look::Look;
-use operations::{Offered, in_use};
-use quiet::Alarm;
+use opcodes::{Supported, in_use};
+use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
 use registered::Registered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use trim_timer::TrimTimer;
 
-/// A kernel that has this (6.12) lets writes to sockets be told not to wait (6.4), which nothing else tells.
-const WRITES_NOW: &str = "minimum wait";
+/// A kernel with this feature (6.12) also takes `RWF_NOWAIT` for writes to sockets (6.4), which has no feature bit of its own.
+const NOWAIT_WRITES: &str = "minimum wait";
 
 /// How to set the driver up.
 #[derive(Clone)]
 pub struct UringConfig {
-    /// The kernel to stand on.
+    /// The kernel under the ring.
     pub kernel: Rc<dyn Kernel>,
-    /// Submission entries.
+    /// Entries of the submission queue.
     pub entries: u32,
-    /// Completion entries.
+    /// Entries of the completion queue.
     pub completions: u32,
-    /// Receive memory.
+    /// Receive memory of streams.
     pub pool: PoolSize,
-    /// Set-up flags to do without, as an older kernel would.
+    /// Set-up flags not to use, as on an older kernel.
     pub without: SetupFlags,
-    /// What carries the bytes of streams.
+    /// The operations that carry the bytes of streams.
     pub operations: Operations,
     /// Whether the `Lend…` operations will be asked for (6.1).
     pub zero_copy: bool,
-    /// A kernel thread that takes the submissions.
+    /// A kernel thread that takes the submissions (`IORING_SETUP_SQPOLL`).
     pub sq_poll: Option<SqPoll>,
-    /// How long to look for work before each sleep, where that pays; zero is not at all.
+    /// How long to poll for completions before a sleep, if it pays; zero is never.
     pub busy_poll: Duration,
-    /// Leave the ring with the operations in use, and no other.
+    /// Restrict the ring to the operations in use.
     pub restricted: bool,
 }
 
@@ -91,36 +89,36 @@ impl UringConfig {
     }
 }
 
-/// A ring, its buffer rings, and what waits to get in.
+/// A ring, its buffer rings, and the operations that wait for space in it.
 #[derive(Debug)]
 pub struct Uring {
     ring: Ring,
-    streams: Lending,
-    /// From the first datagram socket on.
-    packets: Option<Lending>,
+    streams: PoolRing,
+    /// Made with the first datagram socket.
+    datagrams: Option<PoolRing>,
     /// Entries that found the submission queue full, oldest first.
     backlog: VecDeque<Entry>,
-    /// The last turn left nothing behind.
+    /// The last turn submitted everything.
     all_taken: bool,
-    alarm: Alarm,
-    look: Look,
-    /// What is to go back when every completion has been taken.
+    trim_timer: TrimTimer,
+    busy_poll: BusyPoll,
+    /// What to trim once every completion has been taken.
     trim: Option<Trim>,
-    /// Memory went back, which the layer above has not asked about yet.
+    /// The pools were trimmed since the layer above last asked.
     pub(crate) trimmed: bool,
     features: Features,
     encoder: Encoder,
     sends_quietly: bool,
     limits_receives: bool,
-    offered: Offered,
+    supported: Supported,
     files: Files,
     registered: Registered,
-    /// Calls that a device should begin soon, queued since the last enter.
-    soon: u32,
+    /// File calls for a device that were queued since the last enter.
+    early: u32,
     counters: Counters,
 }
 
-/// Whether the kernel has what is asked of it.
+/// Whether the kernel has the features that the configuration needs.
 fn check(features: &Features, verbs: Verbs, zero_copy: bool) -> Result<(), SetupError> {
     let needs = [
         (zero_copy, "zero-copy send"),
@@ -133,30 +131,30 @@ fn check(features: &Features, verbs: Verbs, zero_copy: bool) -> Result<(), Setup
 }
 
 impl Uring {
-    /// Sets ring and pool up on this thread.
+    /// Sets up the ring and the pool of streams, for this thread.
     ///
     /// # Errors
-    /// [`SetupError`], which says the likely cause and the way out.
+    /// [`SetupError`], which names the likely cause and the remedy.
     pub fn new(config: UringConfig) -> Result<Self, SetupError> {
         let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        // The others are features, and named as such.
-        let offered = Offered::of(&probe, &in_use(config.operations, false))?;
+        // Zero-copy sends are features, and `check` reports them as such.
+        let supported = Supported::of(&probe, &in_use(config.operations, false))?;
         check(&features, config.operations.verbs, config.zero_copy)?;
-        // With a thread that polls, nobody knows when silence means success.
+        // With a kernel thread, a send without a completion may not have been taken yet.
         let sends_quietly = config.sq_poll.is_none()
-            && (!config.operations.verbs.are_of_files() || features.has(WRITES_NOW));
-        let streams = Lending::new(&ring, STREAMS, config.pool, config.kernel)?;
+            && (!config.operations.verbs.are_of_files() || features.has(NOWAIT_WRITES));
+        let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel)?;
         let limits_receives = features.has("receive limit");
         Ok(Self {
             ring,
             streams,
-            packets: None,
+            datagrams: None,
             backlog: VecDeque::new(),
             all_taken: true,
-            alarm: Alarm::default(),
-            look: Look::new(config.busy_poll),
+            trim_timer: TrimTimer::default(),
+            busy_poll: BusyPoll::new(config.busy_poll),
             trim: None,
             trimmed: false,
             sends_quietly,
@@ -166,15 +164,15 @@ impl Uring {
             },
             features,
             limits_receives,
-            offered,
+            supported,
             files: Files::new(probe, config.restricted),
             registered: Registered::default(),
-            soon: 0,
+            early: 0,
             counters: Counters::default(),
         })
     }
 
-    /// What the kernel under the ring offers.
+    /// The features of the kernel under the ring.
     pub fn features(&self) -> &Features {
         &self.features
     }
@@ -187,7 +185,7 @@ impl Uring {
     #[inline]
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
-            Op::Close { fd } if !self.offered.close => return self.kernel().close(fd),
+            Op::Close { fd } if !self.supported.close => return self.kernel().close(fd),
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
@@ -201,18 +199,20 @@ impl Uring {
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
         if let MemoryOp::File { call, soon } = op {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: `submit_memory` demands the same of its caller as `submit_file` does.
             return unsafe { self.submit_file(token, call, soon) };
         }
-        // SAFETY: the caller's promise: a header is live.
-        let entry = unsafe { self.encoder.memory_entry(token, op) };
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.push_unchecked(entry) };
+        // SAFETY: `submit_memory` demands that a header is live now, as the encoder needs, and that all memory stays until the
+        // terminal event, as the ring needs.
+        unsafe {
+            let entry = self.encoder.memory_entry(token, op);
+            self.push_unchecked(entry);
+        }
     }
 
     #[inline]
     fn push(&mut self, entry: SafeEntry) {
-        // SAFETY: the entry names no memory, and its descriptors as `Fd`.
+        // SAFETY: a `SafeEntry` names no memory, and its descriptors are `Fd`s.
         unsafe { self.push_unchecked(entry.into()) };
     }
 
@@ -221,22 +221,22 @@ impl Uring {
     #[inline]
     unsafe fn push_unchecked(&mut self, entry: Entry) {
         self.counters.sqes += 1;
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: this function demands of its caller what `Ring::push_unchecked` does.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
-            self.make_room(entry);
+            self.push_to_backlog(entry);
         }
     }
 
-    /// Makes the pool that datagrams are received into, unless it is there already.
+    /// Makes the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
-        if !self.offered.messages {
-            let text = "this kernel's ring cannot receive messages; use the epoll driver";
+        if !self.supported.messages {
+            let text = "this kernel's io_uring has no RECVMSG; use the epoll driver";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        if self.packets.is_none() {
+        if self.datagrams.is_none() {
             let kernel = self.kernel().clone();
-            let lending = Lending::new(&self.ring, PACKETS, size, kernel);
-            self.packets = Some(lending.map_err(io::Error::other)?);
+            let pool_ring = PoolRing::new(&self.ring, DATAGRAMS, size, kernel);
+            self.datagrams = Some(pool_ring.map_err(io::Error::other)?);
             self.refill();
         }
         Ok(())
@@ -244,73 +244,35 @@ impl Uring {
 
     #[inline]
     pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
-        self.packets.as_ref().map(|packets| &packets.pool)
+        self.datagrams.as_ref().map(|datagrams| &datagrams.pool)
     }
 
-    /// The pool that operations of this kind borrow from.
+    /// The pool whose buffers an operation fills.
     #[inline]
-    fn lending(&self, token: Option<Token>) -> &Lending {
-        let packets = self.packets.as_ref();
-        let of_packets = packets.filter(|_| token.is_some_and(|t| t.kind() == Kind::Packet));
-        of_packets.unwrap_or(&self.streams)
+    fn pool_ring(&self, token: Option<Token>) -> &PoolRing {
+        let datagrams = self.datagrams.as_ref();
+        let datagrams = datagrams.filter(|_| token.is_some_and(|t| t.kind() == Kind::Packet));
+        datagrams.unwrap_or(&self.streams)
     }
 
-    /// The queue is full: submit without waiting, and queue what still finds no room.
+    /// The submission queue is full: submits without waiting, and queues what still finds no space.
     #[cold]
-    fn make_room(&mut self, entry: Entry) {
+    fn push_to_backlog(&mut self, entry: Entry) {
         self.counters.queue_full += 1;
         self.backlog.push_back(entry);
-        self.start_queued();
+        self.submit_queued();
         self.push_backlog();
-    }
-
-    /// Submits what is queued, and takes nothing.
-    fn start_queued(&mut self) {
-        self.soon = 0;
-        // An error shows again at the next turn, which reports it.
-        let entered = self.ring.enter(annulus_ring::Wait::No);
-        self.counters.enters += u64::from(!matches!(entered, Ok(Entered::Unneeded)));
     }
 
     fn push_backlog(&mut self) {
         while let Some(&entry) = self.backlog.front() {
-            // SAFETY: the entry came through `submit`, whose promise holds until its terminal event.
+            // SAFETY: the entry came from `push_unchecked`, whose caller keeps its memory until the terminal event, which cannot
+            // have come before the entry is submitted.
             if unsafe { self.ring.push_unchecked(entry) }.is_err() {
                 break;
             }
             self.backlog.pop_front();
         }
-    }
-
-    #[inline]
-    pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
-        self.push_backlog();
-        if self.alarm.is_due() && self.is_touched() && self.backlog.is_empty() {
-            let entry = self.alarm.set(self.counters.cqes);
-            self.push(entry);
-        }
-        if self.trim.is_some() && self.ring.ready() == 0 && !self.ring.overflowed() {
-            self.trim_pools();
-        }
-        let urgent = self.ring.overflowed()
-            || self.ring.ready() > 0
-            || !self.backlog.is_empty()
-            || !self.files.is_empty();
-        self.counters.overflows += u64::from(self.ring.overflowed());
-        match wait {
-            Wait::Upto(timeout) if !urgent => self.sleep(timeout),
-            Wait::Upto(_) | Wait::No => self.enter(annulus_ring::Wait::Reap),
-        }
-    }
-
-    /// Nothing waits to be started.
-    pub(crate) fn is_clear(&self) -> bool {
-        self.backlog.is_empty() && self.ring.pending() == 0
-    }
-
-    #[inline]
-    pub(crate) fn all_taken(&self) -> bool {
-        self.all_taken
     }
 
     #[inline]
@@ -331,35 +293,35 @@ impl Uring {
         self.ring.peek(ahead).and_then(|completion| Token::from_bits(completion.user_data))
     }
 
-    /// What a completion tells the layer above; nothing, where nobody waits for it.
+    /// The event of a completion; `None` if the operation was the driver's own, or its token is ignored.
     #[inline]
     fn event(&mut self, completion: Completion) -> Option<Event> {
         let token = Token::from_bits(completion.user_data);
         let buffer = completion.buffer();
         if let Some(id) = buffer {
-            self.lending(token).pool.taken(id, completion.result.max(0) as u32);
+            self.pool_ring(token).pool.taken(id, completion.result.max(0) as u32);
         }
         self.counters.zero_copy_copied += u64::from(completion.was_copied());
-        // A notification's result is no errno.
+        // The result of a notification is not an errno.
         let result = if completion.is_notification() { 0 } else { completion.result };
         let result = Event::outcome(result);
         if result == Err(Errno::NOBUFS) {
             self.counters.enobufs += 1;
-            self.lending(token).pool.starved();
+            self.pool_ring(token).pool.starved();
         }
         match token {
             Some(token) if token.kind() != Kind::Ignored => {
                 Some(Event { token, result, more: completion.more(), buffer })
             }
             _ => {
-                if completion.user_data == Files::BELL.bits()
-                    && let Some(entry) = self.files.heard(completion.more())
+                if completion.user_data == Files::WORKERS_DONE.bits()
+                    && let Some(entry) = self.files.workers_done(completion.more())
                 {
                     self.push(entry);
                 }
-                buffer.into_iter().for_each(|id| self.lending(token).pool.give_back(id));
-                if Alarm::is_mine(completion.user_data) {
-                    self.trim = self.alarm.goes_off(result, self.counters.cqes);
+                buffer.into_iter().for_each(|id| self.pool_ring(token).pool.give_back(id));
+                if TrimTimer::owns(completion.user_data) {
+                    self.trim = self.trim_timer.expired(result, self.counters.cqes);
                 }
                 None
             }
@@ -367,14 +329,9 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn settled(&self) -> bool {
-        self.all_taken && self.ring.ready() == 0 && !self.ring.overflowed()
-    }
-
-    #[inline]
     pub(crate) fn refill(&mut self) {
         self.streams.refill();
-        self.packets.iter_mut().for_each(Lending::refill);
+        self.datagrams.iter_mut().for_each(PoolRing::refill);
     }
 
     #[inline]
@@ -386,13 +343,13 @@ impl Uring {
         self.streams.pool.touched() || self.packets().is_some_and(|pool| pool.touched())
     }
 
-    /// Every completion was taken.
+    /// Every completion must have been taken.
     #[cold]
     fn trim_pools(&mut self) {
         let Some(trim) = self.trim.take() else { return };
         let flags = self.ring.setup_flags();
         self.streams.trim(trim, flags);
-        self.packets.iter().for_each(|packets| packets.trim(trim, flags));
+        self.datagrams.iter().for_each(|datagrams| datagrams.trim(trim, flags));
         self.trimmed = true;
     }
 
@@ -422,10 +379,10 @@ impl Uring {
     }
 
     pub(crate) fn close(self) -> io::Result<()> {
-        let Self { ring, streams, packets, .. } = self;
+        let Self { ring, streams, datagrams, .. } = self;
         // SAFETY: both were made for this ring, the only one of the driver.
-        let close = |lending: Lending| unsafe { lending.close(&ring) };
+        let close = |pool_ring: PoolRing| unsafe { pool_ring.close(&ring) };
         let outcome = close(streams);
-        packets.map_or(Ok(()), close).and(outcome)
+        datagrams.map_or(Ok(()), close).and(outcome)
     }
 }

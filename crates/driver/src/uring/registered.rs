@@ -1,4 +1,4 @@
-//! Memory that was registered, and which calls lie within it.
+//! Memory that was registered, and which file calls lie within it.
 #![allow(unsafe_code)]
 
 use super::Uring;
@@ -7,58 +7,60 @@ use annulus_ring::{BufferTable, Entry, Ring};
 use std::io;
 use std::ops::Range;
 
-/// Places in the table: what can be registered at once. An empty place takes 8 bytes of the kernel's.
-const PLACES: usize = 64;
+/// Entries of the table: most regions that can be registered at once. An empty entry takes 8 bytes of kernel memory.
+const CAPACITY: usize = 64;
 
-/// The ring's table, from the first registration on.
+/// The ring's table of registered buffers, made at the first registration.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
     table: Option<BufferTable>,
-    /// By place: the addresses there. A free place has none.
-    spans: Vec<Range<u64>>,
+    /// The addresses of each entry; an empty range for a free one.
+    ranges: Vec<Range<u64>>,
 }
 
 impl Registered {
-    /// Finds a place for memory; which one.
+    /// Registers memory, and returns its index in the table.
     ///
     /// # Errors
-    /// `QuotaExceeded` where all are taken; or whatever the kernel says.
+    /// `QuotaExceeded` if the table is full, or the kernel's error.
     ///
     /// # Safety
     /// The memory must stay mapped until it was [removed](Self::remove), or the ring has gone.
     pub(super) unsafe fn add(&mut self, ring: &Ring, memory: IoVec) -> io::Result<u32> {
         if self.table.is_none() {
-            self.table = Some(BufferTable::register(ring, PLACES as u32)?);
+            self.table = Some(BufferTable::register(ring, CAPACITY as u32)?);
         }
-        let free = self.spans.iter().position(Range::is_empty);
-        let place = free.unwrap_or(self.spans.len());
-        if place == PLACES {
-            let text = format!("the ring has room for {PLACES} pieces of memory, all taken");
+        let free = self.ranges.iter().position(Range::is_empty);
+        let index = free.unwrap_or(self.ranges.len());
+        if index == CAPACITY {
+            let text =
+                format!("the ring registers at most {CAPACITY} regions of memory; drop one first");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         let table = self.table.as_ref().expect("made above");
-        // SAFETY: the caller's promise; entries name the place as long as its span is known here.
-        unsafe { table.set(ring, place as u32, memory)? };
-        self.spans.resize(self.spans.len().max(place + 1), 0..0);
-        self.spans[place] = memory.base as u64..memory.base as u64 + memory.len as u64;
-        Ok(place as u32)
+        // SAFETY: the memory stays mapped until `remove`, which this function demands; entries name the index only while its
+        // range is in `ranges`, which `remove` empties first.
+        unsafe { table.set(ring, index as u32, memory)? };
+        self.ranges.resize(self.ranges.len().max(index + 1), 0..0);
+        self.ranges[index] = memory.base as u64..memory.base as u64 + memory.len as u64;
+        Ok(index as u32)
     }
 
-    /// Gives a place up: no call to come names it.
-    pub(super) fn remove(&mut self, ring: &Ring, place: u32) {
-        self.spans[place as usize] = 0..0;
+    /// Frees an index: entries made from now on do not name it.
+    pub(super) fn remove(&mut self, ring: &Ring, index: u32) {
+        self.ranges[index as usize] = 0..0;
         if let Some(table) = &self.table {
-            // Where it fails, the pages stay pinned until others lie there.
-            _ = table.clear(ring, place);
+            // If it fails, the pages stay pinned until the index is used again.
+            _ = table.clear(ring, index);
         }
     }
 
-    /// The entry that names the place, where a read or write lies within one.
+    /// The entry of a read or write that names its memory by index; `None` if that is not registered.
     pub(super) fn entry(&self, entry: Entry) -> Option<Entry> {
         let end = entry.addr.checked_add(entry.len.into())?;
-        let within = |span: &Range<u64>| span.contains(&entry.addr) && end <= span.end;
-        let place = self.spans.iter().position(within)?;
-        let registered = entry.of_place(place as u16);
+        let within = |range: &Range<u64>| range.contains(&entry.addr) && end <= range.end;
+        let index = self.ranges.iter().position(within)?;
+        let registered = entry.registered(index as u16);
         (registered != entry).then_some(registered)
     }
 }
@@ -67,12 +69,12 @@ impl Uring {
     /// # Safety
     /// See [`Driver::register_memory`](crate::Driver::register_memory).
     pub(crate) unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the memory stays mapped until `forget_memory`, which `Driver::register_memory` demands.
         unsafe { self.registered.add(&self.ring, memory) }
     }
 
-    pub(crate) fn forget_memory(&mut self, place: u32) {
-        self.registered.remove(&self.ring, place);
+    pub(crate) fn forget_memory(&mut self, index: u32) {
+        self.registered.remove(&self.ring, index);
     }
 }
 
@@ -87,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_within_names_a_place() {
-        let spans = vec![0..0, 1000..2000];
-        let registered = Registered { table: None, spans };
+    fn only_memory_within_a_region_is_named_by_index() {
+        let ranges = vec![0..0, 1000..2000];
+        let registered = Registered { table: None, ranges };
         for (addr, len, within) in [
             (1000, 1000, true),
             (1999, 1, true),

@@ -1,6 +1,6 @@
-//! A driver with nothing above it: submits, turns, and sorts events by token.
+//! A driver alone: submits, turns, and sorts events by token.
 #![allow(unsafe_code)]
-#![allow(dead_code, reason = "each test file takes what it needs")]
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use annulus_driver::{
     Driver, Epoll, Event, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
@@ -14,13 +14,13 @@ use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Nothing that these tests wait for takes this long.
+/// A longer wait is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Small, so that a test can use it up.
+/// Small, so that a test can exhaust it.
 pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, most: 4 };
 
-/// Runs a body on every driver that works here.
+/// Runs a body on every driver that the system has.
 pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
     body(&mut Rig::epoll());
     if let Some(mut rig) = Rig::uring() {
@@ -32,7 +32,7 @@ pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
 pub(crate) struct Rig {
     pub(crate) driver: Driver,
     slots: u32,
-    /// Events that came while another one was waited for.
+    /// Events that came while the test waited for another.
     early: Vec<Event>,
 }
 
@@ -42,7 +42,7 @@ impl Rig {
         Self::of(Driver::Epoll(Box::new(epoll)))
     }
 
-    /// Nothing where io_uring is blocked.
+    /// `None` if io_uring is blocked.
     fn uring() -> Option<Self> {
         let config = UringConfig { pool: POOL, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
@@ -52,17 +52,17 @@ impl Rig {
         Self { driver, slots: 0, early: Vec::new() }
     }
 
-    /// Starts an operation under a token of its own.
+    /// Starts an operation with a new token.
     pub(crate) fn start(&mut self, kind: Kind, op: Op) -> Token {
         let token = self.token(kind);
         self.driver.submit(token, op);
         token
     }
 
-    /// Starts an operation that names memory, under a token of its own.
+    /// Starts an operation that names memory, with a new token.
     pub(crate) fn start_memory(&mut self, kind: Kind, op: MemoryOp) -> Token {
         let token = self.token(kind);
-        // SAFETY: these tests keep what their operations name until the operation's end.
+        // SAFETY: each test keeps the memory that its operations name, and closes its descriptors, after their terminal events.
         unsafe { self.driver.submit_memory(token, op) };
         token
     }
@@ -80,7 +80,7 @@ impl Rig {
         self.driver.submit(Token::IGNORED, Op::Close { fd });
     }
 
-    /// One turn, and all that it brought.
+    /// One turn, and all its events.
     pub(crate) fn turn(&mut self, wait: Wait) -> Vec<Event> {
         self.driver.refill();
         self.driver.turn(wait).expect("a turn succeeds");
@@ -99,12 +99,12 @@ impl Rig {
                 return self.early.remove(at);
             }
             let left = deadline.saturating_sub(now());
-            assert!(!left.is_zero(), "no event came of {token:?}");
+            assert!(!left.is_zero(), "{token:?} had no event in time");
             wait = Wait::Upto(Some(left));
         }
     }
 
-    /// Turns until nothing more comes; there must have been no event.
+    /// Turns until everything has settled, without an event.
     pub(crate) fn expect_silence(&mut self) {
         for _ in 0..3 {
             let events = self.turn(Wait::No);
@@ -113,7 +113,7 @@ impl Rig {
         assert!(self.driver.settled());
     }
 
-    /// The bytes of a lent buffer, which goes back.
+    /// The bytes of a lent buffer, which is given back.
     pub(crate) fn take(&mut self, event: Event) -> Vec<u8> {
         let id = event.buffer.expect("a receive into the pool names its buffer");
         let bytes = self.peek(event);
@@ -125,11 +125,11 @@ impl Rig {
     pub(crate) fn peek(&self, event: Event) -> Vec<u8> {
         let id = event.buffer.expect("a receive into the pool names its buffer");
         let len = event.result.expect("a filled buffer has a length") as usize;
-        // SAFETY: the buffer is lent to us, and the driver filled so much of it.
+        // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
         unsafe { std::slice::from_raw_parts(self.driver.pool().address(id), len).to_vec() }
     }
 
-    /// Receives into the pool until so many bytes have come, arming anew as often as it takes.
+    /// Receives into the pool until so many bytes have come, armed again as often as necessary.
     pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
@@ -141,13 +141,13 @@ impl Rig {
     }
 }
 
-/// A descriptor that a test has opened or got from an event.
+/// A descriptor that a test has opened, or got from an event.
 pub(crate) fn owned(number: RawFd) -> Fd {
-    // SAFETY: these tests own what they open, and close each descriptor once, after its last operation.
+    // SAFETY: the test owns the descriptor, and closes it once, after its last operation.
     unsafe { Fd::from_raw(number) }
 }
 
-/// A descriptor for the driver, and a blocking socket at the other end. Little fits in between.
+/// A connection with small buffers: a descriptor for the driver, and a blocking socket as the peer.
 pub(crate) fn pair() -> (Fd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -159,12 +159,12 @@ pub(crate) fn pair() -> (Fd, TcpStream) {
     (owned(ours.into_raw_fd()), peer)
 }
 
-/// Fills a socket until it takes no more, by the driver's own sends; tells how much went.
+/// Sends through the driver until the socket takes no more; how many bytes it took.
 pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
     let mut sent = 0;
     loop {
         let rest = &bytes[sent..];
-        assert!(!rest.is_empty(), "a socket took {sent} bytes that nobody reads");
+        assert!(!rest.is_empty(), "a socket took {sent} bytes that are not read");
         let len = rest.len().min(1 << 20);
         let op = MemoryOp::SendNow { fd, buffer: rest.as_ptr(), len: len as u32 };
         let token = rig.start_memory(Kind::Send, op);
@@ -180,12 +180,12 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
                     }
                 }
             }
-            more => panic!("one send, several events: {more:?}"),
+            more => panic!("one send brought several events: {more:?}"),
         }
     }
 }
 
-/// Reads exactly so much on another thread, which the driver need not wait for.
+/// Reads exactly so many bytes on another thread.
 pub(crate) fn read_later(mut peer: TcpStream, len: usize) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut got = vec![0; len];
@@ -194,7 +194,7 @@ pub(crate) fn read_later(mut peer: TcpStream, len: usize) -> std::thread::JoinHa
     })
 }
 
-/// Bytes in which a shift, a swap or a loss shows.
+/// Bytes in which a shift, a swap or a loss is detected.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
 }

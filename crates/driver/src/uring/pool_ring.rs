@@ -1,4 +1,4 @@
-//! A pool, and the buffer ring through which the kernel borrows from it.
+//! A pool, and the buffer ring that gives its buffers to the kernel.
 #![allow(unsafe_code)]
 
 use crate::pool::{Pool, PoolMemory, PoolSize, Trim};
@@ -13,25 +13,25 @@ use std::sync::Arc;
 
 /// The buffer groups of the pools.
 pub(super) const STREAMS: u16 = 0;
-pub(super) const PACKETS: u16 = 1;
+pub(super) const DATAGRAMS: u16 = 1;
 
-/// The group that an operation of this name borrows from.
+/// The group whose buffers an operation fills.
 #[inline]
 pub(super) fn group(token: Token) -> u16 {
-    if token.kind() == Kind::Packet { PACKETS } else { STREAMS }
+    if token.kind() == Kind::Packet { DATAGRAMS } else { STREAMS }
 }
 
-/// The two belong together: each id of the pool is one of the ring.
+/// A pool and its buffer ring, which have the same buffer ids.
 ///
-/// The memory is leaked unless [`close`](Self::close) has taken the group away from the kernel: a driver that is dropped otherwise
-/// may have receives in flight, which go on for a moment after the ring's descriptor was closed.
-pub(super) struct Lending {
+/// The memory is leaked unless [`close`](Self::close) has unregistered the group: a driver that is dropped otherwise may have
+/// receives in flight, which can complete even after the ring's descriptor was closed.
+pub(super) struct PoolRing {
     buffers: BufferRing,
     pub(super) pool: Rc<Pool>,
     memory: ManuallyDrop<Arc<PoolMemory>>,
 }
 
-impl Lending {
+impl PoolRing {
     /// Reserves memory and registers it as buffer group `group`.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Lending {
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
     ) -> Result<Self, SetupError> {
-        let pool = if group == PACKETS { Pool::of_datagrams } else { Pool::new };
+        let pool = if group == DATAGRAMS { Pool::of_datagrams } else { Pool::new };
         let pool =
             pool(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
         let buffers = BufferRing::register(ring, group, size.most)?;
@@ -57,8 +57,8 @@ impl Lending {
         let mut any = false;
         self.pool.refill(|address, len, id| {
             any = true;
-            // SAFETY: the pool's memory is held until the group was unregistered; a buffer in the pool's `Kernel` place is
-            // touched by the kernel alone, and the ring has an entry for each.
+            // SAFETY: the pool's memory is kept until the group was unregistered (`memory`). A buffer in the pool's state
+            // `Kernel` is touched by the kernel alone, and the ring has an entry for each buffer.
             unsafe { buffers.add(address, len, id) };
         });
         if any {
@@ -66,7 +66,7 @@ impl Lending {
         }
     }
 
-    /// Every completion was taken, so that no buffer has been filled that the pool still counts as the kernel's.
+    /// Gives memory back. Every completion must have been taken: a buffer that the kernel has filled must not count as empty.
     pub(super) fn trim(&self, trim: Trim, flags: SetupFlags) {
         self.pool.trim(trim, flags.contains(SetupFlags::DEFER_TASKRUN));
     }
@@ -74,14 +74,14 @@ impl Lending {
     /// # Safety
     /// `ring` must be the one that it was made for.
     pub(super) unsafe fn close(self, ring: &Ring) -> io::Result<()> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: `ring` is the one that `new` registered the group with, which this function demands.
         unsafe { self.buffers.unregister(ring) }?;
         drop(ManuallyDrop::into_inner(self.memory));
         Ok(())
     }
 }
 
-impl fmt::Debug for Lending {
+impl fmt::Debug for PoolRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt(f)
     }
@@ -93,18 +93,18 @@ mod tests {
     use annulus_kernel::Linux;
 
     #[test]
-    fn memory_is_freed_only_after_the_kernel_has_let_go_of_it() {
+    fn memory_is_freed_only_after_the_group_was_unregistered() {
         let Ok(ring) = Ring::builder().entries(4).build() else {
             return eprintln!("skipped: io_uring is blocked here");
         };
         let size = PoolSize { buffer: 4096, most: 2 };
-        let lending = || Lending::new(&ring, STREAMS, size, Rc::new(Linux)).unwrap();
-        let closed = lending();
+        let pool_ring = || PoolRing::new(&ring, STREAMS, size, Rc::new(Linux)).unwrap();
+        let closed = pool_ring();
         let pool = closed.pool.clone();
         // SAFETY: it was made for this ring.
         unsafe { closed.close(&ring) }.unwrap();
         assert_eq!(Arc::strong_count(pool.memory()), 1, "the pool's own");
-        let dropped = lending();
+        let dropped = pool_ring();
         let pool = dropped.pool.clone();
         drop(dropped);
         assert_eq!(Arc::strong_count(pool.memory()), 2, "leaked: the group is still registered");

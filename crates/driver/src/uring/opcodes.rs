@@ -1,9 +1,9 @@
-//! The operations that the driver submits: what a locked-down ring is left with, and what a kernel must have.
+//! The opcodes that the driver submits: those that a locked-down ring allows, and that a kernel must have.
 
 use crate::operations::{Operations, Verbs};
 use annulus_ring::{Probe, SetupError, opcode};
 
-/// Those that are in use whatever the verbs.
+/// Those in use with any verbs.
 const ALWAYS: [u8; 10] = [
     opcode::NOP,
     opcode::POLL_ADD,
@@ -17,38 +17,38 @@ const ALWAYS: [u8; 10] = [
     opcode::SENDMSG,
 ];
 
-/// Those of sends that do not copy.
+/// Those of zero-copy sends.
 const ZERO_COPY: [u8; 2] = [opcode::SEND_ZC, opcode::SENDMSG_ZC];
 
-/// All of them, and nothing else.
+/// The opcodes in use, and no others.
 pub(super) fn in_use(operations: Operations, zero_copy: bool) -> Vec<u8> {
     let verbs: &[u8] = match operations.verbs {
         Verbs::Multishot | Verbs::RecvSend | Verbs::RecvmsgSendmsg => &[opcode::SEND],
         Verbs::ReadWrite => &[opcode::READ, opcode::WRITE, opcode::WRITEV],
         Verbs::ReadvWritev => &[opcode::READV, opcode::WRITE, opcode::WRITEV],
     };
-    let lent: &[u8] = if zero_copy { &ZERO_COPY } else { &[] };
-    [&ALWAYS, verbs, lent].concat()
+    let zero_copy: &[u8] = if zero_copy { &ZERO_COPY } else { &[] };
+    [&ALWAYS, verbs, zero_copy].concat()
 }
 
-/// Those that may be missing: a close is replaced by the plain system call, the timer of quiet by keeping the memory;
-/// without receives of messages there are no datagram sockets, which is said where one is made.
-const DISPENSABLE: [u8; 3] = [opcode::CLOSE, opcode::TIMEOUT, opcode::RECVMSG];
+/// Those that may be missing. A system call replaces CLOSE; without TIMEOUT the pools keep their memory; without RECVMSG there are
+/// no datagram sockets, and opening one is an error.
+const OPTIONAL: [u8; 3] = [opcode::CLOSE, opcode::TIMEOUT, opcode::RECVMSG];
 
-/// What the kernel has of them.
+/// Which of the optional ones the kernel has.
 #[derive(Debug)]
-pub(super) struct Offered {
-    /// Else descriptors are closed by a plain call.
+pub(super) struct Supported {
+    /// If not, descriptors are closed by a system call.
     pub(super) close: bool,
-    /// Else there are no datagram sockets.
+    /// If not, there are no datagram sockets.
     pub(super) messages: bool,
 }
 
-impl Offered {
+impl Supported {
     /// # Errors
-    /// [`SetupError::Lacks`], where one is missing that nothing replaces.
+    /// [`SetupError::Lacks`] if one is missing that is not optional.
     pub(super) fn of(probe: &Probe, needed: &[u8]) -> Result<Self, SetupError> {
-        let missing = |code: &u8| !probe.has(*code) && !DISPENSABLE.contains(code);
+        let missing = |code: &u8| !probe.has(*code) && !OPTIONAL.contains(code);
         match needed.iter().copied().find(missing) {
             Some(code) => Err(SetupError::Lacks(opcode::name(code).unwrap_or("an operation"))),
             None => {
@@ -64,7 +64,7 @@ mod tests {
     use crate::op::{MemoryOp, Op};
     use crate::token::Token;
     use crate::uring::encode::Encoder;
-    use crate::uring::quiet::Alarm;
+    use crate::uring::trim_timer::TrimTimer;
     use annulus_kernel::{Fd, MsgHeader};
     use annulus_ring::Entry;
     use std::collections::BTreeSet;
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_what_is_submitted() {
+    fn the_opcodes_in_use_are_those_submitted() {
         for operations in Operations::ALL {
             let encoder = Encoder { operations, reports_copies: true };
             let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };
             let with_memory = every_memory_op(&HEADER).map(entry);
-            let timer = Entry::from(Alarm::default().set(0));
+            let timer = Entry::from(TrimTimer::default().start(0));
             let submitted = plain.into_iter().chain(with_memory).chain([timer]);
             let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
             assert_eq!(submitted, BTreeSet::from_iter(in_use(operations, true)), "{operations}");

@@ -1,0 +1,64 @@
+//! The timer that trims the pools some time after receives.
+//!
+//! A timeout with every wait would cost every turn. A timer that is started again only while receives go on costs nothing.
+
+use super::timer::Timer;
+use crate::pool::Trim;
+use annulus_kernel::Fd;
+use std::io;
+use std::time::Duration;
+
+/// How long after the start the pools are trimmed.
+const DELAY: Duration = Duration::from_secs(10);
+
+/// The timer, and what has happened since it was started.
+#[derive(Debug)]
+pub(super) struct TrimTimer {
+    timer: Timer,
+    /// Events counted at the start; `None` while it does not run.
+    started_at: Option<u64>,
+}
+
+impl TrimTimer {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { timer: Timer::new()?, started_at: None })
+    }
+
+    pub(super) fn fd(&self) -> Fd {
+        self.timer.fd()
+    }
+
+    #[inline]
+    pub(super) fn is_running(&self) -> bool {
+        self.started_at.is_some()
+    }
+
+    pub(super) fn start(&mut self, events: u64) {
+        // It fails for no valid time. If it did, the pools would keep their memory.
+        _ = self.timer.set(DELAY);
+        self.started_at = Some(events);
+    }
+
+    /// The timer has expired: what to trim depends on whether an event has come since the start.
+    pub(super) fn expired(&mut self, events: u64) -> Option<Trim> {
+        let started_at = self.started_at.take()?;
+        Some(if started_at == events { Trim::Everything } else { Trim::Surplus })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_trimmed_after_silence_and_the_surplus_after_events() {
+        let mut timer = TrimTimer::new().unwrap();
+        timer.start(7);
+        assert!(timer.is_running());
+        assert_eq!(timer.expired(8), Some(Trim::Surplus), "an event came meanwhile");
+        assert!(!timer.is_running());
+        timer.start(8);
+        assert_eq!(timer.expired(8), Some(Trim::Everything));
+        assert_eq!(timer.expired(8), None, "only once");
+    }
+}

@@ -1,0 +1,80 @@
+//! The memory of a pool.
+#![allow(unsafe_code)]
+
+use super::size::{PoolSize, cannot_reserve, page_size};
+use annulus_kernel::Mapping;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The part of a pool that may outlive it: the memory, and the list through which other threads give buffers back.
+pub struct PoolMemory {
+    pub(super) mapping: Mapping,
+    /// Bytes from one buffer to the next one: whole pages of the system, so that each buffer can be discarded alone.
+    pub(super) stride: usize,
+    pub(super) page: usize,
+    returned: Mutex<Vec<u16>>,
+    any_returned: AtomicBool,
+}
+
+impl PoolMemory {
+    /// Reserves the range.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the range cannot be reserved, with the limit.
+    pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
+        let mapping = Mapping::anonymous(size.reserved())
+            .map_err(|error| cannot_reserve(size.reserved(), &error))?;
+        // It fails only if the system has no huge pages, and then there are none to avoid.
+        _ = mapping.forgo_huge_pages();
+        let (stride, page) = (size.stride(), page_size());
+        Ok(Self {
+            mapping,
+            stride,
+            page,
+            returned: Mutex::default(),
+            any_returned: AtomicBool::new(false),
+        })
+    }
+
+    /// The first byte of a buffer.
+    ///
+    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each one up in the table of buffers, and a second check
+    /// costs a dozen instructions a datagram. So safe code cannot call it:
+    ///
+    /// ```compile_fail,E0133
+    /// fn beyond(memory: &annulus_driver::PoolMemory) -> *mut u8 {
+    ///     memory.address(u16::MAX)
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The id must be one that the pool has handed out.
+    #[inline]
+    pub unsafe fn address(&self, id: u16) -> *mut u8 {
+        let offset = usize::from(id) * self.stride;
+        debug_assert!(offset < self.mapping.len());
+        // SAFETY: the pool has handed the id out, so it is below `PoolSize::most`, and the mapping holds that many strides.
+        unsafe { self.mapping.as_ptr().add(offset) }
+    }
+
+    /// Gives a buffer back from any thread. The pool takes it back at its next turn.
+    pub fn give_back_remotely(&self, id: u16) {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        // Release pairs with the acquire swap in `take_returned`: a thread that sees the flag sees the list.
+        self.any_returned.store(true, Ordering::Release);
+    }
+
+    /// Whether buffers were given back through the list.
+    #[inline]
+    pub(super) fn any_returned(&self) -> bool {
+        self.any_returned.load(Ordering::Relaxed)
+    }
+
+    /// The buffers that were given back through the list since the last call.
+    #[cold]
+    pub(super) fn take_returned(&self) -> Vec<u16> {
+        self.any_returned.swap(false, Ordering::Acquire);
+        std::mem::take(&mut *self.returned.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,173 @@
+//! Busy polling: before it sleeps, the loop polls the ring for a moment, for as long as that pays.
+//!
+//! A poll that finds something saves a sleep and a wake-up; a poll in vain costs its whole length. The policy learns which of
+//! them is likely: credit rises with each hit, and falls faster with each miss. Without credit the loop sleeps at once, and
+//! polls only now and then, at growing distances, to notice when polling pays again. So an idle ring costs next to nothing.
+
+use super::Uring;
+use annulus_kernel::Kernel;
+use annulus_ring::{Ring, Wait};
+use std::io;
+use std::time::Duration;
+
+/// Credit that a hit brings, that a miss costs, and the most there can be: polling goes on while more than four of five polls
+/// are hits.
+const HIT: u32 = 1;
+const MISS: u32 = 4;
+const MOST: u32 = 32;
+
+/// Sleeps between two polls without credit, at first and at most.
+const FIRST_PAUSE: u32 = 16;
+const LONGEST_PAUSE: u32 = 1024;
+
+/// Tries between two readings of the clock.
+const TRIES: usize = 8;
+
+/// Whether to poll before a sleep.
+#[derive(Debug)]
+pub(super) struct BusyPoll {
+    /// How long to poll; zero is never.
+    limit: Duration,
+    credit: u32,
+    /// Sleeps until the next poll without credit, and what that is set to then.
+    sleeps: u32,
+    pause: u32,
+}
+
+impl BusyPoll {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, credit: MISS, sleeps: 0, pause: FIRST_PAUSE }
+    }
+
+    /// How long to poll before the sleep that is due now; `None` if it does not pay.
+    #[inline]
+    pub(super) fn before_sleep(&mut self) -> Option<Duration> {
+        if self.limit.is_zero() {
+            return None;
+        }
+        if self.credit == 0 {
+            // A poll that was due may have been cut short before its outcome was known: it is still due.
+            self.sleeps = self.sleeps.saturating_sub(1);
+            if self.sleeps > 0 {
+                return None;
+            }
+        }
+        Some(self.limit)
+    }
+
+    /// Records the outcome of a poll.
+    pub(super) fn record(&mut self, hit: bool) {
+        if hit {
+            self.credit = (self.credit + HIT).min(MOST);
+            self.pause = FIRST_PAUSE;
+            return;
+        }
+        self.credit = self.credit.saturating_sub(MISS);
+        if self.credit == 0 {
+            self.sleeps = self.pause;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Uring {
+    /// Submits, and polls. `None` if completions were taken; else what is left of the timeout, if there is one.
+    pub(super) fn poll_briefly(
+        &mut self,
+        limit: Duration,
+        timeout: Option<Duration>,
+    ) -> io::Result<Option<Duration>> {
+        self.enter(Wait::Reap)?;
+        if self.ring.ready() > 0 {
+            return Ok(None);
+        }
+        let began = self.kernel().now();
+        let hit = poll(&self.ring, limit.min(timeout.unwrap_or(limit)));
+        self.counters.looks += 1;
+        self.counters.finds += u64::from(hit);
+        self.busy_poll.record(hit);
+        if hit {
+            self.enter(Wait::Reap)?;
+            return Ok(None);
+        }
+        let passed = self.kernel().now() - began;
+        Ok(Some(timeout.unwrap_or_default().saturating_sub(passed)))
+    }
+}
+
+/// Polls a ring until an enter would find something, or the time is up.
+fn poll(ring: &Ring, limit: Duration) -> bool {
+    let kernel: &dyn Kernel = &**ring.kernel();
+    let end = kernel.now() + limit;
+    loop {
+        for _ in 0..TRIES {
+            if ring.work_pending() || ring.ready() > 0 || ring.overflowed() {
+                return true;
+            }
+            kernel.relax();
+        }
+        if kernel.now() >= end {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_micros(20);
+
+    /// How many of so many sleeps had a poll before them.
+    fn polls(policy: &mut BusyPoll, sleeps: usize, hit: bool) -> usize {
+        let polled = |_: &usize| {
+            let polls = policy.before_sleep().is_some();
+            if polls {
+                policy.record(hit);
+            }
+            polls
+        };
+        (0..sleeps).filter(polled).count()
+    }
+
+    #[test]
+    fn a_poll_without_an_outcome_is_still_due() {
+        let mut policy = BusyPoll::new(LIMIT);
+        policy.record(false);
+        let due = (0..100).filter(|_| policy.before_sleep().is_some()).count();
+        assert_eq!(due, 100 - (FIRST_PAUSE as usize - 1));
+    }
+
+    #[test]
+    fn a_limit_of_zero_never_polls() {
+        assert_eq!(polls(&mut BusyPoll::new(Duration::ZERO), 1000, true), 0);
+    }
+
+    #[test]
+    fn polling_goes_on_while_it_hits_and_becomes_rare_when_it_misses() {
+        let mut policy = BusyPoll::new(LIMIT);
+        assert_eq!(polls(&mut policy, 1000, true), 1000);
+        let misses = polls(&mut policy, 100_000, false);
+        assert!((9..120).contains(&misses), "{misses} misses");
+        // The change is noticed within one pause.
+        assert!(polls(&mut policy, LONGEST_PAUSE as usize + 100, true) > 100);
+        assert_eq!(polls(&mut policy, 1000, true), 1000);
+    }
+
+    #[test]
+    fn one_miss_in_ten_pays_and_one_in_two_does_not() {
+        let share = |each: usize| {
+            let mut policy = BusyPoll::new(LIMIT);
+            let mut count = 0;
+            for sleep in 1..=10_000 {
+                if policy.before_sleep().is_some() {
+                    count += 1;
+                    policy.record(sleep % each != 0);
+                }
+            }
+            count
+        };
+        assert_eq!(share(10), 10_000);
+        assert!(share(2) < 2_500);
+    }
+}

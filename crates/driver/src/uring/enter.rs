@@ -1,0 +1,82 @@
+//! The turn of the ring: what is queued goes in, and the loop waits for completions.
+
+use super::Uring;
+use crate::driver::Wait;
+use annulus_kernel::named;
+use annulus_ring::{Entered, Wait as RingWait};
+use std::io;
+use std::time::Duration;
+
+impl Uring {
+    #[inline]
+    pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        self.push_backlog();
+        if self.trim_timer.is_due() && self.is_touched() && self.backlog.is_empty() {
+            let entry = self.trim_timer.start(self.counters.cqes);
+            self.push(entry);
+        }
+        if self.trim.is_some() && self.ring.ready() == 0 && !self.ring.overflowed() {
+            self.trim_pools();
+        }
+        let urgent = self.ring.overflowed()
+            || self.ring.ready() > 0
+            || !self.backlog.is_empty()
+            || !self.files.is_empty();
+        self.counters.overflows += u64::from(self.ring.overflowed());
+        match wait {
+            Wait::Upto(timeout) if !urgent => self.sleep(timeout),
+            Wait::Upto(_) | Wait::No => self.enter(RingWait::Reap),
+        }
+    }
+
+    /// Submits, and waits for a completion or until the time is up. If it pays, polls first.
+    #[inline]
+    fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = match self.busy_poll.before_sleep() {
+            None => timeout,
+            Some(limit) => match self.poll_briefly(limit, timeout)? {
+                None => return Ok(()),
+                Some(left) => timeout.and(Some(left)),
+            },
+        };
+        self.enter(RingWait::For { completions: 1, timeout })
+    }
+
+    /// One `io_uring_enter`, if the ring needs it.
+    #[inline]
+    pub(super) fn enter(&mut self, wait: RingWait) -> io::Result<()> {
+        let entered = self.ring.enter(wait);
+        self.early = 0;
+        self.all_taken = self.is_clear();
+        if matches!(entered, Ok(Entered::Unneeded)) {
+            // A kernel thread takes the submissions. In a simulation, time must pass for it.
+            self.kernel().relax();
+        } else {
+            self.counters.enters += 1;
+        }
+        entered.map(drop).map_err(named("io_uring_enter"))
+    }
+
+    /// Submits what is queued, and takes no completions.
+    pub(super) fn submit_queued(&mut self) {
+        self.early = 0;
+        // An error returns at the end of the turn, where it is reported.
+        let entered = self.ring.enter(RingWait::No);
+        self.counters.enters += u64::from(!matches!(entered, Ok(Entered::Unneeded)));
+    }
+
+    /// Whether everything that was submitted has been started.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.backlog.is_empty() && self.ring.pending() == 0
+    }
+
+    #[inline]
+    pub(crate) fn all_taken(&self) -> bool {
+        self.all_taken
+    }
+
+    #[inline]
+    pub(crate) fn settled(&self) -> bool {
+        self.all_taken && self.ring.ready() == 0 && !self.ring.overflowed()
+    }
+}

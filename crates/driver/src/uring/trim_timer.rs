@@ -1,0 +1,54 @@
+//! The timer that trims the pools some time after receives: all memory that is not in use if nothing has happened since, else
+//! what no turn has needed.
+//!
+//! A timeout with every wait would cost every turn. One timer in the kernel, started again only while receives go on, costs
+//! nothing, and an idle ring has none.
+
+use crate::pool::Trim;
+use crate::token::{Kind, Token};
+use annulus_ring::SafeEntry;
+use annulus_ring::op::{TimeSpec, Timeout};
+use rustix::io::Errno;
+
+/// How long after the start the pools are trimmed.
+static DELAY: TimeSpec = TimeSpec { seconds: 10, nanoseconds: 0 };
+
+/// The timer, and what has happened since it was started.
+#[derive(Debug, Default)]
+pub(super) struct TrimTimer {
+    /// Completions counted at the start; `None` while it does not run.
+    started_at: Option<u64>,
+    /// The kernel has no timers.
+    unsupported: bool,
+}
+
+impl TrimTimer {
+    /// What its completion carries.
+    const TOKEN: Token = Token::ignored(1);
+
+    pub(super) fn is_due(&self) -> bool {
+        self.started_at.is_none() && !self.unsupported
+    }
+
+    /// Starts the timer: the entry to submit.
+    pub(super) fn start(&mut self, completions: u64) -> SafeEntry {
+        self.started_at = Some(completions);
+        Timeout { after: &DELAY }.entry().user_data(Self::TOKEN.bits())
+    }
+
+    /// Whether a completion is the timer's.
+    #[inline]
+    pub(super) fn owns(user_data: u64) -> bool {
+        user_data == Self::TOKEN.bits()
+    }
+
+    /// The timer has expired: what to trim depends on whether another completion has come since the start.
+    pub(super) fn expired(&mut self, result: Result<u32, Errno>, completions: u64) -> Option<Trim> {
+        self.unsupported = result != Err(Errno::TIME);
+        let started_at = self.started_at.take().filter(|_| !self.unsupported)?;
+        // Its own completion is one of those counted.
+        Some(if completions == started_at + 1 { Trim::Everything } else { Trim::Surplus })
+    }
+}
+
+const _: () = assert!(matches!(TrimTimer::TOKEN.kind(), Kind::Ignored));

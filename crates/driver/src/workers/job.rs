@@ -1,0 +1,106 @@
+//! A file call that may be made on any thread.
+#![allow(unsafe_code)]
+
+use crate::event::Event;
+use crate::token::Token;
+use annulus_kernel::file::FileCall;
+use annulus_kernel::{Fd, Kernel};
+use annulus_ring::op::file;
+use annulus_ring::{Entry, Probe};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::io;
+
+/// The offset that stands for a file's cursor.
+pub(super) const CURSOR: u64 = u64::MAX;
+/// Bytes that a pipe with any free space takes without blocking: `PIPE_BUF`.
+pub(super) const PIPE_BUF: u32 = 4096;
+
+/// A file call and the token of its event.
+///
+/// Until that event was taken, what the call names belongs to the job: [`new`](Self::new) demands it, so that making the call
+/// is safe. A job is not `Clone`, and its event is made only when it has ended.
+pub(crate) struct Job {
+    token: Token,
+    call: FileCall,
+}
+
+// SAFETY: the pointers of the call are to memory that belongs to the job (`Job::new`), and are used on one thread at a time:
+// a job has one owner.
+unsafe impl Send for Job {}
+
+impl Job {
+    /// # Safety
+    /// Until the event of `token` was taken, the memory that the call names must stay valid and unmoved, no other code may use
+    /// it, and the descriptors must stay open.
+    pub(crate) unsafe fn new(token: Token, call: FileCall) -> Self {
+        Self { token, call }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The descriptor that the call may wait for, and the readiness it waits for; `None` if the call is on a path, or at an
+    /// offset, which only files with offsets have.
+    pub(super) fn awaits(&self) -> Option<(Fd, PollFlags)> {
+        let (fd, flags) = match self.call {
+            FileCall::Read { fd, offset: CURSOR, .. } => (fd, PollFlags::IN),
+            FileCall::Write { fd, offset: CURSOR, .. } => (fd, PollFlags::OUT),
+            _ => return None,
+        };
+        // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`), and the job outlives every use.
+        Some((unsafe { Fd::from_raw(fd) }, flags))
+    }
+
+    /// Makes the call; it blocks as long as the call does.
+    pub(super) fn run(&self) -> Result<u32, Errno> {
+        self.make(self.call, &annulus_kernel::Linux)
+    }
+
+    /// Makes the call on another kernel.
+    pub(crate) fn run_on(&self, kernel: &dyn Kernel) -> Result<u32, Errno> {
+        self.make(self.call, kernel)
+    }
+
+    /// Makes as much of the call as does not block on a ready descriptor. If another process takes what was ready, the call
+    /// blocks only on descriptors that know no `RWF_NOWAIT`: named pipes and terminals.
+    pub(super) fn run_ready(&self) -> Result<u32, Errno> {
+        let part = match self.call {
+            FileCall::Read { fd, buffer, len, offset, .. } => {
+                FileCall::Read { fd, buffer, len, offset, nowait: true }
+            }
+            FileCall::Write { fd, buffer, len, offset } => {
+                FileCall::Write { fd, buffer, len: len.min(PIPE_BUF), offset }
+            }
+            call => call,
+        };
+        match self.make(part, &annulus_kernel::Linux) {
+            Err(Errno::OPNOTSUPP) => self.run(),
+            result => result,
+        }
+    }
+
+    /// `call` is the job's own, or names a part of its memory.
+    fn make(&self, call: FileCall, kernel: &dyn Kernel) -> Result<u32, Errno> {
+        // SAFETY: memory and descriptors belong to the job until its event was taken (`Job::new`). The event is made from this
+        // result, and the borrow of the only `Job` rules a second call at the same time out.
+        errno(unsafe { kernel.file(&call) })
+    }
+
+    /// The call as an entry of a ring, if the ring has the operation.
+    pub(crate) fn entry(&self, probe: &Probe) -> Option<Entry> {
+        let entry =
+            file::opcode(&self.call).filter(|code| probe.has(*code)).and(file::entry(&self.call));
+        entry.map(|entry| entry.user_data(self.token.bits()))
+    }
+
+    /// The event of a job that has ended.
+    pub(crate) fn end(self, result: Result<u32, Errno>) -> Event {
+        Event { token: self.token, result, more: false, buffer: None }
+    }
+}
+
+fn errno(answer: io::Result<u32>) -> Result<u32, Errno> {
+    answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

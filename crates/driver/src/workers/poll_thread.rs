@@ -1,0 +1,175 @@
+//! One thread that polls the descriptors of calls that wait for another process: the other end of a pipe, a terminal. Such a
+//! wait may never end, and on a worker thread it would hold up the calls on other files.
+//!
+//! A call is *pending* until its descriptor is ready, *running* while the thread makes it, and then done; or pending again, if
+//! another reader or writer was quicker. Until it is done it can be cancelled.
+
+use super::{Job, Shared, State, notify};
+use crate::token::Token;
+use annulus_kernel::{Fd, Linux};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+
+/// A call that waits for its descriptor.
+pub(super) struct PendingCall {
+    token: Token,
+    /// `None` while the call is running.
+    job: Option<Job>,
+    fd: Fd,
+    flags: PollFlags,
+    cancelled: bool,
+}
+
+impl PendingCall {
+    /// # Errors
+    /// The job, if it waits for nothing, or for a device.
+    pub(super) fn new(job: Job) -> Result<Self, Job> {
+        match job.awaits() {
+            Some((fd, flags)) if waits_for_a_process(fd) => {
+                Ok(Self { token: job.token(), job: Some(job), fd, flags, cancelled: false })
+            }
+            _ => Err(job),
+        }
+    }
+
+    /// The job of a call that is not running.
+    pub(super) fn into_job(self) -> Job {
+        self.job.expect("the call is not running")
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.job.is_none()
+    }
+}
+
+/// Whether readiness depends on another process. If the type of the file is unknown, it does not: the call itself then reports
+/// what is wrong.
+fn waits_for_a_process(fd: Fd) -> bool {
+    use FileType::{CharacterDevice, Fifo, Socket, Unknown};
+    let kind = fstat(Linux::borrow(fd)).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(CharacterDevice | Fifo | Socket | Unknown))
+}
+
+impl State {
+    fn pending(&mut self, token: Token) -> Option<&mut PendingCall> {
+        self.pending.iter_mut().find(|call| call.token == token)
+    }
+
+    fn end_pending(&mut self, job: Job, result: Result<u32, Errno>) {
+        self.pending.retain(|call| call.token != job.token());
+        self.done.push(job.end(result));
+    }
+
+    /// Cancels a call; false if there is none.
+    pub(super) fn cancel_pending(&mut self, token: Token) -> bool {
+        let Some(call) = self.pending(token) else { return false };
+        call.cancelled = true;
+        if let Some(job) = call.job.take() {
+            self.end_pending(job, Err(Errno::CANCELED));
+        }
+        true
+    }
+}
+
+impl Shared {
+    /// The main function of the thread.
+    pub(super) fn poll_pending(&self) {
+        while let Some((tokens, mut polled)) = self.poll_set() {
+            // If it fails, no descriptor was polled.
+            let polled_all = poll(&mut polled, None).is_ok();
+            // It fails only if the eventfd was not signalled, which is harmless.
+            _ = rustix::io::read(&self.wake_fd, &mut [0; 8]);
+            let ready = |fd: &PollFd<'_>| polled_all && !fd.revents().is_empty();
+            for (token, _) in tokens.iter().zip(&polled[1..]).filter(|(_, fd)| ready(fd)) {
+                self.run_pending(*token);
+            }
+        }
+    }
+
+    /// The eventfd, then the descriptor of each call, and beside them the calls' tokens; `None` once the workers are closed.
+    fn poll_set(&self) -> Option<(Vec<Token>, Vec<PollFd<'_>>)> {
+        let state = self.state();
+        let mut polled = vec![PollFd::from_borrowed_fd(self.wake_fd.as_fd(), PollFlags::IN)];
+        let of_call =
+            |call: &PendingCall| PollFd::from_borrowed_fd(Linux::borrow(call.fd), call.flags);
+        polled.extend(state.pending.iter().map(of_call));
+        let tokens = state.pending.iter().map(|call| call.token).collect();
+        (!state.closed).then_some((tokens, polled))
+    }
+
+    /// Makes a call whose descriptor is ready, unless it was cancelled.
+    fn run_pending(&self, token: Token) {
+        let Some(job) = self.take_ready(token) else { return };
+        let result = job.run_ready();
+        let mut state = self.state();
+        let Some(call) = state.pending(token) else { return };
+        match result {
+            Err(Errno::AGAIN) if !call.cancelled => {
+                call.job = Some(job);
+                return;
+            }
+            Err(Errno::AGAIN) => state.end_pending(job, Err(Errno::CANCELED)),
+            result => state.end_pending(job, result),
+        }
+        drop(state);
+        notify(&self.done_fd);
+    }
+
+    fn take_ready(&self, token: Token) -> Option<Job> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        state.pending(token)?.job.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::{CURSOR, PIPE_BUF};
+    use super::super::tests::{submit, token, wait_for};
+    use super::super::{MOST, Workers};
+    use super::*;
+    use annulus_kernel::file::FileCall;
+    use std::os::fd::{AsRawFd, RawFd};
+
+    fn read(fd: RawFd, byte: &mut u8) -> FileCall {
+        FileCall::Read { fd, buffer: byte, len: 1, offset: CURSOR, nowait: false }
+    }
+
+    #[test]
+    fn calls_that_wait_for_a_process_occupy_no_worker_and_can_be_cancelled() {
+        let workers = Workers::new().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut bytes = [0u8; 2 * MOST];
+        for (slot, byte) in bytes.iter_mut().enumerate() {
+            submit(&workers, slot as u32, read(reader.as_raw_fd(), byte));
+        }
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        submit(&workers, 99, FileCall::Sync { fd: file.as_raw_fd(), data_only: true });
+        assert_eq!(wait_for(&workers, 1)[0].token, token(99));
+        assert!(workers.cancel(token(3)) && !workers.cancel(token(3)), "only once");
+        let event = wait_for(&workers, 1)[0];
+        assert_eq!((event.token, event.result), (token(3), Err(Errno::CANCELED)));
+        rustix::io::write(&writer, &[1; 2 * MOST]).unwrap();
+        let events = wait_for(&workers, 2 * MOST - 1);
+        assert!(events.iter().all(|event| event.result == Ok(1) && event.token != token(3)));
+        assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MOST as u8 - 1));
+    }
+
+    #[test]
+    fn a_write_takes_no_more_than_the_pipe_has_space_for() {
+        let workers = Workers::new().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let bytes = vec![7u8; 1 << 20];
+        let (fd, len) = (writer.as_raw_fd(), bytes.len() as u32);
+        let call = FileCall::Write { fd, buffer: bytes.as_ptr(), len, offset: CURSOR };
+        submit(&workers, 1, call);
+        assert_eq!(wait_for(&workers, 1)[0].result, Ok(PIPE_BUF));
+        drop(reader);
+        submit(&workers, 2, call);
+        assert_eq!(wait_for(&workers, 1)[0].result, Err(Errno::PIPE));
+    }
+}
