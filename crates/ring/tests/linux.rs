@@ -139,6 +139,29 @@ fn a_send_that_skips_its_completion_leaves_none() {
     assert_eq!(&got, b"quiet");
 }
 
+/// Over the loopback every zero-copy send is copied by the kernel, so a report that is understood says so.
+#[test]
+fn a_kernel_that_understands_the_zero_copy_report_tells_of_copies() {
+    if !Features::detect().unwrap().has("zero-copy report") {
+        eprintln!("skipped: no zero-copy report here");
+        return;
+    }
+    let mut ring = small_ring();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let send = op::Send { fd: fd(&server), buffer: b"lent".as_ptr(), len: 4, flags: 0 };
+    for reports in [false, true] {
+        // SAFETY: static bytes.
+        unsafe { ring.push_unchecked(op::zero_copy(send.entry(), reports)) }.unwrap();
+        ring.enter(Wait::Reap).unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+        let [outcome, notification] = take(&mut ring, 2)[..] else { panic!("two completions") };
+        assert_eq!((outcome.result, outcome.more()), (4, true));
+        assert_eq!(notification.was_copied(), reports);
+    }
+}
+
 #[test]
 fn every_rung_of_the_ladder_works() {
     for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
