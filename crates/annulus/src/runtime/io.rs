@@ -98,12 +98,17 @@ impl Io {
         self.note_closed();
     }
 
+    /// As [`close`](Self::close), before this returns.
+    pub(crate) fn close_now(&mut self, fd: Fd) {
+        self.driver.close_now(fd);
+        self.note_closed();
+    }
+
     /// Closes a connection that was accepted. One that counts against a limit is closed before the next may be accepted, on
     /// any thread.
     pub(crate) fn close_accepted(&mut self, fd: Fd, permit: Option<Permit>) {
         let Some(permit) = permit else { return self.close(fd) };
-        self.driver.close_now(fd);
-        self.note_closed();
+        self.close_now(fd);
         self.release_permit(permit);
     }
 

@@ -84,10 +84,11 @@ impl FileOps {
         }
     }
 
-    /// Closes the descriptor that a call made and no future will take.
+    /// Closes the descriptor that a call made and no future will take. Not on the ring: a file that is flushed when it is
+    /// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
     fn close_made(&mut self, io: &mut Io, slot: u32) {
         if let Some(fd) = self.0.get(slot).take_descriptor() {
-            io.close(fd);
+            io.close_now(fd);
         }
     }
 

@@ -1,11 +1,14 @@
 //! Futures that are dropped, at every moment.
 
 use crate::mode::{Mode, everywhere};
+use crate::place::Place;
 use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::time::sleep;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
+use std::process::Command;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -61,33 +64,53 @@ fn a_file_stays_open_for_the_calls_under_way() {
     });
 }
 
-/// Descriptors are the process's: they are counted in one that runs this test alone. True in there.
-fn is_alone(test: &str) -> bool {
-    if std::env::var_os("ANNULUS_COUNTS_DESCRIPTORS").is_some() {
-        return true;
+/// Names the file whose descriptors are counted.
+const COUNTED: &str = "ANNULUS_COUNTS_DESCRIPTORS";
+
+/// Descriptors are the process's: they are counted in one that runs this test alone. In there, the file to open.
+fn alone(test: &str) -> Option<PathBuf> {
+    if let Some(file) = std::env::var_os(COUNTED) {
+        return Some(file.into());
     }
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env("ANNULUS_COUNTS_DESCRIPTORS", "1")
-        .status()
-        .unwrap();
-    assert!(status.success());
-    false
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env(COUNTED, "/proc/self/exe");
+    assert!(command.status().unwrap().success());
+    None
+}
+
+/// An overlay flushes a file when it is closed, which the ring leaves to a worker.
+#[test]
+fn nothing_is_left_open_on_an_overlay() {
+    let script = r#"
+        mount -t tmpfs none "$1" && cd "$1" && mkdir low up work over && head -c 200000 /dev/zero >low/file &&
+        mount -t overlay -o lowerdir=low,upperdir=up,workdir=work none over || exit 77
+        export ANNULUS_COUNTS_DESCRIPTORS="$1/over/file"
+        for test in nothing_is_left_open futures_that_outlive_their_runtime_leave_nothing_open; do
+            "$0" "drops::$test" --exact --nocapture || exit 2
+        done"#;
+    let place = Place::new();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    match command.arg(std::env::current_exe().unwrap()).arg(place.path()).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) if status.code() == Some(77) => println!("skipped: no overlay can be mounted"),
+        Ok(status) if status.code() == Some(1) => println!("skipped: no namespaces of its own"),
+        Ok(status) => panic!("{status}"),
+        Err(error) => println!("skipped: no unshare: {error}"),
+    }
 }
 
 #[test]
 fn nothing_is_left_open() {
-    if !is_alone("drops::nothing_is_left_open") {
-        return;
-    }
+    let Some(path) = alone("drops::nothing_is_left_open") else { return };
     for mode in Mode::all() {
         let before = open_descriptors();
         let mut runtime = mode.runtime().unwrap();
         let done: io::Result<()> = runtime
             .block_on(async {
                 for _ in 0..100 {
-                    begin(File::open("/proc/self/exe")).await;
-                    let kept = File::open("/proc/self/exe").await?;
+                    begin(File::open(&path)).await;
+                    let kept = File::open(&path).await?;
                     begin(kept.read_at(vec![0; 100_000], 0)).await;
                 }
                 Ok(())
@@ -112,9 +135,8 @@ async fn begun<T>(future: impl Future<Output = T> + 'static) -> Pin<Box<dyn Futu
 
 #[test]
 fn futures_that_outlive_their_runtime_leave_nothing_open() {
-    if !is_alone("drops::futures_that_outlive_their_runtime_leave_nothing_open") {
-        return;
-    }
+    let test = "drops::futures_that_outlive_their_runtime_leave_nothing_open";
+    let Some(path) = alone(test) else { return };
     for mode in Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload) {
         for polled_after in [false, true] {
             let before = open_descriptors();
@@ -123,8 +145,8 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
                 .block_on(async {
                     let (mut opens, mut reads) = (Vec::new(), Vec::new());
                     for _ in 0..10 {
-                        let file = File::open("/proc/self/exe").await?;
-                        opens.push(begun(File::open("/proc/self/exe")).await);
+                        let file = File::open(&path).await?;
+                        opens.push(begun(File::open(path.clone())).await);
                         let read = async move { file.read_at(vec![0; 100_000], 0).await.0 };
                         reads.push(begun(read).await);
                     }
@@ -150,7 +172,7 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
 fn the_end_waits_for_calls_under_way() {
     for mode in Mode::all() {
         let mut runtime = mode.runtime().unwrap();
-        let place = crate::place::Place::new();
+        let place = Place::new();
         let path = place.join("file");
         runtime
             .block_on(async {
