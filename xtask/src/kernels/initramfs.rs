@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::Missing;
-use super::packages::{Kernel, about, run};
+use super::packages::{Kernel, about, bytes, run};
 use std::process::Command;
 
 /// Modules for the disk, the shared files and what lies over them. One that is built into a kernel, or that this kernel does
@@ -43,11 +43,20 @@ pub(super) fn build(kernel: &Kernel, busybox: &Path) -> Result<Vec<u8>, Missing>
     let mut order = String::new();
     for path in in_order(&table, &MODULES) {
         let name = path.rsplit('/').next().unwrap_or(path);
-        archive.program(&format!("modules/{name}"), &read(&directory.join(path))?);
+        let name = name.strip_suffix(".xz").unwrap_or(name);
+        archive.program(&format!("modules/{name}"), &module(&directory.join(path), busybox)?);
         order += &format!("{name}\n");
     }
     archive.program("modules/order", order.as_bytes());
     Ok(archive.finish())
+}
+
+/// A module, unpacked: the shell's loader takes no packed one.
+fn module(path: &Path, busybox: &Path) -> Result<Vec<u8>, Missing> {
+    if path.extension().is_some_and(|ending| ending == "xz") {
+        return bytes(Command::new(busybox).arg("xzcat").arg(path));
+    }
+    fs::read(path).map_err(|error| about(path, &error))
 }
 
 /// The paths of the modules of these names, each behind those that it needs.

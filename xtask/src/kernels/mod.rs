@@ -10,6 +10,7 @@ mod page;
 mod plan;
 mod results;
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         return Ok(skipped);
     }
     let plan = Plan::build(wish.all)?;
-    let runner = Runner { directory, plan };
+    let runner = Runner { directory, plan, accelerator: OnceCell::new() };
     let mut all = Vec::new();
     for kernel in &kernels {
         all.push(runner.boot(kernel).map_err(|Missing(what)| Failure::Failed(what))?);
@@ -114,7 +115,6 @@ struct Bootable {
     version: String,
     kernel: Kernel,
     initramfs: PathBuf,
-    accelerator: Accelerator,
 }
 
 /// The kernels of these versions, and why there are not all of them.
@@ -130,34 +130,40 @@ fn kernels_of(
     let busybox = packages.busybox()?;
     let (mut kernels, mut missing) = (Vec::new(), Vec::new());
     for version in versions {
-        match packages.kernel(version) {
-            Ok(kernel) => kernels.push((version.clone(), kernel)),
+        match bootable(version, &packages, &busybox, directory) {
+            Ok(kernel) => kernels.push(kernel),
             Err(Missing(what)) => missing.push(format!("kernel {version} ({what})")),
         }
     }
-    let mut accelerator = None;
-    let mut bootable = Vec::new();
-    for (version, kernel) in kernels {
-        let initramfs = directory.join(format!("{version}.cpio"));
-        write(&initramfs, initramfs::build(&kernel, &busybox)?)?;
-        let image = kernel.image();
-        let accelerator =
-            *accelerator.get_or_insert_with(|| machine::accelerator(&image, &initramfs));
-        bootable.push(Bootable { version, kernel, initramfs, accelerator });
-    }
-    Ok((bootable, missing))
+    Ok((kernels, missing))
+}
+
+/// Gets a kernel, and makes what it boots from.
+fn bootable(
+    version: &str,
+    packages: &Packages,
+    busybox: &Path,
+    directory: &Path,
+) -> Result<Bootable, Missing> {
+    let kernel = packages.kernel(version)?;
+    let initramfs = directory.join(format!("{version}.cpio"));
+    write(&initramfs, initramfs::build(&kernel, busybox)?)?;
+    Ok(Bootable { version: version.into(), kernel, initramfs })
 }
 
 /// Where plans are run.
 struct Runner {
     directory: PathBuf,
     plan: Plan,
+    accelerator: OnceCell<Accelerator>,
 }
 
 impl Runner {
     /// Runs the plan on a kernel.
     fn boot(&self, bootable: &Bootable) -> Result<Results, Missing> {
-        let Bootable { version, kernel, initramfs, accelerator } = bootable;
+        let Bootable { version, kernel, initramfs } = bootable;
+        let probe = || machine::accelerator(&kernel.image(), initramfs);
+        let accelerator = self.accelerator.get_or_init(probe);
         eprintln!("$ boot Linux {} ({accelerator:?})", kernel.release);
         let results = self.fresh(version)?;
         let settings = results.join("settings");

@@ -4,6 +4,7 @@
 //! one that the machine uses; only the releases are chosen here.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,6 +61,7 @@ impl Packages {
         let release = newest(&names, &prefix)
             .ok_or_else(|| Missing(format!("no package {prefix}*-amd64 in apt's sources")))?;
         let root = self.unpacked(&format!("linux-image-{release}"))?;
+        link_modules(&root)?;
         Ok(Kernel { release, root })
     }
 
@@ -108,6 +110,15 @@ impl Packages {
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// From Debian 13 on, packages have their modules below `usr/lib` only, as `/lib` is a link to it.
+fn link_modules(root: &Path) -> Result<(), Missing> {
+    let link = root.join("lib");
+    if link.exists() {
+        return Ok(());
+    }
+    symlink("usr/lib", &link).map_err(|error| about(&link, &error))
 }
 
 /// The lines of a `sources.list`: of the mirrors that this machine uses, the releases that these versions need.
@@ -165,13 +176,18 @@ fn archive_of(archives: &Path, package: &str) -> Result<PathBuf, Missing> {
 
 /// What a program prints; a program that is not here, or fails, is what is missing.
 fn output(command: &mut Command) -> Result<String, Missing> {
+    Ok(String::from_utf8_lossy(&bytes(command)?).into_owned())
+}
+
+/// As `output`, but not text.
+pub(super) fn bytes(command: &mut Command) -> Result<Vec<u8>, Missing> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Missing(format!("{name}: {error}")))?;
     if !output.status.success() {
         return Err(Missing(format!("{name} ended with {}", output.status)));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(output.stdout)
 }
 
 /// Runs a program and ignores its output.
