@@ -333,7 +333,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
                 seen.fetch_add(1, Ordering::Release);
             }
             let after = counters().unwrap();
-            Ok((after.remote_wakes - before.remote_wakes, after.alarms - before.alarms))
+            Ok((after.remote_wakes - before.remote_wakes, after.wakeups - before.wakeups))
         });
         outside.join().unwrap();
         let (wakes, alarms) = done.unwrap()[0];
@@ -366,7 +366,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
                 return Ok(());
             }
             let mut receiver = receiver.lock().unwrap().take().unwrap();
-            let before = counters().unwrap().alarms;
+            let before = counters().unwrap().wakeups;
             // Another task keeps the loop awake, while this one waits for every value.
             let mut busy = spawn(async {
                 loop {
@@ -376,7 +376,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
             for expected in 0..VALUES {
                 assert_eq!(receiver.recv().await, Some(expected));
             }
-            assert_eq!(counters().unwrap().alarms - before, 0);
+            assert_eq!(counters().unwrap().wakeups - before, 0);
             busy.abort();
             over.store(true, Ordering::Release);
             Ok(())
@@ -401,7 +401,7 @@ fn requests_cross_nothing() {
             }
             let after = counters().unwrap();
             assert_eq!(after.remote_wakes - before.remote_wakes, 0);
-            assert_eq!(after.alarms - before.alarms, 0);
+            assert_eq!(after.wakeups - before.wakeups, 0);
             gather(&shard, &over).await
         });
         done.unwrap();

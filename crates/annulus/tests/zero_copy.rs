@@ -97,7 +97,7 @@ fn an_abort_leaves_the_memory_alone() {
                 client.abort();
             }
             sleep(Duration::from_millis(10)).await;
-            Ok(counted().late)
+            Ok(counted().late_completions)
         });
         assert_eq!(late, 0, "seed {seed}");
         sim.check();
@@ -135,7 +135,7 @@ fn a_linger_that_is_shorter_than_the_memory_is_away_leaves_it_alone() {
                 drop(client);
             }
             sleep(Duration::from_millis(20)).await;
-            Ok::<_, io::Error>(counted().late)
+            Ok::<_, io::Error>(counted().late_completions)
         });
         assert_eq!(late.unwrap(), 0, "seed {seed}");
         assert_eq!((sim.leftovers(), sim.open_descriptors()), (Vec::new(), 0), "seed {seed}");
@@ -161,7 +161,7 @@ fn the_linger_brings_back_what_nobody_reads() {
         assert!(fill(&mut stream).await? > 0);
         drop(stream);
         assert_eq!(error_of(&peer).await?.kind(), io::ErrorKind::ConnectionReset);
-        assert_eq!(counted().late, 0);
+        assert_eq!(counted().late_completions, 0);
         Ok(())
     });
 }

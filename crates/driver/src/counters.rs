@@ -7,9 +7,9 @@ pub struct Counters {
     /// System calls that submit and wait.
     pub enters: u64,
     /// Busy polls before a sleep.
-    pub looks: u64,
+    pub busy_polls: u64,
     /// Busy polls that found something.
-    pub finds: u64,
+    pub busy_poll_hits: u64,
     /// Operations submitted.
     pub sqes: u64,
     /// Completions taken.
@@ -19,7 +19,7 @@ pub struct Counters {
     /// Receives that found no buffer.
     pub enobufs: u64,
     /// Completions whose slot was reused: recognised and dropped.
-    pub late: u64,
+    pub late_completions: u64,
     /// Operations that found the submission queue full and waited for the next turn.
     pub queue_full: u64,
     /// Receives served from the heap because the pool was empty, and leases copied out of a short pool.
@@ -51,5 +51,5 @@ pub struct Counters {
     /// Wakes and spawns from other threads. Counted above the driver.
     pub remote_wakes: u64,
     /// System calls that other threads made to wake the loop, because it slept. Counted above the driver.
-    pub alarms: u64,
+    pub wakeups: u64,
 }

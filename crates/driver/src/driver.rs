@@ -20,7 +20,7 @@ pub enum Wait {
     /// Not at all.
     No,
     /// Until something happens or the time is up; `None` is no limit.
-    Upto(Option<Duration>),
+    UpTo(Option<Duration>),
 }
 
 /// The drivers, one of which is chosen at run time. Its methods are what each must provide.
@@ -131,9 +131,9 @@ impl Driver {
 
     /// Whether there are `…Now` sends. If not, submit the others, each of which has an event.
     #[inline]
-    pub fn sends_quietly(&self) -> bool {
+    pub fn has_quiet_sends(&self) -> bool {
         match self {
-            Self::Uring(uring) => uring.sends_quietly(),
+            Self::Uring(uring) => uring.has_quiet_sends(),
             Self::Epoll(_) => true,
         }
     }
@@ -179,10 +179,10 @@ impl Driver {
 
     /// Limits how much receives may bring before the next turn.
     pub fn set_budget(&mut self, budget: Budget) {
-        let share = if self.packets().is_some() && budget != Budget::NONE { 2 } else { 1 };
+        let share = if self.datagram_pool().is_some() && budget != Budget::NONE { 2 } else { 1 };
         let budget = Budget { bytes: budget.bytes / share, ..budget };
         self.pool().set_budget(budget);
-        self.packets().into_iter().for_each(|packets| packets.set_budget(budget));
+        self.datagram_pool().into_iter().for_each(|datagrams| datagrams.set_budget(budget));
         if let Self::Epoll(epoll) = self {
             epoll.set_budget(budget);
         }
@@ -191,7 +191,7 @@ impl Driver {
     /// Bytes of memory that the buffers of the pools have.
     #[inline]
     pub fn resident(&self) -> usize {
-        self.pool().resident() + self.packets().map_or(0, |pool| pool.resident())
+        self.pool().resident() + self.datagram_pool().map_or(0, |pool| pool.resident())
     }
 
     /// The pool that streams receive into.
@@ -207,20 +207,20 @@ impl Driver {
     ///
     /// # Errors
     /// `Unsupported` if the driver cannot receive messages; or the errors of [`Pool::new`].
-    pub fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+    pub fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         match self {
-            Self::Uring(uring) => uring.open_packets(size),
-            Self::Epoll(epoll) => epoll.open_packets(size),
+            Self::Uring(uring) => uring.open_datagram_pool(size),
+            Self::Epoll(epoll) => epoll.open_datagram_pool(size),
         }
     }
 
-    /// The pool that datagrams are received into, once it exists. Operations of [`Kind::Packet`](crate::Kind::Packet) receive into
+    /// The pool that datagrams are received into, once it exists. Operations of [`Kind::RecvDatagram`](crate::Kind::RecvDatagram) receive into
     /// its buffers, all others into those of [`pool`](Self::pool).
     #[inline]
-    pub fn packets(&self) -> Option<&Rc<Pool>> {
+    pub fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         match self {
-            Self::Uring(uring) => uring.packets(),
-            Self::Epoll(epoll) => epoll.packets(),
+            Self::Uring(uring) => uring.datagram_pool(),
+            Self::Epoll(epoll) => epoll.datagram_pool(),
         }
     }
 
@@ -231,7 +231,7 @@ impl Driver {
     /// `Unsupported` if the driver registers no memory, or the kernel's error. The memory can be used all the same.
     ///
     /// # Safety
-    /// The memory must stay mapped until it was [unregistered](Self::forget_memory), or the driver was dropped.
+    /// The memory must stay mapped until it was [unregistered](Self::unregister_memory), or the driver was dropped.
     pub unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
         match self {
             // SAFETY: this function demands what `Uring::register_memory` demands.
@@ -244,9 +244,9 @@ impl Driver {
     }
 
     /// Unregisters memory. It may be unmapped once no operation in flight names it.
-    pub fn forget_memory(&mut self, name: u32) {
+    pub fn unregister_memory(&mut self, name: u32) {
         match self {
-            Self::Uring(uring) => uring.forget_memory(name),
+            Self::Uring(uring) => uring.unregister_memory(name),
             Self::Epoll(_) => unreachable!("epoll registers no memory"),
         }
     }

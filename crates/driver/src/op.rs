@@ -97,7 +97,7 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `SendMessageNow`, with an event in either case. Only if [`Driver::sends_quietly`](crate::Driver::sends_quietly) is
+    /// As `SendMessageNow`, with an event in either case. Only if [`Driver::has_quiet_sends`](crate::Driver::has_quiet_sends) is
     /// false.
     SendMessage {
         /// The socket.
@@ -140,7 +140,7 @@ pub enum MemoryOp {
     /// As `Send`, without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the terminal event. If the event with the
     /// result has [`more`](crate::Event::more), the terminal one follows, and says only that the memory is free. `EOPNOTSUPP` if
     /// the socket cannot. Only if the driver was [set up for it](crate::UringConfig::zero_copy).
-    Lend {
+    SendZeroCopy {
         /// The socket.
         fd: Fd,
         /// The bytes.
@@ -148,8 +148,8 @@ pub enum MemoryOp {
         /// How many bytes.
         len: u32,
     },
-    /// As `Lend`, from vectors. The `struct msghdr` is part of the memory that the kernel reads.
-    LendVector {
+    /// As `SendZeroCopy`, from vectors. The `struct msghdr` is part of the memory that the kernel reads.
+    SendVectorZeroCopy {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.

@@ -106,7 +106,7 @@ impl Pool {
     ) -> io::Result<Rc<Self>> {
         check(size)?;
         let memory = PoolMemory::reserve(size)?;
-        let capacity = size.most as usize;
+        let capacity = size.count as usize;
         let book = Book {
             state: vec![BufferState::Idle; capacity].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
@@ -119,7 +119,7 @@ impl Pool {
             fresh: 0,
             with_kernel: 0,
             lent: 0,
-            depth: Depth::new(size.most),
+            depth: Depth::new(size.count),
             least_idle: 0,
             refills: 0,
             touched: false,
@@ -136,7 +136,7 @@ impl Pool {
 
     /// The number of buffers.
     pub fn capacity(&self) -> u32 {
-        self.size.most
+        self.size.count
     }
 
     /// The memory behind the buffers, to keep alive as long as any of them is in use.
@@ -196,7 +196,7 @@ impl Pool {
     /// True if so many buffers are lent that the next leases should own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.book.borrow().is_short(self.size.most)
+        self.book.borrow().is_short(self.size.count)
     }
 
     /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of buffers, or memory is short and the
@@ -205,7 +205,7 @@ impl Pool {
     pub fn wastes(&self, id: u16, len: u32) -> bool {
         let book = self.book.borrow();
         let is_large = || book.written[usize::from(id)] / 2 > len.next_multiple_of(self.page());
-        book.is_short(self.size.most) || book.budget.is_tight && is_large()
+        book.is_short(self.size.count) || book.budget.is_tight && is_large()
     }
 
     /// A completion has named this buffer, filled with so many bytes: it is lent now.
@@ -230,7 +230,7 @@ impl Pool {
     #[inline]
     pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
         let mut book = self.book.borrow_mut();
-        let id = book.next(self.size.most)?;
+        let id = book.next(self.size.count)?;
         book.state[usize::from(id)] = BufferState::Lent;
         book.with_kernel = book.with_kernel.saturating_sub(1);
         book.lent += 1;
@@ -254,10 +254,10 @@ impl Pool {
         }
         book.least_idle = book.least_idle.min(book.idle.len());
         book.end_turn(self);
-        self.fit(&mut book, self.size.most);
+        self.fit(&mut book, self.size.count);
         let Book { idle, returned, .. } = &mut *book;
         idle.append(returned);
-        book.with_kernel = self.size.most - book.lent;
+        book.with_kernel = self.size.count - book.lent;
     }
 
     /// Takes a buffer back from a user. It can go to the kernel with the next turn.
@@ -286,7 +286,7 @@ impl Pool {
         let depth = book.depth.now();
         let most = self.fit(&mut book, depth);
         while book.with_kernel < most {
-            let Some(id) = book.next(self.size.most) else { break };
+            let Some(id) = book.next(self.size.count) else { break };
             book.state[usize::from(id)] = BufferState::Kernel;
             book.with_kernel += 1;
             // SAFETY: `next` has handed the id out.

@@ -7,41 +7,41 @@
 pub enum Kind {
     Ignored = 0,
     Accept = 1,
-    Receive = 2,
+    Recv = 2,
     Send = 3,
     Connect = 4,
     Poll = 5,
     Nop = 6,
-    Ready = 7,
+    RecvReady = 7,
     File = 8,
     /// Receives datagrams, into buffers of the datagram pool.
-    Packet = 9,
+    RecvDatagram = 9,
     /// Sends one datagram.
-    Parcel = 10,
+    SendDatagram = 10,
     /// Waits until a datagram socket is writable.
-    Room = 11,
+    DatagramWritable = 11,
     /// Sends without copying.
-    Loan = 12,
+    SendZeroCopy = 12,
     /// Waits until a listener has a connection to accept.
-    Acceptable = 13,
+    AcceptReady = 13,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 14] = [
         Self::Ignored,
         Self::Accept,
-        Self::Receive,
+        Self::Recv,
         Self::Send,
         Self::Connect,
         Self::Poll,
         Self::Nop,
-        Self::Ready,
+        Self::RecvReady,
         Self::File,
-        Self::Packet,
-        Self::Parcel,
-        Self::Room,
-        Self::Loan,
-        Self::Acceptable,
+        Self::RecvDatagram,
+        Self::SendDatagram,
+        Self::DatagramWritable,
+        Self::SendZeroCopy,
+        Self::AcceptReady,
     ];
 }
 

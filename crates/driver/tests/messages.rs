@@ -14,7 +14,7 @@ use std::net::UdpSocket;
 use std::os::fd::IntoRawFd;
 use std::ptr;
 
-const PACKETS: PoolSize = PoolSize { buffer: 8192, most: 8 };
+const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
 const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
 /// The header of a receive of several messages.
@@ -37,9 +37,9 @@ struct ReceivedDatagram {
 }
 
 fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
-    rig.driver.open_packets(PACKETS).unwrap();
+    rig.driver.open_datagram_pool(DATAGRAM_POOL).unwrap();
     rig.start_memory(
-        Kind::Packet,
+        Kind::RecvDatagram,
         MemoryOp::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() },
     )
 }
@@ -47,7 +47,7 @@ fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
 fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
     let id = event.buffer.expect("a message has its buffer");
     let len = event.result.expect("a message has a length") as usize;
-    let pool = rig.driver.packets().expect("the pool exists");
+    let pool = rig.driver.datagram_pool().expect("the pool exists");
     // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
     let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
     let head = Message::read(bytes).unwrap();
@@ -83,7 +83,7 @@ fn datagrams_arrive_whole_with_their_sender() {
                 token = open(rig, fd);
             }
             let datagram = take(rig, event);
-            let room = PACKETS.buffer as usize - LAYOUT.payload_at();
+            let room = DATAGRAM_POOL.buffer as usize - LAYOUT.payload_at();
             assert_eq!(datagram.head.payload_len as usize, len);
             assert_eq!(datagram.head.is_cut(), len > room, "{len}");
             assert!(datagram.payload == vec![7; len.min(room)]);
@@ -93,7 +93,7 @@ fn datagrams_arrive_whole_with_their_sender() {
         }
         rig.cancel(token);
         assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
-        assert_eq!(rig.driver.packets().unwrap().lent(), 0);
+        assert_eq!(rig.driver.datagram_pool().unwrap().lent(), 0);
         rig.close(fd);
     });
 }
@@ -130,12 +130,12 @@ fn an_unreachable_peer_is_reported_once() {
         drop(peer);
         let token = open(rig, fd);
         let outgoing = Outgoing::new(b"hello?!?", None);
-        let send = rig.start_memory(Kind::Parcel, outgoing.now(fd));
+        let send = rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Err(Errno::CONNREFUSED), false));
         let again = UdpSocket::bind(gone).unwrap();
         let token = open(rig, fd);
-        rig.start_memory(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
         rig.turn(Wait::No);
         let mut got = [0; 16];
         assert_eq!(again.recv_from(&mut got).unwrap().0, 8);
@@ -192,7 +192,7 @@ fn segments_arrive_as_datagrams() {
         let (fd, peer) = socket();
         let to = Some(Address::from(peer.local_addr().unwrap()));
         let outgoing = Outgoing::to(b"one.two.end", Some(4), to);
-        rig.start_memory(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
         rig.expect_silence();
         let mut got = [0; 16];
         for wanted in [&b"one."[..], b"two.", b"end"] {
@@ -210,7 +210,7 @@ fn a_socket_is_reported_writable() {
         let (fd, peer) = (owned(fd), owned(peer));
         let outgoing = Outgoing::new(b"datagram", None);
         let mut filled = 0;
-        while rig.start_memory(Kind::Parcel, outgoing.now(fd)).slot() > 0 {
+        while rig.start_memory(Kind::SendDatagram, outgoing.now(fd)).slot() > 0 {
             match rig.turn(Wait::No).as_slice() {
                 [] => filled += 1,
                 [event] => {
@@ -220,7 +220,7 @@ fn a_socket_is_reported_writable() {
                 more => panic!("one send brought several events: {more:?}"),
             }
         }
-        let room = rig.start(Kind::Room, Op::WritableOnce { fd });
+        let room = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
         rig.expect_silence();
         let mut got = [0; 16];
         for _ in 0..filled {
@@ -228,10 +228,10 @@ fn a_socket_is_reported_writable() {
         }
         let event = rig.event(room);
         assert!(event.result.is_ok() && !event.more, "{event:?}");
-        rig.start_memory(Kind::Parcel, outgoing.now(fd));
+        rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
-        let room = rig.start(Kind::Room, Op::WritableOnce { fd });
+        let room = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
         assert!(rig.event(room).result.is_ok(), "the socket is writable");
         rig.close(fd);
         Linux.close(peer);

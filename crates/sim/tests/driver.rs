@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 fn driver(sim: &Rc<Sim>) -> Driver {
-    let pool = PoolSize { buffer: 4096, most: 64 };
+    let pool = PoolSize { buffer: 4096, count: 64 };
     let config = UringConfig { kernel: sim.clone(), pool, ..UringConfig::default() };
     Driver::Uring(Box::new(Uring::new(config).unwrap()))
 }
@@ -18,7 +18,7 @@ fn events(driver: &mut Driver, count: usize) -> Vec<Event> {
     let mut taken = Vec::new();
     while taken.len() < count {
         driver.refill();
-        driver.turn(annulus_driver::Wait::Upto(None)).unwrap();
+        driver.turn(annulus_driver::Wait::UpTo(None)).unwrap();
         while let Some(event) = driver.next_event() {
             taken.push(event);
         }
@@ -60,7 +60,7 @@ fn an_echo_through_the_driver() {
         let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
         let server = owned(accepted.result.unwrap() as i32);
 
-        driver.submit(token(Kind::Receive), Op::ReceiveMulti { fd: server, limit: 0 });
+        driver.submit(token(Kind::Recv), Op::ReceiveMulti { fd: server, limit: 0 });
         let text = b"through the driver";
         let (buffer, len) = (text.as_ptr(), text.len() as u32);
         submit_memory(
@@ -76,7 +76,7 @@ fn an_echo_through_the_driver() {
         assert_eq!(bytes, text);
         driver.pool().give_back(id);
 
-        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Receive) });
+        driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Recv) });
         driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
         assert!(events(&mut driver, 2).iter().all(|event| !event.more));
         for fd in [client, server, listener] {
@@ -91,6 +91,6 @@ fn an_echo_through_the_driver() {
 
 #[test]
 fn there_is_no_epoll_under_a_simulated_kernel() {
-    let refused = Epoll::new(Sim::builder(1).build(), PoolSize { buffer: 4096, most: 4 });
+    let refused = Epoll::new(Sim::builder(1).build(), PoolSize { buffer: 4096, count: 4 });
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

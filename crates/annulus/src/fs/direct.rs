@@ -170,7 +170,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // After the runtime's end, and in a forked child, no operation can begin in it.
         if let (Ok(name), Ok(mut inner)) = (&self.registration, self.core.enter()) {
-            inner.io.driver.forget_memory(*name);
+            inner.io.driver.unregister_memory(*name);
         }
     }
 }

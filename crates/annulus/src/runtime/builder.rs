@@ -64,7 +64,7 @@ impl Default for Builder {
             },
             grace: Duration::from_secs(5),
             file_policy: Policy::default(),
-            datagrams: PoolSize { buffer: 68 * 1024, most: 1024 },
+            datagrams: PoolSize { buffer: 68 * 1024, count: 1024 },
             memory: LimitChoice::OfProcess,
         }
     }
@@ -80,21 +80,21 @@ impl Builder {
     /// Entries of the submission queue: 1 to 32,768, 256 by default. More operations than that in one turn cost one
     /// system call more.
     pub fn entries(mut self, entries: u32) -> Self {
-        self.config.entries = entries;
+        self.config.sq_entries = entries;
         self
     }
 
     /// Entries of the completion queue: 1 to 65,536, 4096 by default. Overflow loses nothing, but ends multishot
     /// operations, which are then armed anew.
     pub fn completions(mut self, completions: u32) -> Self {
-        self.config.completions = completions;
+        self.config.cq_entries = completions;
         self
     }
 
     /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 256 KiB ×
     /// 1024 by default. The range is reserved, and takes memory page by page, only as far as recent traffic needs it.
     pub fn buffers(mut self, bytes: u32, most: u32) -> Self {
-        self.config.pool = PoolSize { buffer: bytes, most };
+        self.config.pool = PoolSize { buffer: bytes, count: most };
         self
     }
 
@@ -138,7 +138,7 @@ impl Builder {
     /// [`buffers`](Self::buffers). 68 KiB × 1024 by default, so that the largest UDP datagram fits with what comes beside
     /// it; the range is reserved with the first datagram socket, and takes memory only as far as datagrams fill it.
     pub fn datagram_buffers(mut self, bytes: u32, most: u32) -> Self {
-        self.datagrams = PoolSize { buffer: bytes, most };
+        self.datagrams = PoolSize { buffer: bytes, count: most };
         self
     }
 

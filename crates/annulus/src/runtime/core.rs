@@ -89,7 +89,7 @@ impl Core {
         inner.count_all_drops();
         inner.io.driver.counters().memory_held = inner.io.held() as u64;
         let mut counters = self.files.add_to(*inner.io.driver.counters());
-        (counters.remote_wakes, counters.alarms) = self.remote.counts();
+        (counters.remote_wakes, counters.wakeups) = self.remote.counts();
         Some(counters)
     }
 

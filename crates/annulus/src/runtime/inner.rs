@@ -95,7 +95,7 @@ impl Inner {
     #[inline]
     fn prefetch(&self, ahead: u32) {
         if let Some(token) = self.io.driver.upcoming(ahead)
-            && matches!(token.kind(), Kind::Receive | Kind::Send)
+            && matches!(token.kind(), Kind::Recv | Kind::Send)
         {
             self.streams.prefetch(token.slot());
         }
@@ -105,19 +105,19 @@ impl Inner {
     fn dispatch(&mut self, event: Event) {
         let io = &mut self.io;
         match event.token.kind() {
-            Kind::Receive => self.on_receive(event),
-            Kind::Ready => self.on_ready(event),
+            Kind::Recv => self.on_receive(event),
+            Kind::RecvReady => self.on_ready(event),
             Kind::Send => self.on_send(event),
             Kind::Accept => self.on_accept(event),
-            Kind::Acceptable => self.on_acceptable(event),
+            Kind::AcceptReady => self.on_acceptable(event),
             Kind::Connect => self.connects.on_event(io, event),
             Kind::Poll => self.polls.on_event(io, event),
             Kind::Nop => self.nops.on_event(io, event),
             Kind::File => self.file_ops.on_event(io, event),
-            Kind::Packet => self.on_packet(event),
-            Kind::Parcel => self.on_parcel(event),
-            Kind::Room => self.on_room(event),
-            Kind::Loan => self.on_loan(event),
+            Kind::RecvDatagram => self.on_packet(event),
+            Kind::SendDatagram => self.on_parcel(event),
+            Kind::DatagramWritable => self.on_room(event),
+            Kind::SendZeroCopy => self.on_loan(event),
             Kind::Ignored => {}
         }
     }
@@ -178,21 +178,21 @@ mod tests {
         let reborn = inner.add_stream(Fd::NONE, None);
         assert_eq!(reborn, stream);
         for kind in [
-            Kind::Receive,
+            Kind::Recv,
             Kind::Send,
             Kind::Connect,
             Kind::Nop,
-            Kind::Packet,
-            Kind::Parcel,
-            Kind::Room,
-            Kind::Loan,
+            Kind::RecvDatagram,
+            Kind::SendDatagram,
+            Kind::DatagramWritable,
+            Kind::SendZeroCopy,
         ] {
             inner.dispatch(event(kind, generation, stream, Ok(1)));
             inner.dispatch(event(kind, generation + 7, 1_000_000, Err(Errno::CANCELED)));
         }
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-        assert_eq!(inner.io.driver.counters().late, 17);
+        assert_eq!(inner.io.driver.counters().late_completions, 17);
         inner.streams.remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.

@@ -132,9 +132,10 @@ impl Io {
     #[cold]
     #[allow(unsafe_code)]
     pub(crate) fn late(&mut self, event: Event) {
-        self.driver.counters().late += 1;
+        self.driver.counters().late_completions += 1;
         if let Some(id) = event.buffer {
-            let packets = self.driver.packets().filter(|_| event.token.kind() == Kind::Packet);
+            let packets =
+                self.driver.datagram_pool().filter(|_| event.token.kind() == Kind::RecvDatagram);
             packets.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {

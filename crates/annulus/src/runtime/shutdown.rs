@@ -132,7 +132,7 @@ impl KernelHeld<Inner> {
     fn close(mut self, drained: bool) -> bool {
         mem::take(&mut self.io.after).discard();
         self.io.timers.drain().for_each(dispose);
-        let pools = (self.io.driver.pool().clone(), self.io.driver.packets().cloned());
+        let pools = (self.io.driver.pool().clone(), self.io.driver.datagram_pool().cloned());
         let pools = KernelHeld::new(pools);
         // SAFETY: what operations name is not the driver's, but what stays held; the driver is not used after this.
         let driver = unsafe { self.io.driver.take() };

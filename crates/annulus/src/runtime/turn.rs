@@ -123,7 +123,7 @@ impl Inner {
             let left = next.duration_since(self.io.now());
             timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
         }
-        self.io.driver.turn(Wait::Upto(timeout))
+        self.io.driver.turn(Wait::UpTo(timeout))
     }
 
     fn fire_timers(&mut self) {

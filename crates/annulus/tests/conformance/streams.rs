@@ -152,5 +152,5 @@ pub(crate) async fn several_chunks_go_as_one() -> io::Result<()> {
 pub(crate) fn were_lent(mode: Mode, counted: &Counters) {
     assert_eq!(counted.zero_copy_sends > 0, mode.lends(), "{counted:?}");
     assert_eq!(counted.zero_copy_copied > 0, mode == Mode::UringWithoutCopies, "{counted:?}");
-    assert_eq!(counted.late, 0, "{counted:?}");
+    assert_eq!(counted.late_completions, 0, "{counted:?}");
 }

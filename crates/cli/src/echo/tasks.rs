@@ -406,13 +406,13 @@ impl Connection for Rc<ConnectionState> {
 fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
     BTreeMap::from([
         ("enters", counters.enters),
-        ("busy_polls", counters.looks),
-        ("busy_poll_hits", counters.finds),
+        ("busy_polls", counters.busy_polls),
+        ("busy_poll_hits", counters.busy_poll_hits),
         ("sqes", counters.sqes),
         ("cqes", counters.cqes),
         ("overflows", counters.overflows),
         ("enobufs", counters.enobufs),
-        ("late_completions", counters.late),
+        ("late_completions", counters.late_completions),
         ("queue_full", counters.queue_full),
         ("memory_pauses", counters.memory_pauses),
         ("heap_receives", counters.heap_receives),
@@ -426,6 +426,6 @@ fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
         ("file_registered", counters.file_registered),
         ("file_worker", counters.file_worker),
         ("remote_wakes", counters.remote_wakes),
-        ("wakeups", counters.alarms),
+        ("wakeups", counters.wakeups),
     ])
 }

@@ -142,7 +142,7 @@ impl Epoll {
     /// The pool whose buffers an operation fills.
     #[inline]
     pub(super) fn pool_of(&self, token: Token) -> &Rc<Pool> {
-        let datagrams = self.datagrams.as_ref().filter(|_| token.kind() == Kind::Packet);
+        let datagrams = self.datagrams.as_ref().filter(|_| token.kind() == Kind::RecvDatagram);
         datagrams.unwrap_or(&self.pool)
     }
 
@@ -154,7 +154,7 @@ impl Epoll {
         layout: Layout,
     ) -> Option<Event> {
         let several = if self.watches.known(fd).bulk { MANY } else { FEW };
-        let wanted = if token.kind() == Kind::Packet { several } else { 1 };
+        let wanted = if token.kind() == Kind::RecvDatagram { several } else { 1 };
         let mut batch = self.batch.take().unwrap_or_else(Batch::new);
         batch.borrow(self.pool_of(token), wanted, layout);
         let borrowed = batch.len;
@@ -189,7 +189,7 @@ impl Epoll {
         token: Token,
         layout: Layout,
     ) -> Option<Event> {
-        let more = token.kind() == Kind::Packet || batch.head(0).payload_len > 0;
+        let more = token.kind() == Kind::RecvDatagram || batch.head(0).payload_len > 0;
         if !more {
             self.watches.known(fd).input = None;
         }

@@ -193,8 +193,8 @@ impl Epoll {
             MemoryOp::SendNow { .. }
             | MemoryOp::SendVectorNow { .. }
             | MemoryOp::SendMessageNow { .. } => unreachable!("tried when submitted"),
-            MemoryOp::SendMessage { .. } => unreachable!("`sends_quietly` is true on epoll"),
-            MemoryOp::Lend { .. } | MemoryOp::LendVector { .. } => {
+            MemoryOp::SendMessage { .. } => unreachable!("`has_quiet_sends` is true on epoll"),
+            MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
                 unreachable!("epoll has no zero-copy sends")
             }
         }
@@ -238,7 +238,7 @@ impl Epoll {
     fn park(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
         self.watches.set_fd(token, fd);
         let watch = self.watches.known(fd);
-        let wants_out = token.kind() != Kind::Packet;
+        let wants_out = token.kind() != Kind::RecvDatagram;
         if !watch.registered {
             self.poller.add(fd, if wants_out { EVERYTHING } else { ARRIVALS })?;
             (watch.registered, watch.has_out_edges) = (true, wants_out);
@@ -291,8 +291,8 @@ impl Epoll {
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
         let urgent = !self.done.is_empty() || !self.work.is_empty();
         let timeout = match wait {
-            Wait::Upto(timeout) if !urgent => timeout,
-            Wait::Upto(_) | Wait::No => Some(Duration::ZERO),
+            Wait::UpTo(timeout) if !urgent => timeout,
+            Wait::UpTo(_) | Wait::No => Some(Duration::ZERO),
         };
         if !self.trim_timer.is_running() && self.pools().any(|pool| pool.touched()) {
             self.trim_timer.start(self.counters.cqes);
@@ -402,7 +402,7 @@ impl Epoll {
     }
 
     /// Makes the pool that datagrams are received into, unless it exists.
-    pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+    pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         if self.datagrams.is_none() {
             self.datagrams = Some(Pool::of_datagrams(size, self.kernel.clone())?);
             self.refill();
@@ -411,7 +411,7 @@ impl Epoll {
     }
 
     #[inline]
-    pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
+    pub(crate) fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         self.datagrams.as_ref()
     }
 

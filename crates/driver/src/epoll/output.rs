@@ -219,7 +219,7 @@ impl Epoll {
     pub(super) fn end_output(&mut self, fd: Fd) {
         let watch = self.watches.known(fd);
         let Some(index) = watch.output.take() else { return };
-        let of_datagrams = self.outputs.get(index).token.kind() == Kind::Room;
+        let of_datagrams = self.outputs.get(index).token.kind() == Kind::DatagramWritable;
         self.outputs.remove(index);
         if of_datagrams && watch.registered {
             // Nothing waits to send. If the change fails, there are needless edges.

@@ -25,9 +25,9 @@ impl Fixture {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
-        let pool = PoolSize { buffer: BUFFER, most: 16 };
+        let pool = PoolSize { buffer: BUFFER, count: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
-        let (token, fd) = (Token::new(Kind::Receive, 0, 0), fd(&socket));
+        let (token, fd) = (Token::new(Kind::Recv, 0, 0), fd(&socket));
         epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 });
         Self { epoll, socket, peer }
     }
@@ -36,7 +36,7 @@ impl Fixture {
     fn receive(&mut self) -> u32 {
         while self.epoll.due == 0 {
             self.epoll.refill();
-            self.epoll.turn(Wait::Upto(None)).unwrap();
+            self.epoll.turn(Wait::UpTo(None)).unwrap();
         }
         let event = self.epoll.next_event().expect("a due descriptor brings an event");
         event.buffer.into_iter().for_each(|id| self.epoll.pool.give_back(id));

@@ -54,7 +54,7 @@ impl PoolMemory {
     pub unsafe fn address(&self, id: u16) -> *mut u8 {
         let offset = usize::from(id) * self.stride;
         debug_assert!(offset < self.mapping.len());
-        // SAFETY: the pool has handed the id out, so it is below `PoolSize::most`, and the mapping holds that many strides.
+        // SAFETY: the pool has handed the id out, so it is below `PoolSize::count`, and the mapping holds that many strides.
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 

@@ -9,22 +9,22 @@ use std::io;
 pub struct PoolSize {
     /// Bytes a buffer: a multiple of 4096.
     pub buffer: u32,
-    /// Most buffers: a power of two, at most 32,768.
-    pub most: u32,
+    /// The number of buffers: a power of two, at most 32,768.
+    pub count: u32,
 }
 
 impl Default for PoolSize {
     /// 1024 buffers of 256 KiB. Large buffers take fewer receives a message. They cost addresses, not memory: pages are allocated
     /// when they are written to, and a small message costs one page.
     fn default() -> Self {
-        Self { buffer: 256 * 1024, most: 1024 }
+        Self { buffer: 256 * 1024, count: 1024 }
     }
 }
 
 impl PoolSize {
     /// Bytes of addresses that a pool of this size reserves.
     pub fn reserved(self) -> usize {
-        self.stride() * self.most as usize
+        self.stride() * self.count as usize
     }
 
     /// Bytes from one buffer to the next one.
@@ -60,13 +60,13 @@ pub(super) fn page_size() -> usize {
 /// `InvalidInput`, naming the size, if it is out of range.
 pub(super) fn check(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
-    let count = size.most.is_power_of_two() && size.most <= 32_768;
-    if whole_pages && count {
+    let valid_count = size.count.is_power_of_two() && size.count <= 32_768;
+    if whole_pages && valid_count {
         return Ok(());
     }
     let text = format!(
         "a pool of {} buffers of {} bytes: take a power of two up to 32768, each a multiple of 4096 up to 16 MiB",
-        size.most, size.buffer
+        size.count, size.buffer
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }

@@ -65,7 +65,7 @@ fn lend(pool: &Pool) -> u16 {
 }
 
 fn small_pool() -> Rc<Pool> {
-    Pool::new(PoolSize { buffer: 4096, most: MOST }, Rc::new(Linux)).unwrap()
+    Pool::new(PoolSize { buffer: 4096, count: MOST }, Rc::new(Linux)).unwrap()
 }
 
 impl Model {
@@ -133,7 +133,7 @@ proptest! {
 
 #[test]
 fn the_kernel_has_what_turns_need_and_no_more() {
-    let pool = Pool::new(PoolSize { buffer: 4096, most: 1024 }, Rc::new(Linux)).unwrap();
+    let pool = Pool::new(PoolSize { buffer: 4096, count: 1024 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
     let mut turn = |count: usize| {
         model.refill(&pool);
@@ -176,7 +176,7 @@ fn a_double_return_is_found() {
 #[test]
 fn sizes_out_of_range_are_named() {
     for (buffer, most) in [(100, 8), (4096, 9), (4096, 65_536), (0, 8), (4096, 0)] {
-        let error = Pool::new(PoolSize { buffer, most }, Rc::new(Linux)).unwrap_err();
+        let error = Pool::new(PoolSize { buffer, count: most }, Rc::new(Linux)).unwrap_err();
         assert!(
             error.to_string().contains(&format!("{most} buffers of {buffer} bytes")),
             "{error}"
@@ -267,7 +267,7 @@ fn buffers_that_no_turn_used_for_a_period_lose_their_memory() {
 #[test]
 fn small_receives_do_not_keep_the_memory_of_large_ones() {
     const LARGE: u32 = 64 * 1024;
-    let pool = Pool::new(PoolSize { buffer: LARGE, most: 64 }, Rc::new(Linux)).unwrap();
+    let pool = Pool::new(PoolSize { buffer: LARGE, count: 64 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
     let mut turn = |count: usize, bytes: u32| {
         model.refill_with(&pool);
@@ -293,7 +293,7 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
 
 #[test]
 fn a_budget_shortens_buffers_before_it_reduces_their_number() {
-    const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, most: 64 };
+    const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, count: 64 };
     let page = page_size() as u32;
     let published = |pool: &Pool, bytes: usize| {
         pool.set_budget(Budget { bytes, is_tight: true });

@@ -83,8 +83,8 @@ impl Uring {
         }
         let began = self.kernel().now();
         let hit = poll(&self.ring, limit.min(timeout.unwrap_or(limit)));
-        self.counters.looks += 1;
-        self.counters.finds += u64::from(hit);
+        self.counters.busy_polls += 1;
+        self.counters.busy_poll_hits += u64::from(hit);
         self.busy_poll.record(hit);
         if hit {
             self.enter(Wait::Reap)?;

@@ -57,11 +57,11 @@ impl Encoder {
             }
             // SAFETY: the header is a live `struct msghdr`, which this function demands.
             MemoryOp::SendVector { fd, header } => unsafe { self.send_vector(fd, header, false) },
-            MemoryOp::Lend { fd, buffer, len } => {
+            MemoryOp::SendZeroCopy { fd, buffer, len } => {
                 let send = op::Send { fd, buffer, len, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
-            MemoryOp::LendVector { fd, header } => {
+            MemoryOp::SendVectorZeroCopy { fd, header } => {
                 let send = op::SendMsg { fd, header, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
             }

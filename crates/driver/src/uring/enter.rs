@@ -24,8 +24,8 @@ impl Uring {
             || !self.files.is_empty();
         self.counters.overflows += u64::from(self.ring.overflowed());
         match wait {
-            Wait::Upto(timeout) if !urgent => self.sleep(timeout),
-            Wait::Upto(_) | Wait::No => self.enter(RingWait::Reap),
+            Wait::UpTo(timeout) if !urgent => self.sleep(timeout),
+            Wait::UpTo(_) | Wait::No => self.enter(RingWait::Reap),
         }
     }
 

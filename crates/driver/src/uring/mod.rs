@@ -40,16 +40,16 @@ pub struct UringConfig {
     /// The kernel under the ring.
     pub kernel: Rc<dyn Kernel>,
     /// Entries of the submission queue.
-    pub entries: u32,
+    pub sq_entries: u32,
     /// Entries of the completion queue.
-    pub completions: u32,
+    pub cq_entries: u32,
     /// Receive memory of streams.
     pub pool: PoolSize,
     /// Set-up flags not to use, as on an older kernel.
     pub without: SetupFlags,
     /// The operations that carry the bytes of streams.
     pub operations: Operations,
-    /// Whether the `Lend…` operations will be asked for (6.1).
+    /// Whether the zero-copy operations will be asked for (6.1).
     pub zero_copy: bool,
     /// A kernel thread that takes the submissions (`IORING_SETUP_SQPOLL`).
     pub sq_poll: Option<SqPoll>,
@@ -63,8 +63,8 @@ impl Default for UringConfig {
     fn default() -> Self {
         Self {
             kernel: Rc::new(Linux),
-            entries: 256,
-            completions: 4096,
+            sq_entries: 256,
+            cq_entries: 4096,
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
             operations: Operations::default(),
@@ -80,8 +80,8 @@ impl UringConfig {
     fn ring(&self) -> Result<Ring, SetupError> {
         let builder = Ring::builder()
             .kernel(self.kernel.clone())
-            .entries(self.entries)
-            .completions(self.completions)
+            .entries(self.sq_entries)
+            .completions(self.cq_entries)
             .sq_poll(self.sq_poll)
             .without(self.without);
         let needed = in_use(self.operations, self.zero_copy);
@@ -108,7 +108,7 @@ pub struct Uring {
     pub(crate) trimmed: bool,
     features: Features,
     encoder: Encoder,
-    sends_quietly: bool,
+    has_quiet_sends: bool,
     limits_receives: bool,
     supported: Supported,
     files: Files,
@@ -143,7 +143,7 @@ impl Uring {
         let supported = Supported::of(&probe, &in_use(config.operations, false))?;
         check(&features, config.operations.verbs, config.zero_copy)?;
         // With a kernel thread, a send without a completion may not have been taken yet.
-        let sends_quietly = config.sq_poll.is_none()
+        let has_quiet_sends = config.sq_poll.is_none()
             && (!config.operations.verbs.are_of_files() || features.has(NOWAIT_WRITES));
         let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel)?;
         let limits_receives = features.has("receive limit");
@@ -157,7 +157,7 @@ impl Uring {
             busy_poll: BusyPoll::new(config.busy_poll),
             trim: None,
             trimmed: false,
-            sends_quietly,
+            has_quiet_sends,
             encoder: Encoder {
                 operations: config.operations,
                 reports_copies: features.has("zero-copy report"),
@@ -228,7 +228,7 @@ impl Uring {
     }
 
     /// Makes the pool that datagrams are received into, unless it exists.
-    pub(crate) fn open_packets(&mut self, size: PoolSize) -> io::Result<()> {
+    pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         if !self.supported.messages {
             let text = "this kernel's io_uring has no RECVMSG; use the epoll driver";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -243,7 +243,7 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn packets(&self) -> Option<&Rc<Pool>> {
+    pub(crate) fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         self.datagrams.as_ref().map(|datagrams| &datagrams.pool)
     }
 
@@ -251,7 +251,7 @@ impl Uring {
     #[inline]
     fn pool_ring(&self, token: Option<Token>) -> &PoolRing {
         let datagrams = self.datagrams.as_ref();
-        let datagrams = datagrams.filter(|_| token.is_some_and(|t| t.kind() == Kind::Packet));
+        let datagrams = datagrams.filter(|_| token.is_some_and(|t| t.kind() == Kind::RecvDatagram));
         datagrams.unwrap_or(&self.streams)
     }
 
@@ -340,7 +340,7 @@ impl Uring {
     }
 
     fn is_touched(&self) -> bool {
-        self.streams.pool.touched() || self.packets().is_some_and(|pool| pool.touched())
+        self.streams.pool.touched() || self.datagram_pool().is_some_and(|pool| pool.touched())
     }
 
     /// Every completion must have been taken.
@@ -354,8 +354,8 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn sends_quietly(&self) -> bool {
-        self.sends_quietly
+    pub(crate) fn has_quiet_sends(&self) -> bool {
+        self.has_quiet_sends
     }
 
     #[inline]

@@ -112,8 +112,8 @@ mod tests {
             MemoryOp::SendVectorNow { fd, header },
             MemoryOp::Send { fd, buffer: from, len },
             MemoryOp::SendVector { fd, header },
-            MemoryOp::Lend { fd, buffer: from, len },
-            MemoryOp::LendVector { fd, header },
+            MemoryOp::SendZeroCopy { fd, buffer: from, len },
+            MemoryOp::SendVectorZeroCopy { fd, header },
             MemoryOp::Connect { fd, address, len },
         ]
     }

@@ -18,7 +18,7 @@ pub(super) const DATAGRAMS: u16 = 1;
 /// The group whose buffers an operation fills.
 #[inline]
 pub(super) fn group(token: Token) -> u16 {
-    if token.kind() == Kind::Packet { DATAGRAMS } else { STREAMS }
+    if token.kind() == Kind::RecvDatagram { DATAGRAMS } else { STREAMS }
 }
 
 /// A pool and its buffer ring, which have the same buffer ids.
@@ -45,7 +45,7 @@ impl PoolRing {
         let pool = if group == DATAGRAMS { Pool::of_datagrams } else { Pool::new };
         let pool =
             pool(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
-        let buffers = BufferRing::register(ring, group, size.most)?;
+        let buffers = BufferRing::register(ring, group, size.count)?;
         let memory = ManuallyDrop::new(pool.memory().clone());
         Ok(Self { buffers, pool, memory })
     }
@@ -97,7 +97,7 @@ mod tests {
         let Ok(ring) = Ring::builder().entries(4).build() else {
             return eprintln!("skipped: io_uring is blocked here");
         };
-        let size = PoolSize { buffer: 4096, most: 2 };
+        let size = PoolSize { buffer: 4096, count: 2 };
         let pool_ring = || PoolRing::new(&ring, STREAMS, size, Rc::new(Linux)).unwrap();
         let closed = pool_ring();
         let pool = closed.pool.clone();

@@ -69,11 +69,11 @@ impl Uring {
     /// # Safety
     /// See [`Driver::register_memory`](crate::Driver::register_memory).
     pub(crate) unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
-        // SAFETY: the memory stays mapped until `forget_memory`, which `Driver::register_memory` demands.
+        // SAFETY: the memory stays mapped until `unregister_memory`, which `Driver::register_memory` demands.
         unsafe { self.registered.add(&self.ring, memory) }
     }
 
-    pub(crate) fn forget_memory(&mut self, index: u32) {
+    pub(crate) fn unregister_memory(&mut self, index: u32) {
         self.registered.remove(&self.ring, index);
     }
 }

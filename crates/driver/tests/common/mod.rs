@@ -18,7 +18,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Small, so that a test can exhaust it.
-pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, most: 4 };
+pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, count: 4 };
 
 /// Runs a body on every driver that the system has.
 pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
@@ -100,7 +100,7 @@ impl Rig {
             }
             let left = deadline.saturating_sub(now());
             assert!(!left.is_zero(), "{token:?} had no event in time");
-            wait = Wait::Upto(Some(left));
+            wait = Wait::UpTo(Some(left));
         }
     }
 
@@ -133,7 +133,7 @@ impl Rig {
     pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
-            let token = self.start(Kind::Receive, Op::ReceiveLent { fd });
+            let token = self.start(Kind::Recv, Op::ReceiveLent { fd });
             let event = self.event(token);
             got.extend(self.take(event));
         }

@@ -18,7 +18,7 @@ impl Inner {
         format: &'static Format,
         settings: Settings,
     ) -> io::Result<u32> {
-        self.io.driver.open_packets(self.post.size)?;
+        self.io.driver.open_datagram_pool(self.post.size)?;
         Ok(self.post.boxes.insert(Mailbox::new(fd, format, settings)))
     }
 

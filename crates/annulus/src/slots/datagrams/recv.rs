@@ -245,7 +245,7 @@ impl Inner {
         match letter {
             Letter::Heap(lease) => lease,
             Letter::Lent { id, len } => {
-                let pool = self.io.driver.packets().expect("letters lie in its buffers");
+                let pool = self.io.driver.datagram_pool().expect("letters lie in its buffers");
                 let lease = Lease::lent(pool.clone(), id, len as usize);
                 if kept && pool.is_short() { self.io.copied_out(lease) } else { lease }
             }
@@ -267,7 +267,7 @@ impl Inner {
         if self.post.arms.is_empty() {
             return;
         }
-        let buffers = self.io.driver.packets().map_or(0, |pool| pool.with_kernel() as usize);
+        let buffers = self.io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
         let mut room = if buffers == 0 { self.post.arms.len() } else { buffers };
         while room > 0
             && let Some(slot) = self.post.arms.pop_front()
@@ -278,14 +278,14 @@ impl Inner {
                 room -= 1;
             }
         }
-        if let Some(pool) = self.io.driver.packets().filter(|_| !self.post.arms.is_empty()) {
+        if let Some(pool) = self.io.driver.datagram_pool().filter(|_| !self.post.arms.is_empty()) {
             pool.starved();
         }
     }
 
     fn arm_one_mailbox(&mut self, slot: u32, has_buffers: bool) {
         let token = self.mail_token(slot);
-        let size = self.io.driver.packets().map_or(0, |pool| pool.buffer_size() as usize);
+        let size = self.io.driver.datagram_pool().map_or(0, |pool| pool.buffer_size() as usize);
         let mailbox = self.post.boxes.get(slot);
         let (fd, format, rx) = (mailbox.fd, mailbox.format, &mut mailbox.rx);
         let fits = size.saturating_sub(format.layout.payload_at());
@@ -382,7 +382,7 @@ impl Inner {
     }
 
     fn mail_token(&self, slot: u32) -> Token {
-        Token::new(Kind::Packet, self.post.boxes.generation(slot), slot)
+        Token::new(Kind::RecvDatagram, self.post.boxes.generation(slot), slot)
     }
 }
 

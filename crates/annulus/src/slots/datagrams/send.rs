@@ -52,7 +52,7 @@ impl Inner {
             tx.flying.push_back(id);
             self.submit_parcel(id);
         }
-        if !self.io.driver.sends_quietly() {
+        if !self.io.driver.has_quiet_sends() {
             return;
         }
         self.post.posted.push(slot);
@@ -63,13 +63,13 @@ impl Inner {
     }
 
     fn submit_parcel(&mut self, id: u32) {
-        let token = Token::new(Kind::Parcel, self.post.parcels.generation(id), id);
+        let token = Token::new(Kind::SendDatagram, self.post.parcels.generation(id), id);
         let parcel = self.post.parcels.get(id);
         parcel.state = State::Now;
         let header = parcel.seal();
         let mailbox = self.post.boxes.get(parcel.mailbox);
         let fd = mailbox.fd;
-        if self.io.driver.sends_quietly() {
+        if self.io.driver.has_quiet_sends() {
             // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
             // driver is settled.
             unsafe { self.io.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
@@ -165,7 +165,7 @@ impl Inner {
     }
 
     fn room_token(&self, slot: u32) -> Token {
-        Token::new(Kind::Room, self.post.boxes.generation(slot), slot)
+        Token::new(Kind::DatagramWritable, self.post.boxes.generation(slot), slot)
     }
 
     fn pause_posts(&mut self, slot: u32) {

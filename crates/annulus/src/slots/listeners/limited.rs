@@ -82,6 +82,6 @@ impl Inner {
     }
 
     pub(super) fn acceptable_token(&self, slot: u32) -> Token {
-        Token::new(Kind::Acceptable, self.listeners.generation(slot), slot)
+        Token::new(Kind::AcceptReady, self.listeners.generation(slot), slot)
     }
 }

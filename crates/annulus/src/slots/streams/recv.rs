@@ -244,7 +244,7 @@ impl Inner {
         let passing = self.streams.get(slot).passing.is_some();
         let Some(share) = share.filter(|_| !passing) else { return self.arm_on_heap(slot) };
         let most = share.saturating_mul(self.io.driver.pool().buffer_size());
-        let token = self.stream_token(Kind::Receive, slot);
+        let token = self.stream_token(Kind::Recv, slot);
         let multishot = self.io.driver.limits_receives();
         let operations = self.io.driver.operations();
         let stream = self.streams.get(slot);
@@ -270,7 +270,7 @@ impl Inner {
 
     #[cold]
     fn arm_on_heap(&mut self, slot: u32) {
-        let token = self.stream_token(Kind::Receive, slot);
+        let token = self.stream_token(Kind::Recv, slot);
         let size = self.io.memory.piece(self.io.driver.pool().buffer_size().min(HEAP));
         let stream = self.streams.get(slot);
         let (fd, rx) = (stream.fd, &mut stream.rx);
@@ -418,7 +418,7 @@ impl Inner {
 
     /// Ends a receive in flight; its terminal event is still to come. Nothing happens where none is.
     pub(crate) fn stop_receiving(&mut self, slot: u32) {
-        let token = self.stream_token(Kind::Receive, slot);
+        let token = self.stream_token(Kind::Recv, slot);
         let rx = &mut self.streams.get(slot).rx;
         match rx.state {
             State::Armed | State::Single => {
@@ -427,7 +427,7 @@ impl Inner {
             }
             State::Asking => {
                 rx.state = State::Cancelling;
-                self.io.cancel(self.stream_token(Kind::Ready, slot));
+                self.io.cancel(self.stream_token(Kind::RecvReady, slot));
             }
             State::Wanted => rx.state = State::Idle,
             State::Idle | State::Cancelling => {}

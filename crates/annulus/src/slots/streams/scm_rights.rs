@@ -43,7 +43,7 @@ impl Inner {
 
     /// Starts a receive with control messages. True where it started.
     pub(super) fn arm_on_desk(&mut self, slot: u32) {
-        let token = self.stream_token(Kind::Receive, slot);
+        let token = self.stream_token(Kind::Recv, slot);
         let stream = self.streams.get(slot);
         let Some(passing) = &mut stream.passing else { return };
         let header =

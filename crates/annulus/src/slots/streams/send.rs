@@ -128,7 +128,7 @@ impl Inner {
     /// Starts the sends on the agenda.
     #[inline]
     pub(crate) fn start_sends(&mut self) {
-        let first = if self.io.driver.sends_quietly() { State::Now } else { State::Waiting };
+        let first = if self.io.driver.has_quiet_sends() { State::Now } else { State::Waiting };
         let mut sends = std::mem::take(&mut self.agenda.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.streams.peek(slot) else { continue };

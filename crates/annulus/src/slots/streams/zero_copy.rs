@@ -41,10 +41,10 @@ impl Inner {
     pub(super) fn lend(&mut self, slot: u32, op: MemoryOp) {
         let (op, vector) = match op {
             MemoryOp::SendNow { fd, buffer, len } | MemoryOp::Send { fd, buffer, len } => {
-                (MemoryOp::Lend { fd, buffer, len }, None)
+                (MemoryOp::SendZeroCopy { fd, buffer, len }, None)
             }
             MemoryOp::SendVectorNow { fd, header } | MemoryOp::SendVector { fd, header } => {
-                (MemoryOp::LendVector { fd, header }, Some(self.vectors.keep()))
+                (MemoryOp::SendVectorZeroCopy { fd, header }, Some(self.vectors.keep()))
             }
             other => unreachable!("{other:?} sends no bytes of a stream"),
         };
@@ -63,7 +63,7 @@ impl Inner {
     }
 
     fn loan_token(&self, id: u32) -> Token {
-        Token::new(Kind::Loan, self.loans.generation(id), id)
+        Token::new(Kind::SendZeroCopy, self.loans.generation(id), id)
     }
 
     pub(crate) fn on_loan(&mut self, event: Event) {

@@ -7,7 +7,7 @@ use annulus_driver::{Event, Kind, Op};
 impl Inner {
     /// Asks whether a stream is readable: the first half of arming it.
     pub(super) fn arm_readiness(&mut self, slot: u32) {
-        let token = self.stream_token(Kind::Ready, slot);
+        let token = self.stream_token(Kind::RecvReady, slot);
         let stream = self.streams.get(slot);
         stream.rx.state = State::Asking;
         let op = Op::ReadableOnce { fd: stream.fd };
