@@ -28,7 +28,8 @@ impl Drop for Waiting<'_> {
         if self.id.is_some()
             && let Ok(mut inner) = self.acceptor.core.enter()
         {
-            inner.leave_accept(self.acceptor.slot, &mut self.id);
+            let inner = &mut *inner;
+            inner.listeners.leave_accept(&mut inner.io, self.acceptor.slot, &mut self.id);
         }
     }
 }
@@ -40,7 +41,7 @@ impl Acceptor {
         socket: NewFd,
         limit: Option<ConnectionLimit>,
     ) -> io::Result<Self> {
-        let slot = core.enter()?.add_listener(socket.into_fd(), limit);
+        let slot = core.enter()?.listeners.add(socket.into_fd(), limit);
         Ok(Self { core: core.clone(), slot })
     }
 
@@ -61,7 +62,8 @@ impl Acceptor {
     }
 
     fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
-        self.core.enter_running()?.poll_accept(self.slot, wait, cx)
+        let inner = &mut *self.core.enter_running()?;
+        inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)
     }
 
     fn adopt(&self, accepted: Accepted) -> io::Result<Socket> {
@@ -72,7 +74,7 @@ impl Acceptor {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.listeners.get(self.slot).fd;
+        let fd = self.core.enter()?.listeners.fd(self.slot);
         f(&*self.core.kernel, fd)
     }
 }
@@ -80,7 +82,8 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         if let Ok(mut inner) = self.core.enter() {
-            inner.drop_listener(self.slot);
+            let inner = &mut *inner;
+            inner.listeners.drop_listener(&mut inner.io, self.slot);
         }
     }
 }

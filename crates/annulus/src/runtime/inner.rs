@@ -5,7 +5,7 @@ use super::recheck::{Recheck, RecheckPool};
 use crate::slots::connects::Connects;
 use crate::slots::datagrams::PostOffice;
 use crate::slots::file_ops::FileOps;
-use crate::slots::listeners::Listener;
+use crate::slots::listeners::Listeners;
 use crate::slots::nops::Nops;
 use crate::slots::polls::Polls;
 use crate::slots::streams::{Agenda, HeldBack, Links, Loan, Stream, Vectors};
@@ -19,7 +19,7 @@ const CROWD: usize = 64;
 pub(crate) struct Inner {
     pub(crate) io: Io,
     pub(crate) streams: Slab<Stream>,
-    pub(crate) listeners: Slab<Listener>,
+    pub(crate) listeners: Listeners,
     pub(crate) connects: Connects,
     pub(crate) polls: Polls,
     pub(crate) nops: Nops,
@@ -33,8 +33,6 @@ pub(crate) struct Inner {
     pub(crate) held_back: HeldBack,
     /// The most streams there were since the heap was trimmed.
     pub(crate) most_streams: usize,
-    /// Listeners that wait for a descriptor.
-    pub(crate) paused_listeners: usize,
 }
 
 impl Inner {
@@ -42,7 +40,7 @@ impl Inner {
         Self {
             links: Links::new(io.driver.pool().capacity()),
             streams: Slab::new(),
-            listeners: Slab::new(),
+            listeners: Listeners::default(),
             connects: Connects::default(),
             polls: Polls::default(),
             nops: Nops::default(),
@@ -53,7 +51,6 @@ impl Inner {
             agenda: Agenda::default(),
             held_back: HeldBack::new(&io.memory),
             most_streams: 0,
-            paused_listeners: 0,
             io,
         }
     }
@@ -108,8 +105,8 @@ impl Inner {
             Kind::Recv => self.on_receive(event),
             Kind::RecvReady => self.on_ready(event),
             Kind::Send => self.on_send(event),
-            Kind::Accept => self.on_accept(event),
-            Kind::AcceptReady => self.on_acceptable(event),
+            Kind::Accept => self.listeners.on_accept(io, event),
+            Kind::AcceptReady => self.listeners.on_accept_ready(io, event),
             Kind::Connect => self.connects.on_event(io, event),
             Kind::Poll => self.polls.on_event(io, event),
             Kind::Nop => self.nops.on_event(io, event),
@@ -132,7 +129,9 @@ impl Inner {
     fn recheck_due(&mut self) -> bool {
         for recheck in self.io.rechecks.take_due() {
             match recheck {
-                Recheck::Accept(slot, generation) => self.recheck_acceptors(slot, generation),
+                Recheck::Accept(slot, generation) => {
+                    self.listeners.recheck(&mut self.io, slot, generation);
+                }
                 Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
                 Recheck::Pool(pool) => self.recheck_pool(pool),
             }

@@ -117,9 +117,7 @@ impl Inner {
                 self.drop_stream(slot);
             }
         }
-        for slot in self.listeners.indices() {
-            self.drop_listener(slot);
-        }
+        self.listeners.stop_all(&mut self.io);
         self.connects.stop_all(&mut self.io);
         self.file_ops.stop_all(&mut self.io);
         self.polls.stop_all(&mut self.io);

@@ -111,7 +111,7 @@ impl Inner {
         self.arm_receives();
         self.arm_mail();
         if self.io.take_closed() {
-            self.resume_accepts();
+            self.listeners.resume(&mut self.io);
         }
     }
 
@@ -135,7 +135,9 @@ impl Inner {
             match fire {
                 Fire::Wake(waker) => self.io.after.wakes.push(waker),
                 Fire::Linger(slot, generation) => self.on_linger(slot, generation),
-                Fire::Accept(slot, generation) => self.on_accept_retry(slot, generation),
+                Fire::Accept(slot, generation) => {
+                    self.listeners.on_retry(&mut self.io, slot, generation);
+                }
                 Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
                 Fire::Memory => self.on_memory_timer(),
                 Fire::Connect(slot, generation) => {

@@ -8,12 +8,7 @@ impl Inner {
     /// What a task, known by its waker, waits for; nothing that the runtime knows of, where it is empty.
     pub(crate) fn waits_of(&mut self, task: &Waker) -> Vec<String> {
         let mut waits = self.stream_waits(task);
-        for slot in self.listeners.indices() {
-            let listener = self.listeners.get(slot);
-            if listener.is_awaited_by(task) {
-                waits.push(format!("to accept on descriptor {}", listener.fd));
-            }
-        }
+        self.listeners.add_waits(task, &mut waits);
         for slot in self.post.boxes.indices() {
             let mailbox = self.post.boxes.get(slot);
             let fd = mailbox.fd;

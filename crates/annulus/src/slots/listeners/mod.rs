@@ -1,15 +1,19 @@
-//! A listener's slot: connections accepted and not yet claimed.
+//! Listeners: connections accepted and not yet claimed by `accept`.
+//!
+//! Without a limit: *idle* → *armed*, a multishot accept → idle once the kernel ends it. If [`MAX_UNCLAIMED`] connections wait to be
+//! claimed, the accept is *cancelled*, and the listener accepts one at a time until all were claimed. A listener that runs out of
+//! descriptors is *paused*. With a limit: see [`limited`].
 #![allow(unsafe_code)]
 
 mod limited;
 
 use crate::net::{ConnectionLimit, Permit};
 use crate::runtime::after::After;
-use crate::runtime::inner::Inner;
+use crate::runtime::io::Io;
 use crate::runtime::recheck::Recheck;
 use crate::time::Fire;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::{Fd, named};
 use limited::Limited;
 use rustix::io::Errno;
@@ -19,53 +23,330 @@ use std::os::fd::RawFd;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Connections a listener holds for its user before it leaves the rest to the kernel's backlog. One run of a multishot
-/// accept takes the whole backlog, so a burst can bring more, once.
-const MOST_UNCLAIMED: usize = 64;
-/// So many connections in a row that cannot be accepted are no longer taken for the fault of their peers: where the
-/// process may not accept at all (a seccomp filter), trying on at once would never end.
-const MOST_FAILED: u32 = 16;
-/// When to try again after running out of descriptors, if none is closed here before.
+/// Unclaimed connections of a listener beyond which it leaves the rest in the kernel's backlog. One multishot accept takes the
+/// whole backlog, so a burst can exceed this once.
+const MAX_UNCLAIMED: usize = 64;
+/// After this many failed accepts in a row the listener pauses: if the process may not accept at all (a seccomp filter), trying
+/// again at once would never end.
+const MAX_FAILED: u32 = 16;
+/// How long a paused listener waits if no descriptor is closed by this runtime before.
 const RETRY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Waits for a connection to be there.
-    Asking,
+    /// With a limit only: polls until the backlog holds a connection.
+    Polling,
     Armed,
     Cancelling,
-    /// Out of descriptors, or unable to accept: waits for a descriptor to be closed, or for a moment.
+    /// Out of descriptors, or unable to accept: tries again when a descriptor is closed, or after [`RETRY`].
     Paused,
 }
 
 /// A listener's slot.
-pub(crate) struct Listener {
-    pub(crate) fd: Fd,
+struct Listener {
+    fd: Fd,
     state: State,
     unclaimed: VecDeque<Accepted>,
-    /// One connection at a time, since the user was slow to claim.
-    singly: bool,
+    /// Accepts single connections, since too many were unclaimed.
+    one_at_a_time: bool,
     error: Option<Errno>,
-    /// Connections in a row that were there and could not be accepted.
+    /// Accepts in a row that failed with the error of one connection.
     failed: u32,
     waiters: Waiters,
     limited: Option<Box<Limited>>,
     dropped: bool,
 }
 
-/// A connection that was accepted, with its permit if its listener has a limit.
+/// An accepted connection, with its permit if its listener has a limit.
 pub(crate) struct Accepted {
     pub(crate) fd: Fd,
     pub(crate) permit: Option<Permit>,
 }
 
-/// Ends of an operation that say nothing of connections.
+/// All listeners.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    slots: Slab<Listener>,
+    /// How many are paused.
+    paused: usize,
+}
+
+impl Listeners {
+    pub(crate) fn add(&mut self, fd: Fd, limit: Option<ConnectionLimit>) -> u32 {
+        self.slots.insert(Listener {
+            fd,
+            state: State::Idle,
+            unclaimed: VecDeque::new(),
+            one_at_a_time: false,
+            error: None,
+            failed: 0,
+            waiters: Waiters::default(),
+            limited: limit.map(Limited::new),
+            dropped: false,
+        })
+    }
+
+    pub(crate) fn fd(&mut self, slot: u32) -> Fd {
+        self.slots.get(slot).fd
+    }
+
+    /// The next connection.
+    pub(crate) fn poll_accept(
+        &mut self,
+        io: &mut Io,
+        slot: u32,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Accepted>> {
+        let token = self.token(slot);
+        let listener = self.slots.get(slot);
+        let outcome = listener.claim();
+        let After { wakes, drops, .. } = &mut io.after;
+        if outcome.is_some() {
+            listener.waiters.leave(wait, drops);
+            listener.notify(io, token);
+        } else {
+            listener.waiters.wait(wait, cx.waker(), wakes, drops);
+        }
+        listener.accept_more(io, token, Some(cx));
+        outcome.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// The future of an accept was dropped.
+    pub(crate) fn leave_accept(&mut self, io: &mut Io, slot: u32, id: &mut Option<WaiterId>) {
+        let token = self.token(slot);
+        let listener = self.slots.get(slot);
+        io.after.drops.extend(listener.waiters.remove(id));
+        listener.notify(io, token);
+    }
+
+    pub(crate) fn recheck(&mut self, io: &mut Io, slot: u32, generation: u32) {
+        if let Some(listener) = self.slots.find(slot, generation) {
+            listener.waiters.recheck(listener.available());
+            listener.notify(io, accept_token(slot, generation));
+        }
+    }
+
+    /// An accept has brought a connection or an error.
+    pub(crate) fn on_accept(&mut self, io: &mut Io, event: Event) {
+        let token = event.token;
+        let Some(listener) = self.slots.find(token.slot(), token.generation()) else {
+            return io.late(event);
+        };
+        if !event.more {
+            listener.state = State::Idle;
+            io.in_flight -= 1;
+        }
+        let permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
+        match event.result {
+            Ok(fd) => {
+                // SAFETY: the kernel made this descriptor for the accept, and nothing else owns it.
+                let fd = unsafe { Fd::from_raw(fd as RawFd) };
+                listener.keep(io, Accepted { fd, permit });
+            }
+            Err(errno) => {
+                if listener.fail(io, errno) {
+                    listener.pause(io, token);
+                    self.paused += 1;
+                }
+                permit.into_iter().for_each(|permit| io.release_permit(permit));
+            }
+        }
+        if listener.dropped {
+            return self.close_if_done(io, token.slot());
+        }
+        listener.go_on(io, token);
+    }
+
+    /// The poll of a listener with a limit has ended: a connection is there, or the poll failed, and the accept will return why.
+    pub(crate) fn on_accept_ready(&mut self, io: &mut Io, event: Event) {
+        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let Some(listener) = self.slots.find(slot, generation) else { return io.late(event) };
+        io.in_flight -= 1;
+        listener.state = State::Idle;
+        if let Some(limited) = &mut listener.limited {
+            limited.is_ready = event.result != Err(Errno::CANCELED);
+        }
+        if listener.dropped {
+            return self.close_if_done(io, slot);
+        }
+        listener.accept_more(io, accept_token(slot, generation), None);
+    }
+
+    /// A descriptor was closed: paused listeners try again.
+    pub(crate) fn resume(&mut self, io: &mut Io) {
+        if self.paused == 0 {
+            return;
+        }
+        for slot in self.slots.indices() {
+            let generation = self.slots.generation(slot);
+            self.on_retry(io, slot, generation);
+        }
+    }
+
+    pub(crate) fn on_retry(&mut self, io: &mut Io, slot: u32, generation: u32) {
+        if let Some(listener) = self.slots.find(slot, generation)
+            && listener.state == State::Paused
+        {
+            listener.state = State::Idle;
+            self.paused -= 1;
+            listener.accept_more(io, accept_token(slot, generation), None);
+        }
+    }
+
+    /// The handle was dropped: unclaimed connections are closed.
+    pub(crate) fn drop_listener(&mut self, io: &mut Io, slot: u32) {
+        let token = self.token(slot);
+        let listener = self.slots.get(slot);
+        listener.dropped = true;
+        match listener.state {
+            State::Armed => {
+                listener.state = State::Cancelling;
+                io.cancel(token);
+            }
+            State::Polling => {
+                listener.state = State::Cancelling;
+                io.cancel(limited::poll_token(token));
+            }
+            State::Paused => {
+                listener.state = State::Idle;
+                self.paused -= 1;
+            }
+            State::Idle | State::Cancelling => {}
+        }
+        self.close_if_done(io, slot);
+    }
+
+    /// Ends all listeners. Handles that outlive the runtime find it ended.
+    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        for slot in self.slots.indices() {
+            self.drop_listener(io, slot);
+        }
+    }
+
+    /// What a task, known by its waker, waits for here.
+    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+        for slot in self.slots.indices() {
+            let listener = self.slots.get(slot);
+            if listener.waiters.include(task) {
+                waits.push(format!("to accept on descriptor {}", listener.fd));
+            }
+        }
+    }
+
+    fn close_if_done(&mut self, io: &mut Io, slot: u32) {
+        if self.slots.get(slot).state != State::Idle {
+            return;
+        }
+        let mut listener = self.slots.remove(slot);
+        listener.waiters.notify_all(&mut io.after.drops);
+        for Accepted { fd, permit } in listener.unclaimed {
+            io.close_accepted(fd, permit);
+        }
+        io.close(listener.fd);
+    }
+
+    fn token(&self, slot: u32) -> Token {
+        accept_token(slot, self.slots.generation(slot))
+    }
+}
+
+/// `token` is that of the listener's accepts.
+impl Listener {
+    fn claim(&mut self) -> Option<io::Result<Accepted>> {
+        let Some(accepted) = self.unclaimed.pop_front() else {
+            return self.error.take().map(|errno| Err(named("accept")(errno)));
+        };
+        if self.unclaimed.is_empty() {
+            self.one_at_a_time = false;
+        }
+        Some(Ok(accepted))
+    }
+
+    /// How many polls would be ready.
+    fn available(&self) -> usize {
+        self.unclaimed.len() + usize::from(self.error.is_some())
+    }
+
+    /// Notifies as many tasks as there are connections to claim.
+    fn notify(&mut self, io: &mut Io, token: Token) {
+        let available = self.available();
+        if self.waiters.notify(available, &mut io.after.wakes) {
+            io.rechecks.push(Recheck::Accept(token.slot(), token.generation()));
+        }
+    }
+
+    /// Arms an idle listener; `polled` is the task that polls, if one does.
+    fn accept_more(&mut self, io: &mut Io, token: Token, polled: Option<&Context<'_>>) {
+        if self.state != State::Idle || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
+            return;
+        }
+        if self.limited.is_some() {
+            return self.accept_within_limit(io, token, polled);
+        }
+        self.state = State::Armed;
+        let fd = self.fd;
+        let op = if self.one_at_a_time { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
+        io.start(token, op);
+    }
+
+    /// Keeps a connection until it is claimed.
+    fn keep(&mut self, io: &mut Io, accepted: Accepted) {
+        self.failed = 0;
+        if self.dropped {
+            io.close_accepted(accepted.fd, accepted.permit);
+        } else {
+            self.unclaimed.push_back(accepted);
+        }
+    }
+
+    /// An accept failed; true if the listener has to pause.
+    fn fail(&mut self, io: &mut Io, errno: Errno) -> bool {
+        let pauses = match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => true,
+            _ if ends_one_operation(errno) => false,
+            _ if ends_one_connection(errno) => {
+                io.driver.counters().aborted_accepts += 1;
+                self.failed += 1;
+                self.failed >= MAX_FAILED && self.state == State::Idle
+            }
+            _ => {
+                self.error = Some(errno);
+                false
+            }
+        };
+        pauses && !self.dropped
+    }
+
+    fn pause(&mut self, io: &mut Io, token: Token) {
+        self.state = State::Paused;
+        io.driver.counters().accept_pauses += 1;
+        let retry = Fire::Accept(token.slot(), token.generation());
+        io.timers.insert(io.now() + RETRY, retry);
+    }
+
+    /// After an accept: notifies, then cancels or arms, as the unclaimed connections allow.
+    fn go_on(&mut self, io: &mut Io, token: Token) {
+        self.notify(io, token);
+        let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
+        if self.state == State::Armed && !self.one_at_a_time && is_full {
+            self.one_at_a_time = true;
+            self.state = State::Cancelling;
+            return io.cancel(token);
+        }
+        if self.error.is_none() {
+            self.accept_more(io, token, None);
+        }
+    }
+}
+
+/// Errors that end an operation and say nothing of connections.
 fn ends_one_operation(errno: Errno) -> bool {
     [Errno::CANCELED, Errno::INTR, Errno::AGAIN].contains(&errno)
 }
 
-/// Errors of one connection: accept(2) lists them as to be treated like EAGAIN.
+/// Errors of one connection, which accept(2) says to treat like `EAGAIN`.
 fn ends_one_connection(errno: Errno) -> bool {
     const OF_ONE: [Errno; 11] = [
         Errno::CONNABORTED,
@@ -83,237 +364,6 @@ fn ends_one_connection(errno: Errno) -> bool {
     OF_ONE.contains(&errno)
 }
 
-impl Listener {
-    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waiters.include(task)
-    }
-
-    /// What the next polls would take.
-    fn available(&self) -> usize {
-        self.unclaimed.len() + usize::from(self.error.is_some())
-    }
-}
-
-impl Inner {
-    pub(crate) fn add_listener(&mut self, fd: Fd, limit: Option<ConnectionLimit>) -> u32 {
-        self.listeners.insert(Listener {
-            fd,
-            state: State::Idle,
-            unclaimed: VecDeque::new(),
-            singly: false,
-            error: None,
-            failed: 0,
-            waiters: Waiters::default(),
-            limited: limit.map(Limited::new),
-            dropped: false,
-        })
-    }
-
-    /// The next connection.
-    pub(crate) fn poll_accept(
-        &mut self,
-        slot: u32,
-        wait: Wait<'_>,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<Accepted>> {
-        let outcome = self.claim(slot);
-        let waiters = &mut self.listeners.get(slot).waiters;
-        let After { wakes, drops, .. } = &mut self.io.after;
-        if outcome.is_some() {
-            waiters.leave(wait, drops);
-            self.notify_acceptors(slot);
-        } else {
-            waiters.wait(wait, cx.waker(), wakes, drops);
-        }
-        self.accept_more(slot, Some(cx));
-        outcome.map_or(Poll::Pending, Poll::Ready)
-    }
-
-    fn claim(&mut self, slot: u32) -> Option<io::Result<Accepted>> {
-        let listener = self.listeners.get(slot);
-        let Some(accepted) = listener.unclaimed.pop_front() else {
-            return listener.error.take().map(|errno| Err(named("accept")(errno)));
-        };
-        if listener.unclaimed.is_empty() {
-            listener.singly = false;
-        }
-        Some(Ok(accepted))
-    }
-
-    /// A future that waited for a connection is gone.
-    pub(crate) fn leave_accept(&mut self, slot: u32, id: &mut Option<WaiterId>) {
-        let waker = self.listeners.get(slot).waiters.remove(id);
-        self.io.after.drops.extend(waker);
-        self.notify_acceptors(slot);
-    }
-
-    /// Notifies as many as there are connections to take.
-    fn notify_acceptors(&mut self, slot: u32) {
-        let listener = self.listeners.get(slot);
-        let available = listener.available();
-        if listener.waiters.notify(available, &mut self.io.after.wakes) {
-            let generation = self.listeners.generation(slot);
-            self.io.rechecks.push(Recheck::Accept(slot, generation));
-        }
-    }
-
-    pub(crate) fn recheck_acceptors(&mut self, slot: u32, generation: u32) {
-        if let Some(listener) = self.listeners.find(slot, generation) {
-            let available = listener.available();
-            listener.waiters.recheck(available);
-            self.notify_acceptors(slot);
-        }
-    }
-
-    /// Arms an idle listener, for the task that polls, if one does.
-    fn accept_more(&mut self, slot: u32, polled: Option<&Context<'_>>) {
-        let token = self.accept_token(slot);
-        let listener = self.listeners.get(slot);
-        let wanted = !listener.dropped && listener.unclaimed.len() < MOST_UNCLAIMED;
-        if listener.state != State::Idle || !wanted {
-            return;
-        }
-        if listener.limited.is_some() {
-            return self.accept_within_limit(slot, polled);
-        }
-        listener.state = State::Armed;
-        let fd = listener.fd;
-        let op = if listener.singly { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
-        self.io.start(token, op);
-    }
-
-    pub(crate) fn on_accept(&mut self, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(listener) = self.listeners.find(slot, generation) else {
-            return self.io.late(event);
-        };
-        if !event.more {
-            listener.state = State::Idle;
-            self.io.in_flight -= 1;
-        }
-        let mut permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
-        // SAFETY: the connection was made for this listener, and nothing else has heard of it.
-        let accepted = event.result.map(|fd| unsafe { Fd::from_raw(fd as RawFd) });
-        match accepted {
-            Ok(fd) => {
-                listener.failed = 0;
-                let accepted = Accepted { fd, permit: permit.take() };
-                if listener.dropped {
-                    self.io.close_accepted(accepted.fd, accepted.permit);
-                } else {
-                    listener.unclaimed.push_back(accepted);
-                }
-            }
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                self.pause_accepts(slot)
-            }
-            Err(errno) if ends_one_operation(errno) => {}
-            Err(errno) if ends_one_connection(errno) => {
-                self.io.driver.counters().aborted_accepts += 1;
-                listener.failed += 1;
-                if listener.failed >= MOST_FAILED && listener.state == State::Idle {
-                    self.pause_accepts(slot);
-                }
-            }
-            Err(errno) => listener.error = Some(errno),
-        }
-        permit.into_iter().for_each(|permit| self.io.release_permit(permit));
-        self.after_accept(slot);
-    }
-
-    fn after_accept(&mut self, slot: u32) {
-        let token = self.accept_token(slot);
-        let listener = self.listeners.get(slot);
-        if listener.dropped {
-            return self.close_listener_if_done(slot);
-        }
-        self.notify_acceptors(slot);
-        let listener = self.listeners.get(slot);
-        if listener.state == State::Armed
-            && !listener.singly
-            && listener.unclaimed.len() >= MOST_UNCLAIMED
-        {
-            listener.singly = true;
-            listener.state = State::Cancelling;
-            return self.io.cancel(token);
-        }
-        if listener.error.is_none() {
-            self.accept_more(slot, None);
-        }
-    }
-
-    /// Goes on when a descriptor is closed here, or after a moment.
-    fn pause_accepts(&mut self, slot: u32) {
-        let listener = self.listeners.get(slot);
-        if listener.dropped {
-            return;
-        }
-        listener.state = State::Paused;
-        self.paused_listeners += 1;
-        self.io.driver.counters().accept_pauses += 1;
-        let now = self.io.now();
-        let generation = self.listeners.generation(slot);
-        self.io.timers.insert(now + RETRY, Fire::Accept(slot, generation));
-    }
-
-    /// A descriptor was closed: listeners that wait for one try again.
-    pub(crate) fn resume_accepts(&mut self) {
-        if self.paused_listeners == 0 {
-            return;
-        }
-        for slot in self.listeners.indices() {
-            let generation = self.listeners.generation(slot);
-            self.on_accept_retry(slot, generation);
-        }
-    }
-
-    pub(crate) fn on_accept_retry(&mut self, slot: u32, generation: u32) {
-        if let Some(listener) = self.listeners.find(slot, generation)
-            && listener.state == State::Paused
-        {
-            listener.state = State::Idle;
-            self.paused_listeners -= 1;
-            self.accept_more(slot, None);
-        }
-    }
-
-    /// The handle is gone: connections nobody claimed are closed.
-    pub(crate) fn drop_listener(&mut self, slot: u32) {
-        let token = self.accept_token(slot);
-        let listener = self.listeners.get(slot);
-        listener.dropped = true;
-        match listener.state {
-            State::Armed => {
-                listener.state = State::Cancelling;
-                self.io.cancel(token);
-            }
-            State::Asking => {
-                listener.state = State::Cancelling;
-                self.io.cancel(self.acceptable_token(slot));
-            }
-            State::Paused => {
-                listener.state = State::Idle;
-                self.paused_listeners -= 1;
-            }
-            State::Idle | State::Cancelling => {}
-        }
-        self.close_listener_if_done(slot);
-    }
-
-    fn close_listener_if_done(&mut self, slot: u32) {
-        if self.listeners.get(slot).state != State::Idle {
-            return;
-        }
-        let mut listener = self.listeners.remove(slot);
-        listener.waiters.notify_all(&mut self.io.after.drops);
-        listener
-            .unclaimed
-            .into_iter()
-            .for_each(|accepted| self.io.close_accepted(accepted.fd, accepted.permit));
-        self.io.close(listener.fd);
-    }
-
-    fn accept_token(&self, slot: u32) -> Token {
-        Token::new(Kind::Accept, self.listeners.generation(slot), slot)
-    }
+fn accept_token(slot: u32, generation: u32) -> Token {
+    Token::new(Kind::Accept, generation, slot)
 }
