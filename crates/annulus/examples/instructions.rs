@@ -6,7 +6,7 @@
 
 use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
-use annulus::{JoinHandle, Runtime, spawn};
+use annulus::{JoinHandle, MemoryLimit, Runtime, spawn};
 use std::cell::Cell;
 use std::io;
 use std::process::ExitCode;
@@ -23,7 +23,9 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let played = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
+    // A limit that is far: as outside of simulations, where there is one unless the program says otherwise.
+    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 30));
+    let played = run_on(&Sim::builder(1).build(), builder, async {
         match way {
             "udp" => throw_datagrams(clients, bytes, messages).await,
             _ => throw_over_streams(clients, bytes, messages).await,

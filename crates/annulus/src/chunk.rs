@@ -109,10 +109,12 @@ impl Chunk {
     /// Bytes that an accepted chunk counts for. Leases count by themselves.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
-        match &self.0 {
-            Repr::Lease(_) => 0,
-            _ => self.len() + OVERHEAD,
-        }
+        if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
+    }
+
+    #[inline(never)]
+    fn weight_of_other(&self) -> usize {
+        self.len() + OVERHEAD
     }
 
     /// As [`retire`](Self::retire), of a chunk whose weight was added to the meter as it was accepted.
@@ -120,12 +122,14 @@ impl Chunk {
     pub(crate) fn retire_accepted(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         match self.0 {
             Repr::Lease(lease) => drop(lease),
-            other => {
-                let chunk = Self(other);
-                meter.sub(chunk.weight());
-                chunk.retire_other(spares, after);
-            }
+            other => Self(other).retire_weighed(meter, spares, after),
         }
+    }
+
+    #[inline(never)]
+    fn retire_weighed(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+        meter.sub(self.weight());
+        self.retire_other(spares, after);
     }
 
     #[inline(never)]

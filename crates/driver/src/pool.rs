@@ -52,6 +52,10 @@ struct Book {
     largest: u32,
     /// What receives may bring before the next turn.
     budget: Budget,
+    /// Of how many buffers that the kernel should have it may have how many, by this budget.
+    fitted: Option<(u32, u32)>,
+    /// With more lent than this, it is looked at whether leases should own heap memory.
+    look_above: u32,
     /// Bytes of a buffer that the next receive into it may fill.
     len: u32,
     /// Given back since the last refill; the last is the most likely to be cached.
@@ -112,6 +116,8 @@ impl Pool {
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
             budget: Budget::NONE,
+            fitted: None,
+            look_above: size.count / 4 * 3,
             len: size.buffer,
             returned: Vec::with_capacity(capacity),
             idle: Vec::with_capacity(capacity),
@@ -179,7 +185,9 @@ impl Pool {
     /// Sets what receives may bring before the next turn. Buffers are shortened for it, except those of datagrams.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {
-        self.book.borrow_mut().budget = budget;
+        let book = &mut *self.book.borrow_mut();
+        book.look_above = if budget.is_tight { 0 } else { book.short_above() };
+        (book.budget, book.fitted) = (budget, None);
     }
 
     /// Bytes that a receive into a [lent](Self::lend) buffer may bring now.
@@ -196,7 +204,7 @@ impl Pool {
     /// True if so many buffers are lent that the next leases should own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.book.borrow().is_short(self.size.count)
+        self.book.borrow().is_short()
     }
 
     /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of buffers, or memory is short and the
@@ -204,8 +212,7 @@ impl Pool {
     #[inline]
     pub fn wastes(&self, id: u16, len: u32) -> bool {
         let book = self.book.borrow();
-        let is_large = || book.written[usize::from(id)] / 2 > len.next_multiple_of(self.page());
-        book.is_short(self.size.count) || book.budget.is_tight && is_large()
+        book.lent > book.look_above && book.wastes(id, len.next_multiple_of(self.page()))
     }
 
     /// A completion has named this buffer, filled with so many bytes: it is lent now.
@@ -311,9 +318,20 @@ impl Pool {
 }
 
 impl Book {
+    /// How many buffers may be lent before the pool is short.
     #[inline]
-    fn is_short(&self, most: u32) -> bool {
-        self.lent > most / 4 * 3
+    fn short_above(&self) -> u32 {
+        self.state.len() as u32 / 4 * 3
+    }
+
+    #[inline]
+    fn is_short(&self) -> bool {
+        self.lent > self.short_above()
+    }
+
+    #[cold]
+    fn wastes(&self, id: u16, used: u32) -> bool {
+        self.is_short() || self.written[usize::from(id)] / 2 > used
     }
 
     /// Records that a receive has written so many bytes to a buffer.

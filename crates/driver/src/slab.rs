@@ -21,7 +21,8 @@ struct Slot<T> {
 ///
 /// Its chunks never move, so that the kernel may be given addresses of what lies in them.
 pub struct Slab<T> {
-    chunks: Vec<Box<[Slot<T>]>>,
+    /// Arrays, not slices: an index within a chunk then needs no check.
+    chunks: Vec<Box<[Slot<T>; CHUNK]>>,
     free: u32,
     len: usize,
 }
@@ -105,7 +106,7 @@ impl<T> Slab<T> {
     /// The value that a token's slot and generation name, unless it is gone.
     #[inline]
     pub fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
-        let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
+        let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
         match &mut slot.entry {
             Entry::Used(value) if slot.generation == generation => Some(value),
             _ => None,
@@ -115,9 +116,8 @@ impl<T> Slab<T> {
     /// Prefetches the memory of a slot.
     #[inline]
     pub fn prefetch(&self, index: u32) {
-        let chunk = self.chunks.get(index as usize / CHUNK);
-        if let Some(slot) = chunk.and_then(|chunk| chunk.get(index as usize % CHUNK)) {
-            prefetch(slot, size_of::<Slot<T>>());
+        if let Some(chunk) = self.chunks.get(index as usize / CHUNK) {
+            prefetch(&raw const chunk[index as usize % CHUNK], size_of::<Slot<T>>());
         }
     }
 
@@ -136,7 +136,7 @@ impl<T> Slab<T> {
     /// The value in a slot, if there is one.
     #[inline]
     pub fn peek(&mut self, index: u32) -> Option<&mut T> {
-        let slot = self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)?;
+        let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
         match &mut slot.entry {
             Entry::Used(value) => Some(value),
             Entry::Free { .. } => None,
@@ -145,7 +145,7 @@ impl<T> Slab<T> {
 
     /// Takes everything out, by index.
     pub fn into_values(self) -> impl Iterator<Item = T> {
-        let slots = self.chunks.into_iter().flatten();
+        let slots = self.chunks.into_iter().flat_map(|chunk| chunk as Box<[Slot<T>]>);
         slots.filter_map(|slot| match slot.entry {
             Entry::Used(value) => Some(value),
             Entry::Free { .. } => None,
@@ -170,8 +170,9 @@ impl<T> Slab<T> {
         let first = (self.chunks.len() * CHUNK) as u32;
         let last = first + CHUNK as u32 - 1;
         let free = |index| Entry::Free { next: if index == last { END } else { index + 1 } };
-        let chunk =
+        let slots: Box<[_]> =
             (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
+        let Ok(chunk) = slots.try_into() else { unreachable!("a chunk has {CHUNK} slots") };
         self.chunks.push(chunk);
         self.free = first;
     }

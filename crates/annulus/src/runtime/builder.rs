@@ -288,7 +288,8 @@ impl Builder {
     fn core(&self, mut driver: Driver) -> io::Result<Core> {
         let remote = Remote::new(driver.kernel().real_descriptors())?;
         let guard = ForkGuard::new()?;
-        let memory = Memory::new(self.memory.limit(driver.kernel().real_descriptors()));
+        let memory =
+            Memory::new(self.memory.limit(driver.kernel().real_descriptors()), self.bounds.send);
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(alarm) = remote.alarm() {

@@ -153,7 +153,7 @@ impl Io {
     /// The bound of a stream's unsent bytes, as far as there is memory.
     #[inline]
     pub(crate) fn send_bound(&self) -> usize {
-        self.bounds.send.min(self.memory.allowance)
+        self.memory.send_bound
     }
 
     /// Weighs what is held, and sets what streams may hold until the next turn.

@@ -25,16 +25,16 @@ impl Pool {
     /// serve more streams than a few long ones.
     #[inline]
     pub(super) fn fit(&self, book: &mut Book, most: u32) -> u32 {
-        if book.budget == Budget::NONE {
-            book.len = self.size.buffer;
-            return most;
+        match book.fitted {
+            Some((wanted, count)) if wanted == most => count,
+            _ => self.fit_to(book, most),
         }
-        self.fit_to(book, most)
     }
 
+    #[inline(never)]
     fn fit_to(&self, book: &mut Book, most: u32) -> u32 {
         let Budget { bytes, is_tight } = book.budget;
-        let parts = |count: u32| u32::try_from(bytes / count as usize).unwrap_or(u32::MAX);
+        let parts = |count: u32| u32::try_from(bytes / count.max(1) as usize).unwrap_or(u32::MAX);
         if self.shortens {
             let (share, page) = (parts(most), self.page());
             book.len = (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
@@ -45,6 +45,9 @@ impl Pool {
             self.discard_where(book, |state, written| state == BufferState::Idle && written > len);
         }
         let least = if self.shortens { LEAST } else { LEAST_WHOLE };
-        parts(book.len).clamp(least.min(most), most)
+        let count = parts(book.len).clamp(least.min(most), most);
+        // What is idle changes every turn.
+        book.fitted = (!is_tight).then_some((most, count));
+        count
     }
 }

@@ -76,6 +76,7 @@ impl MemoryLimit {
     }
 
     /// Bytes held now, as the runtimes have told in their last turns: up to 64 KiB off for each.
+    #[inline]
     pub fn held(&self) -> usize {
         self.0.held.load(Relaxed)
     }
@@ -83,11 +84,18 @@ impl MemoryLimit {
     /// A runtime that has `told` to hold so much holds `held` now: all that is held.
     #[inline]
     pub(super) fn tell(&self, told: &mut usize, held: usize) -> usize {
-        if held.abs_diff(*told) >= GRAIN {
-            self.0.held.fetch_add(held.wrapping_sub(*told), Relaxed);
-            *told = held;
+        let change = held.wrapping_sub(*told);
+        // Below the grain either way.
+        if change.wrapping_add(GRAIN) < 2 * GRAIN {
+            return self.held().wrapping_add(change);
         }
-        self.held().wrapping_add(held).wrapping_sub(*told)
+        *told = held;
+        self.0.held.fetch_add(change, Relaxed).wrapping_add(change)
+    }
+
+    #[inline]
+    pub(super) fn half(&self) -> usize {
+        self.0.bytes / 2
     }
 
     /// A runtime that has `told` to hold so much has ended.

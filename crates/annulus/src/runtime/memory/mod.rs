@@ -31,19 +31,30 @@ pub(crate) struct Memory {
     told: usize,
     /// Bytes, undelivered and unsent, beyond which a stream is held back.
     pub(crate) allowance: usize,
+    /// The bound of a stream's unsent bytes, and the same as far as there is memory.
+    most_unsent: usize,
+    pub(crate) send_bound: usize,
     is_tight: bool,
 }
 
 impl Memory {
-    pub(crate) fn new(limit: Option<MemoryLimit>) -> Self {
+    /// `most_unsent` bounds the unsent bytes of a stream while there is memory.
+    pub(crate) fn new(limit: Option<MemoryLimit>, most_unsent: usize) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
-        Self { meter: Meter::default(), limit, told: 0, allowance, is_tight: false }
+        let (meter, send_bound) = (Meter::default(), most_unsent.min(allowance));
+        Self { meter, limit, told: 0, allowance, most_unsent, send_bound, is_tight: false }
     }
 
     /// How much receives may bring in a turn while less than half of the limit is held.
     pub(crate) fn first_budget(&self) -> Budget {
         self.limit.as_ref().map_or(Budget::NONE, |limit| budget(limit.bytes(), limit.bytes() / 2))
+    }
+
+    /// More than half of the limit is held.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.is_tight
     }
 
     /// Bytes of a receive into heap memory.
@@ -55,12 +66,14 @@ impl Memory {
     #[inline]
     pub(crate) fn weigh(&mut self, held: usize) -> Option<Budget> {
         let limit = self.limit.as_ref()?;
-        let (bytes, total) = (limit.bytes(), limit.tell(&mut self.told, held));
-        (total > bytes / 2 || self.is_tight).then(|| self.allow(bytes, total))
+        let total = limit.tell(&mut self.told, held);
+        let half = limit.half();
+        (total > half || self.is_tight).then(|| self.allow(total))
     }
 
     #[cold]
-    fn allow(&mut self, limit: usize, total: usize) -> Budget {
+    fn allow(&mut self, total: usize) -> Budget {
+        let limit = self.limit.as_ref().map_or(usize::MAX, MemoryLimit::bytes);
         // Below half of it, all is as in the beginning.
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
@@ -68,6 +81,7 @@ impl Memory {
         // Beyond the limit it stays until there is some room below: else all would go on and stop, again and again.
         let margin = if self.allowance == 0 { limit / 16 } else { 0 };
         self.allowance = allowance(limit, total + margin);
+        self.send_bound = self.most_unsent.min(self.allowance);
         budget
     }
 }

@@ -121,7 +121,7 @@ impl Inner {
 
     #[inline]
     pub(super) fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
-        let (weight, held) = (Parcel::weight_of(&chunk), Parcel::held_by(&chunk));
+        let (weight, held) = (Parcel::weight_of(&chunk), chunk.weight());
         let id = self.post.parcels.insert_with(|| Parcel::new(slot, chunk, envelope));
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.queue.push_back(id);

@@ -91,12 +91,6 @@ impl Parcel {
         chunk.len() + size_of::<Self>()
     }
 
-    /// Bytes that it counts for against the memory limit: leases count by themselves.
-    #[inline]
-    pub(super) fn held_by(chunk: &Chunk) -> usize {
-        chunk.weight() + size_of::<Self>()
-    }
-
     /// Writes the header, which points into the parcel itself: called where it stays.
     pub(super) fn seal(&mut self) -> *const u8 {
         let bytes = self.chunk.as_ref();

@@ -128,7 +128,7 @@ impl Inner {
         let Parcel { mut chunk, envelope, .. } = self.post.parcels.remove(id);
         let tx = &mut self.post.boxes.get(slot).tx;
         tx.weight -= weight;
-        self.io.memory.meter.sub(Parcel::held_by(&chunk));
+        self.io.memory.meter.sub(chunk.weight());
         let queue = std::mem::take(&mut tx.queue);
         let single = Envelope { segment_size: None, ..envelope };
         while chunk.len() > usize::from(size) {
@@ -236,8 +236,7 @@ impl Inner {
         self.post.boxes.get(slot).tx.weight -= parcel.weight();
         // Taken out where it lies: a slot is large.
         let chunk = std::mem::replace(&mut parcel.chunk, Chunk::EMPTY);
-        self.io.memory.meter.sub(Parcel::held_by(&chunk));
-        chunk.retire(&mut self.io.spares, &mut self.io.after);
+        chunk.retire_accepted(&self.io.memory.meter, &mut self.io.spares, &mut self.io.after);
         self.post.parcels.free(id);
     }
 

@@ -193,9 +193,11 @@ impl Inner {
         Some(lease)
     }
 
-    /// Arms a stream again, if it wants more.
+    /// Arms a stream again that was held back, if it is still there and wants more.
+    #[cold]
     pub(crate) fn receive_more(&mut self, slot: u32) {
-        if self.streams.get(slot).rx.wants_more(self.io.bounds.receive) {
+        let bound = self.io.bounds.receive;
+        if self.streams.peek(slot).is_some_and(|stream| stream.rx.wants_more(bound)) {
             self.want(slot);
         }
     }
@@ -370,8 +372,6 @@ impl Inner {
             rx.heap.take_if(|held| held.len == 0);
         }
         let again = rx.wants_more(bound);
-        let over = rx.state == State::Armed
-            && rx.bytes as usize + stream.tx.unsent() > self.io.memory.allowance;
         let waiting_in_vain = rx.bytes == 0 && rx.end.is_none();
         if !waiting_in_vain {
             let waker = rx.waker.take();
@@ -381,7 +381,16 @@ impl Inner {
         }
         if again {
             self.want(slot);
-        } else if over {
+        } else if self.io.memory.is_tight() {
+            self.stop_if_over(slot);
+        }
+    }
+
+    /// Memory is short: a stream that holds more than it may receives nothing more.
+    #[cold]
+    fn stop_if_over(&mut self, slot: u32) {
+        let stream = self.streams.get(slot);
+        if stream.rx.state == State::Armed && stream.holds() > self.io.memory.allowance {
             self.stop_receiving(slot);
         }
     }

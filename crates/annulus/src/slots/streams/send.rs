@@ -8,8 +8,10 @@
 
 mod accepting;
 
+use super::Agenda;
 use super::queue::Queue;
 use super::vectors::{MOST, Passed};
+use crate::chunk::Chunk;
 use crate::runtime::inner::Inner;
 use crate::runtime::io::AHEAD;
 use crate::time::{Fire, TimerKey};
@@ -68,6 +70,7 @@ pub(crate) struct Transmit {
 
 impl Transmit {
     /// Waits for the peer to make room, or for memory.
+    #[inline]
     pub(crate) fn is_stuck(&self) -> bool {
         !matches!(self.state, State::Idle | State::Now)
     }
@@ -88,6 +91,12 @@ impl Transmit {
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
         self.bytes
+    }
+
+    #[inline]
+    fn push(&mut self, chunk: Chunk) {
+        self.bytes += chunk.len();
+        self.queue.push(chunk);
     }
 
     /// What is queued fits a bound.
@@ -115,14 +124,20 @@ impl Transmit {
     }
 }
 
+impl Agenda {
+    #[inline]
+    fn list_send(&mut self, tx: &mut Transmit, slot: u32) {
+        if tx.state == State::Idle && !tx.listed {
+            tx.listed = true;
+            self.sends.push(slot);
+        }
+    }
+}
+
 impl Inner {
     #[inline]
     fn list_send(&mut self, slot: u32) {
-        let tx = &mut self.streams.get(slot).tx;
-        if tx.state == State::Idle && !tx.listed {
-            tx.listed = true;
-            self.agenda.sends.push(slot);
-        }
+        self.agenda.list_send(&mut self.streams.get(slot).tx, slot);
     }
 
     /// Starts the sends on the agenda.
@@ -259,7 +274,8 @@ impl Inner {
     #[inline]
     fn sent(&mut self, slot: u32, count: usize) {
         let bound = self.io.send_bound();
-        let tx = &mut self.streams.get(slot).tx;
+        let stream = self.streams.get(slot);
+        let (tx, held_back) = (&mut stream.tx, stream.held_back);
         let short = count < tx.flying;
         tx.bytes -= count;
         let mut gone = tx.sent + count;
@@ -286,7 +302,7 @@ impl Inner {
         } else {
             self.resume_send(slot);
         }
-        if self.streams.peek(slot).is_some_and(|stream| stream.held_back) {
+        if held_back {
             self.receive_more(slot);
         }
     }

@@ -33,8 +33,13 @@ impl Inner {
             self.wait_for_memory(slot);
             return Poll::Pending;
         }
-        if let Some(chunk) = chunk.take() {
-            self.accept_chunk(slot, chunk);
+        let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
+        if chunk.is_empty() || tx.is_stuck() {
+            self.accept_aside(slot, chunk);
+        } else {
+            self.io.memory.meter.add(chunk.weight());
+            tx.push(chunk);
+            self.agenda.list_send(tx, slot);
         }
         Poll::Ready(Ok(()))
     }
@@ -110,20 +115,19 @@ impl Inner {
         }
     }
 
-    #[inline]
-    fn accept_chunk(&mut self, slot: u32, chunk: Chunk) {
+    /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
+    #[inline(never)]
+    fn accept_aside(&mut self, slot: u32, chunk: Chunk) {
         if chunk.is_empty() {
             return chunk.retire(&mut self.io.spares, &mut self.io.after);
         }
-        let tx = &mut self.streams.get(slot).tx;
-        if tx.is_stuck() && chunk.len() <= PIECE && chunk.control().is_empty() {
+        if chunk.len() <= PIECE && chunk.control().is_empty() {
             self.append_copy(slot, chunk.as_ref());
             return chunk.retire(&mut self.io.spares, &mut self.io.after);
         }
-        tx.bytes += chunk.len();
+        // A send is in flight: what it leaves is sent when it has ended.
         self.io.memory.meter.add(chunk.weight());
-        tx.queue.push(chunk);
-        self.list_send(slot);
+        self.streams.get(slot).tx.push(chunk);
     }
 
     /// Copies as much of `bytes` as the bound leaves room for into a buffer of the runtime's own.
