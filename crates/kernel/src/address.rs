@@ -1,4 +1,4 @@
-//! A socket address in the kernel's own layout.
+//! A socket address in the kernel's layout.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -9,17 +9,17 @@ const INET6: u16 = 10;
 const CAPACITY: usize = 128;
 /// Bytes of `struct sockaddr_in`.
 const SHORT: usize = 16;
-/// Bytes of a Unix address' name, a path's closing zero or an abstract name's leading one included.
+/// Bytes of the name of a Unix address, including the last zero of a path or the first of an abstract name.
 const UNIX_NAME: usize = 108;
 
-/// What a Unix socket is called.
+/// The name of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnixName<'a> {
-    /// Nothing: it was not bound.
+    /// None: it is not bound.
     Unnamed,
     /// A path in the file system.
     Path(&'a [u8]),
-    /// A name that lives as long as its socket, in no file system.
+    /// A name outside the file system, which exists as long as its socket.
     Abstract(&'a [u8]),
 }
 
@@ -37,7 +37,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address from the kernel's bytes; longer ones than `sockaddr_storage` are cut.
+    /// An address from the kernel's bytes; more than `sockaddr_storage` are ignored.
     pub fn from_bytes(raw: &[u8]) -> Self {
         let len = raw.len().min(CAPACITY);
         let mut bytes = [0; CAPACITY];
@@ -48,8 +48,7 @@ impl Address {
     /// The address of a Unix socket.
     ///
     /// # Errors
-    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, for an empty path, and for a path with
-    /// a zero byte in it.
+    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, an empty path, and a path that contains a zero.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
         let mut bytes = [0; CAPACITY];
         bytes[..2].copy_from_slice(&UNIX.to_ne_bytes());
@@ -65,13 +64,13 @@ impl Address {
         Ok(Self { bytes, len: len as u32 })
     }
 
-    /// The address as a Unix one.
+    /// The address as a Unix address.
     ///
     /// # Errors
-    /// `InvalidData` for any other family, named by number.
+    /// `InvalidData`, naming the family by number, for any other.
     pub fn to_unix(&self) -> io::Result<UnixName<'_>> {
         if self.family() != UNIX {
-            return Err(other_family(self.family(), "a Unix one"));
+            return Err(other_family(self.family(), "a Unix address"));
         }
         Ok(match self.as_bytes().get(2..).unwrap_or_default() {
             [] => UnixName::Unnamed,
@@ -90,10 +89,10 @@ impl Address {
         u16::from_ne_bytes([self.bytes[0], self.bytes[1]])
     }
 
-    /// The address as an internet one.
+    /// The address as an internet address.
     ///
     /// # Errors
-    /// `InvalidData` for any other family, named by number.
+    /// `InvalidData`, naming the family by number, for any other.
     pub fn to_inet(&self) -> io::Result<SocketAddr> {
         Self::read_inet(self.as_bytes())
     }
@@ -101,8 +100,8 @@ impl Address {
     /// Bytes of the longest internet address: `struct sockaddr_in6`.
     pub const INET: usize = 28;
 
-    /// The kernel's bytes of an internet address, and how many they are: an address a datagram is told this way, and none
-    /// of `sockaddr_storage`'s 128 bytes.
+    /// The kernel's bytes of an internet address, and their number: each datagram has one, which should not take the 128 bytes of
+    /// `sockaddr_storage`.
     #[inline]
     pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET], usize) {
         let mut bytes = [0; Self::INET];
@@ -123,10 +122,10 @@ impl Address {
         (bytes, len)
     }
 
-    /// The internet address that the kernel's bytes are.
+    /// The internet address in the kernel's bytes.
     ///
     /// # Errors
-    /// `InvalidData` for any other family, named by number, and for bytes that end too early.
+    /// `InvalidData`, naming the family by number, for any other, and for too few bytes.
     #[inline]
     pub fn read_inet(raw: &[u8]) -> io::Result<SocketAddr> {
         let family = raw.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
@@ -141,7 +140,7 @@ impl Address {
                 let scope = u32::from_ne_bytes(field(b, 24));
                 Ok(SocketAddrV6::new(Ipv6Addr::from(field::<16>(b, 8)), port, flow, scope).into())
             }
-            _ => Err(other_family(family, "an internet one")),
+            _ => Err(other_family(family, "an internet address")),
         }
     }
 }
@@ -154,7 +153,7 @@ fn other_family(family: u16, wanted: &str) -> io::Error {
 fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
     let text = match path {
         [] => "an empty path names no socket",
-        _ if path.contains(&0) => "a path with a zero byte in it names no socket",
+        _ if path.contains(&0) => "a path that contains a zero byte names no socket",
         _ => return Ok(path),
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -162,7 +161,7 @@ fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
 
 fn too_long(name: &[u8]) -> io::Error {
     let text = format!(
-        "a Unix socket's name of {} bytes is above the limit of {}: take a shorter path, or a relative one",
+        "the name of a Unix socket has {} bytes, which is above the limit of {}: use a shorter path, or a relative one",
         name.len(),
         UnixName::MOST
     );
@@ -198,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn internet_addresses_survive_the_round_trip() {
+    fn internet_addresses_are_read_as_written() {
         for text in ["127.0.0.1:7000", "0.0.0.0:0", "[::1]:65535", "[fe80::1%3]:80"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(Address::from(address).to_inet().unwrap(), address, "{text}");
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_family_is_named() {
+    fn the_error_names_the_family() {
         let unix = Address::from_bytes(&1u16.to_ne_bytes());
         assert!(unix.to_inet().unwrap_err().to_string().contains("family 1 "));
         let inet: Address = "127.0.0.1:1".parse::<SocketAddr>().unwrap().into();
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn unix_addresses_survive_the_round_trip() {
+    fn unix_addresses_are_read_as_written() {
         let longest = [b'x'; UnixName::MOST];
         for name in [
             UnixName::Unnamed,
@@ -230,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_refused() {
+    fn invalid_names_are_refused() {
         let longer = [b'x'; UnixName::MOST + 1];
         let text = |name| Address::unix(name).unwrap_err().to_string();
         for name in [UnixName::Path(&longer), UnixName::Abstract(&longer)] {
-            assert!(text(name).contains("of 108 bytes is above the limit of 107"), "{name:?}");
+            assert!(text(name).contains("108 bytes, which is above the limit of 107"), "{name:?}");
         }
         assert!(text(UnixName::Path(b"")).contains("empty"));
         assert!(text(UnixName::Path(b"a\0b")).contains("zero byte"));

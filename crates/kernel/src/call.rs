@@ -1,4 +1,4 @@
-//! Errors of system calls that tell which call failed.
+//! Errors that name the system call that failed.
 
 use std::error::Error;
 use std::fmt;
@@ -17,11 +17,11 @@ impl fmt::Display for Failed {
     }
 }
 
-// Its text has all that the cause has, which is therefore no source.
+// The text includes that of the cause, which is therefore not the source.
 impl Error for Failed {}
 
-/// Makes the error of a system call one that names the call. Its kind stays; its number is in the text alone, so this is
-/// for errors that are reported, not for those that are acted upon.
+/// Adds the name of the call to its error. The kind stays, but the errno is only in the text: for errors that are reported, not for
+/// those that code handles.
 #[inline]
 pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| {
@@ -36,7 +36,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn the_call_and_the_number_are_in_the_text() {
+    fn the_text_has_the_call_and_the_errno() {
         let error = named("bind")(Errno::ADDRINUSE);
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(error.to_string(), "bind: Address already in use (os error 98)");

@@ -1,4 +1,4 @@
-//! Control messages: what travels beside the bytes of a message, in the kernel's own layout (`struct cmsghdr`).
+//! Control messages of a message, in the kernel's layout (`struct cmsghdr`).
 
 use crate::option::Credentials;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,7 +27,7 @@ const ALIGN: usize = size_of::<usize>();
 /// Most descriptors in one message (`SCM_MAX_FD`).
 pub const MOST_DESCRIPTORS: usize = 253;
 
-/// Room that a message with `len` bytes of data takes, its padding included (`CMSG_SPACE`).
+/// Bytes of a message with `len` bytes of data, including padding (`CMSG_SPACE`).
 pub const fn space(len: usize) -> usize {
     HEADER + len.next_multiple_of(ALIGN)
 }
@@ -35,28 +35,28 @@ pub const fn space(len: usize) -> usize {
 /// One control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// Received: which local address the datagram was sent to, and the interface it came by. Sent: which local address
-    /// and interface (zero: any) it is to leave from.
+    /// Received: the local address that the datagram was sent to, and its interface. Sent: the local address and the interface
+    /// (zero: any) to send from.
     PacketInfo {
         /// The local address.
         local: IpAddr,
-        /// The interface's number.
+        /// The number of the interface.
         interface: u32,
     },
-    /// `IP_TOS`: service class and congestion notification. Received, the low two bits tell of congestion.
+    /// `IP_TOS`: service class and, in the low two bits, congestion notification.
     Tos(u8),
     /// The same for IPv6 (`IPV6_TCLASS`).
     TrafficClass(u8),
-    /// Sent (`UDP_SEGMENT`): cut the bytes into datagrams of this size, the last of which may be shorter. Received
-    /// (`UDP_GRO`): they are such datagrams, put together.
+    /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be shorter. Received (`UDP_GRO`): the
+    /// bytes are such datagrams, coalesced.
     SegmentSize(u16),
-    /// When it was received, since 1970. A time before that, as a clock set wrongly has it, is [`Unknown`](Self::Unknown).
+    /// When it was received, since 1970. An earlier time, of a wrong clock, is [`Unknown`](Self::Unknown).
     Timestamp(Duration),
-    /// How many datagrams the socket has dropped so far for want of room, modulo 2^32.
+    /// How many datagrams the socket has dropped so far because its buffer was full, modulo 2^32.
     Drops(u32),
-    /// Who sent it.
+    /// The sender.
     Credentials(Credentials),
-    /// Descriptors: each native-endian, four bytes. Received, they are open, and the receiver's.
+    /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the receiver.
     Descriptors(&'a [u8]),
     /// Anything else.
     Unknown {
@@ -67,7 +67,7 @@ pub enum Control<'a> {
     },
 }
 
-/// Whether control messages are on their way in or out: two of them are written differently.
+/// The direction of control messages: two kinds are written differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// As the kernel writes them.
@@ -76,36 +76,36 @@ pub enum Direction {
     Sent,
 }
 
-/// Writes control messages one behind the other.
+/// Writes control messages one after the other.
 #[derive(Debug)]
 pub struct ControlWriter<'a> {
-    room: &'a mut [u8],
+    buffer: &'a mut [u8],
     len: usize,
     direction: Direction,
 }
 
 impl<'a> ControlWriter<'a> {
-    /// Starts at the beginning of `room`.
-    pub fn new(room: &'a mut [u8], direction: Direction) -> Self {
-        Self { room, len: 0, direction }
+    /// Starts at the beginning of `buffer`.
+    pub fn new(buffer: &'a mut [u8], direction: Direction) -> Self {
+        Self { buffer, len: 0, direction }
     }
 
-    /// Bytes written so far: what `msg_controllen` is to say.
+    /// Bytes written so far: the value of `msg_controllen`.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True where nothing was written.
+    /// True if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a message. False, and nothing is written, where there is no room for it, or where it is of no known kind.
+    /// Adds a message. False, and nothing is written, if there is no space for it, or if its kind is unknown.
     #[must_use]
     pub fn push(&mut self, control: Control<'_>) -> bool {
         match control {
             Control::PacketInfo { local: IpAddr::V4(local), interface } => {
-                // Whether it is read as the address to leave from or as the one it came to, it is this one.
+                // `ipi_spec_dst` is the address to send from, `ipi_addr` the one received at: both are this one.
                 let parts = [interface.to_ne_bytes(), local.octets(), local.octets()];
                 self.raw(SOL_IP, IP_PKTINFO, parts.as_flattened())
             }
@@ -129,8 +129,8 @@ impl<'a> ControlWriter<'a> {
                 self.raw(SOL_SOCKET, SCM_TIMESTAMPNS, parts.as_flattened())
             }
             Control::Drops(count) => self.raw(SOL_SOCKET, SO_RXQ_OVFL, &count.to_ne_bytes()),
-            Control::Credentials(who) => {
-                let parts = [who.pid, who.uid, who.gid].map(u32::to_ne_bytes);
+            Control::Credentials(sender) => {
+                let parts = [sender.pid, sender.uid, sender.gid].map(u32::to_ne_bytes);
                 self.raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
             }
             Control::Descriptors(bytes) => self.raw(SOL_SOCKET, SCM_RIGHTS, bytes),
@@ -139,25 +139,25 @@ impl<'a> ControlWriter<'a> {
     }
 
     fn raw(&mut self, level: i32, kind: i32, data: &[u8]) -> bool {
-        let Some(room) = self.room.get_mut(self.len..self.len + space(data.len())) else {
+        let Some(message) = self.buffer.get_mut(self.len..self.len + space(data.len())) else {
             return false;
         };
-        room.fill(0);
-        room[..ALIGN].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
-        room[ALIGN..ALIGN + 4].copy_from_slice(&level.to_ne_bytes());
-        room[ALIGN + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        room[HEADER..HEADER + data.len()].copy_from_slice(data);
+        message.fill(0);
+        message[..ALIGN].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        message[ALIGN..ALIGN + 4].copy_from_slice(&level.to_ne_bytes());
+        message[ALIGN + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        message[HEADER..HEADER + data.len()].copy_from_slice(data);
         self.len += space(data.len());
         true
     }
 }
 
-/// Reads control messages, as the kernel wrote them.
+/// Reads control messages that the kernel has written.
 #[derive(Clone, Debug)]
 pub struct Controls<'a>(&'a [u8]);
 
 impl<'a> Controls<'a> {
-    /// Those in `bytes`: as many as `msg_controllen` came back with.
+    /// The messages in `bytes`, of which there are `msg_controllen`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_are_read_as_written() {
         for direction in [Direction::Received, Direction::Sent] {
             let mut room = [0xff; 512];
             let mut writer = ControlWriter::new(&mut room, direction);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_and_cut_messages_are_seen() {
+    fn a_full_buffer_and_truncated_messages_are_detected() {
         let mut room = [0; space(1) + space(2) - 1];
         let mut writer = ControlWriter::new(&mut room, Direction::Sent);
         assert!(writer.push(Control::Tos(1)));
@@ -258,12 +258,12 @@ mod tests {
         let len = writer.len();
         assert_eq!(Controls::new(&room[..len]).collect::<Vec<_>>(), [Control::Tos(1)]);
         for cut in 0..len {
-            assert!(Controls::new(&room[..cut]).count() <= 1, "cut at {cut}");
+            assert!(Controls::new(&room[..cut]).count() <= 1, "truncated at {cut}");
         }
     }
 
     #[test]
-    fn strange_lengths_end_the_reading() {
+    fn an_invalid_length_ends_the_iteration() {
         for len in [0, 1, HEADER - 1, 4096, usize::MAX] {
             let mut bytes = [0; 64];
             bytes[..ALIGN].copy_from_slice(&len.to_ne_bytes());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_come_one_by_one() {
+    fn descriptors_are_iterated() {
         let fds = descriptors(&[5, 0, 0, 0, 255, 255, 0, 0]).collect::<Vec<_>>();
         assert_eq!(fds, [5, 65535]);
     }

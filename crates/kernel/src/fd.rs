@@ -4,24 +4,24 @@
 use std::fmt;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// A descriptor: its number, and the promise that the number may be used.
+/// A descriptor that may be used.
 ///
-/// A number alone proves nothing: it may be a descriptor of other code, and once closed it is given out again. So making an `Fd`
-/// of a number is unsafe, and whoever makes one answers for every use of it and of its copies, the closing included. In return
-/// the calls of [`Kernel`](crate::Kernel) that take an `Fd` are safe.
+/// A number alone proves nothing: it may be a descriptor of other code, and a closed number is reused. So making an `Fd` of a
+/// number is unsafe, and the code that makes one is responsible for every use of it and of its copies, including the close. In
+/// return the calls of [`Kernel`](crate::Kernel) that take an `Fd` are safe.
 ///
 /// ```
 /// use annulus_kernel::{Domain, Fd, Kernel, Linux, SocketType};
 ///
 /// let number = Linux.socket(Domain::Inet, SocketType::Stream, true)?;
-/// // SAFETY: the socket was made just now, no other code has its number, and it is closed once, below.
+/// // SAFETY: the socket is new, no other code has its number, and it is closed once, below.
 /// let fd = unsafe { Fd::from_raw(number) };
 /// Linux.listen(fd, 8)?;
 /// Linux.close(fd);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Without `unsafe` there is no way to close, or to change, what other code has opened:
+/// Safe code cannot close or change descriptors that other code has opened:
 ///
 /// ```compile_fail,E0308
 /// #![forbid(unsafe_code)]
@@ -46,20 +46,20 @@ use std::os::fd::{BorrowedFd, RawFd};
 pub struct Fd(RawFd);
 
 impl Fd {
-    /// No descriptor. Entries of a ring that need one answer EBADF to it; a plain call on it panics.
+    /// No descriptor. An entry of a ring fails with EBADF; a direct call panics.
     pub const NONE: Self = Self(-1);
 
     /// A descriptor by its number.
     ///
     /// # Safety
-    /// The number must be a descriptor of the kernel that this value and its copies are used with, open, and the caller's to
-    /// use. After one of them was closed, or its number was handed to an owner outside, none of them may be used any more.
+    /// The number must be an open descriptor of the kernel that this value and its copies are used with, and the caller's to use.
+    /// After one of them was closed, or the number was given to another owner, none of them may be used.
     #[inline]
     pub const unsafe fn from_raw(number: RawFd) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// The number.
     #[inline]
     pub const fn raw(self) -> RawFd {
         self.0
@@ -72,12 +72,12 @@ impl fmt::Display for Fd {
     }
 }
 
-/// Lends a descriptor, or `AT_FDCWD`, to one system call. Panics on -1.
+/// A descriptor, or `AT_FDCWD`, as rustix takes it. Panics on -1.
 ///
 /// # Safety
-/// It must be open until that call is over.
+/// It must stay open as long as the result is used.
 #[inline]
 pub(crate) unsafe fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the caller's promise, passed on.
+    // SAFETY: the descriptor stays open, which this function demands.
     unsafe { BorrowedFd::borrow_raw(number) }
 }

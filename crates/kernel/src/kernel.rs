@@ -1,4 +1,4 @@
-//! The seam: everything this project asks of an operating system on a ring's behalf.
+//! The seam: all calls to an operating system that rings and the layers above need.
 #![allow(unsafe_code)]
 
 use crate::address::Address;
@@ -11,28 +11,28 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// What stands under a ring: Linux, or a simulated kernel.
+/// The kernel under a ring: Linux, or a simulated one.
 ///
-/// Three calls drive the ring itself, two map its memory. The rest are plain system calls that the layers above make because a
-/// ring would only add a detour (`shutdown`, `bind`) or has no operation for them. Calls that make a descriptor answer its
-/// number; calls on one take an [`Fd`], whose maker answers for the number.
+/// Three calls drive a ring, two map its memory. The rest are system calls that the layers above make directly, because a ring
+/// would only add latency (`shutdown`, `bind`) or has no operation for them. Calls that make a descriptor return its number;
+/// calls on a descriptor take an [`Fd`], which is unsafe to make.
 ///
-/// Errors are [`io::Error`]s made from an errno, as Linux would answer.
+/// Errors are [`io::Error`]s made from an errno, as on Linux.
 ///
 /// # Safety
-/// The layers above read and write memory as a kernel tells them to. So an implementation must keep to these:
+/// The layers above read and write memory as a kernel reports. So an implementation must guarantee:
 ///
-/// - [`setup`](Self::setup) answers sizes and offsets that describe the memory of [`map`](Self::map), laid out as io_uring's:
-///   the masks fit the sizes, and an index names an entry within its queue.
-/// - [`map`](Self::map) answers the first of `len` bytes, aligned to a page, that stay mapped for reading and writing until
+/// - [`setup`](Self::setup) returns sizes and offsets that describe the memory of [`map`](Self::map), with the layout of
+///   io_uring: the masks match the sizes, and an index names an entry within its queue.
+/// - [`map`](Self::map) returns the first of `len` bytes, aligned to a page, that stay mapped for reading and writing until
 ///   [`unmap`](Self::unmap).
-/// - A completion's count is at most the length that was asked for, and that many bytes were written; its buffer was published,
-///   and not given back since. From the terminal completion on, the kernel touches none of the operation's memory.
-/// - [`file`](Self::file) answers at most the length that was asked for, has written that many bytes, and touches none of the
-///   call's memory afterwards.
-/// - A number that was answered as a descriptor is open, and is the caller's alone.
+/// - The count of a completion is at most the length of the operation, and so many bytes were written. Its buffer was published,
+///   and has not been used since. After the terminal completion, the kernel does not access the memory of the operation.
+/// - [`file`](Self::file) returns at most the length of the call, has written so many bytes, and does not access the memory of
+///   the call afterwards.
+/// - A number that is returned as a descriptor is open, and belongs to the caller.
 ///
-/// Safe code can make no kernel of its own:
+/// Safe code cannot implement it:
 ///
 /// ```compile_fail,E0200
 /// struct Mine;
@@ -40,7 +40,7 @@ use std::time::Duration;
 /// impl annulus_kernel::Kernel for Mine {}
 /// ```
 pub unsafe trait Kernel {
-    /// `io_uring_setup(2)`: makes a ring of `entries`, answering in `params`; the answer is its descriptor.
+    /// `io_uring_setup(2)`: makes a ring of `entries`, fills `params`, and returns the descriptor.
     ///
     /// # Safety
     /// The parameters must name no memory and no other ring (`IORING_SETUP_NO_MMAP`, `IORING_SETUP_ATTACH_WQ`).
@@ -49,8 +49,8 @@ pub unsafe trait Kernel {
     /// `io_uring_enter(2)`: submits and waits; returns how many entries were consumed.
     ///
     /// # Safety
-    /// The ring must be one of this kernel's, open, and the caller's to use. Every entry between the submission queue's head and
-    /// tail must keep the promise of `Ring::push_unchecked` in the crate `annulus-ring`.
+    /// The ring must be one of this kernel's, open, and the caller's to use. For every entry between head and tail of the submission
+    /// queue, the contract of `Ring::push_unchecked` in the crate `annulus-ring` must hold.
     unsafe fn enter(
         &self,
         ring: RingId,
@@ -63,7 +63,7 @@ pub unsafe trait Kernel {
     /// `io_uring_register(2)`.
     ///
     /// # Safety
-    /// `arg` must point to what `what` expects, `count` items of it, for as long as the kernel may use it.
+    /// `arg` must point to `count` items of the type that `what` expects, as long as the kernel may use them.
     unsafe fn register(
         &self,
         ring: Fd,
@@ -78,54 +78,54 @@ pub unsafe trait Kernel {
     /// `munmap(2)`.
     ///
     /// # Safety
-    /// `address` and `len` must be those of an earlier [`map`](Kernel::map), and nothing may refer to it any more.
+    /// `address` and `len` must be those of an earlier [`map`](Kernel::map), and no code may use the memory any more.
     unsafe fn unmap(&self, address: *mut u8, len: usize);
 
-    /// Gives memory back to the system; it reads as zero when next touched. Doing nothing is a legal answer.
+    /// Gives memory back to the system; it reads as zero afterwards. An implementation may do nothing.
     ///
     /// # Safety
-    /// The range must be whole pages of the caller's own memory whose content nobody needs any more, and nothing may
-    /// write there during the call.
+    /// The range must be whole pages that belong to the caller and whose content is not needed, and no code may write there during
+    /// the call.
     unsafe fn discard(&self, address: *mut u8, len: usize) {
         _ = (address, len);
     }
 
-    /// Gives what is free of the process's heap back to the system, if its allocator can.
+    /// Gives free memory of the heap back to the system, if the allocator can.
     fn trim_heap(&self) {}
 
-    /// Whether descriptors are the process's own, so that they mean something to other code and other threads.
+    /// Whether descriptors are those of the process, so that other code and other threads can use them.
     fn real_descriptors(&self) -> bool {
         true
     }
 
-    /// A moment of a wait that looks instead of sleeping. A simulated kernel lets time pass.
+    /// One step of a busy wait. In a simulated kernel, time passes.
     fn relax(&self) {
         std::hint::spin_loop();
     }
 
-    /// Monotonic time since some fixed moment: the only clock of everything above.
+    /// Monotonic time since some fixed moment: the only clock of the layers above.
     fn now(&self) -> Duration;
 
-    /// As [`now`](Self::now), some milliseconds late at most, and cheaper to ask.
+    /// As [`now`](Self::now), some milliseconds late at most, and cheaper.
     fn tick(&self) -> Duration {
         self.now()
     }
 
-    /// `socket(2)`, close-on-exec; non-blocking if asked for. The answer is its descriptor.
+    /// `socket(2)`, close-on-exec, non-blocking if asked for. Returns the descriptor.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;
 
-    /// `socketpair(2)` of Unix sockets, close-on-exec; non-blocking if asked for. The answers are their descriptors.
+    /// `socketpair(2)` of Unix sockets, close-on-exec, non-blocking if asked for. Returns the descriptors.
     fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)>;
 
-    /// `bind(2)`. A Unix path comes into being with it.
+    /// `bind(2)`. It creates a Unix path.
     fn bind(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `connect(2)`, for what is decided at once: datagram sockets, whose peer it sets, and Unix streams, which a
-    /// full backlog refuses (`WouldBlock`, on a non-blocking socket).
+    /// `connect(2)`, for sockets on which it does not wait: datagram sockets, whose peer it sets, and Unix streams, on which it
+    /// fails with `WouldBlock` if the backlog is full and the socket non-blocking.
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens where it names no socket any more, or
-    /// where the address is no path.
+    /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens if it no longer names a socket, or if the address is
+    /// not a path.
     fn unlink(&self, address: &Address);
 
     /// `listen(2)`.
@@ -140,7 +140,7 @@ pub unsafe trait Kernel {
     /// `getsockopt(2)`.
     fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32>;
 
-    /// `SO_PEERCRED`: who connected, listened, or made the pair, at that time.
+    /// `SO_PEERCRED`: the process that connected, listened, or made the pair, at that time.
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials>;
 
     /// `getsockname(2)`.
@@ -149,12 +149,12 @@ pub unsafe trait Kernel {
     /// `getpeername(2)`.
     fn peer_address(&self, fd: Fd) -> io::Result<Address>;
 
-    /// A call on files, there and then: it waits for as long as the call does.
+    /// Makes a file call; it blocks as long as the call does.
     ///
     /// # Safety
-    /// As [`FileCall::call`], on this kernel.
+    /// The contract of [`FileCall::call`], on this kernel.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32>;
 
-    /// `close(2)`. Errors are not reported: the descriptor is gone in any case.
+    /// `close(2)`. Errors are not reported: the descriptor is closed in any case.
     fn close(&self, fd: Fd);
 }

@@ -1,11 +1,10 @@
-//! What annulus asks of an operating system: one trait, [`Kernel`], and [`Linux`] behind it.
+//! The operating system under annulus: one trait, [`Kernel`], and its implementation for [`Linux`].
 //!
-//! The trait has the three calls of io_uring, the mapping of its memory, the clock, and the plain system calls for sockets and
-//! files that the layers above make because a ring would only add a detour, or has no operation for them. A simulated kernel
-//! implements the same trait, so that everything above runs on it unchanged.
+//! The trait has the three calls of io_uring, the mapping of its memory, the clock, and the system calls for sockets and files that
+//! the layers above make directly. A simulated kernel implements the same trait, so that the layers above run on it unchanged.
 //!
-//! The rest of the crate is the plain data that these calls take: socket addresses, options, control messages, and calls on
-//! files. What travels through the queues of a ring is the affair of `annulus-ring`.
+//! The rest of the crate is the data that these calls take: socket addresses, options, control messages, file calls. The entries
+//! and completions of a ring are in `annulus-ring`.
 
 mod address;
 mod call;

@@ -1,4 +1,4 @@
-//! The real kernel: rustix's system calls behind the seam.
+//! Linux: the system calls of rustix behind the trait.
 #![allow(unsafe_code)]
 
 mod option;
@@ -24,15 +24,15 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Linux itself.
+/// The Linux kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
 impl Linux {
-    /// Lends a descriptor to a system call that [`Kernel`] does not have. Panics for [`Fd::NONE`].
+    /// A descriptor for a system call that [`Kernel`] does not have. Panics for [`Fd::NONE`].
     #[inline]
     pub fn borrow<'a>(fd: Fd) -> BorrowedFd<'a> {
-        // SAFETY: who made the `Fd` promised that it is open whenever it is used.
+        // SAFETY: an `Fd` is open whenever it is used, which `Fd::from_raw` demands.
         unsafe { borrow(fd.raw()) }
     }
 }
@@ -61,12 +61,12 @@ fn timespec(timeout: Duration) -> Timespec {
 
 fn socket_address(address: &Address) -> SocketAddrAny {
     let bytes = address.as_bytes();
-    // SAFETY: the bytes are initialised, and `Address` keeps their length within `sockaddr_storage`.
+    // SAFETY: the bytes are initialised, and an `Address` has at most as many as `sockaddr_storage`.
     unsafe { SocketAddrAny::read(bytes.as_ptr().cast(), bytes.len() as u32) }
 }
 
 fn plain_address(address: &SocketAddrAny) -> Address {
-    // SAFETY: rustix promises that `addr_len` bytes behind the pointer are initialised.
+    // SAFETY: `addr_len` bytes at the pointer are initialised, as rustix documents.
     let bytes = unsafe {
         std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize)
     };
@@ -99,17 +99,18 @@ fn is_socket(path: &[u8]) -> bool {
     mode == Ok(FileType::Socket)
 }
 
-// SAFETY: the kernel itself keeps to what the trait asks for.
+// SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait demands.
 unsafe impl Kernel for Linux {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
-        // SAFETY: both structures are plain integers in the layout of `struct io_uring_params` (120 bytes, asserted
-        // beside `Params`; transmute checks rustix's), so every bit pattern is valid in either.
-        let mut theirs: io_uring_params = unsafe { std::mem::transmute(*params) };
-        // SAFETY: set-up only writes into the structure it is given; that this names no other memory, the caller promises.
-        let fd = unsafe { io_uring_setup(entries, &mut theirs)? };
-        // SAFETY: as above.
-        *params = unsafe { std::mem::transmute::<io_uring_params, Params>(theirs) };
-        Ok(fd.into_raw_fd())
+        // SAFETY: both structures are plain integers with the layout of `struct io_uring_params` (120 bytes, asserted beside
+        // `Params`; transmute checks that of rustix), so every bit pattern is valid in both. The call writes only to the
+        // structure, which names no other memory: this function demands it.
+        unsafe {
+            let mut theirs: io_uring_params = std::mem::transmute(*params);
+            let fd = io_uring_setup(entries, &mut theirs)?;
+            *params = std::mem::transmute::<io_uring_params, Params>(theirs);
+            Ok(fd.into_raw_fd())
+        }
     }
 
     #[inline]
@@ -121,28 +122,25 @@ unsafe impl Kernel for Linux {
         flags: EnterFlags,
         arg: EnterArg,
     ) -> io::Result<u32> {
-        // SAFETY: the caller promises that the ring is open.
-        let fd = unsafe { borrow(ring.fd) };
         let bits =
             flags.bits() | if ring.registered { EnterFlags::REGISTERED_RING.bits() } else { 0 };
         let flags = IoringEnterFlags::from_bits_retain(bits);
-        let Some(timeout) = arg.timeout else {
-            // SAFETY: the caller vouches for the entries.
-            return Ok(unsafe { io_uring_enter(fd, to_submit, min_complete, flags)? });
+        let time = arg.timeout.map(timespec);
+        // SAFETY: the ring is open, and every entry keeps the contract of `push_unchecked`: this function demands both. `time`
+        // outlives the call.
+        let consumed = unsafe {
+            let fd = borrow(ring.fd);
+            match &time {
+                None => io_uring_enter(fd, to_submit, min_complete, flags)?,
+                Some(time) => {
+                    let ts = io_uring_ptr::new(std::ptr::from_ref(time).cast_mut().cast());
+                    let events = io_uring_getevents_arg { ts, ..Default::default() };
+                    let flags = flags | IoringEnterFlags::EXT_ARG;
+                    io_uring_enter_arg(fd, to_submit, min_complete, flags, Some(&events))?
+                }
+            }
         };
-        let time = timespec(timeout);
-        let ts = io_uring_ptr::new((&raw const time).cast_mut().cast());
-        let events = io_uring_getevents_arg { ts, ..Default::default() };
-        // SAFETY: the caller vouches for the entries; `time` outlives the call.
-        Ok(unsafe {
-            io_uring_enter_arg(
-                fd,
-                to_submit,
-                min_complete,
-                flags | IoringEnterFlags::EXT_ARG,
-                Some(&events),
-            )?
-        })
+        Ok(consumed)
     }
 
     unsafe fn register(
@@ -152,34 +150,36 @@ unsafe impl Kernel for Linux {
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
-        // SAFETY: the caller vouches for `arg`.
+        // SAFETY: `arg` points to what the registration expects, which this function demands.
         Ok(unsafe { io_uring_register(Self::borrow(ring), register_op(what), arg.cast(), count)? })
     }
 
     fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
-        let address =
-            unsafe { mmap(std::ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)? };
-        // SAFETY: the range was mapped just now. A forked child must not reach its parent's ring.
-        unsafe { madvise(address, len, Advice::LinuxDontFork)? };
-        Ok(address.cast())
+        // SAFETY: a new mapping at an address that the system chooses overlaps no other, and the advice is for that mapping: a
+        // forked child must not have the ring of its parent.
+        unsafe {
+            let address = mmap(std::ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)?;
+            madvise(address, len, Advice::LinuxDontFork)?;
+            Ok(address.cast())
+        }
     }
 
     unsafe fn unmap(&self, address: *mut u8, len: usize) {
-        // SAFETY: the caller vouches for the range. A failure would leave it mapped, which is harmless.
+        // SAFETY: the range is that of an earlier `map` and not used any more, which this function demands. If it fails, the
+        // range stays mapped.
         _ = unsafe { munmap(address.cast(), len) };
     }
 
     unsafe fn discard(&self, address: *mut u8, len: usize) {
-        // SAFETY: the caller vouches for the range. A refusal only means that the memory stays.
+        // SAFETY: the content of the range is not needed, which this function demands. If it fails, the memory stays.
         _ = unsafe { madvise(address.cast(), len, Advice::LinuxDontNeed) };
     }
 
     #[cfg(target_env = "gnu")]
     fn trim_heap(&self) {
-        // SAFETY: it gives free memory back, under the allocator's own locks.
+        // SAFETY: the call takes the locks of the allocator, and changes no memory that is in use.
         unsafe { libc::malloc_trim(0) };
     }
 
@@ -219,7 +219,7 @@ unsafe impl Kernel for Linux {
         if let Ok(UnixName::Path(path)) = address.to_unix()
             && is_socket(path)
         {
-            // Where it is gone already, all is well.
+            // It fails if the path does not exist any more, which is harmless.
             _ = rustix::fs::unlink(path);
         }
     }
@@ -261,13 +261,13 @@ unsafe impl Kernel for Linux {
     }
 
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: this function demands what `FileCall::call` demands.
         unsafe { call.call() }
     }
 
     fn close(&self, fd: Fd) {
-        debug_assert!(fd.raw() >= 0, "a descriptor that never was is closed");
-        // SAFETY: who made the `Fd` promised that it is open, and that no copy is used after this.
+        debug_assert!(fd.raw() >= 0, "a close of no descriptor");
+        // SAFETY: the `Fd` is open, and no copy is used after this, which `Fd::from_raw` demands.
         unsafe { rustix::io::close(fd.raw()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Anonymous memory, owned: what a kernel writes or reads beside us, and where buffers lie.
+//! Anonymous memory: of buffers, and of what is shared with a kernel.
 #![allow(unsafe_code)]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -6,36 +6,36 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-/// Anonymous memory of this process, unmapped on drop. It starts zeroed, whole pages, and takes no memory until touched.
+/// Anonymous memory of this process: whole pages, zeroed, without memory until they are used. Unmapped on drop.
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping is an address range that any thread may reach; what lies in it is its users' affair.
+// SAFETY: a mapping gives out only its address, and any thread may unmap it. Access through the address is unsafe.
 unsafe impl Send for Mapping {}
-// SAFETY: as above: a shared mapping only tells its address.
+// SAFETY: the methods of a shared mapping only read its fields and call `madvise`, which any thread may.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes.
     ///
     /// # Errors
-    /// Whatever the system says: `ENOMEM`, mostly.
+    /// The system's: mostly `ENOMEM`.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
+        // SAFETY: a new mapping at an address that the system chooses overlaps no other.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
     }
 
-    /// Leaves this memory out of forked children: the kernel holds the parent's pages, and a copy-on-write after a
-    /// fork would part the two.
+    /// Does not copy this memory to forked children: the kernel uses the pages of the parent, and a copy-on-write after a fork would
+    /// separate the two.
     ///
     /// # Errors
-    /// Whatever `madvise(2)` says.
+    /// Those of `madvise(2)`.
     pub fn keep_from_children(&self) -> io::Result<()> {
         self.advise(Advice::LinuxDontFork)
     }
@@ -43,15 +43,15 @@ impl Mapping {
     /// Makes this memory read as zero in forked children.
     ///
     /// # Errors
-    /// Whatever `madvise(2)` says.
+    /// Those of `madvise(2)`.
     pub fn wipe_in_children(&self) -> io::Result<()> {
         self.advise(Advice::LinuxWipeOnFork)
     }
 
-    /// Has the system back this memory with small pages: only what is touched takes any.
+    /// Uses small pages for this memory, so that only what is used takes memory.
     ///
     /// # Errors
-    /// `EINVAL` where the kernel was built without huge pages.
+    /// `EINVAL` if the kernel was built without huge pages.
     pub fn forgo_huge_pages(&self) -> io::Result<()> {
         self.advise(Advice::LinuxNoHugepage)
     }
@@ -68,13 +68,13 @@ impl Mapping {
         self.len
     }
 
-    /// True where the mapping has no bytes.
+    /// True if the mapping has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: the range is a mapping that we own, and neither advice changes what this process sees.
+        // SAFETY: the range is that of the mapping, and none of the advices above changes what this process reads there.
         unsafe { madvise(self.as_ptr().cast(), self.len, advice)? };
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
+        // SAFETY: the range is that of the mapping, which has one owner. Code that uses the address must keep the mapping.
         _ = unsafe { munmap(self.as_ptr().cast(), self.len) };
     }
 }

@@ -1,13 +1,12 @@
-//! What a multishot `recvmsg` leaves in a buffer: sender, control messages and payload, one behind the other.
+//! What a multishot `recvmsg` writes to a buffer: sender, control messages and payload, in this order.
 
-/// How a buffer of a multishot `recvmsg` is laid out: `struct io_uring_recvmsg_out` (16 bytes), room for the sender's
-/// address, room for control messages, payload. The rooms are as large as the header said when the operation began,
-/// used or not.
+/// The layout of a buffer of a multishot `recvmsg`: `struct io_uring_recvmsg_out` (16 bytes), space for the address of the sender,
+/// space for control messages, payload. The spaces have the sizes in the header of the operation, even if they are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Room for the sender's address.
+    /// Space for the address of the sender.
     pub name: usize,
-    /// Room for control messages.
+    /// Space for control messages.
     pub control: usize,
 }
 
@@ -28,21 +27,21 @@ impl Layout {
     }
 }
 
-/// `struct io_uring_recvmsg_out`: what stands at the beginning of a filled buffer.
+/// `struct io_uring_recvmsg_out`: the beginning of a filled buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Length of the sender's address: more than its room where it was cut.
+    /// Length of the address of the sender: more than its space if it was truncated.
     pub name_len: u32,
     /// Bytes of control messages.
     pub control_len: u32,
-    /// Bytes of payload; with `MSG_TRUNC` among the operation's flags, as many as were sent, though not all are there.
+    /// Bytes of payload; if the operation has the flag `MSG_TRUNC`, as many as were sent, even if the payload was truncated.
     pub payload_len: u32,
-    /// `MSG_TRUNC` where payload was cut, `MSG_CTRUNC` where control messages were.
+    /// `MSG_TRUNC` if the payload was truncated, `MSG_CTRUNC` if control messages were.
     pub flags: u32,
 }
 
 impl Message {
-    /// Reads the head of a buffer; `None` where that is too short.
+    /// Reads the head of a buffer; `None` if that is too short.
     #[inline]
     pub fn read(buffer: &[u8]) -> Option<Self> {
         let head = buffer.get(..Layout::HEAD)?;
@@ -65,7 +64,7 @@ impl Message {
         bytes
     }
 
-    /// Whether payload was cut.
+    /// Whether the payload was truncated.
     #[inline]
     pub fn is_cut(self) -> bool {
         self.flags & crate::msg::TRUNC != 0
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_survives_the_round_trip() {
+    fn a_head_that_is_written_can_be_read() {
         let head = Message { name_len: 16, control_len: 24, payload_len: 65_507, flags: 0x20 };
         assert_eq!(Message::read(&head.bytes()), Some(head));
         assert!(head.is_cut());

@@ -1,12 +1,12 @@
 //! `MSG_*` flags of sends and receives.
 
-/// Control messages did not fit (an answer).
+/// Returned: control messages were truncated.
 pub const CTRUNC: u32 = 0x8;
-/// Asked of a receive: tell a datagram's whole length. Answered: it was cut.
+/// For a receive: return the whole length of a datagram. Returned: it was truncated.
 pub const TRUNC: u32 = 0x20;
-/// Do not block, whatever the descriptor's mode.
+/// Do not block, even on a blocking descriptor.
 pub const DONTWAIT: u32 = 0x40;
-/// Come back only when everything is done.
+/// Return only when all bytes were transferred.
 pub const WAITALL: u32 = 0x100;
 /// No SIGPIPE.
 pub const NOSIGNAL: u32 = 0x4000;

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Which internet protocol an option is about. A socket of [`Domain::Inet6`](crate::Domain::Inet6) that also speaks to
-/// IPv4 peers knows both: each is about the datagrams of its own kind.
+/// The internet protocol of an option. A socket of [`Domain::Inet6`](crate::Domain::Inet6) that also has IPv4 peers has both: each
+/// applies to the datagrams of its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ip {
     /// IPv4.
@@ -20,9 +20,9 @@ pub enum SocketOption {
     ReuseAddress(bool),
     /// `SO_REUSEPORT`.
     ReusePort(bool),
-    /// `IP_BIND_ADDRESS_NO_PORT`: a bind without a port leaves that to the connect, which knows the other end.
+    /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect, which knows the peer.
     BindAddressNoPort(bool),
-    /// `SO_INCOMING_CPU`: of sockets that share a port, the one for what this CPU handles (6.2).
+    /// `SO_INCOMING_CPU`: of sockets that share a port, prefer this one for what the CPU handles (6.2).
     IncomingCpu(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
@@ -36,7 +36,7 @@ pub enum SocketOption {
     SendBuffer(usize),
     /// `SO_BROADCAST`: sends to broadcast addresses are allowed.
     Broadcast(bool),
-    /// `IP_ADD_MEMBERSHIP`, on the interface that has this address; unspecified, on one of the system's choice.
+    /// `IP_ADD_MEMBERSHIP`, on the interface with this address; if unspecified, the system chooses one.
     JoinV4 {
         /// The multicast group.
         group: Ipv4Addr,
@@ -50,25 +50,25 @@ pub enum SocketOption {
         /// An address of the interface.
         interface: Ipv4Addr,
     },
-    /// `IPV6_ADD_MEMBERSHIP`, on the interface of this number; zero, on one of the system's choice.
+    /// `IPV6_ADD_MEMBERSHIP`, on the interface with this number; if zero, the system chooses one.
     JoinV6 {
         /// The multicast group.
         group: Ipv6Addr,
-        /// The interface's number.
+        /// The number of the interface.
         interface: u32,
     },
     /// `IPV6_DROP_MEMBERSHIP`.
     LeaveV6 {
         /// The multicast group.
         group: Ipv6Addr,
-        /// The interface's number.
+        /// The number of the interface.
         interface: u32,
     },
-    /// `IP_MULTICAST_IF`: where multicast datagrams leave, by an address of the interface.
+    /// `IP_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its address.
     MulticastInterfaceV4(Ipv4Addr),
-    /// `IPV6_MULTICAST_IF`: the same, by the interface's number.
+    /// `IPV6_MULTICAST_IF`: the same, by its number.
     MulticastInterfaceV6(u32),
-    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: this host's members hear what it sends.
+    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host receive what it sends.
     MulticastLoop(Ip, bool),
     /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
     MulticastTtl(Ip, u8),
@@ -76,36 +76,35 @@ pub enum SocketOption {
     Ttl(Ip, u8),
     /// `IP_TOS`, `IPV6_TCLASS`: six bits of service class, two of congestion notification.
     Tos(Ip, u8),
-    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams bring a [`Control::Tos`](crate::Control::Tos).
+    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a [`Control::Tos`](crate::Control::Tos).
     RecvTos(Ip, bool),
-    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: they bring a [`Control::PacketInfo`](crate::Control::PacketInfo).
+    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: they have a [`Control::PacketInfo`](crate::Control::PacketInfo).
     PacketInfo(Ip, bool),
-    /// `SO_TIMESTAMPNS`: they bring a [`Control::Timestamp`](crate::Control::Timestamp).
+    /// `SO_TIMESTAMPNS`: they have a [`Control::Timestamp`](crate::Control::Timestamp).
     Timestamps(bool),
-    /// `SO_RXQ_OVFL`: they bring a [`Control::Drops`](crate::Control::Drops), once some were dropped.
+    /// `SO_RXQ_OVFL`: they have a [`Control::Drops`](crate::Control::Drops), once some were dropped.
     DropCount(bool),
-    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are kept on a queue of their own, and told to unconnected
-    /// sockets too.
+    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and reported to unconnected sockets too.
     RecvErrors(Ip, bool),
-    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`: on, a datagram is never fragmented, and one larger than the interface's
-    /// limit is refused (`IP_PMTUDISC_PROBE`); off, the system fragments (`IP_PMTUDISC_DONT`).
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one larger than the MTU of the interface
+    /// is refused (`IP_PMTUDISC_PROBE`); if off, the system fragments (`IP_PMTUDISC_DONT`).
     DontFragment(Ip, bool),
-    /// `UDP_SEGMENT`: each send is cut into datagrams of this size; zero ends that.
+    /// `UDP_SEGMENT`: each send is split into datagrams of this size; zero is off.
     SegmentSize(u16),
-    /// `UDP_GRO`: datagrams of one flow may come as one, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
+    /// `UDP_GRO`: datagrams of one flow may be coalesced, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
     Coalesce(bool),
-    /// `SO_PASSCRED`: what a Unix socket receives brings a [`Control::Credentials`](crate::Control::Credentials).
+    /// `SO_PASSCRED`: what a Unix socket receives has a [`Control::Credentials`](crate::Control::Credentials).
     PassCredentials(bool),
 }
 
-/// A socket option to be read; the answer is a number.
+/// A socket option to read, whose value is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketQuery {
     /// `SO_RCVBUF`, in bytes, as doubled.
     RecvBuffer,
     /// `SO_SNDBUF`, in bytes, as doubled.
     SendBuffer,
-    /// `SO_ERROR`: the pending error's number, which is thereby taken; zero where there is none.
+    /// `SO_ERROR`: the pending error, which is cleared; zero if there is none.
     Error,
     /// `IP_TTL`, `IPV6_UNICAST_HOPS`.
     Ttl(Ip),
@@ -113,14 +112,14 @@ pub enum SocketQuery {
     Tos(Ip),
     /// `SO_BROADCAST`, 0 or 1.
     Broadcast,
-    /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far for want of room, modulo 2^32.
+    /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far because the buffer was full, modulo 2^32.
     Drops,
 }
 
-/// Who is at the other end of a Unix socket.
+/// The process at the other end of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The process; zero where it cannot be seen from here.
+    /// The process; zero if it is in a namespace that is not visible.
     pub pid: u32,
     /// The user.
     pub uid: u32,

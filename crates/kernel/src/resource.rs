@@ -2,30 +2,30 @@
 
 use std::fs;
 
-/// What a limit is of.
+/// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// `RLIMIT_NOFILE`: descriptors.
     OpenFiles,
-    /// `RLIMIT_MEMLOCK`: bytes that stay in memory.
+    /// `RLIMIT_MEMLOCK`: bytes of locked memory.
     LockedMemory,
-    /// `RLIMIT_AS`: bytes of addresses, used or reserved.
+    /// `RLIMIT_AS`: bytes of addresses.
     AddressSpace,
 }
 
-/// A limit: the one that holds, and the one up to which the process may raise it. `None` is no limit.
+/// A limit. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// What holds.
+    /// The limit that applies.
     pub soft: Option<u64>,
-    /// What it may be raised to.
+    /// The limit to which the process may raise it.
     pub hard: Option<u64>,
 }
 
 impl Limit {
-    /// The limit of this process, from `/proc`; none if that does not tell.
+    /// The limit of this process, from `/proc`; none if it is not there.
     ///
-    /// The system call is not asked: where a filter denies it, rustix takes its error for a limit.
+    /// Not from the system call: if a seccomp filter denies it, rustix returns the error as a limit.
     pub fn of(resource: Resource) -> Limit {
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Limit::parse(&limits, resource).unwrap_or_default()
@@ -59,7 +59,7 @@ Max open files            1024                 524288               files
 ";
 
     #[test]
-    fn the_table_of_the_kernel_is_read() {
+    fn the_table_in_proc_is_parsed() {
         let of = |resource| Limit::parse(LIMITS, resource);
         assert_eq!(of(Resource::OpenFiles), Some(Limit { soft: Some(1024), hard: Some(524_288) }));
         assert_eq!(of(Resource::AddressSpace), Some(Limit::default()));

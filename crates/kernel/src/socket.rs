@@ -1,17 +1,17 @@
-//! What kind of socket to make, and which half of one to shut down.
+//! Kinds of sockets, and the halves to shut down.
 
-/// A socket's address family.
+/// The address family of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// IPv4.
     Inet,
     /// IPv6.
     Inet6,
-    /// Sockets within the host, by paths and abstract names.
+    /// Unix sockets, with paths and abstract names.
     Unix,
 }
 
-/// A socket's type.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
     /// TCP, or a Unix stream.
@@ -20,7 +20,7 @@ pub enum SocketType {
     Datagram,
 }
 
-/// Which half of a connection to end.
+/// The half of a connection to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// No more receives.

@@ -1,4 +1,4 @@
-//! What `io_uring_setup`, `io_uring_enter` and `io_uring_register` take: plain data in the kernel's layout.
+//! The arguments of `io_uring_setup`, `io_uring_enter` and `io_uring_register`, with the kernel's layout.
 
 use bitflags::bitflags;
 use std::os::fd::RawFd;
@@ -10,9 +10,9 @@ bitflags! {
     pub struct EnterFlags: u32 {
         /// Run deferred work and wait for completions.
         const GETEVENTS = 1 << 0;
-        /// Wake the polling thread.
+        /// Wake the kernel thread.
         const SQ_WAKEUP = 1 << 1;
-        /// Wait until the polling thread has made room in the queue.
+        /// Wait until the kernel thread has taken entries.
         const SQ_WAIT = 1 << 2;
         /// An [`EnterArg`] is given (5.11).
         const EXT_ARG = 1 << 3;
@@ -23,23 +23,23 @@ bitflags! {
     }
 }
 
-/// How a ring is named in a call.
+/// The name of a ring in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingId {
-    /// A descriptor, or an index where `registered`.
+    /// A descriptor; an index if `registered`.
     pub fd: RawFd,
-    /// Whether `fd` is an index of this thread's registered rings.
+    /// Whether `fd` is an index into the registered rings of this thread.
     pub registered: bool,
 }
 
-/// What a wait takes along.
+/// The options of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnterArg {
-    /// Give up after this long.
+    /// The longest wait.
     pub timeout: Option<Duration>,
 }
 
-/// `IORING_REGISTER_*`, those in use, by the kernel's numbers.
+/// The `IORING_REGISTER_*` in use, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -56,7 +56,7 @@ pub enum Register {
     UnregisterBufferRing = 23,
 }
 
-/// `struct io_sqring_offsets`: where things lie in the submission queue's mapping.
+/// `struct io_sqring_offsets`: offsets in the mapping of the submission queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
@@ -72,7 +72,7 @@ pub struct SubmissionOffsets {
     pub user_addr: u64,
 }
 
-/// `struct io_cqring_offsets`: where things lie in the completion queue's mapping.
+/// `struct io_cqring_offsets`: offsets in the mapping of the completion queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
@@ -88,7 +88,7 @@ pub struct CompletionOffsets {
     pub user_addr: u64,
 }
 
-/// `struct io_uring_params`: asked on the way in, answered on the way out.
+/// `struct io_uring_params`: what is asked for, and then what was granted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]

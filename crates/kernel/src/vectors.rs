@@ -1,6 +1,6 @@
-//! Memory as the kernel is told of it: `struct iovec`, and `struct msghdr` over those.
+//! Memory as system calls name it: `struct iovec`, and `struct msghdr` over those.
 
-/// `struct iovec`: a piece of memory.
+/// `struct iovec`: a range of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct IoVec {
@@ -10,7 +10,7 @@ pub struct IoVec {
     pub len: usize,
 }
 
-/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` puts what comes.
+/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` writes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]

@@ -1,15 +1,15 @@
-//! The calls on sockets, on the real kernel.
+//! Socket calls, on Linux.
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
 
 fn socket(domain: Domain) -> Fd {
-    // SAFETY: made just now; each test closes its own, once.
+    // SAFETY: the socket is new, and each test closes its own once.
     unsafe { Fd::from_raw(Linux.socket(domain, SocketType::Datagram, true).unwrap()) }
 }
 
 #[test]
-fn options_come_back_as_they_were_set() {
+fn options_are_read_as_they_were_set() {
     let fd = socket(Domain::Inet);
     let query = |query| Linux.option(fd, query).unwrap();
     for (option, query, wanted) in [
@@ -27,9 +27,9 @@ fn options_come_back_as_they_were_set() {
 }
 
 #[test]
-fn a_pair_of_unix_sockets_knows_who_made_it() {
+fn a_pair_of_unix_sockets_has_the_credentials_of_its_maker() {
     let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
-    // SAFETY: made just now, and closed once.
+    // SAFETY: the sockets are new, and closed once.
     let (one, other) = unsafe { (Fd::from_raw(one), Fd::from_raw(other)) };
     assert_eq!(Linux.peer_credentials(one).unwrap().pid, std::process::id());
     assert_eq!(Linux.local_address(other).unwrap().to_unix().unwrap(), UnixName::Unnamed);
@@ -43,7 +43,7 @@ fn only_sockets_are_unlinked() {
     let address = Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap();
     std::fs::write(&path, "a file").unwrap();
     Linux.unlink(&address);
-    std::fs::remove_file(&path).expect("a plain file is left alone");
+    std::fs::remove_file(&path).expect("a regular file is not removed");
     let fd = socket(Domain::Unix);
     Linux.bind(fd, &address).unwrap();
     Linux.unlink(&address);

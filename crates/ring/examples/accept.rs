@@ -1,4 +1,4 @@
-//! Accepts connections with one entry, greets and closes: `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
+//! Accepts connections with one entry, sends a greeting and closes: `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
 #![allow(unsafe_code)]
 
 use annulus_kernel::Fd;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(&address).map_err(|e| format!("{address}: {e}"))?;
     println!("listening on {}", listener.local_addr()?);
     let mut ring = Ring::builder().entries(8).build()?;
-    // SAFETY: the listener stays open until the end.
+    // SAFETY: the listener stays open longer than the ring.
     let fd = unsafe { Fd::from_raw(listener.as_raw_fd()) };
     let accept = op::AcceptMulti { fd }.entry();
     let mut armed = false;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             if completion.result < 0 {
                 return Err(io::Error::from_raw_os_error(-completion.result).into());
             }
-            // SAFETY: the completion hands us a new descriptor, and nobody else knows it.
+            // SAFETY: the completion brings a new descriptor, which no other code has.
             let mut stream = unsafe { TcpStream::from_raw_fd(completion.result) };
             println!("connection from {}", stream.peer_addr()?);
             stream.write_all(b"hello from the ring\n")?;

@@ -11,14 +11,14 @@ use std::os::fd::AsRawFd;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("which file? read_file PATH")?;
     let file = File::open(&path).map_err(|e| format!("{path}: {e}"))?;
-    // SAFETY: the file stays open until the end.
+    // SAFETY: the file stays open longer than the ring.
     let fd = unsafe { Fd::from_raw(file.as_raw_fd()) };
     let mut ring = Ring::builder().entries(8).build()?;
     let mut buffer = vec![0; 64 * 1024];
     let mut offset = 0;
     loop {
         let read = op::Read { fd, buffer: buffer.as_mut_ptr(), len: buffer.len() as u32, offset };
-        // SAFETY: the buffer is not touched before the read's completion, which is awaited below.
+        // SAFETY: the buffer is not used before the completion of the read, which is awaited below.
         unsafe { ring.push_unchecked(read.entry()) }?;
         let completion = loop {
             ring.enter(Wait::For { completions: 1, timeout: None })?;

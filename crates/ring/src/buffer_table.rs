@@ -1,4 +1,4 @@
-//! Memory that the kernel holds on to, so that a read or write of it has no pages to look up.
+//! Memory whose pages the kernel has pinned, so that a read or write in it need not look them up.
 #![allow(unsafe_code)]
 
 use crate::params::{BufferTableSetup, BufferTableUpdate};
@@ -6,52 +6,52 @@ use crate::ring::Ring;
 use annulus_kernel::{IoVec, Register};
 use std::io;
 
-/// A ring's table of registered memory (5.19): places that [`Entry::registered`](crate::Entry::of_place) names. A ring has one.
+/// A ring's table of registered memory (5.19), whose indices [`Entry::registered`](crate::Entry::registered) names. A ring has one.
 ///
-/// What was set in a place stays pinned, whatever becomes of the mapping, until the place is cleared or the ring has gone.
+/// The pages of an index stay pinned, even if they are unmapped, until the index is cleared or the ring is gone.
 #[derive(Debug)]
 pub struct BufferTable(());
 
 impl BufferTable {
-    /// Most bytes in a place.
+    /// Most bytes of an index.
     pub const MOST: usize = 1 << 30;
 
-    /// Registers a table of empty places.
+    /// Registers a table with so many empty indices.
     ///
     /// # Errors
-    /// Whatever the kernel says: EBUSY where there is a table, EACCES for a restricted ring, EINVAL before 5.19.
-    pub fn register(ring: &Ring, places: u32) -> io::Result<Self> {
+    /// The kernel's: EBUSY if there is a table, EACCES for a restricted ring, EINVAL before 5.19.
+    pub fn register(ring: &Ring, count: u32) -> io::Result<Self> {
         let flags = BufferTableSetup::SPARSE;
-        let mut setup = BufferTableSetup { places, flags, ..BufferTableSetup::default() };
+        let mut setup = BufferTableSetup { count, flags, ..BufferTableSetup::default() };
         let size = size_of::<BufferTableSetup>() as u32;
         ring.register(Register::Buffers, (&raw mut setup).cast(), size)?;
         Ok(Self(()))
     }
 
-    /// Puts memory into a place.
+    /// Registers memory at an index.
     ///
     /// # Errors
-    /// Whatever the kernel says: ENOMEM where that is more than the process may lock, EINVAL for a place that is not in the
-    /// table, EFAULT for memory that is none, or for more than [`MOST`](Self::MOST).
+    /// The kernel's: ENOMEM if it is more than the process may lock, EINVAL for an index that is not in the table, EFAULT for
+    /// memory that is not mapped, or for more than [`MOST`](Self::MOST) bytes.
     ///
     /// # Safety
-    /// As long as entries name the place, the memory must stay mapped: they would reach the pages that were there.
-    pub unsafe fn set(&self, ring: &Ring, place: u32, memory: IoVec) -> io::Result<()> {
-        update(ring, place, memory)
+    /// As long as entries name the index, the memory must stay mapped: they access the pages that it had when it was registered.
+    pub unsafe fn set(&self, ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
+        update(ring, index, memory)
     }
 
-    /// Empties a place. Operations that named it before run on.
+    /// Clears an index. Operations in flight that name it continue.
     ///
     /// # Errors
-    /// Whatever the kernel says.
-    pub fn clear(&self, ring: &Ring, place: u32) -> io::Result<()> {
-        update(ring, place, IoVec { base: std::ptr::null(), len: 0 })
+    /// The kernel's.
+    pub fn clear(&self, ring: &Ring, index: u32) -> io::Result<()> {
+        update(ring, index, IoVec { base: std::ptr::null(), len: 0 })
     }
 }
 
-fn update(ring: &Ring, place: u32, memory: IoVec) -> io::Result<()> {
+fn update(ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
     let mut update = BufferTableUpdate {
-        place,
+        index,
         vectors: &raw const memory as u64,
         count: 1,
         ..BufferTableUpdate::default()

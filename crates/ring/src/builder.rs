@@ -1,4 +1,4 @@
-//! Setting a ring up: the wishes, and the ladder down to what the kernel grants.
+//! Sets up a ring, with the best set-up flags that the kernel has.
 #![allow(unsafe_code)]
 
 use crate::error::SetupError;
@@ -11,15 +11,15 @@ use std::rc::Rc;
 /// Most submission entries the kernel allows.
 const MAX_ENTRIES: u32 = 32_768;
 
-/// What every ring asks for.
+/// Flags of every ring.
 const ALWAYS: SetupFlags =
     SetupFlags::SUBMIT_ALL.union(SetupFlags::CQSIZE).union(SetupFlags::R_DISABLED);
 
-/// What every rung of the ladder asks for.
+/// Flags of every ring without a kernel thread.
 const BASE: SetupFlags = ALWAYS.union(SetupFlags::TASKRUN_FLAG);
 
-/// From the newest kernel down to the oldest that has buffer rings. Only `EINVAL` goes one rung down.
-const LADDER: [SetupFlags; 3] = [
+/// The flags to try, from the newest kernel to the oldest that has buffer rings. Only `EINVAL` leads to the next.
+const FLAGS: [SetupFlags; 3] = [
     BASE.union(SetupFlags::SINGLE_ISSUER)
         .union(SetupFlags::DEFER_TASKRUN)
         .union(SetupFlags::NO_SQARRAY),
@@ -27,14 +27,14 @@ const LADDER: [SetupFlags; 3] = [
     BASE.union(SetupFlags::COOP_TASKRUN),
 ];
 
-/// The same with a thread that polls: it does the work that comes, so there is none to defer or to tell of.
-const POLLED: [SetupFlags; 3] = [
+/// The same with a kernel thread, which runs task work itself: there is none to defer or to report.
+const SQPOLL_FLAGS: [SetupFlags; 3] = [
     ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::NO_SQARRAY),
     ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER),
     ALWAYS.union(SetupFlags::SQPOLL),
 ];
 
-/// Sets a ring up. The thread that builds it is the one that may submit.
+/// Sets up a ring. The thread that builds it is the one that may submit.
 pub struct Builder {
     kernel: Rc<dyn Kernel>,
     entries: u32,
@@ -58,7 +58,7 @@ impl Builder {
         }
     }
 
-    /// Stands the ring on another kernel than Linux.
+    /// The kernel; Linux by default.
     pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
         self.kernel = kernel;
         self
@@ -76,27 +76,27 @@ impl Builder {
         self
     }
 
-    /// Most kernel workers for bounded (files) and unbounded work; 4 of each by default, since the kernel's own
-    /// default is tens of thousands. `None` leaves that default.
+    /// Most kernel workers for bounded (files) and unbounded work. 4 of each by default, since the kernel's default is tens of
+    /// thousands, which `None` keeps.
     pub fn workers(mut self, bounded_and_unbounded: Option<[u32; 2]>) -> Self {
         self.workers = bounded_and_unbounded;
         self
     }
 
-    /// Leaves set-up flags out, as an older kernel would: rungs of the ladder that need them are skipped.
+    /// Set-up flags not to use, as on an older kernel.
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.without = flags;
         self
     }
 
-    /// Has a kernel thread poll the submission queue.
+    /// Lets a kernel thread poll the submission queue.
     pub fn sq_poll(mut self, polls: Option<SqPoll>) -> Self {
         self.sq_poll = polls;
         self
     }
 
-    /// Restricts the ring to these operations, for good; any other one answers EACCES, and so does what this crate has no
-    /// need to register. Entries may select a buffer and skip their completion, and carry no other flag.
+    /// Restricts the ring to these operations, permanently. Any other fails with EACCES, and so do registrations that this crate
+    /// does not need. Entries may select a buffer and skip their completion, and have no other flag.
     pub fn only(mut self, operations: &[u8]) -> Self {
         self.only = Some(operations.to_vec());
         self
@@ -105,32 +105,34 @@ impl Builder {
     /// Sets the ring up, registers its descriptor with this thread, and enables it.
     ///
     /// # Errors
-    /// [`SetupError`], which says the likely cause and the way out.
+    /// [`SetupError`], which names the likely cause and the remedy.
     pub fn build(self) -> Result<Ring, SetupError> {
         in_range("a submission queue", self.entries, MAX_ENTRIES)?;
         in_range("a completion queue", self.completions, 2 * MAX_ENTRIES)?;
-        let (fd, params) = self.climb_down()?;
-        // `Ring::open` owns the descriptor from here on, whatever it answers.
+        let (fd, params) = self.set_up()?;
+        // `Ring::open` takes the descriptor over, even if it fails.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
         if let Some(operations) = self.only {
             restrict(&ring, &operations)?;
         }
         ring.enable()?;
         if let Some(workers) = self.workers {
-            ring.cap_workers(workers)?;
+            ring.limit_workers(workers)?;
         }
         Ok(ring)
     }
 
-    fn climb_down(&self) -> Result<(Fd, Params), SetupError> {
+    fn set_up(&self) -> Result<(Fd, Params), SetupError> {
         let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
-        let ladder = if self.sq_poll.is_some() { POLLED } else { LADDER };
-        for flags in ladder.into_iter().filter(|rung| !rung.intersects(self.without)) {
+        let candidates = if self.sq_poll.is_some() { SQPOLL_FLAGS } else { FLAGS };
+        for flags in candidates.into_iter().filter(|flags| !flags.intersects(self.without)) {
             let mut params = self.params(flags);
-            // SAFETY: the parameters are those of `params`, which names neither memory nor another ring.
-            match unsafe { self.kernel.setup(self.entries, &mut params) } {
-                // SAFETY: made just now: the ring's own, which closes it once, as it is dropped.
-                Ok(fd) => return Ok((unsafe { Fd::from_raw(fd) }, params)),
+            // SAFETY: `params` names neither memory nor another ring. The descriptor that is returned is new: the ring owns it,
+            // and closes it once.
+            let fd =
+                unsafe { self.kernel.setup(self.entries, &mut params).map(|fd| Fd::from_raw(fd)) };
+            match fd {
+                Ok(fd) => return Ok((fd, params)),
                 Err(error) => refusal = error,
             }
             if refusal.raw_os_error() != Some(rustix::io::Errno::INVAL.raw_os_error()) {

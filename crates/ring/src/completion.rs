@@ -22,7 +22,7 @@ bitflags! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// The submitter's own.
+    /// The `user_data` of the entry.
     pub user_data: u64,
     /// What the system call would have returned, or minus the errno.
     pub result: i32,
@@ -31,21 +31,21 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// True where further completions of this operation follow. False makes it the *terminal* one: only then does the
-    /// operation's memory belong to the submitter again.
+    /// True if further completions of the operation follow. If false, this is the *terminal* one: from now on the memory of the
+    /// operation belongs to the submitter again.
     #[inline]
     pub fn more(&self) -> bool {
         self.flags & CompletionFlags::MORE.bits() != 0
     }
 
-    /// True for a zero-copy send's second completion: from here on its memory is the submitter's again. Its result counts
-    /// nothing; see [`was_copied`](Self::was_copied).
+    /// True for the second completion of a zero-copy send: its memory belongs to the submitter again. Its result is not a count;
+    /// see [`was_copied`](Self::was_copied).
     #[inline]
     pub fn is_notification(&self) -> bool {
         self.flags & CompletionFlags::NOTIF.bits() != 0
     }
 
-    /// Of a notification: the kernel copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`, where that was asked for).
+    /// True for a notification that reports that the kernel has copied (`IORING_NOTIF_USAGE_ZC_COPIED`).
     #[inline]
     pub fn was_copied(&self) -> bool {
         self.is_notification() && self.result < 0

@@ -8,16 +8,16 @@ use bitflags::bitflags;
 const POLL_FIRST: u16 = 1 << 0;
 
 bitflags! {
-    /// `IOSQE_*`: how an entry is to be treated.
+    /// `IOSQE_*`: flags of an entry.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EntryFlags: u8 {
         /// The file is an index into the table of direct descriptors.
         const FIXED_FILE = 1 << 0;
-        /// Start the next entry only when this one is done and well.
+        /// Start the next entry only after this one has succeeded.
         const LINK = 1 << 2;
-        /// Hand it to a worker at once.
+        /// Let a kernel worker run it.
         const ASYNC = 1 << 4;
-        /// The kernel picks a buffer from the group in `buf_group`.
+        /// The kernel takes a buffer from the group in `buf_group`.
         const BUFFER_SELECT = 1 << 5;
         /// Post no completion when it succeeds (5.17).
         const SKIP_SUCCESS = 1 << 6;
@@ -26,8 +26,7 @@ bitflags! {
 
 /// One submission queue entry: 64 bytes, plain data, integer opcode.
 ///
-/// The field names are the kernel's; where a field is a union there, the name here is its commonest use. Entries are
-/// made in one place, [`op`](crate::op).
+/// The field names are the kernel's; a union has the name of its commonest use. Entries are made in one place, [`op`](crate::op).
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
@@ -35,7 +34,7 @@ pub struct Entry {
     pub opcode: u8,
     /// [`EntryFlags`], as bits.
     pub flags: u8,
-    /// Operation's own flags (receive, send, accept) or priority.
+    /// Flags of the operation (receive, send, accept), or a priority.
     pub ioprio: u16,
     /// Descriptor.
     pub fd: i32,
@@ -45,9 +44,9 @@ pub struct Entry {
     pub addr: u64,
     /// Length in bytes, or a count.
     pub len: u32,
-    /// Flags of the system call that the operation stands for.
+    /// Flags of the system call that corresponds to the operation.
     pub op_flags: u32,
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub user_data: u64,
     /// Buffer group to select from, or index of a registered buffer.
     pub buf_group: u16,
@@ -80,13 +79,13 @@ impl Entry {
         Self { opcode, buf_group: index, ..self }
     }
 
-    /// The same entry with `user_data` set: what its completions will carry.
+    /// The same entry with `user_data`, which its completions return.
     #[inline]
     pub fn user_data(self, user_data: u64) -> Self {
         Self { user_data, ..self }
     }
 
-    /// The same receive or send, which waits until its socket is ready before its first try (5.19).
+    /// The same receive or send, which waits for readiness before its first try (5.19).
     #[inline]
     pub fn poll_first(self) -> Self {
         Self { ioprio: self.ioprio | POLL_FIRST, ..self }
@@ -101,33 +100,32 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// An entry that names no memory of the submitter, and its descriptors as [`Fd`]: any code may submit it.
+/// An entry that names no memory of the submitter, and descriptors only as [`Fd`]: safe code may submit it.
 ///
-/// The buffers of a group, which some of these operations fill, are promised to the kernel where they are
-/// [added](crate::BufferRing::add).
+/// Some of these operations fill buffers of a group. [`BufferRing::add`](crate::BufferRing::add) is unsafe for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafeEntry(Entry);
 
 impl SafeEntry {
-    /// For the operations of this crate alone: that the entry names no memory, they know.
+    /// For the operations of this crate, which know that the entry names no memory.
     #[inline]
     pub(crate) fn new(entry: Entry) -> Self {
         Self(entry)
     }
 
-    /// The same entry with `user_data` set: what its completions will carry.
+    /// The same entry with `user_data`, which its completions return.
     #[inline]
     pub fn user_data(self, user_data: u64) -> Self {
         Self(self.0.user_data(user_data))
     }
 
-    /// The same entry, which posts no completion when it succeeds (5.17).
+    /// The same entry without a completion if it succeeds (5.17).
     #[inline]
     pub fn skip_success(self) -> Self {
         Self(self.0.with(EntryFlags::SKIP_SUCCESS))
     }
 
-    /// The same receive, which waits until its socket is ready before its first try (5.19).
+    /// The same receive, which waits for readiness before its first try (5.19).
     #[inline]
     pub fn poll_first(self) -> Self {
         Self(self.0.poll_first())

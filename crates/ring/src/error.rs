@@ -1,4 +1,4 @@
-//! Why a ring could not be set up, and the way out.
+//! Why a ring could not be set up, and the remedy.
 
 use annulus_kernel::{Limit, Resource};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -10,9 +10,9 @@ use std::io;
 pub enum SetupError {
     /// The kernel refused `io_uring_setup`.
     Refused(io::Error),
-    /// The kernel refused `io_uring_setup` with a thread that polls, on a CPU that may have been chosen.
+    /// The kernel refused `io_uring_setup` with SQ polling, and the CPU if one was chosen.
     SqPoll(Option<u32>, io::Error),
-    /// The ring works, but lacks something that this project needs.
+    /// The kernel lacks a feature that is needed.
     Lacks(&'static str),
     /// A size outside its limits.
     Size {
@@ -28,7 +28,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// The errno behind it, where there is one.
+    /// The errno of the cause, if there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Self::Refused(error) | Self::SqPoll(_, error) | Self::Step(_, error) => {
@@ -53,7 +53,7 @@ fn advice(errno: Option<i32>) -> &'static str {
         Some(rustix::io::Errno::NOMEM) => {
             "not enough lockable memory; raise `ulimit -l`, make the queues smaller, or use epoll"
         }
-        Some(rustix::io::Errno::OPNOTSUPP) => "this host turns io_uring off; use epoll",
+        Some(rustix::io::Errno::OPNOTSUPP) => "io_uring is disabled on this host; use epoll",
         Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
             "no descriptor left; raise `ulimit -n`"
         }
@@ -62,19 +62,19 @@ fn advice(errno: Option<i32>) -> &'static str {
     }
 }
 
-/// The likely cause of a refused thread that polls, and the remedy.
+/// The likely cause of refused SQ polling, and the remedy.
 fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
     match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
         (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) if privileged => {
-            "this process has CAP_SYS_NICE, so that a seccomp filter or another policy forbids it; leave SQ polling out"
+            "this process has CAP_SYS_NICE, so a seccomp filter or another policy forbids it; do not use SQ polling"
         }
         (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) => {
-            "this process may not have it; give it CAP_SYS_NICE, or leave SQ polling out"
+            "this process may not use it; give it CAP_SYS_NICE, or do not use SQ polling"
         }
         (Some(rustix::io::Errno::INVAL), Some(_)) => {
-            "there is no such CPU, or this process may not use it; choose another one"
+            "there is no such CPU, or this process may not use it; choose another"
         }
-        _ => "leave SQ polling out",
+        _ => "do not use SQ polling",
     }
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-// Its text has all that the system's error says, which is therefore no source.
+// The text includes that of the cause, which is therefore not the source.
 impl std::error::Error for SetupError {}
 
 impl From<SetupError> for io::Error {
@@ -129,7 +129,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn a_capability_is_not_asked_of_a_process_that_has_it() {
+    fn the_advice_names_a_capability_only_if_it_is_missing() {
         let refused = Some(Errno::PERM.raw_os_error());
         assert!(poll_advice(None, refused, false).contains("give it CAP_SYS_NICE"));
         let advice = poll_advice(None, refused, true);

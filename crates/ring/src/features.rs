@@ -1,4 +1,4 @@
-//! What this kernel's io_uring offers: one line a feature, with the version that brought it.
+//! The features of this kernel's io_uring, with the version that introduced each.
 
 use crate::completion::Completion;
 use crate::entry::Entry;
@@ -11,16 +11,16 @@ use crate::ring::{Ring, Wait};
 use annulus_kernel::{Fd, Kernel, Linux};
 use std::rc::Rc;
 
-/// How presence is found out.
+/// How to test whether a feature is present.
 #[derive(Clone, Copy)]
 enum Test {
     /// A bit the kernel reports at set-up.
     Bit(KernelFeatures),
-    /// A set-up flag that the ladder kept.
+    /// A set-up flag that the kernel accepted.
     Flag(SetupFlags),
     /// An operation in the probe.
     Operation(u8),
-    /// An entry on no file: refused as EBADF where it is understood, as EINVAL where it is not.
+    /// An entry without a file: it fails with EBADF if the kernel understands it, else with EINVAL.
     Entry(fn() -> Entry),
 }
 
@@ -35,7 +35,7 @@ const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Te
     Row { name, since, buys, test }
 }
 
-/// In the order of the kernels that brought them.
+/// In the order of the kernels that introduced them.
 const ROWS: [Row; 21] = [
     row("fast poll", (5, 7), "sockets need no kernel worker", Test::Bit(KernelFeatures::FAST_POLL)),
     row("wait timeout", (5, 11), "a timer inside the wait", Test::Bit(KernelFeatures::EXT_ARG)),
@@ -59,20 +59,15 @@ const ROWS: [Row; 21] = [
     row(
         "deferred task work",
         (6, 1),
-        "completions in batches, on our terms",
+        "completions in batches, when the loop asks",
         Test::Flag(SetupFlags::DEFER_TASKRUN),
     ),
-    row(
-        "zero-copy report",
-        (6, 2),
-        "tells which sends were copied all the same",
-        Test::Entry(send_zero_copy),
-    ),
+    row("zero-copy report", (6, 2), "reports which sends were copied", Test::Entry(send_zero_copy)),
     row("no index array", (6, 6), "a smaller ring", Test::Flag(SetupFlags::NO_SQARRAY)),
     row(
         "multishot read",
         (6, 7),
-        "pipes and terminals without re-arming",
+        "pipes and terminals without arming again",
         Test::Operation(opcode::READ_MULTISHOT),
     ),
     row("futex", (6, 7), "locks awaited on the ring", Test::Operation(opcode::FUTEX_WAIT)),
@@ -122,35 +117,35 @@ fn send_zero_copy() -> Entry {
     op::zero_copy(op::Send { fd, buffer, len, flags }.entry(), true)
 }
 
-/// One thing a kernel may offer.
+/// A feature that a kernel may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name, a few words.
+    /// Its name.
     pub name: &'static str,
-    /// The kernel that brought it, major and minor.
+    /// The version that introduced it, major and minor.
     pub since: (u16, u16),
-    /// What it is good for, half a line.
+    /// What it is good for.
     pub buys: &'static str,
     /// Whether this kernel has it.
     pub present: bool,
 }
 
-/// What a kernel's io_uring offers.
+/// The features of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     lines: Vec<Feature>,
 }
 
 impl Features {
-    /// Asks Linux, over a small ring of its own.
+    /// Tests Linux, with a small ring of its own.
     ///
     /// # Errors
-    /// [`SetupError`] where no ring can be set up.
+    /// [`SetupError`] if no ring can be set up.
     pub fn detect() -> Result<Self, SetupError> {
         Self::detect_on(Rc::new(Linux))
     }
 
-    /// Asks another kernel.
+    /// Tests another kernel.
     ///
     /// # Errors
     /// As [`detect`](Self::detect).
@@ -160,10 +155,10 @@ impl Features {
         Self::of(&mut ring)
     }
 
-    /// Asks through a ring that has nothing in flight yet.
+    /// Tests the kernel of a ring, which must have nothing in flight.
     ///
     /// # Errors
-    /// [`SetupError::Step`] where the kernel refuses to be asked.
+    /// [`SetupError::Step`] if the kernel refuses a test.
     pub fn of(ring: &mut Ring) -> Result<Self, SetupError> {
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         let mut lines = Vec::with_capacity(ROWS.len());
@@ -174,12 +169,12 @@ impl Features {
         Ok(Self { lines })
     }
 
-    /// All of them, in the order of the kernels that brought them.
+    /// All features, in the order of the kernels that introduced them.
     pub fn iter(&self) -> impl Iterator<Item = &Feature> {
         self.lines.iter()
     }
 
-    /// Whether the feature of this name is present; false for a name that is not in the table.
+    /// Whether the feature of this name is present; false for an unknown name.
     pub fn has(&self, name: &str) -> bool {
         self.lines.iter().any(|line| line.name == name && line.present)
     }

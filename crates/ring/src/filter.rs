@@ -1,22 +1,22 @@
-//! The filter that leaves a process with the rings it has. A ring's restrictions bind that ring only: whoever runs code in
-//! the process could make another one.
+//! A seccomp filter that denies new rings. The restrictions of a ring apply to that ring only: without the filter, code in the
+//! process could make another one.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// x32 programs mark their system calls' numbers with this bit; the number below it means the same.
+/// x32 programs set this bit in the numbers of system calls, which are otherwise the same.
 const X32: u32 = 0x4000_0000;
 
-/// Denies `io_uring_setup` to every thread of this process and its children, for good: it answers EPERM. Rings that
-/// exist go on. The process gives up gaining privileges by `exec` as well (`no_new_privs`), as the kernel demands.
+/// Denies `io_uring_setup` to every thread of this process and to its children, permanently: it fails with EPERM. Existing rings
+/// are not affected. The process can no longer gain privileges by `exec` (`no_new_privs`), as the kernel demands for a filter.
 ///
 /// # Errors
-/// What the kernel says; or that a thread of the process has a filter of its own.
+/// The kernel's, or that a thread of the process has another filter.
 pub fn deny_setup() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let mut program = program();
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which outlives the call.
+    // SAFETY: the kernel copies the program during the call, which it outlives.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -28,16 +28,16 @@ pub fn deny_setup() -> io::Result<()> {
     match answer {
         0 => Ok(()),
         -1 => Err(io::Error::last_os_error()),
-        thread => Err(io::Error::other(format!("thread {thread} has a filter of its own"))),
+        thread => Err(io::Error::other(format!("thread {thread} has another seccomp filter"))),
     }
 }
 
-/// Looks at the number alone: since 5.1 new system calls have the same number on every architecture.
+/// Tests only the number, not the architecture: since 5.1 a new system call has the same number on all of them.
 fn program() -> [libc::sock_filter; 5] {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     [
-        // The number is the first word of what a filter sees.
+        // The number is the first word of `struct seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, !X32),
         statement(

@@ -1,12 +1,11 @@
 //! io_uring itself, without policy.
 //!
-//! This crate does liburing's job for the rest of annulus: it sets a ring up, maps and drives its two queues,
-//! registers buffer rings, and tells what the running kernel offers. It knows no tasks, no wakers and no sockets'
-//! life cycle; those live in the layers above.
+//! This crate does for annulus what liburing does for C: it sets up a ring, maps and drives its two queues, registers buffer
+//! rings, and tests what the kernel has. It knows no tasks, wakers or states of sockets, which are in the layers above.
 //!
-//! Everything that reaches the operating system goes through one trait, [`annulus_kernel::Kernel`], so that a simulated kernel
-//! can stand where Linux stands. Submission entries, completions and the probe are our own plain-data types with
-//! integer opcodes: a newer kernel may report operations that this crate has never heard of.
+//! All calls to the operating system go through one trait, [`annulus_kernel::Kernel`], so that a simulated kernel can replace
+//! Linux. Entries, completions and the probe are plain data with integer opcodes: a newer kernel may report operations that this
+//! crate does not know.
 //!
 //! ```no_run
 //! use annulus_ring::{Ring, Wait, op};

@@ -1,4 +1,4 @@
-//! A ring's own memory, which the kernel writes and reads beside us.
+//! The memory of a ring, which the kernel reads and writes concurrently.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Kernel};
@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A ring's own memory, mapped through the seam and unmapped on drop.
+/// A mapping of a ring, unmapped on drop.
 pub(crate) struct RingMemory {
     area: Area,
     kernel: Rc<dyn Kernel>,
@@ -32,12 +32,12 @@ impl RingMemory {
 
 impl Drop for RingMemory {
     fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, and the owner's end says that nothing refers to it.
+        // SAFETY: the range is that of `map`, once. The ring drops its queues, which point there, before its mappings.
         unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
     }
 }
 
-/// Where mapped memory lies. A plain pair: it does not keep the memory alive.
+/// The range of a mapping, which it does not keep alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) start: NonNull<u8>,
@@ -47,20 +47,20 @@ pub(crate) struct Area {
 impl Area {
     #[cfg(test)]
     pub(crate) fn of(mapping: &annulus_kernel::Mapping) -> Self {
-        let start = NonNull::new(mapping.as_ptr()).expect("a mapping starts somewhere");
+        let start = NonNull::new(mapping.as_ptr()).expect("a mapping is not at address zero");
         Self { start, len: mapping.len() }
     }
 
     /// The address of `size` bytes at `offset`.
     ///
-    /// Panics where they do not lie inside: only a kernel that contradicts itself could ask for that.
+    /// Panics if they do not lie inside, which means that the kernel contradicts itself.
     pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
         let end = (offset as usize).checked_add(size);
         assert!(
             end.is_some_and(|end| end <= self.len),
             "the kernel named memory outside its mapping"
         );
-        // SAFETY: the range was checked just now.
+        // SAFETY: offset and size lie inside the range, as asserted.
         unsafe { self.start.as_ptr().add(offset as usize) }
     }
 }

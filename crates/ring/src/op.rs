@@ -1,8 +1,8 @@
-//! Every operation the project uses, as plain data, encoded in one place.
+//! The operations that are used, as plain data, and their encoding.
 //!
-//! `Once` and `Multi` operations are different types. An operation that holds an address becomes an [`Entry`], which is unsafe to
-//! submit: the memory must stay valid and untouched until the operation's terminal completion (see
-//! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others become a [`SafeEntry`], which any code may submit.
+//! Single and multishot operations are different types. An operation with an address becomes an [`Entry`], which is unsafe to
+//! submit: the memory must stay valid and unused until the terminal completion (see
+//! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others become a [`SafeEntry`], which safe code may submit.
 
 pub mod file;
 mod recv;
@@ -23,13 +23,13 @@ const SOCK_CLOEXEC: u32 = 0o2000000;
 
 /// `POLL*` bits for [`Poll`] and [`PollMulti`].
 pub mod poll {
-    /// There is something to read.
+    /// Readable.
     pub const IN: u32 = 0x1;
-    /// There is room to write.
+    /// Writable.
     pub const OUT: u32 = 0x4;
 }
 
-/// Nothing: costs a round trip through the ring.
+/// Does nothing, at the cost of a round trip through the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Nop;
 
@@ -41,7 +41,7 @@ impl Nop {
     }
 }
 
-/// Accepts one connection; the result is its descriptor. The peer's address is not asked for.
+/// Accepts one connection; the result is its descriptor. The address of the peer is not returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
     /// The listening socket.
@@ -57,7 +57,7 @@ impl Accept {
     }
 }
 
-/// Accepts connections until it ends (5.19): a completion each.
+/// Accepts connections until it ends, with a completion for each (5.19).
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptMulti {
     /// The listening socket.
@@ -93,7 +93,7 @@ impl Connect {
     }
 }
 
-/// Readiness of a descriptor, told once.
+/// Waits until a descriptor is ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Poll {
     /// The descriptor.
@@ -106,14 +106,14 @@ impl Poll {
     /// The entry.
     #[inline]
     pub fn entry(self) -> SafeEntry {
-        // The kernel reads the events as two little-endian half words, whatever the machine's order.
+        // The kernel reads the events as two half words in little-endian order on every machine.
         let events =
             if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
         SafeEntry::new(Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.fd) })
     }
 }
 
-/// Readiness of a descriptor, told until it ends, edge by edge (5.13).
+/// A completion for each edge of readiness of a descriptor, until it ends (5.13).
 #[derive(Clone, Copy, Debug)]
 pub struct PollMulti {
     /// The descriptor.
@@ -131,7 +131,7 @@ impl PollMulti {
     }
 }
 
-/// `struct __kernel_timespec`: a length of time.
+/// `struct __kernel_timespec`: a duration.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TimeSpec {
@@ -141,7 +141,7 @@ pub struct TimeSpec {
     pub nanoseconds: i64,
 }
 
-/// Completes with ETIME after a length of time. The time is read as the entry is consumed.
+/// Completes with ETIME after a duration, which is read when the entry is consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     /// How long.
@@ -157,8 +157,8 @@ impl Timeout {
     }
 }
 
-/// Cancels the operation whose `user_data` is given. Answers 0, ENOENT (no such) or EALREADY (too late); the target
-/// still has its own terminal completion.
+/// Cancels the operation with this `user_data`. The result is 0, ENOENT (there is none) or EALREADY (too late). The target
+/// still has its terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel {
     /// The target's `user_data`.

@@ -1,10 +1,10 @@
-//! `IORING_OP_*` as integers: a closed enum would be wrong as soon as a newer kernel answers a probe.
+//! `IORING_OP_*` as integers, since a newer kernel may report ones that an enum would not have.
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
         $($(#[$doc])* pub const $name: u8 = $value;)*
 
-        /// The operation's name, as the kernel's header has it without its prefix, or `None` for one newer than this crate.
+        /// The name in the kernel's header, without the prefix; `None` for an operation that this crate does not know.
         pub fn name(opcode: u8) -> Option<&'static str> {
             Some(match opcode { $($value => stringify!($name),)* _ => return None })
         }

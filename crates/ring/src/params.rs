@@ -1,4 +1,4 @@
-//! The plain data that set-up and registration exchange with the kernel.
+//! The arguments of set-up and registration.
 
 use bitflags::bitflags;
 use std::time::Duration;
@@ -13,7 +13,7 @@ bitflags! {
         const SQ_AFF = 1 << 2;
         /// `cq_entries` is given.
         const CQSIZE = 1 << 3;
-        /// Sizes above the limit are cut, not refused.
+        /// Sizes above the limit are reduced, not refused.
         const CLAMP = 1 << 4;
         /// The ring starts disabled.
         const R_DISABLED = 1 << 6;
@@ -21,27 +21,27 @@ bitflags! {
         const SUBMIT_ALL = 1 << 7;
         /// No interrupt when work completes (5.19).
         const COOP_TASKRUN = 1 << 8;
-        /// Pending work shows as a flag in the submission queue (5.19).
+        /// A flag in the submission queue shows pending work (5.19).
         const TASKRUN_FLAG = 1 << 9;
         /// One thread submits (6.0).
         const SINGLE_ISSUER = 1 << 12;
-        /// Work runs only inside our own enter (6.1).
+        /// Work runs only during an enter of the submitting thread (6.1).
         const DEFER_TASKRUN = 1 << 13;
-        /// No index array between us and the entries (6.6).
+        /// No index array in front of the entries (6.6).
         const NO_SQARRAY = 1 << 16;
         const _ = !0;
     }
 }
 
-/// A kernel thread that takes entries as they are published, so that submitting is no system call.
+/// A kernel thread that takes entries when they are published, so that submitting needs no system call.
 ///
-/// It looks for them without pause, which takes a core, until none has come for `idle`; then it sleeps, and the next
-/// submission is a system call that wakes it.
+/// It polls without pause, which takes a core, until no entry has come for `idle`; then it sleeps, and the next submission wakes
+/// it with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqPoll {
-    /// How long it goes on looking. In whole milliseconds, at least one; at most a minute.
+    /// How long it polls after the last entry: whole milliseconds, at least one, at most a minute.
     pub idle: Duration,
-    /// The CPU it is bound to. Without one it may run where the thread may that makes the ring.
+    /// The CPU it is bound to. If none, it may run where the thread that makes the ring may.
     pub cpu: Option<u32>,
 }
 
@@ -56,14 +56,14 @@ impl SqPoll {
 }
 
 bitflags! {
-    /// `IORING_FEAT_*`: what the kernel says of itself at set-up.
+    /// `IORING_FEAT_*`: what the kernel reports at set-up.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct KernelFeatures: u32 {
         /// Both queues in one mapping (5.4).
         const SINGLE_MMAP = 1 << 0;
         /// An overflowing completion is kept, not dropped (5.5).
         const NODROP = 1 << 1;
-        /// What an entry points to may go once it is submitted (5.5).
+        /// Arguments that an entry points to may be freed once it is submitted (5.5).
         const SUBMIT_STABLE = 1 << 2;
         /// Sockets need no worker (5.7).
         const FAST_POLL = 1 << 5;
@@ -93,7 +93,7 @@ pub struct BufferRingSetup {
     pub reserved: [u64; 3],
 }
 
-/// `struct io_uring_rsrc_update`: one ring descriptor to register or give back.
+/// `struct io_uring_rsrc_update`: one ring descriptor to register or unregister.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
@@ -108,7 +108,7 @@ pub struct RingUpdate {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct BufferTableSetup {
-    pub places: u32,
+    pub count: u32,
     pub flags: u32,
     pub reserved: u64,
     pub vectors: u64,
@@ -116,16 +116,16 @@ pub struct BufferTableSetup {
 }
 
 impl BufferTableSetup {
-    /// `IORING_RSRC_REGISTER_SPARSE`: all places are empty (5.19).
+    /// `IORING_RSRC_REGISTER_SPARSE`: all indices are empty (5.19).
     pub const SPARSE: u32 = 1;
 }
 
-/// `struct io_uring_rsrc_update2`: what is to lie in some places of a table.
+/// `struct io_uring_rsrc_update2`: memory for some indices of a table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct BufferTableUpdate {
-    pub place: u32,
+    pub index: u32,
     pub reserved: u32,
     pub vectors: u64,
     pub tags: u64,

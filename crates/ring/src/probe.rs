@@ -1,4 +1,4 @@
-//! The kernel's answer to "which operations have you?".
+//! The operations that a kernel reports.
 
 const SUPPORTED: u16 = 1 << 0;
 
@@ -12,8 +12,8 @@ struct Line {
     reserved2: u32,
 }
 
-/// `struct io_uring_probe` with room for every opcode there can be. Opcodes stay integers: a kernel reports ones that
-/// this crate has never heard of.
+/// `struct io_uring_probe` with space for every possible opcode. Opcodes are integers: a kernel may report ones that this crate
+/// does not know.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct Probe {

@@ -1,7 +1,7 @@
-//! The two queues, over memory that the kernel shares.
+//! The two queues, in memory shared with the kernel.
 //!
-//! All indices run freely through `u32` and are masked only where a slot is touched; differences are taken with
-//! `wrapping_sub`, so the wrap at 2^32 is nothing special.
+//! Indices count through all of `u32`, and are masked only to access a slot. Differences are taken with `wrapping_sub`, so that
+//! the wrap at 2^32 needs no special case.
 #![allow(unsafe_code)]
 
 use crate::completion::Completion;
@@ -11,7 +11,7 @@ use annulus_kernel::{CompletionOffsets, SubmissionOffsets, prefetch};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// How many entries ahead the submission queue's memory is asked for.
+/// How many entries ahead the submission queue is prefetched.
 const AHEAD: u32 = 3;
 
 /// The submission queue has no free entry: enter first.
@@ -26,26 +26,26 @@ impl fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// One 32-bit word that both sides see.
+/// A 32-bit word that is shared with the kernel.
 #[derive(Clone, Copy)]
 struct Word(*const AtomicU32);
 
 impl Word {
     /// # Safety
-    /// The area must outlive the word, and `offset` be aligned to four bytes.
+    /// The area must stay mapped as long as the word and its copies are used, and `offset` must be a multiple of four.
     unsafe fn at(area: Area, offset: u32) -> Self {
         Self(area.at(offset, size_of::<u32>()).cast())
     }
 
     #[inline]
     fn load(self, order: Ordering) -> u32 {
-        // SAFETY: `at`'s contract: a live, aligned word, reached only through atomics on both sides.
+        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
         unsafe { (*self.0).load(order) }
     }
 
     #[inline]
     fn store(self, value: u32, order: Ordering) {
-        // SAFETY: as in `load`.
+        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
         unsafe { (*self.0).store(value, order) }
     }
 }
@@ -57,7 +57,7 @@ const CQ_OVERFLOW: u32 = 1 << 1;
 /// `IORING_SQ_TASKRUN`
 const TASKRUN: u32 = 1 << 2;
 
-/// The queue of entries on their way to the kernel.
+/// The submission queue.
 pub(crate) struct Submission {
     head: Word,
     shared_tail: Word,
@@ -70,9 +70,9 @@ pub(crate) struct Submission {
 
 impl Submission {
     /// # Safety
-    /// The areas must be those the offsets were made for, and outlive the queue.
+    /// The areas must be mappings of the ring whose offsets these are, and stay mapped as long as the queue is used.
     pub(crate) unsafe fn new(ring: Area, entries: Area, offsets: &SubmissionOffsets) -> Self {
-        // SAFETY: the caller vouches for offsets and areas.
+        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_tail = word(offsets.tail);
@@ -93,10 +93,9 @@ impl Submission {
         if self.pending() == self.len {
             return Err(Full);
         }
-        // SAFETY: the masked index lies inside the mapped array, and the kernel is done with the slot, since `head`
-        // has passed it.
+        // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the slot, since `head` has passed it.
         unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
-        // They are written in a circle: each one has left the nearest cache by its next turn.
+        // By the next round of the queue, an entry has left the nearest cache.
         let ahead = self.tail.wrapping_add(AHEAD) & self.mask;
         prefetch(self.entries.wrapping_add(ahead as usize), size_of::<Entry>());
         self.tail = self.tail.wrapping_add(1);
@@ -106,25 +105,25 @@ impl Submission {
     /// Entries written and not yet consumed by the kernel.
     #[inline]
     pub(crate) fn pending(&self) -> u32 {
-        // Acquire pairs with the kernel's release store of `head`, made after it has read the entries below: only then
-        // may we write over them.
+        // Acquire pairs with the kernel's release store of `head`, after it has read the entries below: only then may they be
+        // overwritten.
         self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
     }
 
-    /// True where the kernel's thread that polls has gone to sleep, and must be woken to see what was published.
+    /// Whether the kernel thread sleeps, and must be woken to see what was published.
     #[inline]
     pub(crate) fn poller_sleeps(&self) -> bool {
-        // The thread sets the flag, then looks at the tail once more, and sleeps only if nothing is new. We have stored
-        // the tail and now load the flag. Of two such pairs one must see the other's store, which takes a full fence on
-        // either side: a release store and a load after it may swap.
+        // The thread sets the flag, then reads the tail once more, and sleeps only if it has not changed. This side has stored
+        // the tail, and now reads the flag. At least one must see the store of the other, which takes a full fence on both
+        // sides: a release store and a later load may be reordered.
         fence(Ordering::SeqCst);
         self.flags.load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
-    /// Shows the kernel everything pushed so far.
+    /// Publishes every entry pushed so far.
     #[inline]
     pub(crate) fn publish(&self) {
-        // Release pairs with the kernel's acquire load of `tail`: whoever sees the tail sees the entries below it.
+        // Release pairs with the kernel's acquire load of `tail`: if it sees the tail, it sees the entries below.
         self.shared_tail.store(self.tail, Ordering::Release);
     }
 
@@ -133,22 +132,22 @@ impl Submission {
         self.len
     }
 
-    /// The kernel holds completions that found no room: enter to have them flushed.
+    /// Whether the kernel holds completions that found no space; an enter flushes them.
     #[inline]
     pub(crate) fn overflowed(&self) -> bool {
-        // Relaxed: a hint. Entering is what orders us with the kernel's lists.
+        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
         self.flags.load(Ordering::Relaxed) & CQ_OVERFLOW != 0
     }
 
     /// Deferred work waits for an enter.
     #[inline]
     pub(crate) fn work_pending(&self) -> bool {
-        // Relaxed: a hint, as above.
+        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
         self.flags.load(Ordering::Relaxed) & TASKRUN != 0
     }
 }
 
-/// The queue of completions on their way to us.
+/// The completion queue.
 pub(crate) struct Completed {
     shared_head: Word,
     tail: Word,
@@ -161,9 +160,9 @@ pub(crate) struct Completed {
 
 impl Completed {
     /// # Safety
-    /// The area must be that the offsets were made for, and outlive the queue.
+    /// The area must be the mapping of the ring whose offsets these are, and stay mapped as long as the queue is used.
     pub(crate) unsafe fn new(ring: Area, offsets: &CompletionOffsets) -> Self {
-        // SAFETY: the caller vouches for offsets and area.
+        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_head = word(offsets.head);
@@ -186,32 +185,33 @@ impl Completed {
     /// How many completions wait to be taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
-        // Acquire pairs with the kernel's release store of `tail`: whoever sees the tail sees the completions below.
+        // Acquire pairs with the kernel's release store of `tail`: if this side sees the tail, it sees the completions below.
         self.tail.load(Ordering::Acquire).wrapping_sub(self.head)
     }
 
-    /// The completion `ahead` places behind the next one, left where it is.
+    /// The completion `ahead` completions after the next one, without taking it.
     #[inline]
     pub(crate) fn peek(&self, ahead: u32) -> Option<Completion> {
         let slot = (self.head.wrapping_add(ahead) & self.mask) as usize;
-        // SAFETY: as in `Completions::next`: below the tail, above the head.
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
+        // head that the kernel sees, so that the kernel does not write it.
         (ahead < self.ready()).then(|| unsafe { self.completions.add(slot).read() })
     }
 
-    /// Takes everything that is there now.
+    /// Takes the completions that are ready now.
     #[inline]
     pub(crate) fn drain(&mut self) -> Completions<'_> {
         let end = self.head.wrapping_add(self.ready());
         Completions { queue: self, end }
     }
 
-    /// Completions the kernel had to drop: none on a kernel with `NODROP`.
+    /// Completions that the kernel dropped: none on a kernel with `NODROP`.
     pub(crate) fn dropped(&self) -> u32 {
         self.overflow.load(Ordering::Relaxed)
     }
 }
 
-/// The completions that were there when it was made. Its drop hands their slots back with one store.
+/// The completions that were ready when it was made. Dropping it gives the slots of those that were taken back, with one store.
 pub struct Completions<'a> {
     queue: &'a mut Completed,
     end: u32,
@@ -226,8 +226,8 @@ impl Iterator for Completions<'_> {
             return None;
         }
         let slot = (self.queue.head & self.queue.mask) as usize;
-        // SAFETY: the masked index lies inside the mapped array; the slot is below the tail that we acquired and above
-        // the head that the kernel knows, so it is ours to read.
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
+        // head that the kernel sees, so that the kernel does not write it.
         let completion = unsafe { self.queue.completions.add(slot).read() };
         self.queue.head = self.queue.head.wrapping_add(1);
         Some(completion)
@@ -237,7 +237,7 @@ impl Iterator for Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the kernel's acquire load of `head`: it writes a slot again only after our reads of it.
+        // Release pairs with the kernel's acquire load of `head`: it reuses a slot only after the reads above.
         self.queue.shared_head.store(self.queue.head, Ordering::Release);
     }
 }
@@ -248,7 +248,7 @@ mod tests {
     use crate::op::Nop;
     use annulus_kernel::Mapping;
 
-    /// Both queues over plain memory, four entries each, all indices starting at `start`.
+    /// Both queues in plain memory, with four entries each and all indices starting at `start`.
     struct Fake {
         ring: Mapping,
         entries: Mapping,
@@ -299,17 +299,17 @@ mod tests {
         }
 
         fn word(&self, offset: u32) -> Word {
-            // SAFETY: every offset of these tests lies inside the page, aligned; the fake outlives the word.
+            // SAFETY: the offsets in these tests lie inside the page and are aligned, and the fake outlives the word.
             unsafe { Word::at(Area::of(&self.ring), offset) }
         }
 
         fn submission(&self) -> Submission {
-            // SAFETY: the offsets are those of the fake's own layout.
+            // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the queue.
             unsafe { Submission::new(Area::of(&self.ring), Area::of(&self.entries), &SQ) }
         }
 
         fn completed(&self) -> Completed {
-            // SAFETY: as above.
+            // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the queue.
             unsafe { Completed::new(Area::of(&self.ring), &CQ) }
         }
 

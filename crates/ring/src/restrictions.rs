@@ -1,4 +1,4 @@
-//! What a restricted ring may still do, from its enabling on. The kernel keeps to the list; there is no way back.
+//! The restrictions of a ring: what it may do once it is enabled. They cannot be removed.
 
 use crate::entry::EntryFlags;
 use crate::error::SetupError;
@@ -10,7 +10,7 @@ const REGISTRATION: u16 = 0;
 const OPERATION: u16 = 1;
 const FLAGS_ALLOWED: u16 = 2;
 
-/// What this crate registers on a ring that is enabled.
+/// The registrations that this crate uses on an enabled ring.
 const REGISTRATIONS: [Register; 6] = [
     Register::Probe,
     Register::IowqMaxWorkers,
@@ -20,7 +20,7 @@ const REGISTRATIONS: [Register; 6] = [
     Register::UnregisterBufferRing,
 ];
 
-/// No links, no workers by force, no direct descriptors.
+/// The entry flags that are allowed: no links, no forced workers, no direct descriptors.
 const FLAGS: EntryFlags = EntryFlags::BUFFER_SELECT.union(EntryFlags::SKIP_SUCCESS);
 
 /// `struct io_uring_restriction`
@@ -41,7 +41,7 @@ impl Rule {
     }
 }
 
-/// Restricts a ring that is not enabled yet to these operations, and to what this crate registers.
+/// Restricts a ring that is not enabled yet to these operations, and to the registrations of this crate.
 pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
     let mut rules = rules(operations);
     let count = rules.len() as u32;
@@ -64,16 +64,16 @@ mod tests {
     use annulus_kernel::Fd;
     use rustix::io::Errno;
 
-    /// The answer of a ring to one entry.
+    /// The result of one entry.
     #[allow(unsafe_code)]
     fn answer(ring: &mut Ring, entry: Entry) -> i32 {
         // SAFETY: the entries of these tests name static memory, or none.
-        unsafe { ring.push_unchecked(entry) }.expect("an empty queue has room");
+        unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
         ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         ring.completions().next().expect("an answer").result
     }
 
-    /// Opens the root directory, for its path alone.
+    /// Opens the root directory with `O_PATH`.
     fn open() -> Entry {
         const AT_FDCWD: i32 = -100;
         const O_PATH: u32 = 0o10_000_000;
@@ -83,27 +83,27 @@ mod tests {
 
     #[test]
     #[allow(unsafe_code)]
-    fn what_is_not_on_the_list_is_refused() {
+    fn an_operation_that_is_not_listed_is_refused() {
         let Ok(mut free) = Ring::builder().build() else {
             return eprintln!("skipped: io_uring is blocked here");
         };
         let fd = answer(&mut free, open());
-        assert!(fd >= 0, "an open is nothing special: {fd}");
-        // SAFETY: it was opened just now, and is closed once.
+        assert!(fd >= 0, "an unrestricted ring opens: {fd}");
+        // SAFETY: the ring has just opened the descriptor, and it is closed once, here.
         free.kernel().close(unsafe { Fd::from_raw(fd) });
         let mut ring = Ring::builder().only(&[opcode::NOP]).build().unwrap();
         assert_eq!(answer(&mut ring, open()), -Errno::ACCESS.raw_os_error());
         let nop = Entry::new(opcode::NOP, Fd::NONE);
         assert_eq!(answer(&mut ring, nop), 0);
         assert_eq!(answer(&mut ring, nop.with(EntryFlags::ASYNC)), -Errno::ACCESS.raw_os_error());
-        // What the ring's owner registers still goes; that the list is closed, another list shows.
+        // The registrations of this crate still succeed; other restrictions do not.
         ring.probe().unwrap();
         let again = restrict(&ring, &[opcode::OPENAT]).unwrap_err();
         assert!(again.to_string().starts_with("restricting the ring: "), "{again}");
     }
 
     #[test]
-    fn a_list_names_each_operation_and_registration_once() {
+    fn the_rules_have_each_operation_and_registration_once() {
         let rules = rules(&[opcode::RECV, opcode::SEND]);
         let of = |kind| rules.iter().filter(|rule| rule.kind == kind).count();
         assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 6, 1]);

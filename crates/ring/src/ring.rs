@@ -1,4 +1,4 @@
-//! A ring: both queues, and the one call that drives them.
+//! A ring: both queues, and the call that drives them.
 #![allow(unsafe_code)]
 
 use crate::builder::Builder;
@@ -21,13 +21,13 @@ const OFF_ENTRIES: u64 = 0x1000_0000;
 /// What [`Ring::enter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Submit only; run no deferred work.
+    /// Submit, and run no deferred work.
     No,
-    /// Submit, run deferred work, come back at once.
+    /// Submit, run deferred work, and return.
     Reap,
     /// Submit, then wait.
     For {
-        /// Until so many completions are there.
+        /// Until so many completions are ready.
         completions: u32,
         /// Or this much time has passed.
         timeout: Option<Duration>,
@@ -37,36 +37,36 @@ pub enum Wait {
 /// What an enter did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// What was asked.
+    /// It submitted and waited.
     Done,
-    /// The timeout came first.
+    /// The timeout expired first.
     TimedOut,
-    /// A signal came first. Look at the completions and enter again.
+    /// A signal interrupted it. Take the completions and enter again.
     Interrupted,
-    /// Nothing: the kernel's thread takes what was queued, and nobody was to wait.
+    /// No system call: the kernel thread takes what was queued, and there was nothing to wait for.
     Unneeded,
-    /// The kernel is short of something for now (memory, room for completions): take completions and enter again.
+    /// The kernel is short of memory or of space for completions for now: take completions and enter again.
     Busy,
 }
 
-/// An io_uring instance: submission queue, completion queue, and the descriptor behind them.
+/// An io_uring instance: submission queue, completion queue, and descriptor.
 ///
 /// It belongs to the thread that built it. Dropping it closes the descriptor; the kernel then cancels what is in flight
-/// *in its own time*, so cancel and drain before you free memory that operations still name.
+/// *asynchronously*, so cancel and drain before you free memory that operations name.
 pub struct Ring {
     submission: Submission,
     completed: Completed,
     features: KernelFeatures,
     setup: SetupFlags,
     id: RingId,
-    // After the queues: they point into these.
+    // After the queues, which point into these mappings.
     _rings: RingMemory,
     _entries: RingMemory,
-    // Last: memory is unmapped before the descriptor goes.
+    // Last: memory is unmapped before the descriptor is closed.
     handle: Handle,
 }
 
-/// The ring's descriptor, closed on drop through the kernel that made it.
+/// The descriptor of the ring, closed on drop.
 struct Handle {
     kernel: Rc<dyn Kernel>,
     fd: Fd,
@@ -116,11 +116,14 @@ impl Ring {
         if array != 0 {
             fill_identity(&rings, params.sq_off.array, params.sq_entries);
         }
+        // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps, and drops after the queues.
+        let (submission, completed) = unsafe {
+            let submission = Submission::new(rings.area(), entries.area(), &params.sq_off);
+            (submission, Completed::new(rings.area(), &params.cq_off))
+        };
         Ok(Self {
-            // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps beside the queues.
-            submission: unsafe { Submission::new(rings.area(), entries.area(), &params.sq_off) },
-            // SAFETY: as above.
-            completed: unsafe { Completed::new(rings.area(), &params.cq_off) },
+            submission,
+            completed,
             features,
             setup,
             id: RingId { fd: fd.raw(), registered: false },
@@ -136,21 +139,21 @@ impl Ring {
             .map_err(|e| SetupError::Step("enabling the ring", e))?;
         let mut update =
             RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
-        // An older kernel, or a thread with 16 rings already, goes on with the plain descriptor.
+        // On an older kernel, or if the thread has 16 rings already, the plain descriptor is used.
         if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
             self.id = RingId { fd: update.offset as RawFd, registered: true };
         }
         Ok(())
     }
 
-    pub(crate) fn cap_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
+    pub(crate) fn limit_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
         self.register(Register::IowqMaxWorkers, (&raw mut most).cast(), 2)
-            .map_err(|e| SetupError::Step("capping the kernel's workers", e))?;
+            .map_err(|e| SetupError::Step("limiting the kernel's workers", e))?;
         Ok(())
     }
 
-    /// Queues an entry that names no memory; the kernel sees it at the next [`enter`](Ring::enter). What does name memory is
-    /// refused:
+    /// Queues an entry that names no memory; the kernel sees it at the next [`enter`](Ring::enter). An entry that names memory does
+    /// not compile:
     ///
     /// ```compile_fail,E0308
     /// use annulus_ring::{Ring, op};
@@ -162,7 +165,7 @@ impl Ring {
     /// ```
     ///
     /// # Errors
-    /// [`Full`] if the queue has no room: enter, then push again.
+    /// [`Full`] if the queue has no space: enter, then push again.
     #[inline]
     pub fn push(&mut self, entry: SafeEntry) -> Result<(), Full> {
         self.submission.push(entry.into())
@@ -174,22 +177,22 @@ impl Ring {
     /// As [`push`](Ring::push).
     ///
     /// # Safety
-    /// Descriptors that the entry names must be open, or none at all, and the caller's to use.
+    /// Descriptors that the entry names must be open and the caller's to use, or -1.
     ///
-    /// Memory that the entry names must stay valid, unmoved and untouched (unread, if the kernel writes it) until
-    /// the operation's *terminal* completion has been taken: the one without [`more`](crate::Completion::more). For an
-    /// entry that skips its completion on success, until the enter that consumed it has returned and every completion
-    /// posted by then, overflowed ones too, has been taken.
+    /// Memory that the entry names must stay valid, unmoved and unmodified (unread, if the kernel writes it) until the *terminal*
+    /// completion of the operation has been taken: the one without [`more`](crate::Completion::more). For an entry that skips its
+    /// completion on success, until the enter that consumed it has returned and every completion posted by then, overflowed ones
+    /// too, has been taken.
     #[inline]
     pub unsafe fn push_unchecked(&mut self, entry: Entry) -> Result<(), Full> {
         self.submission.push(entry)
     }
 
-    /// Submits everything queued and waits as told: one system call. Where a thread polls the queue, it is one only to
-    /// wait, to wake that thread, or for room where the queue is full.
+    /// Submits everything queued, and waits: one system call. With a kernel thread, a system call only to wait, to wake the thread,
+    /// or to wait for space if the queue is full.
     ///
     /// # Errors
-    /// What the kernel says beyond back pressure, a timeout or a signal, which are [`Entered`] values.
+    /// The kernel's, except back pressure, a timeout or a signal, which are [`Entered`] values.
     #[inline]
     pub fn enter(&mut self, wait: Wait) -> io::Result<Entered> {
         let (min_complete, mut flags, timeout) = match wait {
@@ -202,7 +205,7 @@ impl Ring {
         }
         self.submission.publish();
         if self.setup.contains(SetupFlags::SQPOLL) {
-            flags |= self.needs_of_poller();
+            flags |= self.poller_flags();
             if min_complete == 0
                 && !flags.intersects(EnterFlags::SQ_WAKEUP | EnterFlags::SQ_WAIT)
                 && !self.overflowed()
@@ -211,15 +214,16 @@ impl Ring {
             }
         }
         let to_submit = self.submission.pending();
-        // SAFETY: every entry came through `push`, or `push_unchecked`, whose contract covers its memory.
+        // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through `push_unchecked`, whose caller
+        // guarantees what `Kernel::enter` demands of an entry.
         let answer = unsafe {
             self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
         };
         answer.map_or_else(outcome, |_| Ok(Entered::Done))
     }
 
-    /// What the thread that polls needs, to take what was published.
-    fn needs_of_poller(&self) -> EnterFlags {
+    /// The flags that the kernel thread needs to take what was published.
+    fn poller_flags(&self) -> EnterFlags {
         let pending = self.pending();
         let mut flags = EnterFlags::empty();
         if pending > 0 && self.submission.poller_sleeps() {
@@ -231,8 +235,8 @@ impl Ring {
         flags
     }
 
-    /// Entries queued and not yet consumed by the kernel. Read it after an enter to learn whether all went in: the
-    /// kernel's own count is lost where the wait timed out or a signal came.
+    /// Entries that are queued and not yet consumed by the kernel. After an enter it shows whether all were submitted: the count that
+    /// the system call returns is lost if the wait timed out or was interrupted.
     #[inline]
     pub fn pending(&self) -> u32 {
         self.submission.pending()
@@ -244,64 +248,64 @@ impl Ring {
         self.completed.ready()
     }
 
-    /// The completion `ahead` places behind the next one, left where it is.
+    /// The completion `ahead` completions after the next one, without taking it.
     #[inline]
     pub fn peek(&self, ahead: u32) -> Option<Completion> {
         self.completed.peek(ahead)
     }
 
-    /// Takes the completions that are there now.
+    /// Takes the completions that are ready now.
     #[inline]
     pub fn completions(&mut self) -> Completions<'_> {
         self.completed.drain()
     }
 
-    /// True while the kernel holds completions that found no room in the queue; the next enter flushes them.
+    /// Whether the kernel holds completions that found no space in the queue; the next enter flushes them.
     #[inline]
     pub fn overflowed(&self) -> bool {
         self.submission.overflowed()
     }
 
-    /// True while deferred work waits for an enter.
+    /// Whether deferred work waits for an enter.
     #[inline]
     pub fn work_pending(&self) -> bool {
         self.submission.work_pending()
     }
 
-    /// Completions that the kernel dropped for want of memory: zero unless the machine is out of it.
+    /// Completions that the kernel dropped because it had no memory.
     pub fn dropped(&self) -> u32 {
         self.completed.dropped()
     }
 
-    /// Submission entries there is room for.
+    /// The number of entries of the submission queue.
     pub fn entries(&self) -> u32 {
         self.submission.capacity()
     }
 
-    /// Completions there is room for.
+    /// The number of entries of the completion queue.
     pub fn completion_entries(&self) -> u32 {
         self.completed.capacity()
     }
 
-    /// The flags the ladder ended at.
+    /// The set-up flags that the kernel accepted.
     pub fn setup_flags(&self) -> SetupFlags {
         self.setup
     }
 
-    /// What the kernel said of itself at set-up.
+    /// The features that the kernel reported at set-up.
     pub fn kernel_features(&self) -> KernelFeatures {
         self.features
     }
 
-    /// The kernel this ring stands on.
+    /// The kernel under the ring.
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
         &self.handle.kernel
     }
 
-    /// Asks which operations the kernel has.
+    /// The operations that the kernel has.
     ///
     /// # Errors
-    /// Whatever the kernel says.
+    /// The kernel's.
     pub fn probe(&self) -> io::Result<Probe> {
         let mut probe = Probe::empty();
         self.register(Register::Probe, probe.as_mut_ptr(), Probe::CAPACITY)?;
@@ -309,8 +313,8 @@ impl Ring {
     }
 
     pub(crate) fn register(&self, what: Register, arg: *mut u8, count: u32) -> io::Result<u32> {
-        // SAFETY: the callers in this crate pass live structures of the right type; what the kernel keeps (a buffer
-        // ring) is unregistered before its memory goes.
+        // SAFETY: each caller in this crate passes a live structure of the type that `what` expects. The kernel keeps only buffer
+        // rings, which are unregistered before their memory is freed, or leaked.
         unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
     }
 }
@@ -318,18 +322,18 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.id.registered {
-            // The thread's table of registered rings would keep this one alive, and has 16 places only.
+            // The thread's table of registered rings, which has 16 entries, would keep this one alive.
             let mut update = RingUpdate { offset: self.id.fd as u32, ..RingUpdate::default() };
             _ = self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1);
         }
     }
 }
 
-/// Where the kernel still has an index array between the queue and the entries, slot n names entry n for good.
+/// Initializes the index array of an older kernel: slot n names entry n permanently.
 fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
     let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
     for index in 0..entries {
-        // SAFETY: the array lies inside the mapping, and no entry is submitted yet.
+        // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not read it before a submission.
         unsafe { first.add(index as usize).write(index) };
     }
 }

@@ -18,7 +18,7 @@ fn small_ring() -> Ring {
 }
 
 fn fd(socket: &TcpStream) -> Fd {
-    // SAFETY: the tests submit with it while they hold the socket.
+    // SAFETY: each test keeps the socket open as long as it submits with the descriptor.
     unsafe { Fd::from_raw(socket.as_raw_fd()) }
 }
 
@@ -37,7 +37,7 @@ fn take(ring: &mut Ring, count: usize) -> Vec<Completion> {
 }
 
 #[test]
-fn nops_come_back_with_their_user_data_through_many_wraps() {
+fn nops_return_their_user_data_through_many_wraps() {
     let mut ring = small_ring();
     for round in 0..1000u64 {
         (0..4).for_each(|i| nop(&mut ring, round * 4 + i));
@@ -47,7 +47,7 @@ fn nops_come_back_with_their_user_data_through_many_wraps() {
 }
 
 #[test]
-fn a_full_queue_says_so_and_loses_nothing() {
+fn a_full_queue_is_an_error_and_loses_nothing() {
     let mut ring = small_ring();
     (0..4).for_each(|i| nop(&mut ring, i));
     assert_eq!(ring.push(op::Nop.entry()), Err(Full));
@@ -78,7 +78,7 @@ fn an_overflowing_completion_queue_is_seen_and_loses_nothing() {
 }
 
 #[test]
-fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
+fn a_multishot_receive_fills_published_buffers_and_ends_with_enobufs() {
     let mut ring = small_ring();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -87,14 +87,14 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
     let mut memory = [[0u8; 16]; 2];
     let mut buffers = BufferRing::register(&ring, 3, 2).unwrap();
     for (id, buffer) in memory.iter_mut().enumerate() {
-        // SAFETY: the buffers outlive the ring's use of them: the group is unregistered below.
+        // SAFETY: the buffers are not used until a completion names them, and the group is unregistered before they are freed.
         unsafe { buffers.add(buffer.as_mut_ptr(), 16, id as u16) };
     }
     buffers.publish();
     let receive = op::RecvMulti { fd: fd(&server), group: 3, limit: 0 };
     ring.push(receive.entry().user_data(9)).unwrap();
 
-    // Linux 6.1 ends the receive with the last buffer, in the same batch; later kernels with bytes that find none.
+    // Linux 6.1 ends the receive with the last buffer; later kernels when bytes find no buffer.
     let mut came = VecDeque::new();
     let mut next = |ring: &mut Ring| loop {
         match came.pop_front() {
@@ -107,19 +107,19 @@ fn a_multishot_receive_fills_lent_buffers_and_ends_with_enobufs() {
         let completion: Completion = next(&mut ring);
         assert_eq!((completion.result as usize, completion.more()), (text.len(), true));
         let id = completion.buffer().unwrap();
-        // SAFETY: the completion gave the buffer back; read it as the kernel left it.
+        // SAFETY: the completion has given the buffer back; the read is volatile, since the kernel wrote it.
         let got = unsafe { std::ptr::read_volatile(&raw const memory[usize::from(id)]) };
         assert_eq!(&got[..text.len()], text.as_bytes());
     }
     client.write_all(b"third").unwrap();
     let end = next(&mut ring);
     assert_eq!((end.result, end.more()), (-rustix::io::Errno::NOBUFS.raw_os_error(), false));
-    // SAFETY: it was registered with this ring.
+    // SAFETY: the group was registered with this ring.
     unsafe { buffers.unregister(&ring) }.unwrap();
 }
 
 #[test]
-fn a_send_that_skips_its_completion_leaves_none() {
+fn a_send_that_skips_its_completion_posts_none() {
     let mut ring = small_ring();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -130,7 +130,7 @@ fn a_send_that_skips_its_completion_leaves_none() {
         len: 5,
         flags: msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL,
     };
-    // SAFETY: static bytes.
+    // SAFETY: the bytes are static, and the socket is open.
     unsafe { ring.push_unchecked(send.entry().with(EntryFlags::SKIP_SUCCESS)) }.unwrap();
     ring.enter(Wait::Reap).unwrap();
     assert_eq!((ring.pending(), ring.ready()), (0, 0));
@@ -152,7 +152,7 @@ fn a_kernel_that_understands_the_zero_copy_report_tells_of_copies() {
     let (server, _) = listener.accept().unwrap();
     let send = op::Send { fd: fd(&server), buffer: b"lent".as_ptr(), len: 4, flags: 0 };
     for reports in [false, true] {
-        // SAFETY: static bytes.
+        // SAFETY: the bytes are static, and the socket is open.
         unsafe { ring.push_unchecked(op::zero_copy(send.entry(), reports)) }.unwrap();
         ring.enter(Wait::Reap).unwrap();
         client.read_exact(&mut [0; 4]).unwrap();
@@ -163,7 +163,7 @@ fn a_kernel_that_understands_the_zero_copy_report_tells_of_copies() {
 }
 
 #[test]
-fn every_rung_of_the_ladder_works() {
+fn every_set_of_setup_flags_works() {
     for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
         let mut ring = Ring::builder().entries(4).without(without).build().unwrap();
         assert!(!ring.setup_flags().intersects(without));
@@ -173,8 +173,8 @@ fn every_rung_of_the_ladder_works() {
 }
 
 #[test]
-fn dropped_rings_leave_the_thread_its_places() {
-    // A thread can register 16 rings; more than that one after the other must all get a place.
+fn dropped_rings_free_their_registered_index() {
+    // A thread can register 16 rings at once; more than 16 in sequence must all get an index.
     for _ in 0..40 {
         drop(small_ring());
     }
@@ -196,7 +196,7 @@ fn sizes_out_of_range_name_the_limit() {
 }
 
 #[test]
-fn the_probe_answers_and_features_agree_with_it() {
+fn the_probe_agrees_with_the_features() {
     let probe = small_ring().probe().unwrap();
     assert!(probe.has(opcode::NOP) && probe.has(opcode::RECV));
     let features = Features::detect().unwrap();

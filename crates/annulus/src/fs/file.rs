@@ -384,13 +384,13 @@ impl File {
     /// # Errors
     /// `InvalidInput` for a place before the start, or what has no places, such as a pipe.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let (offset, whence) = match to {
+        let (offset, origin) = match to {
             SeekFrom::Start(offset) => (place(offset)? as i64, 0),
             SeekFrom::Current(offset) => (offset, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
         let mut position: Box<u64> = Box::default();
-        let call = FileCall::Seek { fd: self.open.fd(), offset, whence, position: &mut *position };
+        let call = FileCall::Seek { fd: self.open.fd(), offset, origin, position: &mut *position };
         // SAFETY: the call writes to the box's memory.
         let (answer, position) = unsafe { self.perform(Class::Look, 0, call, position).await };
         answer.map(|_| *position)
@@ -400,7 +400,7 @@ impl File {
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
         let mut position = 0;
         let call =
-            FileCall::Seek { fd: self.open.fd(), offset: by, whence: 1, position: &mut position };
+            FileCall::Seek { fd: self.open.fd(), offset: by, origin: 1, position: &mut position };
         // SAFETY: the answer outlives the call.
         unsafe { self.open.core.kernel.file(&call)? };
         Ok(position)

@@ -1,29 +1,29 @@
-//! The calls.
+//! The file calls.
 
 use super::{FileStat, OpenHow};
 use crate::vectors::IoVec;
 use std::ffi::c_char;
 use std::os::fd::RawFd;
 
-/// A path: a C string, and the directory it starts from where it is relative.
+/// A path: a C string, and the directory from which a relative path starts.
 #[derive(Clone, Copy, Debug)]
 pub struct PathAt {
     /// A directory's descriptor, or `AT_FDCWD`.
     pub dir: RawFd,
-    /// The path, with its zero.
+    /// The path, terminated by zero.
     pub path: *const c_char,
 }
 
-/// One call on a file or a path. Memory it points to must stay valid, unmoved and untouched until the call is done.
+/// One call on a file or a path, as plain data.
 ///
-/// The result is a count of bytes, a descriptor, or zero.
+/// The result is a number of bytes, a descriptor, or zero.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum FileCall {
-    /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an entry it may, where the
-    /// path is not in memory: see [`OpenHow::nonblocking`].
+    /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an entry it may, if the path is not
+    /// cached: see [`OpenHow::nonblocking`].
     Open { at: PathAt, how: *const OpenHow },
-    /// `pread(2)`; with `nowait`, only what is in memory already (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
+    /// `pread(2)`; with `nowait` only from the page cache (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
     /// `pwrite(2)`. Offset `u64::MAX` is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
@@ -41,7 +41,7 @@ pub enum FileCall {
     Allocate { fd: RawFd, mode: u32, offset: u64, len: u64 },
     /// `posix_fadvise(2)`, with `POSIX_FADV_*`.
     Advise { fd: RawFd, offset: u64, len: u32, advice: u32 },
-    /// `unlinkat(2)`; of a directory where asked.
+    /// `unlinkat(2)`, of a directory if asked for.
     Remove { at: PathAt, directory: bool },
     /// `renameat2(2)`, with `RENAME_*` flags.
     Rename { from: PathAt, to: PathAt, flags: u32 },
@@ -63,10 +63,10 @@ pub enum FileCall {
     SetFlags { fd: RawFd, flags: u32 },
     /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
-    /// `sendfile(2)` to a socket, without waiting for room there, and without a signal where the peer has gone.
+    /// `sendfile(2)` to a socket. It does not block if the socket has no space, and raises no SIGPIPE if the peer has closed.
     Send { from: RawFd, offset: u64, to: RawFd, len: u32 },
-    /// `lseek(2)`, with `SEEK_*`. The new position goes to `position`.
-    Seek { fd: RawFd, offset: i64, whence: u32, position: *mut u64 },
-    /// `flock(2)`, with `LOCK_*`. It waits unless `LOCK_NB` is among them.
+    /// `lseek(2)`, from an origin `SEEK_*`. The new position is written to `position`.
+    Seek { fd: RawFd, offset: i64, origin: u32, position: *mut u64 },
+    /// `flock(2)`, with `LOCK_*`. It blocks without `LOCK_NB`.
     Lock { fd: RawFd, operation: u32 },
 }

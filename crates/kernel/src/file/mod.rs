@@ -1,6 +1,5 @@
-//! Calls on files as plain data: what the ring takes as an entry, a worker thread or the loop itself as a system call.
-//!
-//! One value, three ways to do it. Which way is policy, and lives above.
+//! File calls as plain data. A call can be an entry of a ring, or a system call on a worker thread or on the loop: the layers above
+//! decide.
 
 mod call;
 mod now;
@@ -17,22 +16,22 @@ pub use stat::{FileStat, StatTime};
 pub struct OpenHow {
     /// `O_*`.
     pub flags: u64,
-    /// Permissions of a file that is made.
+    /// Permissions of a file that is created.
     pub mode: u64,
     /// `RESOLVE_*`.
     pub resolve: u64,
 }
 
 impl OpenHow {
-    /// Whether the open may wait for the other end of a named pipe, or for a line's carrier. A pipe that is opened both ways
-    /// has its other end, and what is made with the open is no line.
+    /// Whether the open may wait for the other end of a named pipe, or for the carrier of a terminal. It does not if a pipe is opened
+    /// for reading and writing, or if the file is created.
     pub fn may_wait(&self) -> bool {
         let flags = OFlags::from_bits_retain(self.flags as u32);
         !flags.contains(OFlags::CREATE | OFlags::RDWR)
             && !flags.intersects(OFlags::NONBLOCK | OFlags::PATH)
     }
 
-    /// The same with `O_NONBLOCK`, which what was opened keeps until [`FileCall::SetFlags`] clears it.
+    /// The same with `O_NONBLOCK`, which the open file keeps until [`FileCall::SetFlags`] clears it.
     pub fn nonblocking(&self) -> Self {
         Self { flags: self.flags | u64::from(OFlags::NONBLOCK.bits()), ..*self }
     }

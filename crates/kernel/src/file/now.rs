@@ -1,4 +1,4 @@
-//! The calls as plain system calls.
+//! File calls as system calls.
 #![allow(unsafe_code)]
 
 use super::{FileCall, FileStat, OpenHow, PathAt};
@@ -15,62 +15,63 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::null_mut;
 use std::{io, slice};
 
-/// The cursor, where an offset is asked for.
+/// The offset that stands for the cursor.
 const CURSOR: u64 = u64::MAX;
 
 impl FileCall {
-    /// Makes the system call on this thread, which waits for as long as the call does. EINTR is tried again.
+    /// Makes the system call on this thread, and repeats it after EINTR. It blocks as long as the call does.
     ///
     /// # Errors
     /// The system's.
     ///
     /// # Safety
-    /// What the call points to must be valid for it, and no other code may touch what it writes meanwhile. Its descriptors must be
-    /// open, and the caller's to use.
+    /// Memory that the call reads must be valid, memory that it writes must not be used by other code meanwhile, and its
+    /// descriptors must be open and the caller's to use.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
-        match unsafe { self.once() } {
-            // No call here moves more than `u32` can hold: lengths are `u32`.
-            Ok(answer) => Ok(answer as u32),
-            // SAFETY: as above.
-            Err(Errno::INTR) => unsafe { self.again() },
-            Err(errno) => Err(errno.into()),
-        }
+        // SAFETY: this function demands what `once` and `again` demand.
+        let answer = unsafe {
+            match self.once() {
+                Err(Errno::INTR) => self.again(),
+                answer => answer,
+            }
+        };
+        // No result is larger than `u32` can hold: lengths are `u32`.
+        Ok(answer? as u32)
     }
 
-    /// Apart, so that the first time is no round of a loop.
+    /// Repeats the call until it is not interrupted. Apart, so that the first try is not part of a loop.
     ///
     /// # Safety
     /// As [`call`](Self::call).
     #[cold]
-    unsafe fn again(&self) -> io::Result<u32> {
+    unsafe fn again(&self) -> Result<usize, Errno> {
         loop {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: this function demands what `once` demands.
             match unsafe { self.once() } {
                 Err(Errno::INTR) => {}
-                answer => return Ok(answer? as u32),
+                answer => return answer,
             }
         }
     }
 
-    /// The commonest calls first, without libc's way there.
+    /// Makes the call once. The commonest calls bypass libc.
     ///
     /// # Safety
     /// As [`call`](Self::call).
     #[inline]
     unsafe fn once(&self) -> Result<usize, Errno> {
-        // SAFETY: the caller promises that what it points to is valid, and that its descriptors are open.
+        // SAFETY: memory is valid and descriptors are open, as the contract of `call` demands.
         unsafe {
             match *self {
                 Self::Read { fd, buffer, len, offset, nowait: false } => {
-                    let room =
+                    let memory =
                         slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize);
                     let fd = borrow(fd);
                     let (read, _) = if offset == CURSOR {
-                        rustix::io::read(fd, room)?
+                        rustix::io::read(fd, memory)?
                     } else {
-                        rustix::io::pread(fd, room, offset)?
+                        rustix::io::pread(fd, memory, offset)?
                     };
                     Ok(read.len())
                 }
@@ -90,65 +91,50 @@ impl FileCall {
                     }
                 }
                 Self::Open { at, how } => open(at, &*how),
-                _ => self.seldom(),
+                _ => self.rare(),
             }
         }
     }
 
-    /// Those that are not made for every few bytes; apart, so that they cost the others no room on the stack.
+    /// The calls that are not made often. Apart, so that the others need less stack.
     ///
     /// # Safety
     /// As [`call`](Self::call).
     #[inline(never)]
-    unsafe fn seldom(&self) -> Result<usize, Errno> {
-        match *self {
-            Self::Send { from, offset, to, len } => {
-                // SAFETY: the caller promises that both are open.
-                let (from, to) = unsafe { (borrow(from), borrow(to)) };
-                send(from, offset, to, len as usize)
-            }
-            Self::Seek { fd, offset, whence, position } => {
-                // SAFETY: a seek names no memory; where it puts the answer, the caller vouches for.
-                unsafe {
-                    let reached = syscall(libc::SYS_lseek, fd, offset, whence);
-                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+    unsafe fn rare(&self) -> Result<usize, Errno> {
+        // SAFETY: descriptors are open, and `position` is valid, as the contract of `call` demands. The offsets of a copy are
+        // local and outlive its call.
+        let answer = unsafe {
+            match *self {
+                Self::Send { from, offset, to, len } => {
+                    return send(borrow(from), offset, borrow(to), len as usize);
                 }
-                Ok(0)
-            }
-            _ => {
-                // SAFETY: the caller's promise, passed on.
-                let answer = unsafe { self.system_call() };
-                usize::try_from(answer).map_err(|_| last_error())
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`call`](Self::call).
-    unsafe fn system_call(&self) -> c_long {
-        match *self {
-            Self::Copy { from, from_offset, to, to_offset, len } => {
-                let (mut from_offset, mut to_offset) = (from_offset, to_offset);
-                let (there, here) = (place(&mut from_offset), place(&mut to_offset));
-                // SAFETY: the offsets outlive the call.
-                unsafe {
+                Self::Seek { fd, offset, origin, position } => {
+                    let reached = syscall(libc::SYS_lseek, fd, offset, origin);
+                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+                    0
+                }
+                Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
+                    let (there, here) =
+                        (offset_or_cursor(&mut from_offset), offset_or_cursor(&mut to_offset));
                     syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
                 }
+                _ => self.plain_call(),
             }
-            // SAFETY: the caller's promise, passed on.
-            _ => unsafe { self.plain_call() },
-        }
+        };
+        usize::try_from(answer).map_err(|_| last_error())
     }
 
-    /// The calls whose arguments stand as they are.
+    /// The calls whose arguments are passed as they are.
     ///
     /// # Safety
     /// As [`call`](Self::call).
     unsafe fn plain_call(&self) -> c_long {
-        // SAFETY: numbers and pointers as each call's page has them; for the pointers the caller vouches.
+        // SAFETY: the arguments have the order and the types of each system call, and the pointers are valid, as the contract of
+        // `call` demands.
         unsafe {
             match *self {
-                // A 64-bit system takes the offset's high half from the low word's own.
+                // The system call takes the offset as two longs; on a 64-bit system the first has it all.
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
                     syscall(libc::SYS_preadv2, fd, vectors, count as usize, offset, 0usize, 0)
                 }
@@ -197,49 +183,49 @@ impl FileCall {
                 | Self::Send { .. }
                 | Self::Seek { .. }
                 | Self::Copy { .. } => {
-                    unreachable!("handled before")
+                    unreachable!("made by `once` or `rare`")
                 }
             }
         }
     }
 }
 
-/// Where a call finds an offset, and leaves the next one; nowhere, where it is the cursor.
-fn place(offset: &mut u64) -> *mut u64 {
+/// A pointer to an offset, which the call updates; null for the cursor.
+fn offset_or_cursor(offset: &mut u64) -> *mut u64 {
     if *offset == CURSOR { null_mut() } else { offset }
 }
 
 /// # Safety
-/// The vectors and their memory must be valid, and no other code's; the descriptor open.
+/// The vectors and their memory must be valid and not used by other code, and the descriptor must be open.
 unsafe fn read_cached(
     fd: RawFd,
     vectors: *const IoVec,
     count: u32,
     offset: u64,
 ) -> Result<usize, Errno> {
-    // SAFETY: an `IoSliceMut` is promised to be an iovec; the kernel writes to the memory and reads none of it.
-    let vectors = unsafe {
-        slice::from_raw_parts_mut(vectors.cast_mut().cast::<IoSliceMut<'_>>(), count as usize)
+    // SAFETY: an `IoSliceMut` has the layout of `struct iovec`; the kernel writes to the memory and does not read it, so that it
+    // need not be initialised. Vectors, memory and descriptor are valid, which this function demands.
+    let (fd, vectors) = unsafe {
+        let first = vectors.cast_mut().cast::<IoSliceMut<'_>>();
+        (borrow(fd), slice::from_raw_parts_mut(first, count as usize))
     };
-    // SAFETY: the caller's promise.
-    let fd = unsafe { borrow(fd) };
     rustix::io::preadv2(fd, vectors, offset, ReadWriteFlags::NOWAIT)
 }
 
-/// Opens without waiting for the other end of a named pipe, or for a line's carrier. What was opened waits again, unless it
-/// was asked not to.
+/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. Afterwards the file is blocking, unless
+/// `O_NONBLOCK` was asked for.
 ///
 /// # Safety
-/// The path must be valid; the directory open, or `AT_FDCWD`.
+/// The path must be valid, and the directory open or `AT_FDCWD`.
 unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: directory and path are valid, which this function demands.
     let (dir, path) = unsafe { (borrow(at.dir), CStr::from_ptr(at.path)) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
     if !how.may_wait() {
         return Ok(open_with(dir, path, how, flags)?.into_raw_fd() as usize);
     }
     let opened = match open_with(dir, path, how, flags | OFlags::NONBLOCK) {
-        // Somebody must give his lease on the file back first.
+        // Another process has a lease on the file (`F_SETLEASE`), which it must give up first.
         Err(Errno::AGAIN) if how.resolve == 0 => open_with(dir, path, how, flags)?,
         opened => opened?,
     };
@@ -247,7 +233,7 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     Ok(opened.into_raw_fd() as usize)
 }
 
-/// The older call takes less where it suffices: it has fewer arguments to fetch.
+/// Uses `openat` if it suffices: it is cheaper than `openat2`.
 fn open_with(
     dir: BorrowedFd<'_>,
     path: &CStr,
@@ -262,7 +248,7 @@ fn open_with(
     rustix::fs::openat2(dir, path, flags, mode, resolve)
 }
 
-/// Sends pages of a file. `sendfile` waits for room as long as the socket itself says so: that is changed for the call.
+/// Sends pages of a file. `sendfile` blocks on a blocking socket, which is therefore made non-blocking during the call.
 fn send(from: BorrowedFd<'_>, offset: u64, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
     let flags = rustix::fs::fcntl_getfl(to)?;
     let waits = !flags.contains(OFlags::NONBLOCK);
@@ -277,9 +263,9 @@ fn send(from: BorrowedFd<'_>, offset: u64, to: BorrowedFd<'_>, len: usize) -> Re
     sent
 }
 
-/// Makes a call that knows no `MSG_NOSIGNAL`: where the peer has gone, its error is all that is seen of it.
+/// Makes a call that has no `MSG_NOSIGNAL`, without the signal SIGPIPE if the peer has closed.
 fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    // SAFETY: the sets are initialised before they are read, and outlive the calls; this thread's mask is put back.
+    // SAFETY: the sets are initialised before they are read, and outlive the calls. The signal mask of this thread is restored.
     unsafe {
         let (mut pipe, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut pipe);
@@ -287,7 +273,7 @@ fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errn
         libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
         let outcome = call();
         if matches!(outcome, Err(Errno::PIPE)) && libc::sigismember(&before, libc::SIGPIPE) == 0 {
-            // Takes the signal that the call has raised, if it was not ignored anyway.
+            // Takes the signal that the call has raised, unless it is ignored.
             libc::sigtimedwait(&pipe, null_mut(), &libc::timespec { tv_sec: 0, tv_nsec: 0 });
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());

@@ -1,4 +1,4 @@
-//! What `statx(2)` answers.
+//! The result of `statx(2)`.
 
 /// `struct statx_timestamp`.
 #[repr(C)]
@@ -6,13 +6,13 @@
 pub struct StatTime {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// The rest, in nanoseconds.
+    /// Nanoseconds within the second.
     pub nanoseconds: u32,
     reserved: i32,
 }
 
 impl StatTime {
-    /// A moment.
+    /// A time since 1970.
     pub fn new(seconds: i64, nanoseconds: u32) -> Self {
         Self { seconds, nanoseconds, reserved: 0 }
     }
@@ -34,7 +34,7 @@ pub struct FileStat {
     spare: u16,
     pub inode: u64,
     pub size: u64,
-    /// Of 512 bytes.
+    /// Blocks of 512 bytes.
     pub blocks: u64,
     pub attributes_mask: u64,
     pub accessed: StatTime,
@@ -46,15 +46,15 @@ pub struct FileStat {
     pub dev_major: u32,
     pub dev_minor: u32,
     pub mount: u64,
-    /// Alignment that direct I/O needs of memory, where asked for and known (6.1).
+    /// Alignment of memory for direct I/O, if known (6.1).
     pub direct_memory_align: u32,
-    /// Alignment that direct I/O needs of offsets and lengths.
+    /// Alignment of offsets and lengths for direct I/O.
     pub direct_offset_align: u32,
     rest: [u64; 12],
 }
 
 impl FileStat {
-    /// `STATX_BASIC_STATS`, the time of birth, and what direct I/O needs.
+    /// `STATX_BASIC_STATS`, `STATX_BTIME` and `STATX_DIOALIGN`.
     pub const WANTED: u32 = 0x7ff | 0x800 | 0x2000;
 }
 

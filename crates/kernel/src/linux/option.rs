@@ -1,4 +1,4 @@
-//! Socket options as `setsockopt(2)` wants them.
+//! Socket options as arguments of `setsockopt(2)` and `getsockopt(2)`.
 #![allow(unsafe_code)]
 
 use crate::option::{Credentials, Ip, SocketOption, SocketQuery};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// An option's value in the kernel's layout: at most `struct ipv6_mreq`.
+/// The value of an option in the kernel's layout: at most `struct ipv6_mreq`.
 struct Value {
     bytes: [u8; 20],
     len: usize,
@@ -31,14 +31,14 @@ pub(super) fn set(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
     let (level, name) = name(option);
     let Value { bytes, len } = value(option);
     let (fd, len) = (fd.as_raw_fd(), len as libc::socklen_t);
-    // SAFETY: the value is `len` initialised bytes, which the call reads.
+    // SAFETY: the call reads `len` bytes, which are initialised.
     match unsafe { libc::setsockopt(fd, level, name, bytes.as_ptr().cast(), len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Where the dropped datagrams stand in what `SO_MEMINFO` answers (`SK_MEMINFO_DROPS`), and how many numbers that has.
+/// The index of the dropped datagrams in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`), and its length.
 const DROPS: usize = 8;
 const MEMORY: usize = 9;
 
@@ -46,8 +46,7 @@ pub(super) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
     let (level, name) = match query {
         SocketQuery::Drops => {
             let mut memory = [0u32; MEMORY];
-            // SAFETY: every bit pattern is a number.
-            unsafe { fill(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)? };
+            fill(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
             return Ok(memory[DROPS]);
         }
         SocketQuery::RecvBuffer => (libc::SOL_SOCKET, libc::SO_RCVBUF),
@@ -58,24 +57,34 @@ pub(super) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
         SocketQuery::Tos(ip) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS),
     };
     let mut value = 0u32;
-    // SAFETY: every bit pattern is a number.
-    unsafe { fill(fd, level, name, &mut value)? };
+    fill(fd, level, name, &mut value)?;
     Ok(value)
 }
 
 pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
-    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    // SAFETY: it is made of numbers.
-    unsafe { fill(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut who)? };
-    Ok(Credentials { pid: who.pid.unsigned_abs(), uid: who.uid, gid: who.gid })
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    fill(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    Ok(Credentials { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
 }
 
+/// A type of integers only, without padding.
+///
 /// # Safety
-/// Any bytes must make a `T`.
-unsafe fn fill<T>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+/// Every bit pattern must be a valid value.
+unsafe trait Integers {}
+
+// SAFETY: every bit pattern is an integer.
+unsafe impl Integers for u32 {}
+// SAFETY: every bit pattern is an array of integers.
+unsafe impl Integers for [u32; MEMORY] {}
+// SAFETY: the three fields are integers of four bytes.
+unsafe impl Integers for libc::ucred {}
+
+/// Reads the value of an option.
+fn fill<T: Integers>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();
-    // SAFETY: the call writes at most `len` bytes, which is the value's size.
+    // SAFETY: the call writes at most `len` bytes, the size of the value, of which every bit pattern is valid.
     match unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -89,7 +98,7 @@ fn of(ip: Ip, v4: i32, v6: i32) -> (i32, i32) {
     }
 }
 
-/// Level and name.
+/// The level and the name of an option.
 fn name(option: SocketOption) -> (i32, i32) {
     use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_UDP};
     match option {
@@ -154,7 +163,7 @@ fn value(option: SocketOption) -> Value {
         SocketOption::IncomingCpu(cpu) => Value::int(i32::try_from(cpu).unwrap_or(i32::MAX)),
         SocketOption::SegmentSize(size) => Value::int(size.into()),
         SocketOption::DontFragment(_, on) => {
-            // Both protocols have the same numbers for these.
+            // The values are the same for both protocols.
             Value::int(if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT })
         }
         SocketOption::Linger(time) => linger(time),

@@ -1,4 +1,4 @@
-//! Calls on files as submission entries.
+//! File calls as submission entries.
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -8,7 +8,7 @@ use annulus_kernel::file::{FileCall, FileStat, OpenHow};
 const FSYNC_DATASYNC: u32 = 1;
 const AT_REMOVEDIR: u32 = 0x200;
 
-/// The operation that stands for it; `None` where io_uring has none.
+/// The operation of a call; `None` if io_uring has none.
 pub fn opcode(call: &FileCall) -> Option<u8> {
     Some(match call {
         FileCall::Open { .. } => opcode::OPENAT2,
@@ -38,7 +38,7 @@ pub fn opcode(call: &FileCall) -> Option<u8> {
     })
 }
 
-/// The entry; `None` where io_uring has no such operation.
+/// The entry of a call; `None` if io_uring has no such operation.
 pub fn entry(call: &FileCall) -> Option<Entry> {
     let base = |fd| opcode(call).map(|code| Entry { fd, ..Entry::new(code, Fd::NONE) });
     Some(match *call {
@@ -72,7 +72,7 @@ pub fn entry(call: &FileCall) -> Option<Entry> {
     })
 }
 
-/// Of the calls that name a path and open nothing.
+/// The entry of a call that names a path and opens nothing.
 fn path_entry(call: &FileCall) -> Option<Entry> {
     let base = |fd| opcode(call).map(|code| Entry { fd, ..Entry::new(code, Fd::NONE) });
     Some(match *call {

@@ -1,4 +1,4 @@
-//! Receives: bytes and messages, once or many times, into memory of the submitter or into buffers of a group.
+//! Receives: of bytes and messages, single and multishot, into memory of the submitter or into buffers of a group.
 
 use crate::entry::{Entry, EntryFlags, SafeEntry};
 use crate::opcode;
@@ -14,9 +14,9 @@ const RECV_MULTISHOT: u16 = 1 << 1;
 pub struct Recv {
     /// The socket.
     pub fd: Fd,
-    /// Where to.
+    /// Where the bytes go.
     pub buffer: *mut u8,
-    /// At most this many bytes.
+    /// Most bytes to receive.
     pub len: u32,
 }
 
@@ -28,14 +28,14 @@ impl Recv {
     }
 }
 
-/// Receives into buffers that the kernel picks from a group, many times (6.0).
+/// Receives many times into buffers that the kernel takes from a group (6.0).
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMulti {
     /// The socket.
     pub fd: Fd,
     /// The buffer group.
     pub group: u16,
-    /// Ends after this many bytes in all; zero is no limit. Needs 6.17, refused with EINVAL before.
+    /// Ends after so many bytes in all; zero is no limit. EINVAL before 6.17.
     pub limit: u32,
 }
 
@@ -48,7 +48,7 @@ impl RecvMulti {
     }
 }
 
-/// Receives once into a buffer that the kernel picks from a group.
+/// Receives once into a buffer that the kernel takes from a group.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvSelect {
     /// The socket.
@@ -65,7 +65,7 @@ impl RecvSelect {
     }
 }
 
-/// Receives a message once into a buffer that the kernel picks from a group. The sender and control messages are not asked for.
+/// Receives a message once into a buffer that the kernel takes from a group, without sender and control messages.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgSelect {
     /// The socket.
@@ -83,11 +83,10 @@ impl RecvMsgSelect {
     }
 }
 
-/// A header without vectors, name and control. The kernel writes lengths and flags into it as an operation ends; no code reads
-/// them.
+/// A header without vectors, name and control messages. The kernel writes lengths and flags into it; no code reads them.
 struct EmptyHeader(UnsafeCell<MsgHeader>);
 
-// SAFETY: no code of this process looks inside; kernels get the address.
+// SAFETY: no code of this process reads or writes the header: only its address is taken, for kernels.
 #[allow(unsafe_code)]
 unsafe impl Sync for EmptyHeader {}
 
@@ -101,16 +100,16 @@ static EMPTY_HEADER: EmptyHeader = EmptyHeader(UnsafeCell::new(MsgHeader {
     flags: 0,
 }));
 
-/// An operation whose buffer the kernel picks from a group.
+/// An operation whose buffer the kernel takes from a group.
 #[inline]
 pub(super) fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
     Entry { buf_group: group, ..Entry::new(opcode, fd).with(EntryFlags::BUFFER_SELECT) }
 }
 
-/// Receives one message into the vectors that a `struct msghdr` names; sender and control messages go where it says.
+/// Receives one message into the vectors, name and control that a `struct msghdr` names.
 ///
-/// The result is the count of bytes. The kernel writes the header's `name_len`, `control_len` and `flags` as
-/// `recvmsg(2)` does, so header, vectors, name and control must all last until the terminal completion.
+/// The result is the number of bytes. The kernel writes `name_len`, `control_len` and `flags` of the header as `recvmsg(2)` does,
+/// so header, vectors, name and control must stay until the terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsg {
     /// The socket.
@@ -130,12 +129,12 @@ impl RecvMsg {
     }
 }
 
-/// Receives messages into buffers that the kernel picks from a group, one each, many times (6.0). How a buffer is filled
-/// is told at [`Message`](annulus_kernel::Message); the result counts from the buffer's beginning to the end of its payload.
+/// Receives messages many times, each into a buffer that the kernel takes from a group (6.0). [`Message`](annulus_kernel::Message)
+/// describes the layout of a buffer; the result counts from its beginning to the end of the payload.
 ///
-/// Of the header only `name_len` and `control_len` are read, as the entry is consumed: the room that every buffer keeps.
-/// It names no vectors. A message with an empty payload ends the operation (no MORE), though its result is not zero.
-/// There is no total limit as for `RECV`.
+/// Of the header only `name_len` and `control_len` are read, when the entry is consumed: the space that each buffer reserves. It
+/// names no vectors. A message with an empty payload ends the operation (no MORE), although its result is not zero. There is no
+/// limit as `RECV` has.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgMulti {
     /// The socket.
@@ -144,8 +143,8 @@ pub struct RecvMsgMulti {
     pub group: u16,
     /// Address of a [`MsgHeader`].
     pub header: *const u8,
-    /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`, [`Message::payload_len`](annulus_kernel::Message::payload_len) tells
-    /// the length before it was cut.
+    /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`, [`Message::payload_len`](annulus_kernel::Message::payload_len) is the
+    /// length before truncation.
     pub flags: u32,
 }
 

@@ -1,29 +1,29 @@
-//! Reads and writes: the calls of files, which streams take as well.
+//! Reads and writes: file operations, which work on streams as well.
 
 use super::recv::selecting;
 use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::{Fd, IoVec};
 
-/// Where a stream is read or written: it has no places.
+/// The offset of a read or write of a stream, which has none.
 const STREAM: u64 = u64::MAX;
 
 /// `RWF_*` flags.
 pub mod rwf {
-    /// Do not wait. On sockets from 6.4; before, it may be refused.
+    /// Do not block. On sockets from 6.4 on; before, it may be refused.
     pub const NOWAIT: u32 = 0x8;
 }
 
-/// Reads a file at an offset, or a stream where the offset is `u64::MAX`.
+/// Reads a file at an offset, or a stream if the offset is `u64::MAX`.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// The file.
     pub fd: Fd,
-    /// Where to.
+    /// Where the bytes go.
     pub buffer: *mut u8,
-    /// At most this many bytes.
+    /// Most bytes to read.
     pub len: u32,
-    /// From where in the file.
+    /// The offset in the file.
     pub offset: u64,
 }
 
@@ -36,7 +36,7 @@ impl Read {
     }
 }
 
-/// Reads a stream once into a buffer that the kernel picks from a group.
+/// Reads a stream once into a buffer that the kernel takes from a group.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadSelect {
     /// The stream.
@@ -53,7 +53,7 @@ impl ReadSelect {
     }
 }
 
-/// As [`ReadSelect`], by the call that takes vectors.
+/// As [`ReadSelect`], with the operation that takes vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadvSelect {
     /// The stream.
@@ -72,20 +72,20 @@ impl ReadvSelect {
     }
 }
 
-/// The vector that such a read wants: its length bounds what is read, and zero is no bound but the buffer's; its base counts for
-/// nothing. Two words of zeroes, since a vector has an address, which no thread may share.
+/// The vector that such a read needs: its length limits what is read, and zero is the size of the buffer; its base is not used.
+/// Two zero words, since a static `IoVec` would not be `Sync`.
 static ANY_LENGTH: [usize; 2] = [0; 2];
 
 const _: () = assert!(size_of::<IoVec>() == size_of::<[usize; 2]>());
 
-/// Writes bytes to a stream: as many as there is room for, so that the count can be short.
+/// Writes bytes to a stream, as many as there is space for: the count can be short.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// The stream.
     pub fd: Fd,
-    /// From where.
+    /// The bytes.
     pub buffer: *const u8,
-    /// How many.
+    /// The count.
     pub len: u32,
     /// [`rwf`] flags.
     pub flags: u32,
@@ -101,15 +101,14 @@ impl Write {
     }
 }
 
-/// As [`Write`], from vectors. They must outlive the *submission* only (`SUBMIT_STABLE`), the bytes they name the
-/// operation.
+/// As [`Write`], from vectors. The vectors need outlive only the *submission* (`SUBMIT_STABLE`), their bytes the operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Writev {
     /// The stream.
     pub fd: Fd,
     /// The first vector.
     pub vectors: *const IoVec,
-    /// How many.
+    /// The count.
     pub count: u32,
     /// [`rwf`] flags.
     pub flags: u32,

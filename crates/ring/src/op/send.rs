@@ -1,4 +1,4 @@
-//! Sends: bytes and messages, copied or not.
+//! Sends: of bytes and messages, with and without a copy.
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -12,9 +12,9 @@ const ZERO_COPY_REPORT: u16 = 1 << 3;
 pub struct Send {
     /// The socket.
     pub fd: Fd,
-    /// From where.
+    /// The bytes.
     pub buffer: *const u8,
-    /// How many.
+    /// The count.
     pub len: u32,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
@@ -29,9 +29,9 @@ impl Send {
     }
 }
 
-/// Sends what a `struct msghdr` describes: its vectors' bytes, to its name if it has one, with its control messages.
-/// Header, vectors and name must outlive the *submission* only (`SUBMIT_STABLE`); the bytes and the control messages,
-/// which are read with each try, the operation. A datagram goes whole or not at all; an empty one goes too.
+/// Sends the vectors of a `struct msghdr`, to its name if it has one, with its control messages. Header, vectors and name need
+/// outlive only the *submission* (`SUBMIT_STABLE`); bytes and control messages, which each try reads, the operation. A datagram
+/// is sent whole or not at all; an empty one is sent too.
 #[derive(Clone, Copy, Debug)]
 pub struct SendMsg {
     /// The socket.
@@ -51,11 +51,11 @@ impl SendMsg {
     }
 }
 
-/// Makes a SEND or SENDMSG one that does not copy (6.0, 6.1): the kernel sends from the submitter's memory.
+/// Makes a SEND or SENDMSG a zero-copy send (6.0, 6.1): the kernel sends from the memory of the submitter.
 ///
-/// It has two completions. The first tells what went and promises more; the second, the notification, tells that the memory
-/// is free. If the first promises nothing, there is no second. With `reports` (6.2) the notification tells whether the
-/// kernel copied all the same. Sockets of other families than IP answer EOPNOTSUPP. It can't skip its completion.
+/// It has two completions. The first has the result and MORE; the second, the notification, says that the memory is free. If the
+/// first has no MORE, there is no second. With `reports` (6.2) the notification reports whether the kernel has copied. Sockets of
+/// families other than IP fail with EOPNOTSUPP. The completion cannot be skipped.
 #[inline]
 pub fn zero_copy(send: Entry, reports: bool) -> Entry {
     let opcode = if send.opcode == opcode::SEND { opcode::SEND_ZC } else { opcode::SENDMSG_ZC };

@@ -80,7 +80,7 @@ impl Argument {
         }
         let vector = std::ptr::with_exposed_provenance::<IoVec>(update.vectors as usize);
         // SAFETY: the promise covers the vectors, of which there is one.
-        Ok((update.place, unsafe { vector.read() }))
+        Ok((update.index, unsafe { vector.read() }))
     }
 
     pub(crate) fn restriction(self, index: u32) -> Restriction {

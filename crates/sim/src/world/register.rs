@@ -104,10 +104,10 @@ impl World {
 
     fn add_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let setup = arg.table()?;
-        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_PLACES).contains(&setup.places) {
+        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_PLACES).contains(&setup.count) {
             return Err(Errno::INVAL);
         }
-        self.rings.at_mut(ring).add_table(setup.places)
+        self.rings.at_mut(ring).add_table(setup.count)
     }
 
     /// Puts memory into a place, or empties it.
