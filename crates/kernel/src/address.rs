@@ -161,7 +161,7 @@ fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
 
 fn too_long(name: &[u8]) -> io::Error {
     let text = format!(
-        "the name of a Unix socket has {} bytes, which is above the limit of {}: use a shorter path, or a relative one",
+        "the name of a Unix socket of {} bytes is above the limit of {}: use a shorter path, or a relative one",
         name.len(),
         UnixName::MOST
     );
@@ -233,7 +233,7 @@ mod tests {
         let longer = [b'x'; UnixName::MOST + 1];
         let text = |name| Address::unix(name).unwrap_err().to_string();
         for name in [UnixName::Path(&longer), UnixName::Abstract(&longer)] {
-            assert!(text(name).contains("108 bytes, which is above the limit of 107"), "{name:?}");
+            assert!(text(name).contains("of 108 bytes is above the limit of 107"), "{name:?}");
         }
         assert!(text(UnixName::Path(b"")).contains("empty"));
         assert!(text(UnixName::Path(b"a\0b")).contains("zero byte"));
