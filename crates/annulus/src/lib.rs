@@ -66,6 +66,7 @@ pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod slots;
+pub mod sync;
 mod task;
 pub mod time;
 mod unwind;
@@ -83,4 +84,4 @@ pub use runtime::{
 };
 pub use shards::shards;
 pub use shared::SharedBytes;
-pub use task::{JoinError, JoinHandle, spawn, yield_now};
+pub use task::{JoinError, JoinHandle, consume_budget, spawn, yield_now};

@@ -6,7 +6,7 @@ use super::buf::{IoBuf, IoBufMut};
 use super::free::FreeBuffers;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::recheck::{Recheck, RecheckPool};
+use crate::runtime::recheck::{Recheck, RecheckQueue};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::WaiterId;
 use annulus_kernel::IoVec;
@@ -147,7 +147,7 @@ impl Shared {
         drop(free);
         if recheck && let Ok(mut inner) = self.core.enter() {
             let weak: Weak<Self> = Rc::downgrade(self);
-            inner.io.rechecks.push(Recheck::Pool(weak));
+            inner.io.rechecks.push(Recheck::Queue(weak));
         }
         while next.is_some() {
             wake_each(next);
@@ -157,7 +157,7 @@ impl Shared {
     }
 }
 
-impl RecheckPool for Shared {
+impl RecheckQueue for Shared {
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool {
         let mut free = self.free.borrow_mut();
         free.recheck();

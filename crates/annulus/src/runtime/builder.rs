@@ -10,6 +10,7 @@ use crate::fs::{Files, Policy};
 use crate::runtime::fork::ForkGuard;
 use crate::runtime::memory::{Memory, MemoryLimit};
 use crate::runtime::remote::Remote;
+use crate::task::budget;
 use annulus_driver::{Driver, Operations, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
 use annulus_ring::{SetupFlags, SqPoll};
@@ -32,6 +33,7 @@ pub struct Builder {
     file_policy: Policy,
     datagrams: PoolSize,
     memory: LimitChoice,
+    task_budget: u32,
 }
 
 /// Which memory limit.
@@ -66,6 +68,7 @@ impl Default for Builder {
             file_policy: Policy::default(),
             datagrams: PoolSize { buffer: 68 * 1024, count: 1024 },
             memory: LimitChoice::OfProcess,
+            task_budget: budget::DEFAULT,
         }
     }
 }
@@ -217,6 +220,13 @@ impl Builder {
         self
     }
 
+    /// How many operations that are ready at once a task may complete before the other tasks have their turn: values of a channel,
+    /// locks, permits, timers that are due. 128 by default; at least 1.
+    pub fn task_budget(mut self, operations: u32) -> Self {
+        self.task_budget = operations;
+        self
+    }
+
     /// Builds the runtime on this thread.
     ///
     /// # Errors
@@ -270,6 +280,10 @@ impl Builder {
             let text = format!("memory_limit of {bytes} bytes is below {least}; take more");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        if self.task_budget == 0 {
+            let text = "task_budget of 0 would let no task go on; take at least 1";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let zero =
             [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         if self.bounds.receive > i32::MAX as u32 {
@@ -295,6 +309,8 @@ impl Builder {
         if let Some(alarm) = remote.alarm() {
             inner.polls.add(&mut inner.io, alarm);
         }
-        Ok(Core::new(inner, Arc::new(remote), Files::new(self.file_policy), guard))
+        let core = Core::new(inner, Arc::new(remote), Files::new(self.file_policy), guard);
+        core.ready.set_task_budget(self.task_budget);
+        Ok(core)
     }
 }

@@ -1,7 +1,7 @@
 //! The runtime that this thread is running.
 
 use crate::runtime::core::Core;
-use crate::task::owner;
+use crate::task::{budget, owner};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -40,6 +40,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
 impl Drop for Entered {
     fn drop(&mut self) {
         owner::leave();
+        budget::end();
         if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
             core.set_running(false);
         }

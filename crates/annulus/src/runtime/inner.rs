@@ -1,7 +1,7 @@
 //! What is borrowed at once: the shared [`Io`], and beside it one owner a family of slots.
 
 use super::io::{AHEAD, Io};
-use super::recheck::{Recheck, RecheckPool};
+use super::recheck::{Recheck, RecheckQueue};
 use crate::slots::connects::Connects;
 use crate::slots::datagrams::PostOffice;
 use crate::slots::file_ops::FileOps;
@@ -133,19 +133,19 @@ impl Inner {
                     self.listeners.recheck(&mut self.io, slot, generation);
                 }
                 Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
-                Recheck::Pool(pool) => self.recheck_pool(pool),
+                Recheck::Queue(pool) => self.recheck_pool(pool),
             }
         }
         !self.io.rechecks.is_empty() || !self.io.after.wakes.is_empty()
     }
 
-    fn recheck_pool(&mut self, weak: Weak<dyn RecheckPool>) {
+    fn recheck_pool(&mut self, weak: Weak<dyn RecheckQueue>) {
         if let Some(pool) = weak.upgrade() {
             if pool.recheck(&mut self.io.after.wakes) {
-                self.io.rechecks.push(Recheck::Pool(weak));
+                self.io.rechecks.push(Recheck::Queue(weak));
             }
             // It may be the last to hold the pool, whose drop enters the runtime.
-            let pool: Rc<dyn RecheckPool> = pool;
+            let pool: Rc<dyn RecheckQueue> = pool;
             self.io.after.kept.push(Box::new(pool));
         }
     }

@@ -50,12 +50,12 @@ pub(crate) enum Recheck {
     Accept(u32, u32),
     /// Of receives of datagrams, by slot and generation.
     Receive(u32, u32),
-    /// Of a pool of buffers.
-    Pool(Weak<dyn RecheckPool>),
+    /// Of a pool of buffers, a semaphore, ….
+    Queue(Weak<dyn RecheckQueue>),
 }
 
-/// A pool of buffers with a wait queue.
-pub(crate) trait RecheckPool {
+/// What has a wait queue of its own.
+pub(crate) trait RecheckQueue {
     /// Notifies the next ones of what the first have not taken. True if it has to be looked at again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
 }

@@ -25,6 +25,7 @@ impl Core {
         self.check_whole()?;
         let mut cx = Context::from_waker(&waker);
         loop {
+            self.ready.renew_budget();
             if flag.take()
                 && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
             {

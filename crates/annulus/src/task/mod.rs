@@ -1,6 +1,7 @@
 //! Tasks: futures that run side by side on the runtime's thread.
 
 mod body;
+pub(crate) mod budget;
 mod join;
 mod join_state;
 pub(crate) mod owner;
@@ -27,7 +28,7 @@ pub(crate) use run_queue::{Ready, Task};
 
 use crate::runtime::current;
 use crate::runtime::remote::Remote;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ where
     F::Output: Send,
 {
     JoinHandle::new(raw::send(future, remote, Location::caller()))
+}
+
+/// Takes one unit of the task's [budget](crate::Builder::task_budget): at zero, the other ready tasks run first. For loops that
+/// may always find something to do.
+pub async fn consume_budget() {
+    poll_fn(|cx| budget::poll_take(cx)).await;
 }
 
 /// Lets the other ready tasks run first.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::JoinHandle;
+use super::budget;
 use super::raw::{self, Phase, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
@@ -22,6 +23,8 @@ pub(crate) struct Ready {
     living: RefCell<Slab<TaskRef>>,
     /// Nothing may be spawned any more.
     closed: Cell<bool>,
+    /// What a task may do each time it is polled: see `budget`.
+    task_budget: Cell<u32>,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -38,7 +41,18 @@ impl Ready {
     pub(crate) fn new() -> Self {
         let queue = RefCell::new(VecDeque::with_capacity(64));
         let (living, closed) = (RefCell::new(Slab::new()), Cell::new(false));
-        Self { queue, living, closed, _stays_here: PhantomData }
+        let task_budget = Cell::new(budget::DEFAULT);
+        Self { queue, living, closed, task_budget, _stays_here: PhantomData }
+    }
+
+    pub(crate) fn set_task_budget(&self, budget: u32) {
+        self.task_budget.set(budget);
+    }
+
+    /// A task is about to be polled.
+    #[inline]
+    pub(crate) fn renew_budget(&self) {
+        budget::renew(self.task_budget.get());
     }
 
     /// No more tasks may be spawned from here on: what is spawned is dropped at once.
@@ -84,6 +98,7 @@ impl Ready {
         let count = self.queue.borrow().len().min(budget);
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
+            self.renew_budget();
             // SAFETY: at home, and what was in the queue is queued.
             match unsafe { task.run() } {
                 Phase::Queued => self.push(task),

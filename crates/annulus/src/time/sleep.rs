@@ -3,6 +3,7 @@
 use super::{Fire, Instant, TimerKey};
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::task::budget;
 use crate::unwind::dispose_each;
 use std::future::Future;
 use std::pin::Pin;
@@ -74,8 +75,10 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if Instant::now() >= self.deadline {
-            self.cancel();
-            return Poll::Ready(());
+            return budget::poll_with(cx, || {
+                self.cancel();
+                Poll::Ready(())
+            });
         }
         self.set_timer(cx);
         Poll::Pending

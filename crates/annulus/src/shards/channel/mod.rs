@@ -2,6 +2,7 @@
 
 mod line;
 
+use crate::task::budget;
 use crate::unwind;
 use crate::waiters::WaiterId;
 use line::Line;
@@ -104,7 +105,8 @@ impl<T> Future for Sending<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { line, value, id } = &mut *self;
-        line.poll_push(value, id, cx).map(|()| value.take().map_or(Ok(()), |v| Err(Closed(v))))
+        let sent = budget::poll_with(cx, || line.poll_push(value, id, cx));
+        sent.map(|()| value.take().map_or(Ok(()), |v| Err(Closed(v))))
     }
 }
 
@@ -136,7 +138,7 @@ impl<T> Receiver<T> {
 
     /// As [`recv`](Self::recv), by polling.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.line.poll_pop(cx)
+        budget::poll_with(cx, || self.line.poll_pop(cx))
     }
 
     /// The next value, if there is one now. From threads without a runtime too.

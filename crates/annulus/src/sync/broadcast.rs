@@ -1,0 +1,321 @@
+//! A channel each of whose receivers gets every value.
+//!
+//! ```
+//! # annulus::run(async {
+//! use annulus::sync::broadcast;
+//!
+//! let (sender, mut one) = broadcast::channel(16);
+//! let mut two = sender.subscribe();
+//! sender.send("hello").unwrap();
+//! assert_eq!(one.recv().await, Ok("hello"));
+//! assert_eq!(two.recv().await, Ok("hello"));
+//! # std::io::Result::Ok(())
+//! # }).unwrap();
+//! ```
+
+use crate::task::budget;
+use crate::unwind::{dispose_each, wake_each};
+use crate::waiters::{Wait, WaiterId, Waiters};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+pub use crate::shards::Closed;
+
+struct State<T> {
+    values: VecDeque<Slot<T>>,
+    /// The number of the first value that is kept.
+    first: u64,
+    capacity: usize,
+    waiters: Waiters,
+    senders: usize,
+    receivers: usize,
+}
+
+struct Slot<T> {
+    value: Rc<T>,
+    /// Receivers that are still to get it.
+    left: usize,
+}
+
+type Shared<T> = Rc<RefCell<State<T>>>;
+
+/// A channel that keeps at most `capacity` values (0 counts as 1) for its slowest receiver. Sending never waits: beyond the
+/// capacity the oldest value goes, and a receiver that had not got it is told so by [`RecvError::Lagged`].
+pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Rc::new(RefCell::new(State {
+        values: VecDeque::new(),
+        first: 0,
+        capacity: capacity.max(1),
+        waiters: Waiters::default(),
+        senders: 1,
+        receivers: 1,
+    }));
+    (Sender(shared.clone()), Receiver { shared, next: 0 })
+}
+
+impl<T> State<T> {
+    /// The number of the next value that is sent.
+    fn end(&self) -> u64 {
+        self.first + self.values.len() as u64
+    }
+
+    /// Takes out the first values that all have got.
+    fn take_done(&mut self) -> Vec<Rc<T>> {
+        let mut done = Vec::new();
+        while self.values.front().is_some_and(|slot| slot.left == 0) {
+            self.first += 1;
+            done.extend(self.values.pop_front().map(|slot| slot.value));
+        }
+        done
+    }
+}
+
+/// The sending end. Cloned freely; the channel ends when the last is gone.
+pub struct Sender<T>(Shared<T>);
+
+impl<T> Sender<T> {
+    /// Sends a value to all receivers; returns how many there are.
+    ///
+    /// # Errors
+    /// The value itself, if there is none.
+    pub fn send(&self, value: T) -> Result<usize, Closed<T>> {
+        let mut state = self.0.borrow_mut();
+        let left = state.receivers;
+        if left == 0 {
+            return Err(Closed(value));
+        }
+        let mut oldest = None;
+        if state.values.len() == state.capacity {
+            oldest = state.values.pop_front();
+            state.first += 1;
+        }
+        state.values.push_back(Slot { value: Rc::new(value), left });
+        let mut wakes = Vec::new();
+        state.waiters.notify_all(&mut wakes);
+        drop(state);
+        wake_each(wakes);
+        dispose_each(oldest.map(|slot| slot.value));
+        Ok(left)
+    }
+
+    /// One more receiver, for what is sent from here on.
+    pub fn subscribe(&self) -> Receiver<T> {
+        let mut state = self.0.borrow_mut();
+        state.receivers += 1;
+        Receiver { shared: self.0.clone(), next: state.end() }
+    }
+
+    /// How many receivers there are.
+    pub fn receiver_count(&self) -> usize {
+        self.0.borrow().receivers
+    }
+
+    /// Values that some receiver has not got yet.
+    pub fn len(&self) -> usize {
+        self.0.borrow().values.len()
+    }
+
+    /// Whether all receivers have got everything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.borrow_mut().senders += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.borrow_mut();
+        state.senders -= 1;
+        let mut wakes = Vec::new();
+        if state.senders == 0 {
+            state.waiters.notify_all(&mut wakes);
+        }
+        drop(state);
+        wake_each(wakes);
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sender({} receivers)", self.receiver_count())
+    }
+}
+
+/// The receiving end: gets what was sent since it was made.
+pub struct Receiver<T> {
+    shared: Shared<T>,
+    /// The number of the value that it gets next.
+    next: u64,
+}
+
+impl<T: Clone> Receiver<T> {
+    /// The next value. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`RecvError::Lagged`] if values were given up before this got them: the next call answers the oldest that is left.
+    /// [`RecvError::Closed`] once all senders are gone and everything was received.
+    pub async fn recv(&mut self) -> Result<T, RecvError> {
+        Recv { receiver: self, id: None }.await
+    }
+
+    /// The next value, if there is one now.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`TryRecvError::Empty`] if there is none yet.
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        match self.take() {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(RecvError::Lagged(missed))) => Err(TryRecvError::Lagged(missed)),
+            Some(Err(RecvError::Closed)) => Err(TryRecvError::Closed),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// The next value, or what is in its place.
+    fn take(&mut self) -> Option<Result<T, RecvError>> {
+        let mut state = self.shared.borrow_mut();
+        let missed = state.first.saturating_sub(self.next);
+        if missed > 0 {
+            self.next = state.first;
+            return Some(Err(RecvError::Lagged(missed)));
+        }
+        let place = (self.next - state.first) as usize;
+        let Some(slot) = state.values.get_mut(place) else {
+            return (state.senders == 0).then_some(Err(RecvError::Closed));
+        };
+        slot.left -= 1;
+        self.next += 1;
+        let value = slot.value.clone();
+        let done = state.take_done();
+        drop(state);
+        dispose_each(done);
+        // The last one to get it needs no clone. Cloning runs foreign code: nothing is borrowed.
+        Some(Ok(Rc::try_unwrap(value).unwrap_or_else(|shared| T::clone(&shared))))
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Values that this has not got, given up or not.
+    pub fn len(&self) -> usize {
+        (self.shared.borrow().end() - self.next) as usize
+    }
+
+    /// Whether it has got everything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One more receiver, for what is sent from here on.
+    pub fn resubscribe(&self) -> Self {
+        let mut state = self.shared.borrow_mut();
+        state.receivers += 1;
+        Self { shared: self.shared.clone(), next: state.end() }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.shared.borrow_mut();
+        state.receivers -= 1;
+        let got = self.next.saturating_sub(state.first) as usize;
+        state.values.iter_mut().skip(got).for_each(|slot| slot.left -= 1);
+        let done = state.take_done();
+        drop(state);
+        dispose_each(done);
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Receiver({} values)", self.len())
+    }
+}
+
+struct Recv<'a, T> {
+    receiver: &'a mut Receiver<T>,
+    id: Option<WaiterId>,
+}
+
+impl<T: Clone> Future for Recv<'_, T> {
+    type Output = Result<T, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { receiver, id } = &mut *self;
+        let state = receiver.shared.borrow();
+        let waits = receiver.next == state.end() && state.senders > 0;
+        drop(state);
+        if !waits {
+            let ready = budget::poll_take(cx);
+            return ready.map(|()| receiver.take().expect("a value, or the end"));
+        }
+        // The clone of a waker is foreign code, so nothing is borrowed during it.
+        let waker = cx.waker().clone();
+        let stale = receiver.shared.borrow_mut().waiters.register_owned(id, waker);
+        dispose_each(stale);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Recv<'_, T> {
+    fn drop(&mut self) {
+        let mut drops = Vec::new();
+        self.receiver.shared.borrow_mut().waiters.leave(Wait::InLine(&mut self.id), &mut drops);
+        dispose_each(drops);
+    }
+}
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// So many values were given up before they were received.
+    Lagged(u64),
+    /// All senders are gone.
+    Closed,
+}
+
+/// Why there is no value now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TryRecvError {
+    /// None was sent yet.
+    Empty,
+    /// So many values were given up before they were received.
+    Lagged(u64),
+    /// All senders are gone.
+    Closed,
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lagged(missed) => write!(f, "{missed} values were given up unreceived"),
+            Self::Closed => f.write_str("the channel's senders are gone"),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Empty => f.write_str("nothing was sent yet"),
+            Self::Lagged(missed) => RecvError::Lagged(missed).fmt(f),
+            Self::Closed => RecvError::Closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryRecvError {}

@@ -1,0 +1,35 @@
+//! Channels, locks and notifications between the tasks of one runtime.
+//!
+//! Everything here stays on one thread: there is no lock and no atomic operation in it, values need not be `Send`, and the tasks
+//! that wait have their turns in the order of arrival. Between threads, use [`shards::channel`](crate::shards::channel).
+//!
+//! | | for |
+//! |---|---|
+//! | [`mpsc`] | many senders, one receiver; bounded or not |
+//! | [`oneshot`] | one value |
+//! | [`broadcast`] | every receiver gets every value |
+//! | [`watch`] | the latest value |
+//! | [`Mutex`] | a value that one task uses across an `await` |
+//! | [`Semaphore`] | so many at once |
+//! | [`Notify`] | something happened |
+//!
+//! The names are those of `tokio::sync`, with the same meaning. The types of `tokio::sync`, `futures::channel` and
+//! `async-channel` work here too, with values that are not `Send` as well; what they do not do is take from the
+//! [budget](crate::Builder::task_budget) of a task, so that a loop over one of them that never runs empty has to call
+//! [`consume_budget`](crate::consume_budget) itself.
+//!
+//! Every future here is cancel-safe: dropped before it is ready, it has taken nothing. One that is forgotten (`mem::forget`)
+//! delays those that came after it by a turn of the loop or two, and stops none.
+
+pub mod broadcast;
+pub mod mpsc;
+mod mutex;
+mod notify;
+pub mod oneshot;
+mod permits;
+mod semaphore;
+pub mod watch;
+
+pub use mutex::{Locking, Mutex, MutexGuard};
+pub use notify::{Notified, Notify};
+pub use semaphore::{Acquire, Closed, Permit, Semaphore, TryAcquireError};

@@ -1,0 +1,303 @@
+//! A channel that keeps the latest value only.
+//!
+//! ```
+//! # annulus::run(async {
+//! use annulus::sync::watch;
+//!
+//! let (sender, mut receiver) = watch::channel("starting");
+//! let seen = annulus::spawn(async move {
+//!     receiver.wait_for(|state| *state == "ready").await.unwrap();
+//! });
+//! sender.send("loading").unwrap();
+//! sender.send("ready").unwrap();
+//! seen.await.unwrap();
+//! # std::io::Result::Ok(())
+//! # }).unwrap();
+//! ```
+
+use crate::task::budget;
+use crate::unwind::{dispose_each, wake_each};
+use crate::waiters::{Wait, WaiterId, Waiters};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+pub use crate::shards::Closed;
+
+struct Channel<T> {
+    value: RefCell<Rc<T>>,
+    /// How often it was sent.
+    version: Cell<u64>,
+    /// Receivers that wait for a change, and senders that wait for the last receiver's end.
+    receivers: RefCell<Waiters>,
+    senders: RefCell<Waiters>,
+    sender_count: Cell<usize>,
+    receiver_count: Cell<usize>,
+}
+
+/// A channel that keeps the latest value, with its first one, which counts as seen.
+pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
+    let channel = Rc::new(Channel {
+        value: RefCell::new(Rc::new(value)),
+        version: Cell::new(0),
+        receivers: RefCell::default(),
+        senders: RefCell::default(),
+        sender_count: Cell::new(1),
+        receiver_count: Cell::new(1),
+    });
+    (Sender(channel.clone()), Receiver { channel, seen: 0 })
+}
+
+fn wake_all(waiters: &RefCell<Waiters>) {
+    let mut wakes = Vec::new();
+    waiters.borrow_mut().notify_all(&mut wakes);
+    wake_each(wakes);
+}
+
+/// Waits in a queue; the clone of a waker is foreign code, so nothing is borrowed during it.
+fn wait(waiters: &RefCell<Waiters>, id: &mut Option<WaiterId>, cx: &Context<'_>) {
+    let waker = cx.waker().clone();
+    let stale = waiters.borrow_mut().register_owned(id, waker);
+    dispose_each(stale);
+}
+
+fn leave(waiters: &RefCell<Waiters>, id: &mut Option<WaiterId>) {
+    let mut drops = Vec::new();
+    waiters.borrow_mut().leave(Wait::InLine(id), &mut drops);
+    dispose_each(drops);
+}
+
+impl<T> Channel<T> {
+    fn current(&self) -> Ref<T> {
+        Ref(self.value.borrow().clone())
+    }
+
+    fn replace(&self, value: Rc<T>) -> Rc<T> {
+        let old = self.value.replace(value);
+        self.version.set(self.version.get() + 1);
+        wake_all(&self.receivers);
+        old
+    }
+}
+
+/// The sending end. Cloned freely; the channel closes when the last is gone.
+pub struct Sender<T>(Rc<Channel<T>>);
+
+impl<T> Sender<T> {
+    /// Replaces the value, and notifies the receivers.
+    ///
+    /// # Errors
+    /// The value itself, if there is no receiver.
+    pub fn send(&self, value: T) -> Result<(), Closed<T>> {
+        if self.is_closed() {
+            return Err(Closed(value));
+        }
+        drop(self.0.replace(Rc::new(value)));
+        Ok(())
+    }
+
+    /// Replaces the value, whether there is a receiver or not; returns the one before.
+    pub fn send_replace(&self, value: T) -> Ref<T> {
+        Ref(self.0.replace(Rc::new(value)))
+    }
+
+    /// Replaces the value by a changed clone of it, and notifies the receivers.
+    pub fn send_modify(&self, change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        self.send_if_modified(|value| {
+            change(value);
+            true
+        });
+    }
+
+    /// As [`send_modify`](Self::send_modify); notifies nothing if `change` answers false. Returns its answer.
+    pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool
+    where
+        T: Clone,
+    {
+        let mut value = T::clone(&self.borrow());
+        let changed = change(&mut value);
+        if changed {
+            drop(self.0.replace(Rc::new(value)));
+        }
+        changed
+    }
+
+    /// The latest value.
+    pub fn borrow(&self) -> Ref<T> {
+        self.0.current()
+    }
+
+    /// One more receiver, for which the latest value counts as seen.
+    pub fn subscribe(&self) -> Receiver<T> {
+        self.0.receiver_count.set(self.receiver_count() + 1);
+        Receiver { channel: self.0.clone(), seen: self.0.version.get() }
+    }
+
+    /// How many receivers there are.
+    pub fn receiver_count(&self) -> usize {
+        self.0.receiver_count.get()
+    }
+
+    /// Whether there is no receiver.
+    pub fn is_closed(&self) -> bool {
+        self.receiver_count() == 0
+    }
+
+    /// Waits until there is no receiver. Cancel-safe.
+    pub async fn closed(&self) {
+        let channel = &*self.0;
+        let over = || channel.receiver_count.get() == 0;
+        Until { waiters: &channel.senders, ready: over, id: None }.await;
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.sender_count.set(self.0.sender_count.get() + 1);
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let left = self.0.sender_count.get() - 1;
+        self.0.sender_count.set(left);
+        if left == 0 {
+            wake_all(&self.0.receivers);
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sender").field(&*self.borrow()).finish()
+    }
+}
+
+/// The receiving end. A clone has seen what this has seen.
+pub struct Receiver<T> {
+    channel: Rc<Channel<T>>,
+    seen: u64,
+}
+
+impl<T> Receiver<T> {
+    /// The latest value, without counting it as seen.
+    pub fn borrow(&self) -> Ref<T> {
+        self.channel.current()
+    }
+
+    /// The latest value, which counts as seen from here on.
+    pub fn borrow_and_update(&mut self) -> Ref<T> {
+        self.seen = self.channel.version.get();
+        self.channel.current()
+    }
+
+    /// Whether a value was sent that this has not seen.
+    ///
+    /// # Errors
+    /// If all senders are gone and the last value was seen.
+    pub fn has_changed(&self) -> Result<bool, Closed<()>> {
+        let changed = self.seen != self.channel.version.get();
+        if changed || self.channel.sender_count.get() > 0 { Ok(changed) } else { Err(Closed(())) }
+    }
+
+    /// Waits for a value that this has not seen, and counts it as seen. Cancel-safe.
+    ///
+    /// # Errors
+    /// If all senders are gone and the last value was seen.
+    pub async fn changed(&mut self) -> Result<(), Closed<()>> {
+        let channel = &*self.channel;
+        let seen = self.seen;
+        let changed = || seen != channel.version.get();
+        let ready = || changed() || channel.sender_count.get() == 0;
+        Until { waiters: &channel.receivers, ready, id: None }.await;
+        if !changed() {
+            return Err(Closed(()));
+        }
+        self.seen = channel.version.get();
+        Ok(())
+    }
+
+    /// Waits until the latest value is as wanted, which it may be at once. Cancel-safe.
+    ///
+    /// # Errors
+    /// If all senders are gone and the last value is not.
+    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<Ref<T>, Closed<()>> {
+        loop {
+            let value = self.borrow_and_update();
+            if wanted(&value) {
+                return Ok(value);
+            }
+            drop(value);
+            self.changed().await?;
+        }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.channel.receiver_count.set(self.channel.receiver_count.get() + 1);
+        Self { channel: self.channel.clone(), seen: self.seen }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let left = self.channel.receiver_count.get() - 1;
+        self.channel.receiver_count.set(left);
+        if left == 0 {
+            wake_all(&self.channel.senders);
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receiver").field(&*self.borrow()).finish()
+    }
+}
+
+/// A value as it was: one that is sent later does not change it.
+#[derive(Debug)]
+pub struct Ref<T>(Rc<T>);
+
+impl<T> Deref for Ref<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Waits in a queue until something holds.
+struct Until<'a, F> {
+    waiters: &'a RefCell<Waiters>,
+    ready: F,
+    id: Option<WaiterId>,
+}
+
+impl<F: Fn() -> bool + Unpin> Future for Until<'_, F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { waiters, ready, id } = &mut *self;
+        if ready() {
+            return budget::poll_take(cx);
+        }
+        wait(waiters, id, cx);
+        Poll::Pending
+    }
+}
+
+impl<F> Drop for Until<'_, F> {
+    fn drop(&mut self) {
+        leave(self.waiters, &mut self.id);
+    }
+}

@@ -1,0 +1,86 @@
+//! The budget of a task: how many operations that are ready at once it may complete before the other tasks have their turn.
+//!
+//! A task that always finds something ready never returns to the loop on its own: a channel that never runs empty, a peer that
+//! sends faster than it is read, a timer that is always due. Every such operation takes one unit of the budget, which is renewed
+//! each time the task is polled. At zero the operation answers `Pending` and wakes its task at once, so that the task runs again
+//! after the others. Nothing is lost: what was ready stays ready.
+//!
+//! Outside a runtime there is no budget.
+
+use std::cell::Cell;
+use std::task::{Context, Poll};
+
+/// What a task may do each time it is polled, unless [`Builder::task_budget`](crate::Builder::task_budget) says otherwise.
+pub(crate) const DEFAULT: u32 = 128;
+
+const UNLIMITED: u32 = u32::MAX;
+
+thread_local! {
+    static LEFT: Cell<u32> = const { Cell::new(UNLIMITED) };
+}
+
+/// A task is about to be polled.
+#[inline]
+pub(crate) fn renew(budget: u32) {
+    _ = LEFT.try_with(|left| left.set(budget));
+}
+
+/// The loop of this thread no longer runs tasks.
+pub(crate) fn end() {
+    renew(UNLIMITED);
+}
+
+/// Takes one unit for an operation that is ready. At zero the task is woken, to go on after the others.
+#[inline]
+pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
+    poll_with(cx, || Poll::Ready(()))
+}
+
+/// Polls an operation, which takes one unit if it is ready. At zero it is not polled, and the task is woken, to go on after the
+/// others.
+#[inline]
+pub(crate) fn poll_with<T>(cx: &Context<'_>, operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    let left = LEFT.try_with(Cell::get).unwrap_or(UNLIMITED);
+    if left == 0 {
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    let polled = operation();
+    if polled.is_ready() && left != UNLIMITED {
+        renew(left - 1);
+    }
+    polled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Wake, Waker};
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_unit_is_taken_by_what_is_ready_and_at_zero_the_task_is_woken() {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let cx = Context::from_waker(&waker);
+        let woken = || wakes.0.load(Ordering::Relaxed);
+        renew(2);
+        assert_eq!(poll_with(&cx, || Poll::<()>::Pending), Poll::Pending);
+        assert!(poll_take(&cx).is_ready() && poll_take(&cx).is_ready());
+        assert_eq!((poll_take(&cx), woken()), (Poll::Pending, 1));
+        assert_eq!(poll_with(&cx, || -> Poll<()> { panic!("polled at zero") }), Poll::Pending);
+        end();
+        assert!((0..1000).all(|_| poll_take(&cx).is_ready()));
+        assert_eq!(woken(), 2);
+    }
+}
