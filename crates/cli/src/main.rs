@@ -13,7 +13,6 @@ mod load;
 mod output;
 mod signals;
 mod size;
-mod table;
 mod text;
 mod usage;
 

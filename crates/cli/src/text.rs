@@ -96,6 +96,11 @@ fn part(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
     table.trim_fmt() + "\n"
 }
 
+/// A number with its thousands separated.
+pub(crate) fn thousands(number: u64) -> String {
+    annulus_lab::bench::grouped(number as f64, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use annulus::DriverChoice;
 use annulus_lab::bench::{Contenders, Measure, Outcome, Slice};
-use annulus_lab::echo::{self, Kind, Load, Servers};
+use annulus_lab::echo::{self, Servers};
 use annulus_lab::process::Spec;
-use annulus_load::Mode;
+use annulus_load::{Mode, PerConnection, Plan, Streams, Workload};
 
 /// Says how the server should behave, and that this is the server.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
+
+/// Two messages in flight per connection, from tasks.
+const PIPELINE: Streams =
+    Streams { pipeline: 2, rate: None, mode: Mode::Tasks(DriverChoice::Auto) };
 
 /// This program as a server that behaves so.
 fn server(role: &str) -> Spec {
@@ -22,16 +26,10 @@ fn server(role: &str) -> Spec {
     Spec { arguments, ..Spec::of(role, "/usr/bin/env") }
 }
 
-fn start(role: &str, kind: Kind) -> Servers {
+fn start(role: &str, workload: Workload) -> Servers {
     let contenders = Contenders::gather([Ok(Ok(server(role)))], None).expect("one server");
-    let load = Load {
-        kind,
-        warm_up: Duration::ZERO,
-        duration: Duration::from_millis(100),
-        pipeline: 2,
-        pin: None,
-        seed: 1,
-    };
+    let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(100));
+    let load = Plan { warm_up, duration, ..echo::load(workload) };
     Servers::start(&contenders, &[echo::cell(3, 1000)], load).expect("servers")
 }
 
@@ -41,10 +39,10 @@ fn measure(servers: &mut Servers, contender: usize) -> Outcome {
 
 #[test]
 fn a_server_and_its_control_are_both_measured() {
-    let driver = DriverChoice::Auto;
-    let connections = Kind::Connections { count: Some(100), threads: 2, driver };
-    for kind in [Kind::Streams(Mode::default()), Kind::Streams(Mode::Threads), connections] {
-        let mut servers = start("echo", kind);
+    let two = PerConnection { connections: Some(100), threads: 2, ..PerConnection::default() };
+    let threads = Streams { mode: Mode::Threads, ..PIPELINE };
+    for workload in [PIPELINE.into(), threads.into(), two.into()] {
+        let mut servers = start("echo", workload);
         assert!(servers.memory().iter().all(|memory| memory.is_some()));
         for contender in [0, 1] {
             let sample = measure(&mut servers, contender).expect("an accepted slice");
@@ -60,14 +58,14 @@ fn a_server_and_its_control_are_both_measured() {
 
 #[test]
 fn a_server_that_answers_wrongly_is_not_accepted() {
-    let mut servers = start("wrong", Kind::Streams(Mode::default()));
+    let mut servers = start("wrong", PIPELINE.into());
     let error = measure(&mut servers, 0).expect_err("wrong bytes");
     assert!(error.contains("wrong bytes"), "{error}");
 }
 
 #[test]
 fn a_server_that_ends_is_named_with_its_last_line() {
-    let mut servers = start("fall", Kind::Streams(Mode::default()));
+    let mut servers = start("fall", PIPELINE.into());
     let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     assert!(error.ends_with("its last line: out of luck"), "{error}");

@@ -35,6 +35,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// An amount divided by the measured time; 0 if nothing was measured.
+    pub(crate) fn per_second(self, amount: f64) -> f64 {
+        if self.length.is_zero() { 0.0 } else { amount / self.length.as_secs_f64() }
+    }
+
     /// Nothing, as the run was interrupted before it began to measure.
     pub(crate) fn interrupted() -> Measured {
         Measured { interrupted: true, ..Measured::default() }

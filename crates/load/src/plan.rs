@@ -1,91 +1,191 @@
-//! What to do: whom to call, how many clients, how long.
+//! A run of the load generator: which server, which workload, how many clients, for how long.
 
 use crate::mode::Mode;
 use crate::server_address::{MAX_PATH, ServerAddress};
-use crate::window::Window;
+use annulus::DriverChoice;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest message: 64 MiB.
+/// Most bytes in a message of a stream: 64 MiB.
 pub const MAX_LENGTH: usize = 64 << 20;
-/// The most clients one run can have.
+/// Most bytes in a datagram: the limit of UDP over IPv4.
+pub const MAX_DATAGRAM: usize = 65_507;
+/// Most clients of a run.
 pub const MAX_CLIENTS: usize = 1_000_000;
-/// The most clients with [`Mode::Threads`]: a thread each.
+/// Most clients with [`Mode::Threads`].
 pub const MAX_THREADS: usize = 10_000;
-/// The most messages in flight at one connection.
+/// Most messages in flight per connection.
 pub const MAX_PIPELINE: usize = 4096;
-/// The most bytes in flight at one connection: 64 MiB.
+/// Most datagrams in flight per client.
+pub const MAX_WINDOW: usize = 1024;
+/// Most bytes in flight per connection: 64 MiB.
 pub const MAX_IN_FLIGHT: usize = MAX_LENGTH;
-/// The highest rate of an open loop, in messages a second.
+/// Most messages per second of an open loop.
 pub const MAX_RATE: f64 = 1e8;
+/// Most connections of a run with [`Workload::PerConnection`].
+pub const MAX_CONNECTIONS: usize = 10_000_000;
+/// Most event loops of a run with [`Workload::PerConnection`]: a thread each.
+pub const MAX_EVENT_LOOPS: usize = 256;
+
+/// Most segments in one send: what every kernel with segmentation accepts.
+const MAX_SEGMENTS: usize = 64;
 
 /// One run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The server to call.
+    /// The server.
     pub address: ServerAddress,
-    /// Connections.
+    /// What the clients do.
+    pub workload: Workload,
+    /// Clients: 1 to [`MAX_CLIENTS`].
     pub clients: usize,
-    /// Bytes a message: 1 to [`MAX_LENGTH`].
+    /// Bytes per message: 1 to [`MAX_LENGTH`], in datagrams to [`MAX_DATAGRAM`].
     pub length: usize,
-    /// Messages in flight at each connection: 1 to [`MAX_PIPELINE`], and [`MAX_IN_FLIGHT`] bytes at most.
-    pub pipeline: usize,
-    /// Messages a second over all connections, at fixed times: an open loop. A message for whose time no place in the
-    /// pipeline is free goes out late, and its latency counts from its time all the same. `None` is a closed loop: the
-    /// next message is meant to start when a reply has freed its place.
-    pub rate: Option<f64>,
-    /// How long to run before measuring starts, once every client is connected. May be zero.
+    /// How long to run before measuring, once every client is connected. May be zero.
     pub warm_up: Duration,
     /// How long to measure.
     pub duration: Duration,
-    /// The CPU to run on, with every thread of the load; the calling thread's own set is restored afterwards.
+    /// The CPU for every thread of the load. The calling thread's own affinity is restored afterwards.
     pub pin: Option<usize>,
-    /// A client that gets no byte for this long has failed.
+    /// A client of streams that receives nothing for this long has failed; a datagram not echoed for this long is lost.
     pub reply_timeout: Duration,
-    /// How long one connect may take.
+    /// Limit for one connect.
     pub connect_timeout: Duration,
-    /// Chooses what the clients say.
+    /// The seed of the payload.
     pub seed: u64,
+}
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// Each keeps a connection and sends messages over it.
+    Streams(Streams),
+    /// Each opens a connection per message; ends after a number of connections instead of a time.
+    PerConnection(PerConnection),
+    /// Each sends datagrams from a socket of its own.
+    Datagrams(Datagrams),
+}
+
+/// Messages over connections that stay open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Streams {
+    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`], and at most [`MAX_IN_FLIGHT`] bytes.
+    pub pipeline: usize,
+    /// Messages per second over all connections, at fixed times: an open loop. A message that is due while the pipeline is
+    /// full is sent late; its latency still counts from its due time. `None` is a closed loop: a message is due when a
+    /// reply has freed its slot.
+    pub rate: Option<f64>,
     /// What the clients run on.
     pub mode: Mode,
 }
 
+/// A connection per message: connect, send, receive, close.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerConnection {
+    /// Connections in total: 1 to [`MAX_CONNECTIONS`]; as many as clients if `None`.
+    pub connections: Option<usize>,
+    /// Event loops that share the clients: 1 to [`MAX_EVENT_LOOPS`].
+    pub threads: usize,
+    /// The driver of the event loops.
+    pub driver: DriverChoice,
+}
+
+/// Datagrams and their echoes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Datagrams {
+    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`].
+    pub window: usize,
+    /// Send with segmentation (GSO) as much as the window allows, receive with coalescing (GRO). UDP only.
+    pub segments: bool,
+    /// The driver of the clients.
+    pub driver: DriverChoice,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams { pipeline: 1, rate: None, mode: Mode::default() }
+    }
+}
+
+impl Default for PerConnection {
+    fn default() -> PerConnection {
+        PerConnection { connections: None, threads: 1, driver: DriverChoice::Auto }
+    }
+}
+
+impl Default for Datagrams {
+    fn default() -> Datagrams {
+        Datagrams { window: 1, segments: false, driver: DriverChoice::Auto }
+    }
+}
+
+impl From<Streams> for Workload {
+    fn from(streams: Streams) -> Workload {
+        Workload::Streams(streams)
+    }
+}
+
+impl From<PerConnection> for Workload {
+    fn from(per_connection: PerConnection) -> Workload {
+        Workload::PerConnection(per_connection)
+    }
+}
+
+impl From<Datagrams> for Workload {
+    fn from(datagrams: Datagrams) -> Workload {
+        Workload::Datagrams(datagrams)
+    }
+}
+
 impl Plan {
-    /// rust_echo_bench's defaults (50 clients, 512 bytes, 60 s), after a second of warm-up.
-    pub fn new(address: ServerAddress) -> Plan {
+    /// The defaults of rust_echo_bench (50 clients, 512 bytes, 60 s) after a warm-up of one second. A reply may take 5 s, the
+    /// echo of a datagram 200 ms.
+    pub fn new(address: ServerAddress, workload: impl Into<Workload>) -> Plan {
+        let workload = workload.into();
+        let reply_timeout = match workload {
+            Workload::Datagrams(_) => Duration::from_millis(200),
+            Workload::Streams(_) | Workload::PerConnection(_) => Duration::from_secs(5),
+        };
         Plan {
             address,
+            workload,
             clients: 50,
             length: 512,
-            pipeline: 1,
-            rate: None,
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(60),
             pin: None,
-            reply_timeout: Duration::from_secs(5),
+            reply_timeout,
             connect_timeout: Duration::from_secs(5),
             seed: 1,
-            mode: Mode::default(),
         }
     }
 
-    /// Whether the plan can be carried out at all.
+    /// Checks that every value is within its limits.
     ///
     /// # Errors
-    /// Names the first value that cannot be, its limit, and the way out.
+    /// Names the first invalid value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
-        check_counts(&[
-            ("clients", self.clients, 1, MAX_CLIENTS),
-            ("bytes a message", self.length, 1, MAX_LENGTH),
-            ("messages in flight", self.pipeline, 1, MAX_PIPELINE),
-        ])?;
-        if self.mode == Mode::Threads && self.clients > MAX_THREADS {
-            return Err(PlanError::Threads(self.clients));
+        check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
+        match self.workload {
+            Workload::Streams(streams) => self.check_streams(streams)?,
+            Workload::PerConnection(PerConnection { threads, .. }) => check_counts(&[
+                ("bytes a message", self.length, 1, MAX_LENGTH),
+                ("connections", self.connections(), 1, MAX_CONNECTIONS),
+                ("threads", threads, 1, MAX_EVENT_LOOPS),
+            ])?,
+            Workload::Datagrams(Datagrams { window, segments, .. }) => {
+                if let (ServerAddress::Unix(path), true) = (&self.address, segments) {
+                    return Err(PlanError::Segments(path.clone()));
+                }
+                check_counts(&[
+                    ("bytes a datagram", self.length, 1, MAX_DATAGRAM),
+                    ("datagrams in flight", window, 1, MAX_WINDOW),
+                ])?;
+            }
         }
-        self.check_pace()?;
         check_times(&[
             ("duration", self.duration),
             ("reply time-out", self.reply_timeout),
@@ -93,27 +193,59 @@ impl Plan {
         ])
     }
 
-    fn check_pace(&self) -> Result<(), PlanError> {
-        let Plan { pipeline, length, .. } = *self;
+    fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
+        let (length, Streams { pipeline, rate, mode }) = (self.length, streams);
+        check_counts(&[
+            ("bytes a message", length, 1, MAX_LENGTH),
+            ("messages in flight", pipeline, 1, MAX_PIPELINE),
+        ])?;
+        if mode == Mode::Threads && self.clients > MAX_THREADS {
+            return Err(PlanError::Threads(self.clients));
+        }
         if pipeline * length > MAX_IN_FLIGHT {
             return Err(PlanError::InFlight { pipeline, length });
         }
-        match self.rate {
+        match rate {
             Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => Err(PlanError::Rate(rate)),
             _ => Ok(()),
         }
     }
 
-    /// The window of a client that begins now. The times of an open loop go round the clients.
-    pub(crate) fn window(&self, client: usize, now: u64) -> Window {
-        let Some(rate) = self.rate else { return Window::closed(self.length, self.pipeline, now) };
-        let step = 1e9 / rate;
-        let origin = now as f64 + client as f64 * step;
-        Window::open(self.length, self.pipeline, origin, self.clients as f64 * step)
+    /// Connections in total, of a run with [`Workload::PerConnection`].
+    pub(crate) fn connections(&self) -> usize {
+        match self.workload {
+            Workload::PerConnection(PerConnection { connections, .. }) => connections,
+            Workload::Streams(_) | Workload::Datagrams(_) => None,
+        }
+        .unwrap_or(self.clients)
+    }
+
+    /// Most sockets open at once. With a connection per message, some are being closed while the next ones are opened.
+    pub(crate) fn max_open(&self) -> usize {
+        match self.workload {
+            Workload::PerConnection(_) => self.connections().min(2 * self.clients),
+            Workload::Streams(_) | Workload::Datagrams(_) => self.clients,
+        }
+    }
+
+    /// The threads that the clients run on.
+    pub(crate) fn threads(&self) -> usize {
+        match self.workload {
+            Workload::Streams(Streams { mode: Mode::Threads, .. }) => self.clients,
+            Workload::PerConnection(PerConnection { threads, .. }) => threads,
+            Workload::Streams(_) | Workload::Datagrams(_) => 1,
+        }
     }
 }
 
-/// Checks numbers: of what, the number, the least and the most.
+impl Datagrams {
+    /// Most datagrams in one send.
+    pub(crate) fn max_segments(&self, length: usize) -> usize {
+        if self.segments { (MAX_DATAGRAM / length).min(MAX_SEGMENTS) } else { 1 }
+    }
+}
+
+/// Checks counts: name, value, least and most.
 pub(crate) fn check_counts(
     counts: &[(&'static str, usize, usize, usize)],
 ) -> Result<(), PlanError> {
@@ -123,44 +255,45 @@ pub(crate) fn check_counts(
     })
 }
 
-/// Checks that no time is zero: its name, and the time.
+/// Checks that no duration is zero: name and value.
 pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), PlanError> {
     let wrong = times.iter().find(|(_, time)| time.is_zero());
     wrong.map_or(Ok(()), |(name, _)| Err(PlanError::Zero(name)))
 }
 
-/// A plan that cannot be carried out.
+/// An invalid plan.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum PlanError {
-    /// No server listens on port 0.
+    /// No server can listen on port 0.
     NoPort(SocketAddr),
-    /// An empty path, or one above [`MAX_PATH`] bytes.
+    /// An empty path, or one longer than [`MAX_PATH`] bytes.
     Path(PathBuf),
     /// More threads than [`MAX_THREADS`].
     Threads(usize),
-    /// More bytes in flight at a connection than [`MAX_IN_FLIGHT`].
+    /// More bytes in flight per connection than [`MAX_IN_FLIGHT`].
     InFlight {
         /// Messages in flight.
         pipeline: usize,
         /// Bytes of each.
         length: usize,
     },
-    /// No messages a second, or more than [`MAX_RATE`].
+    /// A rate of zero, or above [`MAX_RATE`].
     Rate(f64),
-    /// A number outside its range.
+    /// A count outside its range.
     Count {
-        /// Of what.
+        /// What is counted.
         what: &'static str,
-        /// The number.
+        /// The value.
         value: usize,
-        /// The least there may be.
+        /// The least valid value.
         least: usize,
-        /// The most there may be.
+        /// The largest valid value.
         most: usize,
     },
-    /// Segments for a Unix socket, which has none.
+    /// Segmentation for a Unix socket, which does not support it.
     Segments(PathBuf),
-    /// The named time is zero.
+    /// The named duration is zero.
     Zero(&'static str),
 }
 
@@ -169,7 +302,7 @@ impl fmt::Display for PlanError {
         match self {
             PlanError::NoPort(address) => write!(
                 f,
-                "cannot call {address}: nothing listens on port 0, name the server's port"
+                "cannot connect to {address}: no server listens on port 0, name the server's port"
             ),
             PlanError::Path(path) => write!(
                 f,
@@ -207,57 +340,88 @@ impl std::error::Error for PlanError {}
 mod tests {
     use super::*;
 
-    fn check(change: impl FnOnce(&mut Plan)) -> Result<(), PlanError> {
-        let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap());
+    fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
+        let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);
         change(&mut plan);
         plan.validate()
     }
 
-    #[test]
-    fn the_defaults_are_a_plan() {
-        assert_eq!(check(|_| ()), Ok(()));
-        assert_eq!(check(|plan| plan.warm_up = Duration::ZERO), Ok(()));
-        assert_eq!(check(|plan| plan.length = MAX_LENGTH), Ok(()));
-        assert_eq!(check(|plan| plan.pipeline = MAX_PIPELINE), Ok(()));
-        assert_eq!(check(|plan| plan.rate = Some(0.5)), Ok(()));
+    #[track_caller]
+    fn refused(workload: impl Into<Workload>, change: fn(&mut Plan), part: &str) {
+        let error = check(workload, change).unwrap_err().to_string();
+        assert!(error.contains(part), "{part} is not in: {error}");
     }
 
     #[test]
-    fn what_is_in_flight_is_bounded() {
-        let error = |pipeline, length, rate| {
-            let wrong = check(|plan| {
-                (plan.pipeline, plan.length, plan.rate) = (pipeline, length, rate);
-            });
-            wrong.unwrap_err().to_string()
+    fn the_defaults_and_the_limits_are_valid() {
+        assert_eq!(check(Streams::default(), |_| ()), Ok(()));
+        assert_eq!(check(PerConnection::default(), |_| ()), Ok(()));
+        assert_eq!(check(Datagrams::default(), |_| ()), Ok(()));
+        assert_eq!(check(Streams::default(), |plan| plan.warm_up = Duration::ZERO), Ok(()));
+        assert_eq!(check(Streams::default(), |plan| plan.length = MAX_LENGTH), Ok(()));
+        let pipeline = MAX_PIPELINE;
+        assert_eq!(
+            check(Streams { pipeline, rate: Some(0.5), ..Streams::default() }, |_| ()),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn bytes_in_flight_and_rates_are_bounded() {
+        let streams = |pipeline, rate| Streams { pipeline, rate, ..Streams::default() };
+        let refused = |pipeline, length, part| {
+            let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(pipeline, None));
+            plan.length = length;
+            let error = plan.validate().unwrap_err().to_string();
+            assert!(error.contains(part), "{part} is not in: {error}");
         };
-        assert!(error(0, 1, None).contains("ask for 1 to 4096"));
-        assert!(error(MAX_PIPELINE + 1, 1, None).contains("4097 messages in flight"));
-        assert!(error(65, 1 << 20, None).ends_with("ask for at most 64"));
+        refused(0, 1, "0 messages in flight: ask for 1 to 4096");
+        refused(MAX_PIPELINE + 1, 1, "4097 messages in flight");
+        refused(65, 1 << 20, "ask for at most 64");
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2.0 * MAX_RATE] {
-            assert!(error(1, 1, Some(rate)).contains("messages a second: ask for more than 0"));
+            let error = check(streams(1, Some(rate)), |_| ()).unwrap_err().to_string();
+            assert!(error.contains("messages a second: ask for more than 0"), "{error}");
         }
     }
 
     #[test]
-    fn threads_are_bounded_where_clients_have_one_each() {
+    fn clients_are_bounded_more_tightly_with_a_thread_each() {
         let many = |plan: &mut Plan| plan.clients = MAX_THREADS + 1;
-        assert_eq!(check(many), Ok(()));
-        let error = check(|plan| {
-            many(plan);
-            plan.mode = Mode::Threads;
-        });
-        assert_eq!(error, Err(PlanError::Threads(MAX_THREADS + 1)));
+        assert_eq!(check(Streams::default(), many), Ok(()));
+        let threads = Streams { mode: Mode::Threads, ..Streams::default() };
+        assert_eq!(check(threads, many), Err(PlanError::Threads(MAX_THREADS + 1)));
     }
 
     #[test]
-    fn values_out_of_range_are_named() {
-        let error = |change: fn(&mut Plan)| check(change).unwrap_err().to_string();
-        let empty = "0 bytes a message: ask for 1 to 67108864";
-        assert_eq!(error(|plan| plan.length = 0), empty);
-        assert!(error(|plan| plan.length = MAX_LENGTH + 1).starts_with("67108865 bytes"));
-        assert_eq!(error(|plan| plan.clients = 0), "0 clients: ask for 1 to 1000000");
-        assert!(error(|plan| plan.clients = MAX_CLIENTS + 1).starts_with("1000001 clients"));
-        assert_eq!(check(|plan| plan.duration = Duration::ZERO), Err(PlanError::Zero("duration")));
-        assert!(check(|plan| plan.address = "[::1]:0".parse().unwrap()).is_err());
+    fn values_out_of_range_are_named_with_their_limits() {
+        let streams = Streams::default();
+        refused(streams, |plan| plan.length = 0, "0 bytes a message: ask for 1 to 67108864");
+        refused(streams, |plan| plan.length = MAX_LENGTH + 1, "67108865 bytes");
+        refused(streams, |plan| plan.clients = 0, "0 clients: ask for 1 to 1000000");
+        refused(streams, |plan| plan.clients = MAX_CLIENTS + 1, "1000001 clients");
+        refused(streams, |plan| plan.duration = Duration::ZERO, "a duration of zero");
+        refused(streams, |plan| plan.reply_timeout = Duration::ZERO, "a reply time-out of zero");
+        refused(streams, |plan| plan.address = "[::1]:0".parse().unwrap(), "port 0");
+    }
+
+    #[test]
+    fn a_connection_per_message_has_limits_of_its_own() {
+        let threads = PerConnection { threads: 257, ..PerConnection::default() };
+        refused(threads, |_| (), "257 threads: ask for 1 to 256");
+        let none = PerConnection { connections: Some(0), ..PerConnection::default() };
+        refused(none, |_| (), "0 connections: ask for 1 to 10000000");
+        refused(PerConnection::default(), |plan| plan.length = 0, "0 bytes a message");
+    }
+
+    #[test]
+    fn datagrams_have_limits_of_their_own() {
+        let datagrams = Datagrams::default();
+        let long = "65508 bytes a datagram: ask for 1 to 65507";
+        refused(datagrams, |plan| plan.length = 65_508, long);
+        let none = Datagrams { window: 0, ..datagrams };
+        refused(none, |_| (), "0 datagrams in flight: ask for 1 to 1024");
+        let segments = Datagrams { segments: true, ..datagrams };
+        let unix = |plan: &mut Plan| plan.address = ServerAddress::Unix("/run/echo".into());
+        refused(segments, unix, "segments are for UDP: leave them out for /run/echo");
     }
 }

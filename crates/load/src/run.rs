@@ -1,86 +1,85 @@
-//! From a plan to a report.
+//! Running a plan.
 
 use crate::affinity::{self, PinError};
 use crate::limits::{self, OpenFileShortage};
-use crate::metrics::Metrics;
-use crate::mode::Mode;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, Workload};
 use crate::report::Report;
-use crate::{phases, threads};
+use crate::{datagrams, per_connection, streams};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-/// Told what happens, on the thread that called [`run`]. Where the clients are tasks, they share it: what the observer
-/// does there keeps them waiting.
+/// Notified of the course of a run, on the thread that called [`run`]. If the clients are tasks, they share that thread:
+/// they wait while a method of the observer runs.
 pub trait Observer {
-    /// Measuring starts when this returns. The time it takes is in no latency.
+    /// Measuring starts when this returns. The time it takes is part of no latency.
     fn window_opened(&mut self) {}
     /// Measuring has just ended.
     fn window_closed(&mut self) {}
-    /// Some ten times a second while measuring.
+    /// About ten times a second while measuring.
     fn progress(&mut self, _progress: Progress) {}
-    /// Whether the run is to end now, with what it has; asked some ten times a second.
+    /// Whether to end the run now, with the figures so far; called about ten times a second.
     fn is_interrupted(&self) -> bool {
         false
     }
 }
 
-/// An observer that looks away.
+/// An observer that does nothing.
 impl Observer for () {}
 
-/// How far the measuring has come.
+/// How far measuring has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Measured time so far.
     pub elapsed: Duration,
-    /// Measured time in all.
+    /// Measured time in total.
     pub total: Duration,
     /// Responses so far.
     pub responses: u64,
 }
 
-/// Why a run could not even begin. What goes wrong with the server is in the [`Report`] instead.
+/// A run that could not begin. Failures of the server are in the [`Report`] instead.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LoadError {
-    /// The plan cannot be carried out by anyone.
+    /// The plan is invalid.
     Plan(PlanError),
     /// More clients than this process may open files.
     Files(OpenFileShortage),
-    /// The CPU to run on cannot be had.
+    /// The CPU of the plan is not available.
     Pin(PinError),
     /// The runtime could not be set up, or this thread already has one.
     Runtime(io::Error),
-    /// The system has no more threads.
+    /// The system does not start as many threads.
     Threads {
-        /// Threads that could be started.
+        /// Threads that were started.
         started: usize,
         /// Threads that were needed.
         wanted: usize,
-        /// Why there are no more.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Carries out a plan on the calling thread, which it blocks.
+/// Runs a plan; blocks the calling thread.
 ///
-/// Failures of the server or of single clients are counted in [`Report::errors`]; a run that could not connect all its
-/// clients measures nothing, and its report has `seconds` 0.
+/// Failures of the server or of single clients are counted in [`Report::errors`]. If not every client of
+/// [`Workload::Streams`] or [`Workload::Datagrams`] can connect, nothing is measured and [`Report::seconds`] is 0.
 ///
 /// # Errors
-/// Where the run could not begin.
+/// If the run could not begin.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
-    limits::reserve(plan.clients).map_err(LoadError::Files)?;
+    limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    let metrics = Arc::new(Metrics::new());
-    let (driver, measured) = match plan.mode {
-        Mode::Tasks(choice) => phases::run(plan, choice, observer, &metrics)?,
-        Mode::Threads => threads::run(plan, observer, &metrics)?,
+    let findings = match plan.workload {
+        Workload::Streams(streams) => streams::run(plan, streams, observer)?,
+        Workload::PerConnection(per_connection) => {
+            per_connection::run(plan, per_connection.driver, observer)?
+        }
+        Workload::Datagrams(datagrams) => datagrams::run(plan, datagrams, observer)?,
     };
-    // The clients are gone, and with them their pads.
-    Ok(Report::new(plan, driver, measured, metrics.take_totals()))
+    Ok(Report::new(plan, findings))
 }
 
 impl fmt::Display for LoadError {

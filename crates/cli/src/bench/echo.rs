@@ -6,9 +6,11 @@ use crate::duration;
 use crate::usage::{UsageError, condense, only_with};
 use annulus_lab::bench::{Cell, Plan, Precision, Rounds};
 use annulus_lab::distinct;
-use annulus_lab::echo::{self, Catalogue, Choice, Kind, Load, Setup, Transport};
-use annulus_load::per_connection::{MAX_CONNECTIONS, MAX_EVENT_LOOPS};
-use annulus_load::{MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode};
+use annulus_lab::echo::{self, Catalogue, Choice, Setup, Transport};
+use annulus_load::{
+    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Mode,
+    PerConnection, Streams, Workload,
+};
 use anyhow::Result;
 use clap::{Args, Parser};
 use std::process::ExitCode;
@@ -139,13 +141,12 @@ pub(super) fn catalogue() -> Catalogue {
 /// Checks what was asked for.
 fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
-    let load = Load {
-        kind: kind(args, transport)?,
+    let load = annulus_load::Plan {
         warm_up: args.warm_up,
         duration: args.seconds,
-        pipeline: args.pipeline as usize,
         pin: Some(cores.load),
         seed: args.output.seed,
+        ..echo::load(workload(args, transport)?)
     };
     // What a comparison is about: of connections, how long they take.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
@@ -199,7 +200,8 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
 }
 
 /// What the clients do.
-fn kind(args: &EchoArgs, transport: Transport) -> Result<Kind, UsageError> {
+fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageError> {
+    let (pipeline, segments) = (args.pipeline as usize, args.segments);
     let of_connections =
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
     only_with("--per-connection", args.per_connection, &of_connections)?;
@@ -212,17 +214,18 @@ fn kind(args: &EchoArgs, transport: Transport) -> Result<Kind, UsageError> {
             refuse("--per-connection: datagrams have no connection")
         }
         (Transport::Udp, Mode::Tasks(driver)) => {
-            Ok(Kind::Datagrams { segments: args.segments, driver })
+            Ok(Datagrams { window: pipeline, segments, driver }.into())
         }
         _ if args.segments => refuse("--segments: only bench udp has them, leave it out"),
         (_, Mode::Threads) if args.per_connection => refuse(
             "--per-connection with --client threads: it runs on event loops, as many as --threads says",
         ),
         (_, Mode::Tasks(driver)) if args.per_connection => {
-            let count = args.connections.map(|count| count as usize);
-            Ok(Kind::Connections { count, threads: args.threads.unwrap_or(1) as usize, driver })
+            let connections = args.connections.map(|count| count as usize);
+            let threads = args.threads.unwrap_or(1) as usize;
+            Ok(PerConnection { connections, threads, driver }.into())
         }
-        (_, mode) => Ok(Kind::Streams(mode)),
+        (_, mode) => Ok(Streams { pipeline, rate: None, mode }.into()),
     }
 }
 
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
         let plain = setup("--pipeline 4", Transport::Udp).unwrap();
-        assert!(matches!(plain.load.kind, Kind::Datagrams { .. }) && plain.servers.len() == 2);
+        assert!(matches!(plain.load.workload, Workload::Datagrams(_)) && plain.servers.len() == 2);
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
@@ -357,7 +360,9 @@ mod tests {
             refused(line, Transport::Udp, part);
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
-        assert!(matches!(plain.load.kind, Kind::Connections { .. }) && plain.servers.len() == 2);
+        assert!(
+            matches!(plain.load.workload, Workload::PerConnection(_)) && plain.servers.len() == 2
+        );
         refused("--segments", Transport::Unix, "only bench udp has them");
         refused("--servers uring,threads", Transport::Unix, "server 'threads' serves TCP only");
     }

@@ -1,21 +1,21 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
 mod datagrams;
-mod per_connection;
+mod render;
 
+use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
+use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
-use crate::{duration, table};
-use annulus_load::per_connection::{MAX_CONNECTIONS, MAX_EVENT_LOOPS};
 use annulus_load::{
-    LoadError, MAX_CLIENTS, MAX_LENGTH, MAX_PIPELINE, Mode, Observer, Plan, Progress,
+    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Mode,
+    Observer, PerConnection, Plan, Progress, Report, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,49 +45,19 @@ Examples:
   annulus load -a unix:/run/echo           a Unix socket
   annulus load -t 5 --json - | jq .latency_us";
 
-/// What else there is than connections.
+/// Loads other than connections.
 #[derive(Debug, Subcommand)]
 enum Kind {
     Udp(datagrams::UdpArgs),
 }
 
-/// Measure an echo server with a loop of clients
+/// Options of every load.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct LoadArgs {
-    #[command(subcommand)]
-    kind: Option<Kind>,
-    /// The server to call: HOST:PORT, unix:/path or unix:@name
-    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
-    address: Endpoint,
-    /// Clients: connections
+struct CommonArgs {
+    /// Clients: a connection or a socket each
     #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     number: u64,
-    /// Bytes a message, up to 64 MiB
-    #[arg(short, long, value_name = "BYTES", default_value_t = 512,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
-    length: u64,
-    /// Messages in flight at each connection; at most 64 MiB of them
-    #[arg(long, value_name = "COUNT", default_value_t = 1,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
-    pipeline: u64,
-    /// Messages a second over all clients, at fixed times [default: as fast
-    /// as replies come]
-    #[arg(long, value_name = "PER SECOND")]
-    rate: Option<f64>,
-    /// A connection a message: connect, send, receive all of it, close; and
-    /// the average, p99 and totals of that
-    #[arg(long, conflicts_with_all = ["pipeline", "rate", "duration", "warm_up"])]
-    per_connection: bool,
-    /// Connections in all, with --per-connection [default: as many as clients]
-    #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
-    connections: Option<u64>,
-    /// Event loops that share the clients, with --per-connection [default: 1]
-    #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
-    threads: Option<u64>,
     /// How long to measure: seconds, or 500ms, 2m
     #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = duration::parse)]
     duration: Duration,
@@ -100,62 +70,117 @@ pub(crate) struct LoadArgs {
     /// Write the results as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Give a client up that gets no byte for this long
+    /// The seed of what the clients send
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Measure an echo server with a number of clients
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct LoadArgs {
+    #[command(subcommand)]
+    kind: Option<Kind>,
+    /// The server: HOST:PORT, unix:/path or unix:@name
+    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
+    address: Endpoint,
+    /// Bytes per message, up to 64 MiB
+    #[arg(short, long, value_name = "BYTES", default_value_t = 512,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+    length: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Messages in flight per connection; at most 64 MiB of them
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
+    pipeline: u64,
+    /// Messages a second over all clients, at fixed times [default: as fast
+    /// as replies arrive]
+    #[arg(long, value_name = "PER SECOND")]
+    rate: Option<f64>,
+    /// A connection per message: connect, send, receive, close; and the
+    /// average, p99 and totals of that
+    #[arg(long, conflicts_with_all = ["pipeline", "rate", "duration", "warm_up"])]
+    per_connection: bool,
+    /// Connections in total, with --per-connection [default: as many as clients]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
+    connections: Option<u64>,
+    /// Event loops that share the clients, with --per-connection [default: 1]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
+    threads: Option<u64>,
+    /// How long a client waits for the next byte before it fails
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     reply_timeout: Duration,
-    /// Give a connect up after this long
+    /// How long a connect may take
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     connect_timeout: Duration,
     /// What the clients run on: auto, uring or epoll, or threads (a blocking
-    /// thread a connection)
+    /// thread per connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// Chooses what the clients say
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(Kind::Udp(args)) = args.kind {
         return datagrams::run(args);
     }
+    let workload = workload(&args)?;
+    let LoadArgs { address, length, common, reply_timeout, connect_timeout, .. } = args;
+    common.run(
+        length,
+        workload,
+        move || address.streams(),
+        |plan| {
+            (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
+        },
+    )
+}
+
+/// The workload of connections.
+fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
     let of_per_connection =
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
     only_with("--per-connection", args.per_connection, &of_per_connection)?;
-    if args.per_connection {
-        return per_connection::run(args);
+    if !args.per_connection {
+        let (pipeline, rate, mode) = (args.pipeline as usize, args.rate, args.driver);
+        return Ok(Streams { pipeline, rate, mode }.into());
     }
-    let json = args.json.clone().map(Target::open).transpose()?;
-    let plan = plan(args)?;
-    let mut watch = Watch::new()?;
-    let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
-    let page = (report.seconds > 0.0).then(|| table::of_report(&report));
-    output::deliver(json, &report, page)?;
-    Outcome {
-        address: &report.address,
-        interrupted: report.interrupted,
-        answered: report.responses,
-        errors: &report.errors,
-        first_error: report.first_error.as_deref(),
-    }
-    .judge(&watch)
+    let Mode::Tasks(driver) = args.driver else {
+        let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
+        return Err(UsageError(text.into()));
+    };
+    let connections = args.connections.map(|count| count as usize);
+    let threads = args.threads.unwrap_or(1) as usize;
+    Ok(PerConnection { connections, threads, driver }.into())
 }
 
-fn plan(args: LoadArgs) -> Result<Plan> {
-    Ok(Plan {
-        address: args.address.streams()?,
-        clients: args.number as usize,
-        length: args.length as usize,
-        pipeline: args.pipeline as usize,
-        rate: args.rate,
-        warm_up: args.warm_up,
-        duration: args.duration,
-        pin: args.pin,
-        reply_timeout: args.reply_timeout,
-        connect_timeout: args.connect_timeout,
-        seed: args.seed,
-        mode: args.driver,
-    })
+impl CommonArgs {
+    /// Runs a load: opens the file of results, resolves the address, measures, prints, and decides the exit status.
+    fn run(
+        self,
+        length: u64,
+        workload: impl Into<Workload>,
+        address: impl FnOnce() -> Result<ServerAddress>,
+        time_outs: impl FnOnce(&mut Plan),
+    ) -> Result<ExitCode> {
+        let json = self.json.map(Target::open).transpose()?;
+        let mut plan = Plan {
+            clients: self.number as usize,
+            length: length as usize,
+            warm_up: self.warm_up,
+            duration: self.duration,
+            pin: self.pin,
+            seed: self.seed,
+            ..Plan::new(address()?, workload)
+        };
+        time_outs(&mut plan);
+        let mut watch = Watch::new()?;
+        let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
+        output::deliver(json, &report, render::report(&plan.address, &report))?;
+        judge(&report, &watch)
+    }
 }
 
 fn classify(error: LoadError) -> anyhow::Error {
@@ -165,44 +190,27 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// What decides about the exit status of a run, whatever was sent.
-struct Outcome<'a> {
-    address: &'a str,
-    interrupted: bool,
-    /// Messages that were answered.
-    answered: u64,
-    errors: &'a BTreeMap<String, u64>,
-    first_error: Option<&'a str>,
-}
-
-impl Outcome<'_> {
-    /// A run that was interrupted ends as the signal has it. One with failures is a failure, in one line: how many of
-    /// which kind, and the first in words; and so is one without any answer.
-    fn judge(self, watch: &Watch) -> Result<ExitCode> {
-        if let Some((signal, status)) = watch.stop.reason().filter(|_| self.interrupted) {
-            note(format_args!(
-                "annulus: interrupted by {signal}: the results are of a part of the run"
-            ));
-            return Ok(status);
-        }
-        let Outcome { address, answered, errors, first_error, .. } = self;
-        if !errors.is_empty() {
-            let kinds: Vec<_> =
-                errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-            bail!(
-                "errors at {address}: {} ({})",
-                kinds.join(", "),
-                first_error.unwrap_or_default()
-            );
-        }
-        if answered == 0 {
-            bail!(
-                "no response came from {address} within the measured time: measure for longer (--duration), or check \
-                 that an echo server listens there"
-            );
-        }
-        Ok(ExitCode::SUCCESS)
+/// The exit status. An interrupted run exits as after its signal. A run with errors, or without any response, fails.
+fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
+    if let Some((signal, status)) = watch.stop.reason().filter(|_| report.interrupted) {
+        note(format_args!(
+            "annulus: interrupted by {signal}: the results are of a part of the run"
+        ));
+        return Ok(status);
     }
+    let Report { address, errors, first_error, .. } = report;
+    if !errors.is_empty() {
+        let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let first = first_error.as_deref().unwrap_or_default();
+        bail!("errors at {address}: {} ({first})", kinds.join(", "));
+    }
+    if report.figures.answered() == 0 {
+        bail!(
+            "no response came from {address} within the measured time: measure for longer (--duration), or check \
+             that an echo server listens there"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Steps of the bar.
@@ -238,7 +246,7 @@ impl Observer for Watch {
             return;
         }
         let rate = progress.responses as f64 / progress.elapsed.as_secs_f64().max(1e-9);
-        self.bar.set_message(format!("{} requests/s", table::thousands(rate as u64)));
+        self.bar.set_message(format!("{} requests/s", thousands(rate as u64)));
         let share = progress.elapsed.as_secs_f64() / progress.total.as_secs_f64().max(1e-9);
         self.bar.set_position((share * LENGTH as f64) as u64);
     }

@@ -245,6 +245,6 @@ fn a_run_without_a_response_is_a_failure() {
         said.complains(1, &["no response came from", &server.address.to_string(), "longer"]);
         let json = said.json();
         assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
-        assert_eq!(json["doubts"][0], "no response came within the measured time");
+        assert_eq!(json["doubts"][0], "no response arrived within the measured time");
     }
 }

@@ -6,7 +6,7 @@ mod servers;
 
 use std::time::Duration;
 
-use annulus_load::{ServerAddress, limits};
+use annulus_load::{Datagrams, PerConnection, ServerAddress, Streams, Workload, limits};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ use crate::scratch::Scratch;
 use crate::usage::UsageError;
 
 pub use catalogue::{Catalogue, Choice};
-pub use load::{Kind, Load};
+pub use load::load;
 pub use servers::Servers;
 
 /// What the servers are spoken to over.
@@ -102,13 +102,13 @@ const fn latency(
     Metric { key, title, noun, of, role: Role::Compared, format: Format::Micros, ..HIDDEN }
 }
 
-/// The metrics of a kind of load.
-fn metrics(kind: Kind) -> Vec<Metric> {
+/// The metrics of a workload.
+fn metrics(workload: Workload) -> Vec<Metric> {
     let mut metrics = METRICS.to_vec();
-    match kind {
-        Kind::Streams(_) => {}
-        Kind::Datagrams { .. } => metrics.push(LOST),
-        Kind::Connections { .. } => {
+    match workload {
+        Workload::Streams(_) => {}
+        Workload::Datagrams(_) => metrics.push(LOST),
+        Workload::PerConnection(_) => {
             for metric in &mut metrics {
                 match metric.key {
                     "rate" => (metric.title, metric.columns) = ("connects/s", VALUE),
@@ -140,8 +140,8 @@ pub struct Setup {
     pub servers: Vec<Choice>,
     /// Clients and bytes.
     pub cells: Vec<Cell>,
-    /// What the load does.
-    pub load: Load,
+    /// The load; each slice sets its address, clients and length.
+    pub load: annulus_load::Plan,
     /// The cores of servers and load.
     pub cores: Cores,
     /// How long servers are left idle before their memory is read again, if they are.
@@ -159,7 +159,7 @@ impl Setup {
         let clients = self.cells.iter().filter_map(|cell| cell.number("clients")).max();
         limits::reserve(clients.unwrap_or_default() as usize)?;
         let check = |cell: &Cell| {
-            self.load.check(cell).map_err(|error| UsageError(format!("{cell}: {error}")))
+            load::check(&self.load, cell).map_err(|error| UsageError(format!("{cell}: {error}")))
         };
         Ok(self.cells.iter().try_for_each(check)?)
     }
@@ -179,12 +179,12 @@ impl Setup {
                 catalogue::listen_at(spec, &address, &address);
             }
         }
-        let measure = Servers::start(&contenders, &self.cells, self.load)?;
+        let measure = Servers::start(&contenders, &self.cells, self.load.clone())?;
         let bench = Bench {
             terms: self.terms(),
             legend: "; CPU µs: of the server, a request",
             layout: Layout::Cells,
-            metrics: metrics(self.load.kind),
+            metrics: metrics(self.load.workload),
             idle: self.idle,
             cores: Some(self.cores),
             parameters: self.parameters(),
@@ -202,11 +202,11 @@ impl Setup {
         const BYTES: u64 = 500;
         let number = |name| cell.number(name).unwrap_or_default();
         let connections = CONNECTION * number("clients") as u32;
-        match self.load.kind {
-            Kind::Streams(_) | Kind::Datagrams { .. } => {
+        match self.load.workload {
+            Workload::Streams(_) | Workload::Datagrams(_) => {
                 self.load.warm_up + self.load.duration + connections
             }
-            Kind::Connections { .. } => {
+            Workload::PerConnection(_) => {
                 connections + Duration::from_micros(number("clients") * number("bytes") / BYTES)
             }
         }
@@ -231,18 +231,17 @@ impl Setup {
     }
 
     fn terms(&self) -> String {
-        let Load { kind, duration, pipeline, .. } = self.load;
         let Cores { server, load } = self.cores;
-        let seconds = format!(" of {} s", duration.as_secs_f64());
-        let (slices, client, how) = match kind {
-            Kind::Streams(mode) => {
+        let seconds = format!(" of {} s", self.load.duration.as_secs_f64());
+        let (slices, client, how) = match self.load.workload {
+            Workload::Streams(Streams { pipeline, mode, .. }) => {
                 (seconds, mode.to_string(), format!("{pipeline} in flight a client"))
             }
-            Kind::Datagrams { segments, driver } => {
+            Workload::Datagrams(Datagrams { window, segments, driver }) => {
                 let how = if segments { ", as segments" } else { "" };
-                (seconds, driver.to_string(), format!("{pipeline} in flight a client{how}"))
+                (seconds, driver.to_string(), format!("{window} in flight a client{how}"))
             }
-            Kind::Connections { threads, driver, .. } => {
+            Workload::PerConnection(PerConnection { threads, driver, .. }) => {
                 let how = format!("a connection a message, event loops: {threads}");
                 (String::new(), driver.to_string(), how)
             }
@@ -251,24 +250,25 @@ impl Setup {
     }
 
     fn parameters(&self) -> Map<String, Value> {
-        let Load { kind, warm_up, duration, pipeline, .. } = self.load;
-        let (client, of_kind) = match kind {
-            Kind::Streams(mode) => (mode.to_string(), json!({ "pipeline": pipeline })),
-            Kind::Datagrams { segments, driver } => {
-                (driver.to_string(), json!({ "pipeline": pipeline, "segments": segments }))
+        let (client, of_workload) = match self.load.workload {
+            Workload::Streams(Streams { pipeline, mode, .. }) => {
+                (mode.to_string(), json!({ "pipeline": pipeline }))
             }
-            Kind::Connections { threads, driver, .. } => {
+            Workload::Datagrams(Datagrams { window, segments, driver }) => {
+                (driver.to_string(), json!({ "pipeline": window, "segments": segments }))
+            }
+            Workload::PerConnection(PerConnection { threads, driver, .. }) => {
                 (driver.to_string(), json!({ "per_connection": true, "threads": threads }))
             }
         };
         let mut all = parameters(json!({
             "client": client,
-            "seconds": duration.as_secs_f64(),
-            "warm_up_seconds": warm_up.as_secs_f64(),
+            "seconds": self.load.duration.as_secs_f64(),
+            "warm_up_seconds": self.load.warm_up.as_secs_f64(),
             "server_core": self.cores.server,
             "load_core": self.cores.load,
         }));
-        all.extend(parameters(of_kind));
+        all.extend(parameters(of_workload));
         all
     }
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use annulus_load::{Observer, ServerAddress};
+use annulus_load::{Observer, Plan, ServerAddress};
 
-use super::load::Load;
+use super::load;
 use crate::bench::{Cell, Contenders, Measure, Outcome, Sample, Slice};
 use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, Spec};
@@ -54,7 +54,7 @@ impl Server {
 pub struct Servers {
     servers: Vec<Server>,
     cells: Vec<Cell>,
-    load: Load,
+    load: Plan,
 }
 
 impl Servers {
@@ -65,7 +65,7 @@ impl Servers {
     pub fn start(
         contenders: &Contenders,
         cells: &[Cell],
-        load: Load,
+        load: Plan,
     ) -> Result<Servers, ProcessError> {
         let servers = contenders.all().map(Server::start).collect::<Result<_, _>>()?;
         Ok(Servers { servers, cells: cells.to_vec(), load })
@@ -77,7 +77,7 @@ impl Measure for Servers {
         let Server { process, address } = &mut self.servers[slice.contender];
         process.check(Duration::ZERO).map_err(|error| error.why)?;
         let mut watch = Watch::new(process.pid());
-        let sample = self.load.run(&self.cells[slice.cell], address.clone(), &mut watch);
+        let sample = load::run(&self.load, &self.cells[slice.cell], address.clone(), &mut watch);
         // A dead server explains more than what its clients saw, and they may see it first.
         process
             .check(if sample.is_ok() { Duration::ZERO } else { DYING })

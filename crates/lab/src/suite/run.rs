@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use annulus::DriverChoice;
 use annulus::fs::Policy;
-use annulus_load::{Mode, limits};
+use annulus_load::{Datagrams, PerConnection, Streams, limits};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::report::SuiteReport;
 use super::tables::{Kind, Suite};
 use crate::bench::{self, Cell, Prepared, Rounds};
 use crate::cores::Cores;
-use crate::echo::{self, Catalogue, Load, Transport};
+use crate::echo::{self, Catalogue, Transport};
 use crate::file::{self, Cycles};
 use crate::nop;
 use crate::peer::Peers;
@@ -93,13 +93,14 @@ impl<'a> Run<'a> {
 
     /// By connections that stay, by a connection a message over four event loops as document 002 has them, or by datagrams.
     fn echo(&mut self, catalogue: Catalogue) -> Result<Prepared> {
-        let (driver, plan) = (DriverChoice::Auto, self.plan);
-        let (transport, kind) = match self.suite.kind {
-            Kind::Udp => (Transport::Udp, echo::Kind::Datagrams { segments: false, driver }),
+        let plan = self.plan;
+        let (transport, load) = match self.suite.kind {
+            Kind::Udp => (Transport::Udp, echo::load(Datagrams::default())),
             Kind::Connect => {
-                (Transport::Tcp, echo::Kind::Connections { count: None, threads: 4, driver })
+                let four = PerConnection { threads: 4, ..PerConnection::default() };
+                (Transport::Tcp, echo::load(four))
             }
-            _ => (Transport::Tcp, echo::Kind::Streams(Mode::default())),
+            _ => (Transport::Tcp, echo::load(Streams::default())),
         };
         let mut servers = Vec::new();
         for name in self.every(|question| question.servers.clone()) {
@@ -116,13 +117,12 @@ impl<'a> Run<'a> {
             catalogue,
             servers,
             cells: Vec::new(),
-            load: Load {
-                kind,
+            load: annulus_load::Plan {
                 warm_up: Duration::from_millis(50),
                 duration: plan.time([200, 100].map(Duration::from_millis)),
-                pipeline: 1,
                 pin: Some(plan.cores.load),
                 seed: plan.seed,
+                ..load
             },
             cores: plan.cores,
             idle: of_memory.then(|| plan.time(IDLE)),

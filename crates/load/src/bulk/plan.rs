@@ -1,7 +1,6 @@
 //! The parameters of a bulk transfer.
 
-use crate::datagrams::MAX_DATAGRAM;
-use crate::plan::{PlanError, check_counts, check_times};
+use crate::plan::{MAX_DATAGRAM, PlanError, check_counts, check_times};
 use annulus::DriverChoice;
 use std::ops::RangeInclusive;
 use std::time::Duration;

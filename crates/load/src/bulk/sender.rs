@@ -3,7 +3,7 @@
 use super::plan::BulkPlan;
 use super::state::{ClockSample, EDGES, TransferState};
 use super::{BUFFER, END, NUMBER_LEN, unless_stalled};
-use crate::datagrams::MAX_DATAGRAM;
+use crate::plan::MAX_DATAGRAM;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::time;
 use std::cell::Cell;

@@ -2,10 +2,10 @@
 
 use super::in_flight::{Counts, Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
-use super::plan::DatagramPlan;
 use super::socket::Socket;
 use crate::fault::Fault;
 use crate::metrics::{Metrics, Recorder};
+use crate::plan::{Datagrams, Plan};
 use crate::{clock, join};
 use annulus::Lease;
 use std::cell::{Cell, RefCell};
@@ -34,16 +34,17 @@ pub(super) struct Client {
 impl Client {
     /// Opens a socket, connected to the server.
     pub(super) fn open(
-        plan: &DatagramPlan,
+        plan: &Plan,
+        datagrams: Datagrams,
         number: usize,
         metrics: &Arc<Metrics>,
     ) -> io::Result<Client> {
         Ok(Client {
             number,
-            socket: Socket::open(plan)?,
+            socket: Socket::open(plan, datagrams)?,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
-            max_segments: plan.max_segments(),
-            in_flight: RefCell::new(InFlightTable::new(plan.window)),
+            max_segments: datagrams.max_segments(plan.length),
+            in_flight: RefCell::new(InFlightTable::new(datagrams.window)),
             metrics: Arc::clone(metrics),
             corrupt: Cell::new(0),
             waiting: RefCell::new(None),
@@ -72,12 +73,7 @@ impl Client {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.in_flight.borrow().counts()
-    }
-
-    /// Echoes that are those of no datagram.
-    pub(super) fn corrupt(&self) -> u64 {
-        self.corrupt.get()
+        Counts { corrupt: self.corrupt.get(), ..self.in_flight.borrow().counts() }
     }
 
     /// Sends until the run is over, and then waits until nothing is under way.

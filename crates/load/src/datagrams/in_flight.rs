@@ -4,6 +4,7 @@
 //! taken too long (*lost*); either frees its place in the window. The book remembers a few windows back, so that an echo
 //! that comes a second time, or after it was given up, is known for what it is.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// How many windows the book looks back.
@@ -24,8 +25,22 @@ pub(crate) struct Counts {
     pub(crate) late: u64,
     /// Echoes beyond the first of a datagram.
     pub(crate) duplicated: u64,
-    /// Answered after one that was sent later.
+    /// Answered after a datagram that was sent later.
     pub(crate) reordered: u64,
+    /// Echoes in the whole run that match no datagram; counted by the client.
+    pub(crate) corrupt: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.lost += other.lost;
+        self.late += other.late;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.corrupt += other.corrupt;
+    }
 }
 
 /// What an echo is.
@@ -213,7 +228,15 @@ mod tests {
         assert_eq!(in_flight.echo(1, 101), Echo::Late);
         assert_eq!(in_flight.echo(1, 102), Echo::Duplicate);
         assert_eq!(in_flight.echo(3, 103), Echo::Unknown);
-        let counts = Counts { sent: 3, answered: 2, lost: 1, late: 1, duplicated: 2, reordered: 1 };
+        let counts = Counts {
+            sent: 3,
+            answered: 2,
+            lost: 1,
+            late: 1,
+            duplicated: 2,
+            reordered: 1,
+            corrupt: 0,
+        };
         assert_eq!(in_flight.counts(), counts);
     }
 

@@ -1,27 +1,46 @@
-//! Datagrams and their echoes: how many come back, how fast, and what became of the rest.
+//! Datagrams and their echoes: how many are echoed, how fast, and what happened to the others.
 //!
-//! Each client has a connected socket of its own and keeps so many datagrams under way. One whose echo has not come
-//! within a time-out is given up as lost, and another takes its place: loss is counted and stalls nobody. Datagrams of 8
-//! bytes and more carry their number, so that echoes that come twice, late or out of order are told apart, and bytes that
-//! go with no other number; shorter ones all say the same, and their echoes are taken in the order of the sends.
-//!
-//! ```no_run
-//! use annulus_load::datagrams::{self, DatagramPlan};
-//!
-//! let mut plan = DatagramPlan::new("127.0.0.1:7000".parse().unwrap());
-//! (plan.clients, plan.length, plan.window) = (50, 128, 4);
-//! let report = datagrams::run(&plan, &mut ()).unwrap();
-//! println!("{:.0} a second, {} of {} lost", report.datagrams_per_second, report.lost, report.sent);
-//! ```
+//! Each client has a connected socket of its own and keeps a number of datagrams in flight. A datagram that is not echoed
+//! within the time-out counts as lost and frees its slot, so that loss does not stall the client. Datagrams of 8 bytes and
+//! more carry a number, and the bytes behind it belong to that number; so duplicated, late, reordered and corrupt echoes
+//! are recognized. Shorter datagrams are all equal; their echoes are matched in the order of the sends.
 
 mod client;
 mod in_flight;
 pub(crate) mod payload;
-mod plan;
-mod report;
 mod run;
 mod socket;
 
-pub use plan::{DatagramPlan, MAX_DATAGRAM, MAX_WINDOW};
-pub use report::DatagramReport;
-pub use run::run;
+pub(crate) use in_flight::Counts;
+pub(crate) use run::run;
+
+use crate::measured::Measured;
+use crate::plan::{Datagrams, Plan};
+use crate::report::{DatagramFigures, Figures, LatencySummary};
+use hdrhistogram::Histogram;
+
+pub(crate) fn figures(
+    plan: &Plan,
+    datagrams: Datagrams,
+    measured: Measured,
+    counts: Counts,
+    histogram: &Histogram<u64>,
+) -> Figures {
+    let echoes = histogram.len();
+    let rate = measured.per_second(echoes as f64);
+    Figures::Datagrams(DatagramFigures {
+        window: datagrams.window,
+        segments: datagrams.segments,
+        sent: counts.sent,
+        received: counts.answered,
+        lost: counts.lost,
+        late: counts.late,
+        duplicated: counts.duplicated,
+        reordered: counts.reordered,
+        corrupt: counts.corrupt,
+        echoes,
+        datagrams_per_second: rate,
+        megabytes_per_second: rate * plan.length as f64 / 1e6,
+        latency_us: LatencySummary::new(histogram),
+    })
+}

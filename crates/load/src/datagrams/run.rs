@@ -1,48 +1,46 @@
-//! From a plan to a report.
+//! The run of a workload of datagrams.
 
 use super::client::Client;
-use super::plan::DatagramPlan;
-use super::report::{DatagramReport, DatagramTotals};
+use super::in_flight::Counts;
+use crate::clock;
 use crate::fault::Fault;
 use crate::idle::sweep_interval;
 use crate::measured::Measured;
-use crate::metrics::{Metrics, Phase};
-use crate::phases::{Pool, measure, unless_interrupted};
+use crate::metrics::{Metrics, Phase, Totals};
+use crate::phases::{Pool, measure, on_runtime, unless_interrupted};
+use crate::plan::{Datagrams, Plan};
+use crate::report::Findings;
 use crate::run::{LoadError, Observer};
-use crate::{affinity, clock, limits};
-use annulus::{JoinHandle, Runtime, time};
+use annulus::{JoinHandle, time};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Carries out a plan on the calling thread, which it blocks.
-///
-/// Loss is no failure. Sockets that fail, and echoes that are those of no datagram, are counted in
-/// [`DatagramReport::errors`].
-///
-/// # Errors
-/// Where the run could not begin.
-pub fn run(plan: &DatagramPlan, observer: &mut dyn Observer) -> Result<DatagramReport, LoadError> {
-    plan.validate().map_err(LoadError::Plan)?;
-    limits::reserve(plan.clients).map_err(LoadError::Files)?;
-    let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
+/// How long an interrupted run waits for what is in flight.
+const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
+
+/// Runs the workload on the calling thread. Loss is no failure; sockets that fail and corrupt echoes are.
+pub(crate) fn run(
+    plan: &Plan,
+    datagrams: Datagrams,
+    observer: &mut dyn Observer,
+) -> Result<Findings, LoadError> {
     let metrics = Arc::new(Metrics::new());
-    let builder = Runtime::builder().driver(plan.driver).grace(Duration::ZERO);
-    let mut runtime = builder.build().map_err(LoadError::Runtime)?;
-    let driver = runtime.driver().to_string();
-    let conducted = runtime.block_on(run_phases(plan, observer, &metrics));
-    let (measured, totals) = conducted.map_err(LoadError::Runtime)?;
-    drop(runtime);
-    // The clients are gone, and with them their pads.
-    Ok(DatagramReport::new(plan, driver, measured, totals, metrics.take_totals()))
+    let run = run_clients(plan, datagrams, observer, &metrics);
+    let (driver, (measured, counts)) = on_runtime(datagrams.driver, run)?;
+    // Every client is dropped, and so has flushed its recorder.
+    let Totals { histogram, faults, .. } = metrics.take_totals();
+    let figures = super::figures(plan, datagrams, measured, counts, &histogram);
+    Ok(Findings { driver, measured, figures, faults })
 }
 
-async fn run_phases(
-    plan: &DatagramPlan,
+async fn run_clients(
+    plan: &Plan,
+    datagrams: Datagrams,
     observer: &mut dyn Observer,
     metrics: &Arc<Metrics>,
-) -> (Measured, DatagramTotals) {
-    let mut pool = ClientPool::start(plan, metrics);
+) -> (Measured, Counts) {
+    let mut pool = ClientPool::start(plan, datagrams, metrics);
     let mut measured = Measured::default();
     if metrics.has_no_faults() {
         measured = measure(&mut pool, [plan.warm_up, plan.duration], observer, metrics).await;
@@ -52,28 +50,25 @@ async fn run_phases(
         measured.interrupted = unless_interrupted(observer, pool.finish()).await.is_none();
     }
     if measured.interrupted {
-        // What is about to come still counts; the rest is given up.
+        // Echoes that arrive now still count; the others are lost.
         let _ = time::timeout(INTERRUPTED_WAIT, pool.finish()).await;
         pool.mark_all_lost();
     }
-    (measured, pool.totals())
+    (measured, pool.counts())
 }
 
-/// How long a run that was interrupted waits for what is under way.
-const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
-
-/// All clients of a run.
+/// All clients of a run, each with its task.
 struct ClientPool {
     clients: Vec<(Rc<Client>, JoinHandle<()>)>,
     timeout: Duration,
 }
 
 impl ClientPool {
-    /// Opens every socket and starts its client. After the first failure, which goes on the board, no more are started.
-    fn start(plan: &DatagramPlan, metrics: &Arc<Metrics>) -> ClientPool {
+    /// Opens a socket per client and starts the clients. Stops at the first failure, which is recorded.
+    fn start(plan: &Plan, datagrams: Datagrams, metrics: &Arc<Metrics>) -> ClientPool {
         let mut clients = Vec::with_capacity(plan.clients);
         for number in 0..plan.clients {
-            match Client::open(plan, number, metrics) {
+            match Client::open(plan, datagrams, number, metrics) {
                 Ok(client) => {
                     let client = Rc::new(client);
                     clients.push((Rc::clone(&client), annulus::spawn(client.run())));
@@ -84,28 +79,26 @@ impl ClientPool {
                 }
             }
         }
-        ClientPool { clients, timeout: plan.timeout }
+        ClientPool { clients, timeout: plan.reply_timeout }
     }
 
-    /// Waits until every echo has come or been given up.
+    /// Waits until every datagram is echoed or lost.
     async fn finish(&mut self) {
         while !self.is_finished() {
             self.sweep();
-            annulus::time::sleep(self.sweep_interval()).await;
+            time::sleep(self.sweep_interval()).await;
         }
     }
 
-    /// Counts what is under way as lost.
+    /// Counts what is in flight as lost.
     fn mark_all_lost(&self) {
         self.clients.iter().for_each(|(client, _)| client.mark_all_lost());
     }
 
-    fn totals(&self) -> DatagramTotals {
-        let mut totals = DatagramTotals::default();
-        for (client, _) in &self.clients {
-            totals.add(client.counts(), client.corrupt());
-        }
-        totals
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.clients.iter().for_each(|(client, _)| sum += client.counts());
+        sum
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a client's datagrams go out and come in by.
 
-use super::plan::DatagramPlan;
+use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::Lease;
 use annulus::net::{SendMail, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
@@ -26,13 +26,13 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Opens one.
-    pub(super) fn open(plan: &DatagramPlan) -> io::Result<Socket> {
-        let buffer = (plan.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
+    pub(super) fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
+        let buffer = (datagrams.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
         match &plan.address {
             ServerAddress::Inet(address) => {
                 let socket = open_udp(*address, buffer)?;
-                socket.set_coalescing(plan.segments)?;
-                Ok(Socket::Udp(socket, cut(plan)))
+                socket.set_coalescing(datagrams.segments)?;
+                Ok(Socket::Udp(socket, transmit(plan, datagrams)))
             }
             ServerAddress::Unix(path) => open_unix(path, buffer).map(Socket::Unix),
         }
@@ -55,9 +55,9 @@ impl Socket {
 }
 
 /// How a payload becomes datagrams.
-fn cut(plan: &DatagramPlan) -> Transmit {
+fn transmit(plan: &Plan, datagrams: Datagrams) -> Transmit {
     match u16::try_from(plan.length) {
-        Ok(size) if plan.segments => Transmit::connected().segment_size(size),
+        Ok(size) if datagrams.segments => Transmit::connected().segment_size(size),
         _ => Transmit::connected(),
     }
 }

@@ -1,11 +1,10 @@
-//! One visit.
+//! One connection and its message.
 
-use super::plan::PerConnectionPlan;
-use crate::client::send_all;
-use crate::connect::{Connection, connect_unix};
 use crate::fault::Fault;
 use crate::payload::Payload;
+use crate::plan::Plan;
 use crate::server_address::ServerAddress;
+use crate::streams::{Connection, connect_unix, send_all};
 use crate::{clock, join};
 use annulus::net::{ConnectOptions, RecvHalf, TcpStream};
 use annulus::time;
@@ -16,30 +15,30 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::task::Poll;
 
-/// Addresses that the clients of an IPv4 loopback server come from.
+/// Source addresses of the clients of an IPv4 loopback server.
 pub const SOURCE_ADDRESSES: usize = 16;
 
-/// How long one visit took, in ns.
+/// How long one connection took, in ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(crate) struct Times {
     /// From the send to the last byte.
-    pub(super) echo: u64,
+    pub(crate) echo: u64,
     /// From before the connect to the last byte.
-    pub(super) total: u64,
+    pub(crate) total: u64,
 }
 
-/// Connects, sends, receives all of it, checks it; the connection closes at the end.
-pub(super) async fn run_one(plan: &PerConnectionPlan, number: usize) -> Result<Times, Fault> {
+/// Connects, sends one message, receives and verifies its reply, and closes.
+pub(super) async fn run_one(plan: &Plan, number: usize) -> Result<Times, Fault> {
     let began = clock::nanos();
     let connection = connect(plan, number).await.map_err(|error| Fault::connect(&error))?;
     let connected = clock::nanos();
     let mut receiver = exchange(plan, number, connection).await?;
     let ended = clock::nanos();
-    no_more(&mut receiver).await?;
+    expect_no_more(&mut receiver).await?;
     Ok(Times { echo: ended - connected, total: ended - began })
 }
 
-async fn connect(plan: &PerConnectionPlan, number: usize) -> io::Result<Connection> {
+async fn connect(plan: &Plan, number: usize) -> io::Result<Connection> {
     let address = match &plan.address {
         ServerAddress::Inet(address) => *address,
         ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
@@ -51,15 +50,15 @@ async fn connect(plan: &PerConnectionPlan, number: usize) -> io::Result<Connecti
     options.connect(address).await.map(TcpStream::split)
 }
 
-/// Where a visit comes from, where it matters.
+/// The source address of a connection, unless the kernel may choose it.
 fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
     let local = server.is_ipv4() && server.is_loopback();
     local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCE_ADDRESSES) as u8).into())
 }
 
-/// Sends and receives at the same time: the server of a long message answers before it has all of it.
+/// Sends and receives concurrently: a server may reply to a long message before it has all of it.
 async fn exchange(
-    plan: &PerConnectionPlan,
+    plan: &Plan,
     number: usize,
     (mut receiver, mut sender): Connection,
 ) -> Result<RecvHalf, Fault> {
@@ -75,7 +74,7 @@ async fn receive_loop(
     receiver: &mut RecvHalf,
     mut payload: Payload,
     outstanding: &Cell<usize>,
-    plan: &PerConnectionPlan,
+    plan: &Plan,
 ) -> Result<Infallible, Fault> {
     loop {
         let received = plan.length - outstanding.get();
@@ -91,11 +90,11 @@ async fn receive_loop(
     }
 }
 
-/// Looks once for bytes beyond the reply, without waiting for any.
-async fn no_more(receiver: &mut RecvHalf) -> Result<(), Fault> {
+/// Fails if bytes beyond the reply have already arrived; does not wait for any.
+async fn expect_no_more(receiver: &mut RecvHalf) -> Result<(), Fault> {
     poll_fn(|cx| match receiver.poll_recv(cx) {
         Poll::Ready(Ok(Some(lease))) => Poll::Ready(Err(Fault::too_many_bytes(lease.len()))),
-        // How the connection ends is the server's affair, as all of the reply is there.
+        // The reply is complete, so it does not matter how the server closes the connection.
         _ => Poll::Ready(Ok(())),
     })
     .await

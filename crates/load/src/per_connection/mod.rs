@@ -1,27 +1,32 @@
-//! A connection a message: connect, send, receive all of it, close; and how long that took.
+//! A connection per message: connect, send, receive, close. This is the client of the published BenchEcho tables.
 //!
-//! The client of the published BenchEcho tables. So many clients visit the server at once, each with a new connection a
-//! message, over one or several event loops. What is timed is the *echo* (from the send to the last byte, the connection
-//! being there: what those tables show) and the whole *visit* (from before the connect). Every byte is verified.
+//! A number of clients work at once, over one or several event loops. Two times are measured for each connection: the echo
+//! (from the send to the last byte, as in those tables) and the total (from before the connect). Every byte is verified.
 //!
-//! A connection that the client closes keeps its port for a minute. To a loopback address of IPv4 the clients therefore
-//! come from [`SOURCE_ADDRESSES`] addresses, 127.0.0.1 to 127.0.0.16, which have ports each.
-//!
-//! ```no_run
-//! use annulus_load::visits::{self, VisitPlan};
-//!
-//! let mut plan = VisitPlan::new("127.0.0.1:7000".parse().unwrap());
-//! (plan.clients, plan.connections, plan.length) = (1000, 1000, 16 << 10);
-//! let report = visits::run(&plan, &mut ()).unwrap();
-//! println!("average {} µs, p99 {} µs", report.echo_us.average, report.echo_us.p99);
-//! ```
+//! The kernel keeps the port of a connection that the client has closed for a minute. Clients of an IPv4 loopback server
+//! therefore use [`SOURCE_ADDRESSES`] source addresses, 127.0.0.1 to 127.0.0.16, each with ports of its own.
 
 mod connection;
-mod plan;
-mod report;
 mod run;
 
 pub use connection::SOURCE_ADDRESSES;
-pub use plan::{MAX_CONNECTIONS, MAX_EVENT_LOOPS, PerConnectionPlan};
-pub use report::{PerConnectionReport, TimeSummary};
-pub use run::run;
+pub(crate) use connection::Times;
+pub(crate) use run::run;
+
+use crate::measured::Measured;
+use crate::plan::Plan;
+use crate::report::{Figures, PerConnectionFigures, TimeSummary};
+
+pub(crate) fn figures(plan: &Plan, measured: Measured, times: &[Times]) -> Figures {
+    let (seconds, completed) = (measured.length.as_secs_f64(), times.len());
+    let each = |total: f64| if completed > 0 { total / completed as f64 } else { 0.0 };
+    Figures::PerConnection(PerConnectionFigures {
+        connections: plan.connections(),
+        threads: plan.threads(),
+        completed: completed as u64,
+        connections_per_second: measured.per_second(completed as f64),
+        elapsed_us_per_connection: each(seconds * 1e6),
+        echo_us: TimeSummary::new(times.iter().map(|times| times.echo).collect()),
+        total_us: TimeSummary::new(times.iter().map(|times| times.total).collect()),
+    })
+}

@@ -4,13 +4,13 @@
 //! own time, a poll comes between: the server of a long message answers before it has all of it, and a client that went
 //! on sending without listening would wait for ever.
 
-use crate::client::{MAX_SLEEP, MISMATCH_WAIT};
+use super::client::{MAX_SLEEP, MISMATCH_WAIT};
+use super::pool::CLOSE_TIMEOUT;
+use super::window::{Claim, Window};
 use crate::clock;
 use crate::fault::Fault;
 use crate::metrics::Recorder;
 use crate::payload::Payload;
-use crate::pool::CLOSE_TIMEOUT;
-use crate::window::{Claim, Window};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};

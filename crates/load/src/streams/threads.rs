@@ -1,12 +1,12 @@
 //! The course of a run of threads: connect, warm up, measure, part.
 
-use crate::blocking::Client;
+use super::blocking::Client;
 use crate::clock;
 use crate::fault::Fault;
 use crate::measured::{ClientKind, Measured, Measuring, check_interrupted};
 use crate::metrics::{Metrics, Phase, Recorder};
 use crate::payload::Payload;
-use crate::plan::Plan;
+use crate::plan::{Plan, Streams};
 use crate::run::{LoadError, Observer};
 use crate::server_address::{ServerAddress, unix_address};
 use rustix::io::Errno;
@@ -32,15 +32,16 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Carries out a plan with a thread a client; returns how, too.
-pub(crate) fn run(
+pub(super) fn run(
     plan: &Plan,
+    workload: Streams,
     observer: &mut dyn Observer,
     metrics: &Arc<Metrics>,
 ) -> Result<(String, Measured), LoadError> {
     let measured = match connect_unless_interrupted(plan, observer, metrics)? {
         None => Measured::interrupted(),
         Some(streams) if metrics.has_no_faults() => {
-            let clients = start(plan, streams, metrics)?;
+            let clients = start(plan, workload, streams, metrics)?;
             let mut measured = measure(plan, &clients, observer, metrics);
             metrics.set_phase(Phase::Over);
             if !measured.interrupted {
@@ -168,6 +169,7 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
 /// Starts a thread on each stream. Where the system has no more threads, those that there are end at once.
 fn start(
     plan: &Plan,
+    workload: Streams,
     streams: Vec<OwnedFd>,
     metrics: &Arc<Metrics>,
 ) -> Result<Vec<Thread>, LoadError> {
@@ -176,7 +178,7 @@ fn start(
     for (number, stream) in streams.into_iter().enumerate() {
         let payload = Payload::new(plan.seed, number, plan.length);
         let recorder = Recorder::new(Arc::clone(metrics));
-        let window = plan.window(number, began);
+        let window = super::window(plan, workload, number, began);
         let stream = Arc::new(stream);
         let weak = Arc::downgrade(&stream);
         let client = Client::new(number, stream, payload, window, recorder, plan.reply_timeout);

@@ -1,12 +1,12 @@
 //! One client on the runtime: a connection, and a task that sends, waits and checks.
 
+use super::connect::Connection;
+use super::window::{Claim, Window};
 use crate::clock;
-use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::join;
 use crate::metrics::{Metrics, Recorder};
 use crate::payload::Payload;
-use crate::window::{Claim, Window};
 use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;
 use std::cell::{Cell, RefCell};

@@ -1,14 +1,14 @@
 //! All clients of a run, and the sweep that finds those that get no answer.
 
-use crate::client::{Activity, Client};
+use super::client::{Activity, Client};
+use super::connect::Connection;
 use crate::clock;
-use crate::connect::Connection;
 use crate::fault::Fault;
 use crate::idle::{IdleTracker, sweep_interval};
 use crate::metrics::{Metrics, Recorder};
 use crate::payload::Payload;
 use crate::phases::Pool;
-use crate::plan::Plan;
+use crate::plan::{Plan, Streams};
 use annulus::{JoinError, JoinHandle, time};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,14 +34,21 @@ impl ClientPool {
     /// Starts a client on each connection.
     pub(crate) fn start(
         plan: &Plan,
-        streams: Vec<Connection>,
+        streams: Streams,
+        connections: Vec<Connection>,
         metrics: &Arc<Metrics>,
     ) -> ClientPool {
         let (now, began) = (clock::now(), clock::nanos());
         let client = |(number, stream)| {
             let payload = Payload::new(plan.seed, number, plan.length);
             let recorder = Recorder::new(Arc::clone(metrics));
-            let client = Client::new(number, stream, payload, plan.window(number, began), recorder);
+            let client = Client::new(
+                number,
+                stream,
+                payload,
+                super::window(plan, streams, number, began),
+                recorder,
+            );
             let activity = client.activity();
             PooledClient {
                 idle: IdleTracker::new(activity.changes(), now),
@@ -49,7 +56,7 @@ impl ClientPool {
                 task: annulus::spawn(client.run()),
             }
         };
-        let clients = streams.into_iter().enumerate().map(client).collect();
+        let clients = connections.into_iter().enumerate().map(client).collect();
         ClientPool { clients, metrics: Arc::clone(metrics), reply_timeout: plan.reply_timeout }
     }
 

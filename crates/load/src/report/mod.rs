@@ -1,0 +1,167 @@
+//! The result of a run.
+
+mod doubts;
+mod latency;
+
+use crate::measured::Measured;
+use crate::metrics::Faults;
+use crate::plan::Plan;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub use latency::{LatencySummary, TimeSummary};
+
+/// The result of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The server's address.
+    pub address: String,
+    /// Clients.
+    pub clients: usize,
+    /// Bytes per message.
+    pub length: usize,
+    /// The measured time; 0 if measuring never began.
+    pub seconds: f64,
+    /// Whether the run was interrupted: the figures are those up to that moment.
+    pub interrupted: bool,
+    /// The figures of the workload.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Failures of the whole run by kind: `connect refused`, `connect timeout`, `no local port`, `connect failed`,
+    /// `reset`, `closed early`, `wrong bytes`, `too many bytes`, `reply timeout`, `corrupt`, `input/output error`. A client
+    /// of streams stops at its first failure, so each client counts at most once.
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure as text.
+    pub first_error: Option<String>,
+    /// CPU time of the load divided by the measured time: of one thread if the clients are tasks of one thread, else of the
+    /// process.
+    pub client_cpu_share: f64,
+    /// What the load ran on, and why.
+    pub driver: String,
+    /// Reasons to doubt the figures.
+    pub doubts: Vec<String>,
+}
+
+/// The figures of one workload.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Figures {
+    /// Of [`Workload::Streams`](crate::Workload::Streams).
+    Streams(StreamFigures),
+    /// Of [`Workload::PerConnection`](crate::Workload::PerConnection).
+    PerConnection(PerConnectionFigures),
+    /// Of [`Workload::Datagrams`](crate::Workload::Datagrams).
+    Datagrams(DatagramFigures),
+}
+
+/// Messages over connections that stay open.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamFigures {
+    /// Messages in flight per connection.
+    pub pipeline: usize,
+    /// The planned rate of an open loop, in messages per second.
+    pub rate: Option<f64>,
+    /// Requests that ended within the measured time: answered or failed.
+    pub requests: u64,
+    /// Complete and correct responses within the measured time.
+    pub responses: u64,
+    /// Responses divided by the measured time.
+    pub requests_per_second: f64,
+    /// Latency in µs, from the due time of a message to the last byte of its response.
+    pub latency_us: LatencySummary,
+    /// Every latency of the measured time, in ns.
+    #[serde(skip)]
+    pub histogram: Histogram<u64>,
+}
+
+/// A connection per message.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerConnectionFigures {
+    /// Connections planned.
+    pub connections: usize,
+    /// Event loops.
+    pub threads: usize,
+    /// Connections that succeeded, with every byte correct.
+    pub completed: u64,
+    /// Those divided by the time from the first start to the last end.
+    pub connections_per_second: f64,
+    /// That time divided by them, in µs; 0 if there are none.
+    pub elapsed_us_per_connection: f64,
+    /// From the send to the last byte, in µs.
+    pub echo_us: TimeSummary,
+    /// From before the connect to the last byte, in µs.
+    pub total_us: TimeSummary,
+}
+
+/// Datagrams. Counted are those *sent* within the measured time, whenever they are answered or lost: `sent` is `received`
+/// plus `lost`.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatagramFigures {
+    /// Datagrams in flight per client.
+    pub window: usize,
+    /// Whether segmentation and coalescing were used.
+    pub segments: bool,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Of these, echoed in time.
+    pub received: u64,
+    /// Of these, not echoed in time.
+    pub lost: u64,
+    /// Echoes that arrived too late; their datagrams count as lost.
+    pub late: u64,
+    /// Echoes beyond the first.
+    pub duplicated: u64,
+    /// Echoed after a datagram that the same client sent later.
+    pub reordered: u64,
+    /// Echoes in the whole run that match no datagram: wrong length, wrong bytes, or a number never sent.
+    pub corrupt: u64,
+    /// Echoes that arrived within the measured time.
+    #[serde(skip)]
+    pub echoes: u64,
+    /// Those divided by that time.
+    pub datagrams_per_second: f64,
+    /// Their bytes in one direction, in millions per second.
+    pub megabytes_per_second: f64,
+    /// Latency in µs of the echoes that arrived within the measured time.
+    pub latency_us: LatencySummary,
+}
+
+/// What a workload found.
+pub(crate) struct Findings {
+    pub(crate) driver: String,
+    pub(crate) measured: Measured,
+    pub(crate) figures: Figures,
+    pub(crate) faults: Faults,
+}
+
+impl Report {
+    pub(crate) fn new(plan: &Plan, findings: Findings) -> Report {
+        let doubts = doubts::all(plan, &findings);
+        let Findings { driver, measured, figures, faults } = findings;
+        Report {
+            address: plan.address.to_string(),
+            clients: plan.clients,
+            length: plan.length,
+            seconds: measured.length.as_secs_f64(),
+            interrupted: measured.interrupted,
+            figures,
+            errors: faults.by_kind,
+            first_error: faults.first,
+            client_cpu_share: measured.per_second(measured.cpu.as_secs_f64()),
+            driver,
+            doubts,
+        }
+    }
+}
+
+impl Figures {
+    /// Messages that were answered.
+    pub fn answered(&self) -> u64 {
+        match self {
+            Figures::Streams(figures) => figures.responses,
+            Figures::PerConnection(figures) => figures.completed,
+            Figures::Datagrams(figures) => figures.received,
+        }
+    }
+}

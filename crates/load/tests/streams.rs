@@ -1,0 +1,349 @@
+//! Streams to correct and to faulty servers: each kind of failure is counted under its name.
+
+use annulus_load::{
+    Figures, Mode, Observer, Plan, Progress, Report, StreamFigures, Streams, clock, run,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// A server with a blocking thread per connection; it ends with the process of the test.
+fn serve(talk: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Answers every read with `reply`, until either side closes or `reply` fails.
+fn answer(mut stream: TcpStream, reply: impl Fn(&mut TcpStream, &mut [u8]) -> std::io::Result<()>) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        if reply(&mut stream, &mut buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+fn echo(stream: TcpStream) {
+    answer(stream, |stream, bytes| stream.write_all(bytes));
+}
+
+fn plan(address: SocketAddr, clients: usize, length: usize, streams: Streams) -> Plan {
+    Plan {
+        clients,
+        length,
+        warm_up: Duration::from_millis(20),
+        duration: Duration::from_millis(150),
+        reply_timeout: Duration::from_secs(20),
+        ..Plan::new(address.into(), streams)
+    }
+}
+
+fn figures(report: &Report) -> &StreamFigures {
+    match &report.figures {
+        Figures::Streams(figures) => figures,
+        other => panic!("not of streams: {other:?}"),
+    }
+}
+
+/// Runs a plan, for longer and longer until there is a response or an error: a busy machine may need more than one window.
+fn run_until_answered(mut plan: Plan) -> Report {
+    loop {
+        let report = run(&plan, &mut ()).unwrap();
+        if figures(&report).responses > 0 || !report.errors.is_empty() {
+            return report;
+        }
+        plan.duration *= 2;
+    }
+}
+
+/// Runs a plan against a correct server.
+#[track_caller]
+fn run_without_errors(plan: Plan) -> Report {
+    let report = run_until_answered(plan);
+    assert!(report.errors.is_empty(), "{report:?}");
+    report
+}
+
+/// Every kind of client, each with so many messages in flight.
+fn modes(pipeline: usize) -> [Streams; 2] {
+    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode, ..Streams::default() })
+}
+
+/// Runs a client of each kind with messages of 4096 bytes against a faulty server; expects one error, of this kind.
+fn expect(kind: &str, talk: fn(TcpStream)) -> Report {
+    let address = serve(talk);
+    let [report, _] = modes(1).map(|streams| expect_one(kind, &plan(address, 1, 4096, streams)));
+    report
+}
+
+fn expect_one(kind: &str, plan: &Plan) -> Report {
+    let report = run(plan, &mut ()).unwrap();
+    let errors: Vec<_> =
+        report.errors.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    assert_eq!(errors, [(kind, 1)], "{:?}", report.first_error);
+    assert!(report.first_error.as_deref().unwrap().starts_with("client 0: "), "{report:?}");
+    report
+}
+
+#[test]
+fn a_correct_echo_has_no_errors_at_any_length() {
+    let address = serve(echo);
+    for (clients, length) in [(1, 1), (1, 128), (7, 1000), (3, 65_536), (3, 65_537), (2, 3_000_001)]
+    {
+        for streams in modes(1) {
+            let report = run_without_errors(plan(address, clients, length, streams));
+            assert_eq!(figures(&report).requests, figures(&report).responses, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_correct_echo_has_no_errors_at_any_depth_of_the_pipeline() {
+    let address = serve(echo);
+    for (pipeline, length) in [(16, 128), (3, 1), (64, 4096), (8, 3_000_001)] {
+        for streams in modes(pipeline) {
+            run_without_errors(plan(address, 3, length, streams));
+        }
+    }
+}
+
+/// The server replies only once it has five messages, so fewer in flight would stall; it also looks for a sixth.
+#[test]
+fn exactly_the_planned_number_of_messages_is_in_flight() {
+    let address = serve(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let (mut buffer, mut filled) = ([0; 501], 0);
+        loop {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return,
+                Ok(count) => filled += count,
+                Err(_) => {}
+            }
+            assert!(filled <= 500, "a sixth message arrived before a reply");
+            if filled == 500 {
+                // No further byte arrives within the time-out.
+                assert!(stream.read(&mut buffer[500..]).is_err());
+                stream.write_all(&buffer[..500]).unwrap();
+                filled = 0;
+            }
+        }
+    });
+    for streams in modes(5) {
+        // At the end of the run, too, replies to five messages are due.
+        run_without_errors(plan(address, 2, 100, streams));
+    }
+}
+
+#[test]
+fn replies_in_the_wrong_order_are_wrong_bytes() {
+    let address = serve(|mut stream| {
+        let mut buffer = [0; 200];
+        while stream.read_exact(&mut buffer).is_ok() {
+            buffer.rotate_left(100);
+            if stream.write_all(&buffer).is_err() {
+                return;
+            }
+        }
+    });
+    for streams in modes(2) {
+        expect_one("wrong bytes", &plan(address, 1, 100, streams));
+    }
+}
+
+#[test]
+fn an_open_loop_is_never_ahead_of_its_schedule() {
+    const RATE: f64 = 500.0;
+    let address = serve(echo);
+    for streams in modes(4) {
+        let began = clock::now();
+        let streams = Streams { rate: Some(RATE), ..streams };
+        let report = run_without_errors(plan(address, 3, 100, streams));
+        // A closed loop would send far more messages.
+        let due = RATE * (clock::now() - began).as_secs_f64() + 1.0;
+        assert!(figures(&report).responses as f64 <= due, "{due} messages were due: {report:?}");
+    }
+}
+
+/// The server delays its first reply by 50 ms. In an open loop all messages that are due meanwhile are late.
+#[test]
+fn latency_in_an_open_loop_counts_from_the_due_time() {
+    let address = serve(|mut stream| {
+        let mut first = [0; 100];
+        stream.read_exact(&mut first).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        stream.write_all(&first).unwrap();
+        echo(stream);
+    });
+    for streams in modes(1) {
+        let streams = Streams { rate: Some(1000.0), ..streams };
+        let duration = Duration::from_millis(500);
+        let plan = Plan { warm_up: Duration::ZERO, duration, ..plan(address, 1, 100, streams) };
+        let report = run_without_errors(plan);
+        let late = figures(&report).histogram.count_between(5_000_000, u64::MAX);
+        assert!(late >= 40, "{late} replies took 5 ms or more: {report:?}");
+    }
+}
+
+#[test]
+fn the_figures_agree_with_each_other() {
+    let plan = plan(serve(echo), 4, 256, Streams::default());
+    let report = run_without_errors(plan.clone());
+    let figures = figures(&report);
+    assert_eq!(figures.histogram.len(), figures.responses);
+    assert!(report.seconds >= plan.duration.as_secs_f64(), "{report:?}");
+    let rate = figures.requests_per_second;
+    assert!((rate * report.seconds - figures.responses as f64).abs() < 1.0, "{report:?}");
+    let latency = figures.latency_us;
+    let rising = [latency.min, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.max];
+    assert!(latency.min > 0.0 && rising.is_sorted(), "{rising:?}");
+    // In a closed loop the latencies of a client do not overlap; only the first may begin before the measured time. The
+    // histogram rounds by up to 0.1 %.
+    let waited = latency.mean * figures.responses as f64;
+    assert!(waited <= 4.01 * (1e6 * report.seconds + latency.max), "{waited} µs: {report:?}");
+    assert!(report.client_cpu_share > 0.0, "{report:?}");
+}
+
+#[test]
+fn the_observer_is_notified_of_the_window_and_of_progress() {
+    #[derive(Default)]
+    struct Notes(Vec<&'static str>, u64);
+    impl Observer for Notes {
+        fn window_opened(&mut self) {
+            self.0.push("opened");
+        }
+        fn window_closed(&mut self) {
+            self.0.push("closed");
+        }
+        fn progress(&mut self, progress: Progress) {
+            assert_eq!(self.0, ["opened"]);
+            assert!(progress.elapsed <= progress.total && progress.responses >= self.1);
+            self.1 = progress.responses;
+        }
+    }
+    let mut notes = Notes::default();
+    let report = run(&plan(serve(echo), 2, 100, Streams::default()), &mut notes).unwrap();
+    assert_eq!(notes.0, ["opened", "closed"]);
+    assert!(notes.1 <= figures(&report).responses);
+}
+
+#[test]
+fn a_server_that_closes_after_half_a_reply() {
+    let report = expect("closed early", |stream| {
+        answer(stream, |stream, bytes| {
+            stream.write_all(&bytes[..bytes.len() / 2])?;
+            stream.shutdown(std::net::Shutdown::Write)
+        });
+    });
+    assert!(report.first_error.unwrap().contains("of 4096 bytes"));
+}
+
+#[test]
+fn a_server_that_resets() {
+    // Closing with unread bytes resets the connection.
+    expect("reset", |mut stream| {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+    });
+}
+
+#[test]
+fn a_server_that_changes_one_byte() {
+    let report = expect("wrong bytes", |stream| {
+        answer(stream, |stream, bytes| {
+            *bytes.last_mut().unwrap() ^= 0x20;
+            stream.write_all(bytes)
+        });
+    });
+    assert!(report.first_error.unwrap().contains("of 4096 is not what was sent"));
+}
+
+#[test]
+fn a_server_that_adds_a_byte() {
+    expect("too many bytes", |stream| {
+        answer(stream, |stream, bytes| {
+            stream.write_all(bytes)?;
+            stream.write_all(b"!")
+        });
+    });
+}
+
+#[test]
+fn a_server_that_answers_twice() {
+    expect("too many bytes", |stream| {
+        answer(stream, |stream, bytes| {
+            stream.write_all(bytes)?;
+            stream.write_all(bytes)
+        });
+    });
+}
+
+#[test]
+fn a_server_that_adds_a_byte_at_the_very_end() {
+    expect("too many bytes", |mut stream| {
+        let mut buffer = vec![0; 65_536];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            stream.write_all(&buffer[..count]).unwrap();
+        }
+        let _ = stream.write_all(b"!");
+    });
+}
+
+#[test]
+fn a_server_that_never_replies_is_a_reply_time_out() {
+    let address = serve(|stream| answer(stream, |_, _| Ok(())));
+    for streams in modes(2) {
+        let mut plan = plan(address, 3, 10, streams);
+        plan.reply_timeout = Duration::from_millis(100);
+        plan.duration = Duration::from_secs(3600);
+        let report = run(&plan, &mut ()).unwrap();
+        let errors: Vec<_> = report.errors.iter().collect();
+        assert_eq!(errors, [(&"reply timeout".to_owned(), &3)], "{streams:?}");
+        let figures = figures(&report);
+        assert_eq!((figures.responses, figures.requests), (0, 6), "{streams:?}");
+    }
+}
+
+#[test]
+fn a_server_that_never_closes_is_no_error() {
+    let address = serve(|stream| {
+        let peer = stream.try_clone().unwrap();
+        echo(stream);
+        std::mem::forget(peer);
+    });
+    for streams in modes(1) {
+        run_without_errors(plan(address, 2, 64, streams));
+    }
+}
+
+#[test]
+fn a_port_without_a_server() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for streams in modes(1) {
+        let report = run(&plan(address, 50, 64, streams), &mut ()).unwrap();
+        assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["connect refused"], "{streams:?}");
+        assert_eq!((report.seconds, figures(&report).responses), (0.0, 0), "{streams:?}");
+    }
+}
+
+#[test]
+fn more_clients_than_open_files_is_an_error_before_anything_happens() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hard = annulus_load::limits::room() + 1;
+    if hard > annulus_load::MAX_CLIENTS {
+        println!("skipped: the open-file limit is above the most clients a plan can have");
+        return;
+    }
+    let error = run(&plan(address, hard, 64, Streams::default()), &mut ()).unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("{hard} connections need")) && error.contains("hard limit"),
+        "{error}"
+    );
+}
