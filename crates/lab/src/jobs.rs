@@ -74,22 +74,6 @@ pub(crate) fn find<'a>(known: &'a [Known], name: &str) -> Result<&'a Known> {
     found.with_context(|| format!("no contender '{name}' in this version"))
 }
 
-/// Contenders by name: this program and peers, each with the core and the arguments that `run` gives it.
-pub(crate) fn gather(
-    known: &[Known],
-    names: &[String],
-    peers: Option<&Peers>,
-    usual: Option<&str>,
-    run: impl Fn(&Known) -> (Option<usize>, Vec<OsString>),
-) -> Result<Contenders> {
-    let found = names.iter().map(|name| {
-        let known = find(known, name)?;
-        let (pin, arguments) = run(known);
-        known.prepare(peers, pin, arguments)
-    });
-    Contenders::gather(found, usual)
-}
-
 /// What contenders are asked in one cell.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -211,19 +195,6 @@ mod tests {
         contenders.control = None;
         let jobs = ["1", "20"].map(|line| Job { line: line.into(), timeout });
         Programs::start(&contenders, jobs.into(), &["n"]).expect("a shell")
-    }
-
-    #[test]
-    fn without_the_repository_peers_are_missing_and_ours_are_not() {
-        let known = [Known::own("task"), Known::peer("liburing", "liburing-nop", Some("one"))];
-        let names = known.map(|known| known.name.to_owned());
-        let run = |known: &Known| (Some(3), known.arguments(vec!["own".into()], vec!["0".into()]));
-        let contenders = gather(&known, &names, None, None, run).expect("ours");
-        let spec = &contenders.specs[0];
-        assert_eq!((spec.name.as_str(), spec.pin, spec.arguments.len()), ("task", Some(3), 1));
-        assert!(contenders.missing[0].contains("liburing-nop is left out"), "{contenders:?}");
-        assert_eq!(run(&known[1]).1, ["0", "one"]);
-        assert!(gather(&known, &["rio".into()], None, None, run).is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod nop;
 pub mod peer;
 pub mod proc;
 pub mod process;
+pub mod programs;
 pub mod scratch;
 pub mod stats;
 pub mod suite;

@@ -5,6 +5,7 @@ mod bulk;
 mod echo;
 mod file;
 mod nop;
+mod programs;
 mod results;
 mod run;
 mod suite;

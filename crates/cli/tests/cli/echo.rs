@@ -342,7 +342,7 @@ fn an_address_with_a_zone_is_served_and_called() {
         let server = Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", listen]));
         round_trip(&mut server.connect(), b"by its zone");
         let address = format!("[::1%lo]:{}", server.address.port());
-        let said = annulus(["load", "-a", &address, "-c", "2", "-t", "0.2", "--warm-up", "0"]);
+        let said = annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0"]);
         assert_eq!(said.code, Some(0), "{said:?}");
     }
     let nowhere = "[fe80::1%nowhere]:0";
@@ -356,8 +356,8 @@ fn a_link_local_address_is_served_and_called() {
         ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad || exit 77
         "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
         until grep -q listening ready; do kill -0 $! || exit 1; done
-        "$0" load -a "[fe80::1%lo]:7000" -c 2 -t 0.2 --warm-up 0 &&
-        "$0" load udp -a "udp://[fe80::1%lo]:7000" -c 2 -t 0.2 --warm-up 0
+        "$0" load -a "[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0 &&
+        "$0" load udp -a "udp://[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0
         ended=$?; kill $!; wait $!; exit $ended"#;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");
     std::fs::create_dir_all(&folder).unwrap();

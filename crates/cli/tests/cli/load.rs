@@ -120,7 +120,7 @@ fn the_table_is_for_people() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let said =
-        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-t", "0.1", "--warm-up", "0"]);
+        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-t", "0.5", "--warm-up", "0"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     for part in ["requests/s", "p99.9", "4 clients × 64 bytes", "client CPU", "errors       none"]
     {
@@ -135,7 +135,7 @@ fn the_json_goes_to_a_file() {
     let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
     let (address, path) = (server.address.to_string(), file.to_str().unwrap());
     let said =
-        annulus(["load", "-a", &address, "-c", "2", "-t", "0.1", "--warm-up", "0", "--json", path]);
+        annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0", "--json", path]);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -190,7 +190,7 @@ fn nobody_there() {
 #[test]
 fn more_clients_than_open_files() {
     let limited = |limits: &str, address: SocketAddr| {
-        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -t 0.1 --warm-up 0");
+        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -t 0.5 --warm-up 0");
         finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
     };
     let server = Server::start(&[]);

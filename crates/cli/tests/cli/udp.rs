@@ -64,7 +64,7 @@ fn segments_come_back_as_they_were_sent() {
         .unwrap();
         let address = format!("udp://{udp}");
         let args = ["load", "udp", "-a", &address, "--segments", "--window", "40", "-l", "1200"];
-        let timed = ["-c", "2", "-t", "0.2", "--warm-up", "0", "--driver", driver, "--json", "-"];
+        let timed = ["-c", "2", "-t", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
         let said = annulus(args.iter().chain(&timed));
         let (report, count) = (said.json(), |name: &str| said.json()[name].as_u64().unwrap());
         assert_eq!((&report["segments"], count("corrupt")), (&true.into(), 0), "{report}");
@@ -79,7 +79,7 @@ fn segments_come_back_as_they_were_sent() {
 fn the_load_tells_what_became_of_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
-    let args = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.2"];
+    let args = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
     let said = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     for part in ["echoes/s", "lost         0", "corrupt      0", "5 clients × 128 bytes"] {

@@ -96,7 +96,7 @@ fn the_load_calls_a_path_in_every_way_it_calls_tcp() {
     let server = start("auto", &streams(&path));
     let address = streams(&path);
     let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
-    let timed = ["-t", "0.2", "--warm-up", "0"];
+    let timed = ["-t", "0.5", "--warm-up", "0"];
     let ways: [&[&str]; 5] = [
         &["--pipeline", "8"],
         &["--driver", "epoll"],
@@ -136,7 +136,7 @@ fn datagrams_come_back_to_paths_and_none_is_lost() {
         // Who has no name gets no answer, and disturbs nobody.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagrams(&path);
-        let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.2"];
+        let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
         let said = annulus(load.iter().chain(&["--warm-up", "0", "--driver", driver]));
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
         for part in [address.as_str(), "lost         0", "corrupt      0"] {
@@ -212,8 +212,8 @@ fn a_bench() {
     let args = ["bench", "unix", "--servers", "epoll,threads"];
     annulus(args).complains(2, &["server 'threads' serves TCP only"]);
     let args = ["bench", "unix", "--servers", "epoll", "--clients", "3", "--rounds", "2"];
-    let timed = ["--seconds", "0.05", "--warm-up", "0", "--json", "-"];
-    let said = finish(Command::new(ANNULUS).args(args).args(timed).own_lock());
+    let counted = ["--per-connection", "--connections", "20", "--json", "-"];
+    let said = finish(Command::new(ANNULUS).args(args).args(counted).own_lock());
     assert_eq!(said.code, Some(0), "{said:?}");
     let json = said.json();
     assert_eq!(json["settings"]["bench"], "unix");
@@ -242,14 +242,14 @@ fn abstract_names_are_served_and_called() {
         client.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"no file");
         assert!(!Path::new(&format!("@{name}")).exists());
-        let timed = ["-t", "0.2", "--warm-up", "0", "-c", "2", "--driver", driver];
+        let timed = ["-t", "0.5", "--warm-up", "0", "-c", "2", "--driver", driver];
         for kind in [&["load", "-a", &stream][..], &["load", "udp", "-a", &datagram]] {
             let said = annulus(kind.iter().chain(&timed));
             assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{kind:?}: {said:?}");
         }
         let said = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
         assert_eq!(said.code, Some(0), "{said:?}");
-        let threads = ["load", "-a", &stream, "--driver", "threads", "-t", "0.2"];
+        let threads = ["load", "-a", &stream, "--driver", "threads", "-t", "0.5"];
         assert_eq!(annulus(threads).code, Some(0));
         drop(client);
         assert_eq!(server.stop().code, Some(0));
@@ -275,7 +275,7 @@ fn paths_that_are_no_text_work() {
     let server = Server::spawn(&mut command);
     let load = |kind: &[&str], address: &OsString| {
         let mut command = Command::new(ANNULUS);
-        command.arg("load").args(kind).args(["-t", "0.2", "--warm-up", "0", "-c", "2"]);
+        command.arg("load").args(kind).args(["-t", "0.5", "--warm-up", "0", "-c", "2"]);
         let said = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
         assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\": {}"));

@@ -8,41 +8,48 @@ mod work;
 
 use std::time::Duration;
 
-use anyhow::Result;
 use serde_json::json;
 
-use crate::bench::{
-    Bench, Better, Cell, Column, Fold, Format, Layout, MB, Metric, PLAIN, Plan, Prepared, RATE,
-    Role, parameters,
-};
+use crate::bench::{Better, Cell, Column, Fold, Format, Layout, MB, Metric, PLAIN, RATE, Role};
 use crate::cores::Cores;
-use crate::jobs::{Job, Known, Programs, gather};
-use crate::peer::Peers;
+use crate::jobs::Known;
+use crate::programs::Definition;
 
 pub use work::{Ends, answer_all};
 
-/// The contenders by name.
-pub const CONTENDERS: [Known; 7] = [
-    Known::own("uring"),
-    Known::own("epoll"),
-    Known::own("uring-single"),
-    Known::own("epoll-single"),
-    Known::peer("c", "bulk-c", None),
-    Known::peer("c-segments", "bulk-c", Some("segments")),
-    Known::peer("tokio", "bulk-tokio", None),
-];
-
-/// The contender that the others are compared with, if it is there: the best of those without segmentation.
-const BASELINE: &str = "c";
+/// The bench. Each end of a contender pins itself: the receiver to the core of the server, the sender to that of the load.
+pub static BENCH: Definition = Definition {
+    name: "bulk",
+    contenders: &[
+        Known::own("uring"),
+        Known::own("epoll"),
+        Known::own("uring-single"),
+        Known::own("epoll-single"),
+        Known::peer("c", "bulk-c", None),
+        Known::peer("c-segments", "bulk-c", Some("segments")),
+        Known::peer("tokio", "bulk-tokio", None),
+    ],
+    usual: &["uring", "epoll", "uring-single", "c", "c-segments", "tokio"],
+    usual_slice: Duration::from_millis(200),
+    // The best of those without segmentation.
+    baseline: "c",
+    metrics: &METRICS,
+    required: &["operations", "ns", "sender_cpu_ns", "receiver_cpu_ns"],
+    layout: Layout::Cells,
+    legend: "; send and recv µs: CPU time for each datagram received",
+    on_two_cores: true,
+    run: |known, cores| (None, known.arguments(own(known.name, cores), peer(cores))),
+    placement: |Cores { load: sender, server: receiver }| {
+        let text = format!("senders on core {sender}, receivers on core {receiver}");
+        (text, json!({ "sender_core": sender, "receiver_core": receiver }))
+    },
+};
 
 /// Bytes that may be unacknowledged unless a window is given: enough that neither end waits for the other, and less than a
 /// socket's buffer holds if the system lets it have a few MB (`net.core.rmem_max`).
 const IN_FLIGHT: u64 = 1 << 20;
 /// The least and the most datagrams of such a window.
 const WINDOWS: (u64, u64) = (8, 512);
-
-/// How much longer than its slice an answer may take: warming up, a machine that is slow at times.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 const METRICS: [Metric; 6] = [
     Metric { title: "datagrams/s", noun: "datagrams/s", role: Role::Guard(0.97), ..RATE },
@@ -82,59 +89,6 @@ const METRICS: [Metric; 6] = [
         ..RATE
     },
 ];
-
-/// A comparison that was asked for.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Its rounds.
-    pub plan: Plan,
-    /// Contenders by name.
-    pub contenders: Vec<String>,
-    /// Bytes a datagram, and how many may be unacknowledged.
-    pub cells: Vec<Cell>,
-    /// How long a slice is measured.
-    pub slice: Duration,
-    /// The cores of the ends: the receivers' is the server's.
-    pub cores: Cores,
-    /// Where peers come from.
-    pub peers: Option<Peers>,
-}
-
-impl Setup {
-    /// Builds peers and starts all contenders, whose ends pin themselves.
-    ///
-    /// # Errors
-    /// If a contender cannot be built or started, or none is left.
-    pub fn prepare(self) -> Result<Prepared> {
-        let Setup { plan, contenders, cells, slice, cores, peers } = self;
-        let Cores { load: sender, server: receiver } = cores;
-        let contenders =
-            gather(&CONTENDERS, &contenders, peers.as_ref(), Some(BASELINE), |known| {
-                (None, known.arguments(own(known.name, cores), peer(cores)))
-            })?;
-        let job = |cell: &Cell| Job { line: cell.timed_job(slice), timeout: slice + PATIENCE };
-        let required = &["operations", "ns", "sender_cpu_ns", "receiver_cpu_ns"];
-        let measure = Programs::start(&contenders, cells.iter().map(job).collect(), required)?;
-        let seconds = slice.as_secs_f64();
-        let bench = Bench {
-            plan,
-            terms: format!(
-                " of {seconds} s, senders on core {sender}, receivers on core {receiver}"
-            ),
-            legend: "; send and recv µs: CPU time for each datagram received",
-            layout: Layout::Cells,
-            contenders,
-            cells,
-            metrics: METRICS.into(),
-            idle: None,
-            cores: Some(cores),
-            parameters: parameters(json!({
-                "seconds": seconds, "sender_core": sender, "receiver_core": receiver,
-            })),
-        };
-        Ok(Prepared { bench, measure: Box::new(measure), scratch: None })
-    }
-}
 
 /// What makes this program a contender.
 fn own(name: &str, cores: Cores) -> Vec<std::ffi::OsString> {
@@ -184,6 +138,6 @@ mod tests {
         let cores = Cores { server: 3, load: 5 };
         let line = "bench bulk --contender uring-single --sender-pin 5 --receiver-pin 3";
         assert_eq!(own("uring-single", cores), line.split(' ').collect::<Vec<_>>());
-        assert_eq!(CONTENDERS[5].arguments(Vec::new(), peer(cores)), ["5", "3", "segments"]);
+        assert_eq!(BENCH.contenders[5].arguments(Vec::new(), peer(cores)), ["5", "3", "segments"]);
     }
 }

@@ -15,9 +15,11 @@ use crate::bench::{self, Cell, Prepared, Rounds};
 use crate::cores::Cores;
 use crate::echo::{self, Catalogue, Transport};
 use crate::file::{self, Cycles};
+use crate::jobs::Known;
 use crate::nop;
 use crate::peer::Peers;
 use crate::proc::Memory;
+use crate::programs;
 use crate::stats::median;
 
 /// What a quick run may take, about.
@@ -135,23 +137,23 @@ impl<'a> Run<'a> {
     }
 
     fn nop(&mut self, peers: Option<Peers>) -> Result<Prepared> {
-        let known = nop::CONTENDERS.map(|known| known.name);
-        let mut setup = nop::Setup {
+        let mut setup = programs::Setup {
+            definition: &nop::BENCH,
             plan: self.bench_plan(),
-            contenders: self.contenders(&known)?,
-            entries: Vec::new(),
+            contenders: self.contenders(nop::BENCH.contenders)?,
+            cells: Vec::new(),
             slice: self.plan.time([50, 30].map(Duration::from_millis)),
-            core: self.plan.cores.server,
+            cores: self.plan.cores,
             peers,
         };
-        let entries = self.every(|question| question.entries.into_iter().collect());
+        let cells = self.every(|question| question.entries.map(nop::cell).into_iter().collect());
         let (contenders, cost) = (setup.contenders.len(), setup.cost());
-        setup.entries = self.thin(entries, contenders, |_| cost);
+        setup.cells = self.thin(cells, contenders, |_| cost);
         setup.prepare()
     }
 
     fn file(&mut self, peers: Option<Peers>) -> Result<Prepared> {
-        let contenders = self.contenders(&file::CONTENDERS.map(|known| known.name))?;
+        let contenders = self.contenders(&file::CONTENDERS)?;
         let cells = self.every(|question| cycles(question).into_iter().collect());
         let cells = self.thin(cells, contenders.len(), |cell: &Cycles| file::cost(*cell));
         let setup = file::Setup {
@@ -179,10 +181,10 @@ impl<'a> Run<'a> {
     }
 
     /// Those that the suite names and this version has; the others are noted.
-    fn contenders(&mut self, known: &[&str]) -> Result<Vec<String>> {
+    fn contenders(&mut self, known: &[Known]) -> Result<Vec<String>> {
         let names = self.every(|question| question.servers.clone());
         let (names, unknown): (Vec<String>, Vec<String>) =
-            names.into_iter().partition(|name| known.contains(&name.as_str()));
+            names.into_iter().partition(|name| known.iter().any(|known| known.name == name));
         unknown.iter().for_each(|name| self.note(format!("no contender '{name}' in this version")));
         ensure!(!names.is_empty(), "no contender is left to measure: {}", self.notes.join("; "));
         Ok(names)
