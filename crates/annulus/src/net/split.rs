@@ -121,7 +121,8 @@ impl SendHalf {
 impl Drop for SendHalf {
     fn drop(&mut self) {
         if let Ok(mut inner) = self.socket.core.enter() {
-            inner.end_when_sent(self.socket.slot);
+            let inner = &mut *inner;
+            inner.streams.get(self.socket.slot).0.end_when_sent(&mut inner.io);
         }
     }
 }

@@ -178,9 +178,12 @@ impl TcpStream {
             let text = "a simulated connection cannot leave its simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        poll_fn(|cx| socket.core.enter_running()?.poll_over(socket.slot, cx)).await?;
-        poll_fn(|cx| socket.core.enter_running()?.poll_stopped(socket.slot, cx)).await?;
-        let (fd, received, permit) = socket.core.enter()?.release_stream(socket.slot);
+        poll_fn(|cx| socket.poll_with(|stream, _, io| stream.poll_over(io, cx))).await?;
+        poll_fn(|cx| socket.poll_with(|stream, _, io| stream.poll_stopped(io, cx))).await?;
+        let (fd, received, permit) = {
+            let inner = &mut *socket.core.enter()?;
+            inner.streams.release(&mut inner.io, socket.slot)
+        };
         socket.forget();
         Ok(Parts::of_fd(fd, received, permit))
     }
@@ -202,7 +205,10 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (fd, received, permit) = parts.take();
-        let slot = inner.adopt_stream(fd, received, permit);
+        let slot = {
+            let inner = &mut *inner;
+            inner.streams.adopt(&inner.io, fd, received, permit)
+        };
         drop(inner);
         Ok(Self { socket: Socket::of_slot(core, slot) })
     }

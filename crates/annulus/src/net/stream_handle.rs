@@ -4,7 +4,9 @@
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::runtime::core::Core;
+use crate::runtime::io::Io;
 use crate::slots::listeners::Accepted;
+use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
 use std::fmt;
 use std::future::Future;
@@ -29,12 +31,12 @@ pub(crate) trait AsSocket {
 
 impl Socket {
     pub(super) fn new(core: Rc<Core>, fd: Fd) -> io::Result<Self> {
-        let slot = core.enter()?.add_stream(fd, None);
+        let slot = core.enter()?.streams.add(fd, None);
         Ok(Self::of_slot(core, slot))
     }
 
     pub(super) fn accepted(core: Rc<Core>, accepted: Accepted) -> io::Result<Self> {
-        let slot = core.enter()?.add_stream(accepted.fd, accepted.permit);
+        let slot = core.enter()?.streams.add(accepted.fd, accepted.permit);
         Ok(Self::of_slot(core, slot))
     }
 
@@ -42,9 +44,20 @@ impl Socket {
         Self { core, slot, gone: false }
     }
 
+    /// Polls the stream, which may have to wait.
+    #[inline]
+    pub(super) fn poll_with<R>(
+        &self,
+        poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        let inner = &mut *self.core.enter_running()?;
+        let (stream, shared) = inner.streams.get(self.slot);
+        poll(stream, shared, &mut inner.io)
+    }
+
     #[inline]
     pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.core.enter_running()?.poll_receive(self.slot, cx)
+        self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
     #[inline]
@@ -58,12 +71,12 @@ impl Socket {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_accept_chunk(self.slot, chunk, cx)
+        self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
     }
 
     /// Ready once what is queued fits the bound: a chunk is accepted at once then.
     pub(crate) fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_room(self.slot, cx)
+        self.poll_with(|stream, shared, io| stream.poll_room(shared, io, cx))
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -74,15 +87,15 @@ impl Socket {
     }
 
     pub(super) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.core.enter_running()?.poll_copy(self.slot, bytes, cx)
+        self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, bytes, cx))
     }
 
     pub(crate) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_flush(self.slot, cx)
+        self.poll_with(|stream, _, io| stream.poll_flush(io, cx))
     }
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_end(self.slot, cx)
+        self.poll_with(|stream, _, io| stream.poll_end(io, cx))
     }
 
     pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
@@ -112,7 +125,8 @@ impl Socket {
     /// Discards what is still to be sent and resets the connection.
     pub(super) fn abort(self) {
         if let Ok(mut inner) = self.core.enter() {
-            inner.abort_stream(self.slot);
+            let inner = &mut *inner;
+            inner.streams.abort(&mut inner.io, self.slot);
         }
         self.forget();
     }
@@ -121,7 +135,7 @@ impl Socket {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.streams.get(self.slot).fd;
+        let fd = self.core.enter()?.streams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
 }
@@ -140,11 +154,12 @@ impl Future for Send<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let mut inner = this.socket.core.enter_running()?;
-        if this.chunk.is_some() {
-            ready!(inner.poll_accept_chunk(this.socket.slot, &mut this.chunk, cx))?;
-        }
-        inner.poll_room(this.socket.slot, cx)
+        this.socket.poll_with(|stream, shared, io| {
+            if this.chunk.is_some() {
+                ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx))?;
+            }
+            stream.poll_room(shared, io, cx)
+        })
     }
 }
 
@@ -160,7 +175,8 @@ impl Drop for Socket {
         if !self.gone
             && let Ok(mut inner) = self.core.enter()
         {
-            inner.drop_stream(self.slot);
+            let inner = &mut *inner;
+            inner.streams.drop_stream(&mut inner.io, self.slot);
         }
     }
 }

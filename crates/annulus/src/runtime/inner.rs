@@ -8,49 +8,32 @@ use crate::slots::file_ops::FileOps;
 use crate::slots::listeners::Listeners;
 use crate::slots::nops::Nops;
 use crate::slots::polls::Polls;
-use crate::slots::streams::{Agenda, HeldBack, Links, Loan, Stream, Vectors};
-use annulus_driver::{Event, Kind, PoolSize, Slab};
+use crate::slots::streams::Streams;
+use annulus_driver::{Event, Kind, PoolSize};
 use std::rc::{Rc, Weak};
-
-/// After so many streams have closed, the heap's free memory goes back to the system.
-const CROWD: usize = 64;
 
 /// Everything that is borrowed at once, for moments, and never while user code runs.
 pub(crate) struct Inner {
     pub(crate) io: Io,
-    pub(crate) streams: Slab<Stream>,
+    pub(crate) streams: Streams,
     pub(crate) listeners: Listeners,
     pub(crate) connects: Connects,
     pub(crate) polls: Polls,
     pub(crate) nops: Nops,
     pub(crate) file_ops: FileOps,
     pub(crate) post: PostOffice,
-    pub(crate) links: Links,
-    pub(crate) vectors: Vectors,
-    /// Sends whose memory the kernel was lent.
-    pub(crate) loans: Slab<Loan>,
-    pub(crate) agenda: Agenda,
-    pub(crate) held_back: HeldBack,
-    /// The most streams there were since the heap was trimmed.
-    pub(crate) most_streams: usize,
 }
 
 impl Inner {
     pub(crate) fn new(io: Io, datagrams: PoolSize) -> Self {
         Self {
-            links: Links::new(io.driver.pool().capacity()),
-            streams: Slab::new(),
+            streams: Streams::new(&io),
             listeners: Listeners::default(),
             connects: Connects::default(),
             polls: Polls::default(),
             nops: Nops::default(),
             file_ops: FileOps::default(),
             post: PostOffice::new(datagrams),
-            vectors: Vectors::new(),
-            loans: Slab::new(),
-            agenda: Agenda::default(),
-            held_back: HeldBack::new(&io.memory),
-            most_streams: 0,
             io,
         }
     }
@@ -60,7 +43,7 @@ impl Inner {
     pub(crate) fn take_events(&mut self) {
         // Before any event is handled: that may submit more.
         if self.io.driver.all_taken() {
-            self.vectors.free_all();
+            self.streams.all_taken();
         }
         (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
         while let Some(event) = self.io.driver.next_event() {
@@ -68,24 +51,14 @@ impl Inner {
             self.dispatch(event);
         }
         if self.io.driver.settled() {
-            self.settle_sends();
+            self.streams.settle_sends(&mut self.io);
             self.settle_posts();
         }
         if self.io.driver.take_trimmed() {
-            self.trim();
+            // The driver has given back memory that was not needed: the rest does the same.
+            self.io.spares.clear();
+            self.streams.trim(&self.io);
         }
-    }
-
-    /// The driver has given back memory that was not needed: the rest of the runtime does the same.
-    #[cold]
-    fn trim(&mut self) {
-        self.io.spares.clear();
-        let streams = self.streams.len();
-        // It looks through all of the heap, which is worth it only after many connections have closed.
-        if self.most_streams >= streams + CROWD {
-            self.io.driver.kernel().trim_heap();
-        }
-        self.most_streams = streams;
     }
 
     /// Asks for the slot of an event to come.
@@ -94,7 +67,7 @@ impl Inner {
         if let Some(token) = self.io.driver.upcoming(ahead)
             && matches!(token.kind(), Kind::Recv | Kind::Send)
         {
-            self.streams.prefetch(token.slot());
+            self.streams.prefetch(token);
         }
     }
 
@@ -102,9 +75,9 @@ impl Inner {
     fn dispatch(&mut self, event: Event) {
         let io = &mut self.io;
         match event.token.kind() {
-            Kind::Recv => self.on_receive(event),
-            Kind::RecvReady => self.on_ready(event),
-            Kind::Send => self.on_send(event),
+            Kind::Recv => self.streams.on_recv(io, event),
+            Kind::RecvReady => self.streams.on_ready(io, event),
+            Kind::Send => self.streams.on_send(io, event),
             Kind::Accept => self.listeners.on_accept(io, event),
             Kind::AcceptReady => self.listeners.on_accept_ready(io, event),
             Kind::Connect => self.connects.on_event(io, event),
@@ -114,7 +87,7 @@ impl Inner {
             Kind::RecvDatagram => self.on_packet(event),
             Kind::SendDatagram => self.on_parcel(event),
             Kind::DatagramWritable => self.on_room(event),
-            Kind::SendZeroCopy => self.on_loan(event),
+            Kind::SendZeroCopy => self.streams.on_zero_copy(io, event),
             Kind::Ignored => {}
         }
     }
@@ -170,11 +143,11 @@ mod tests {
         let core = runtime.core();
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inner = core.enter().unwrap();
-        let stream = inner.add_stream(Fd::NONE, None);
-        let generation = inner.streams.generation(stream);
-        inner.streams.remove(stream);
+        let stream = inner.streams.add(Fd::NONE, None);
+        let generation = inner.streams.slots().generation(stream);
+        inner.streams.slots().remove(stream);
         // The slot's next life has another generation, and gets none of its predecessor's events.
-        let reborn = inner.add_stream(Fd::NONE, None);
+        let reborn = inner.streams.add(Fd::NONE, None);
         assert_eq!(reborn, stream);
         for kind in [
             Kind::Recv,
@@ -192,7 +165,7 @@ mod tests {
         let accepted = ours.into_raw_fd() as u32;
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
         assert_eq!(inner.io.driver.counters().late_completions, 17);
-        inner.streams.remove(reborn);
+        inner.streams.slots().remove(reborn);
         drop(inner);
         // The late connection's descriptor was closed.
         core.turn(true, None).unwrap();
@@ -222,8 +195,8 @@ mod tests {
             }
             runtime.core().turn(true, None).unwrap();
             let mut inner = runtime.core().enter().unwrap();
-            let slot = inner.streams.indices()[0];
-            most = most.max(inner.streams.get(slot).rx.undelivered());
+            let slot = inner.streams.slots().indices()[0];
+            most = most.max(inner.streams.get(slot).0.undelivered());
         }
         assert!(most > bound / 2, "the flood came through: {most}");
         // The kernel does not cut the last buffer of a limited receive.

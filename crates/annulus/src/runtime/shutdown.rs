@@ -92,31 +92,20 @@ impl Core {
 
 impl Inner {
     fn all_sent_out(&mut self) -> bool {
-        let streams = self.streams.indices();
-        streams.into_iter().all(|slot| self.streams.get(slot).tx.is_over()) && self.all_posted()
+        self.streams.all_sent() && self.all_posted()
     }
 
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
         self.io.in_flight == 0
-            && self.agenda.eager.is_empty()
+            && !self.streams.has_unsettled()
             && self.post.posted.is_empty()
             && self.io.driver.is_clear()
     }
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
-        for slot in self.streams.indices() {
-            if !self.streams.get(slot).tx.is_over() {
-                self.make_reset(slot);
-            }
-            self.stop_sending(slot);
-            if self.streams.get(slot).dropped {
-                self.close_if_done(slot);
-            } else {
-                self.drop_stream(slot);
-            }
-        }
+        self.streams.stop_all(&mut self.io);
         self.listeners.stop_all(&mut self.io);
         self.connects.stop_all(&mut self.io);
         self.file_ops.stop_all(&mut self.io);

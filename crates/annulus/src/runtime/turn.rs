@@ -75,12 +75,9 @@ impl Inner {
         upto: Option<Duration>,
         remote: &Remote,
     ) -> io::Result<()> {
-        let mut busy = ready || !self.agenda.eager.is_empty() || !self.post.posted.is_empty();
+        let mut busy = ready || self.streams.has_unsettled() || !self.post.posted.is_empty();
         busy |= self.recheck_waiters();
-        self.prepare();
-        busy |= self.agenda.sleepless || !self.agenda.arms.is_empty();
-        busy |= self.held_back.is_sweeping();
-        busy |= !self.post.arms.is_empty();
+        busy |= self.prepare();
         if busy || !remote.park() {
             self.io.driver.turn(Wait::No)?;
         } else {
@@ -93,27 +90,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Queues everything this turn has to submit: sends, then returned buffers, then receives.
+    /// Queues everything this turn has to submit: sends, then returned buffers, then receives. True if the loop must not sleep.
     #[inline]
-    fn prepare(&mut self) {
-        self.start_sends();
+    fn prepare(&mut self) -> bool {
+        let mut busy = false;
+        self.streams.start_sends(&mut self.io);
         self.start_posts();
         if self.io.driver.sent_at_once() {
             // What they held is there again for this turn's receives, still warm.
-            self.settle_sends();
+            self.streams.settle_sends(&mut self.io);
             self.settle_posts();
-            self.agenda.sleepless =
-                !self.io.after.wakes.is_empty() || !self.agenda.sends.is_empty();
-            self.agenda.sleepless |= !self.post.posts.is_empty();
+            busy = !self.io.after.wakes.is_empty() || self.streams.has_sends();
+            busy |= !self.post.posts.is_empty();
         }
         self.io.weigh();
-        self.sweep_held_back();
+        self.streams.sweep_held_back(&mut self.io);
         self.io.driver.refill();
-        self.arm_receives();
+        self.streams.arm_recvs(&mut self.io);
         self.arm_mail();
         if self.io.take_closed() {
             self.listeners.resume(&mut self.io);
         }
+        busy || self.streams.is_busy() || self.post.must_settle || !self.post.arms.is_empty()
     }
 
     /// Waits for an event or the next timer.
@@ -135,12 +133,16 @@ impl Inner {
         while let Some(fire) = self.io.timers.expired(now) {
             match fire {
                 Fire::Wake(waker) => self.io.after.wakes.push(waker),
-                Fire::Linger(slot, generation) => self.on_linger(slot, generation),
+                Fire::Linger(slot, generation) => {
+                    self.streams.on_linger(&mut self.io, slot, generation);
+                }
                 Fire::Accept(slot, generation) => {
                     self.listeners.on_retry(&mut self.io, slot, generation);
                 }
-                Fire::Send(slot, generation) => self.on_send_retry(slot, generation),
-                Fire::Memory => self.on_memory_timer(),
+                Fire::Send(slot, generation) => {
+                    self.streams.on_send_retry(&mut self.io, slot, generation);
+                }
+                Fire::Memory => self.streams.on_memory_timer(&mut self.io),
                 Fire::Connect(slot, generation) => {
                     self.connects.on_timeout(&mut self.io, slot, generation);
                 }

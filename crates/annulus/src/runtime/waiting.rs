@@ -7,7 +7,8 @@ use std::task::Waker;
 impl Inner {
     /// What a task, known by its waker, waits for; nothing that the runtime knows of, where it is empty.
     pub(crate) fn waits_of(&mut self, task: &Waker) -> Vec<String> {
-        let mut waits = self.stream_waits(task);
+        let mut waits = Vec::new();
+        self.streams.add_waits(task, &mut waits);
         self.listeners.add_waits(task, &mut waits);
         for slot in self.post.boxes.indices() {
             let mailbox = self.post.boxes.get(slot);
@@ -24,21 +25,6 @@ impl Inner {
         self.file_ops.add_waits(task, &mut waits);
         let now = self.io.now();
         waits.extend(self.io.timers.of(task).map(|deadline| left(deadline, now)));
-        waits
-    }
-
-    fn stream_waits(&mut self, task: &Waker) -> Vec<String> {
-        let mut waits = Vec::new();
-        for slot in self.streams.indices() {
-            let stream = self.streams.get(slot);
-            let directions = [
-                ("to receive", stream.rx.is_awaited_by(task)),
-                ("for its sends", stream.tx.is_awaited_by(task)),
-            ];
-            for (what, _) in directions.into_iter().filter(|(_, waits)| *waits) {
-                waits.push(format!("{what} on descriptor {}", stream.fd));
-            }
-        }
         waits
     }
 }

@@ -7,4 +7,5 @@ pub(crate) mod file_ops;
 pub(crate) mod listeners;
 pub(crate) mod nops;
 pub(crate) mod polls;
+mod recv_phase;
 pub(crate) mod streams;

@@ -64,7 +64,7 @@ impl UnixListener {
 
     fn adopt(&self, socket: Socket) -> io::Result<(UnixStream, SocketAddr)> {
         if self.descriptors {
-            socket.core.enter()?.pass_descriptors(socket.slot);
+            socket.core.enter()?.streams.get(socket.slot).0.pass_descriptors();
         }
         let stream = UnixStream::new(socket);
         let peer = stream.peer_addr()?;

@@ -226,7 +226,7 @@ impl UnixOptions {
     fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
         let socket = Socket::new(core.clone(), socket.into_fd())?;
         if self.descriptors {
-            core.enter()?.pass_descriptors(socket.slot);
+            core.enter()?.streams.get(socket.slot).0.pass_descriptors();
         }
         Ok(UnixStream::new(socket))
     }

@@ -77,7 +77,8 @@ impl UnixStream {
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
         let Some(bytes) = self.recv().await? else { return Ok(None) };
-        let descriptors = self.socket.core.enter()?.take_descriptors(self.socket.slot);
+        let inner = &mut *self.socket.core.enter()?;
+        let descriptors = inner.streams.get(self.socket.slot).0.take_descriptors();
         Ok(Some((bytes, descriptors)))
     }
 
@@ -196,7 +197,7 @@ impl UnixStream {
     }
 
     fn check_passing(&self) -> io::Result<()> {
-        if self.socket.core.enter()?.passes_descriptors(self.socket.slot) {
+        if self.socket.core.enter()?.streams.get(self.socket.slot).0.passes_descriptors() {
             return Ok(());
         }
         let text = "this stream passes no descriptors; make it with UnixOptions::descriptors";

@@ -95,6 +95,8 @@ pub(crate) struct PostOffice {
     pub(crate) posts: Vec<u32>,
     /// Mailboxes whose parcels went out in this turn: done, unless an event says otherwise.
     pub(crate) posted: Vec<u32>,
+    /// A task waits for one of the posted: no sleep before they are settled.
+    pub(crate) must_settle: bool,
     /// The size of the pool, which is made with the first mailbox.
     pub(crate) size: PoolSize,
 }
@@ -107,6 +109,7 @@ impl PostOffice {
             arms: VecDeque::new(),
             posts: Vec::new(),
             posted: Vec::new(),
+            must_settle: false,
             size,
         }
     }

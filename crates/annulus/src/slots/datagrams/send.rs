@@ -59,7 +59,7 @@ impl Inner {
         let mailbox = self.post.boxes.get(slot);
         let tx = &mailbox.tx;
         // Where somebody waits to learn it, or more is to follow, this turn must not sleep.
-        self.agenda.sleepless |= mailbox.dropped || !tx.waiters.is_empty() || !tx.queue.is_empty();
+        self.post.must_settle |= mailbox.dropped || !tx.waiters.is_empty() || !tx.queue.is_empty();
     }
 
     fn submit_parcel(&mut self, id: u32) {
@@ -83,6 +83,7 @@ impl Inner {
     /// The driver is settled: parcels of which no event came went out.
     #[inline]
     pub(crate) fn settle_posts(&mut self) {
+        self.post.must_settle = false;
         while let Some(slot) = self.post.posted.pop() {
             self.settle_batch(slot);
         }

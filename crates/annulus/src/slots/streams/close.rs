@@ -1,112 +1,119 @@
-//! How a stream ends: stop new operations, cancel what is in flight, drain, close.
+//! How a stream ends: stop new operations, cancel what is in flight, wait for the terminal events, close.
 
-use super::{Receive, Stream};
+use super::Streams;
+use super::stream::Stream;
 use crate::net::Permit;
-use crate::runtime::inner::Inner;
+use crate::runtime::io::Io;
 use crate::time::Fire;
 use annulus_kernel::{Fd, SocketOption};
 use std::time::Duration;
 
-impl Inner {
-    pub(crate) fn add_stream(&mut self, fd: Fd, permit: Option<Permit>) -> u32 {
-        let slot = self.streams.insert(Stream::new(fd, permit));
-        self.most_streams = self.most_streams.max(self.streams.len());
-        slot
-    }
-
-    /// The handle is gone. What was accepted is still sent, for as long as the linger.
-    pub(crate) fn drop_stream(&mut self, slot: u32) {
-        let stream = self.streams.get(slot);
-        stream.dropped = true;
-        let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
-        self.io.after.drops.extend(wakers.into_iter().flatten());
-        self.stop_receiving(slot);
-        self.discard_received(slot);
-        // What goes out at the first try needs no linger; the send sees to it where that comes short.
-        if self.streams.get(slot).tx.is_stuck() {
-            self.linger(slot);
-        }
-        self.close_if_done(slot);
-    }
-
+impl Stream {
     /// Sets the time within which a dropped stream must have sent what it had accepted.
-    pub(crate) fn linger(&mut self, slot: u32) {
-        let stream = self.streams.get(slot);
-        if !stream.dropped || stream.tx.linger.is_some() {
-            return;
+    pub(super) fn linger(&mut self, io: &mut Io) {
+        if self.dropped && self.tx.linger.is_none() {
+            let deadline = io.now() + io.bounds.linger;
+            let fire = Fire::Linger(self.slot, self.generation);
+            self.tx.linger = Some(io.timers.insert(deadline, fire));
         }
-        let deadline = self.io.now() + self.io.bounds.linger;
-        let fire = Fire::Linger(slot, self.streams.generation(slot));
-        self.streams.get(slot).tx.linger = Some(self.io.timers.insert(deadline, fire));
     }
 
     /// A close from here on is a reset: the peer must not take a truncated stream for a whole one.
-    pub(crate) fn make_reset(&mut self, slot: u32) {
-        let fd = self.streams.get(slot).fd;
-        // Where the socket is beyond options, it is beyond a reset too.
-        _ = self.io.driver.kernel().set_option(fd, SocketOption::Linger(Some(Duration::ZERO)));
+    fn make_reset(&self, io: &Io) {
+        // A socket that takes no options any more does not need the reset either.
+        _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger(Some(Duration::ZERO)));
+    }
+
+    fn drop_wakers(&mut self, io: &mut Io) {
+        io.after.drops.extend(self.rx.waker.take());
+        io.after.drops.extend(self.tx.waker.take());
+    }
+}
+
+impl Streams {
+    /// The handle is gone. What was accepted is still sent, for as long as the linger.
+    pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
+        let stream = self.slots.get(slot);
+        stream.dropped = true;
+        stream.drop_wakers(io);
+        stream.stop_recv(io);
+        stream.discard_received(&self.shared, io);
+        // What goes out at the first attempt needs no linger; the send sets it if that is short.
+        if stream.tx.is_waiting() {
+            stream.linger(io);
+        }
+        self.close_if_done(io, slot);
     }
 
     /// The handle is gone and wants nothing more sent: the connection is reset.
-    pub(crate) fn abort_stream(&mut self, slot: u32) {
-        self.make_reset(slot);
-        self.stop_sending(slot);
-        self.drop_stream(slot);
+    pub(crate) fn abort(&mut self, io: &mut Io, slot: u32) {
+        let stream = self.slots.get(slot);
+        stream.make_reset(io);
+        stream.stop_sending(&mut self.shared, io);
+        self.drop_stream(io, slot);
     }
 
     /// The linger is over.
-    pub(crate) fn on_linger(&mut self, slot: u32, generation: u32) {
-        if let Some(stream) = self.streams.find(slot, generation) {
+    pub(crate) fn on_linger(&mut self, io: &mut Io, slot: u32, generation: u32) {
+        if let Some(stream) = self.slots.find(slot, generation) {
             stream.tx.linger = None;
-            self.make_reset(slot);
-            self.stop_sending(slot);
-            self.close_if_done(slot);
+            stream.make_reset(io);
+            stream.stop_sending(&mut self.shared, io);
+            self.close_if_done(io, slot);
         }
     }
 
     /// Closes a dropped stream of which nothing is in flight.
-    pub(crate) fn close_if_done(&mut self, slot: u32) {
-        let stream = self.streams.get(slot);
-        if !(stream.dropped && stream.rx.is_idle() && stream.tx.is_idle()) {
+    pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
+        let stream = self.slots.get(slot);
+        if !(stream.dropped && stream.rx.phase.is_idle() && stream.tx.is_idle()) {
             return;
         }
         if !stream.tx.is_over() {
-            // The kernel still has memory of ours: the peer hears the end, and a reset can get it back.
-            self.end_when_sent(slot);
-            return self.linger(slot);
+            // The kernel still has memory of ours: the peer is told the end, and a reset can get it back.
+            stream.end_when_sent(io);
+            return stream.linger(io);
         }
-        self.discard_received(slot);
-        let stream = self.streams.remove(slot);
+        stream.discard_received(&self.shared, io);
+        let stream = self.slots.remove(slot);
         if let Some(key) = stream.tx.linger {
-            self.io.timers.remove(key);
+            io.timers.remove(key);
         }
-        self.io.close_accepted(stream.fd, stream.permit);
+        io.close_accepted(stream.fd, stream.permit);
     }
 
     /// Takes a stream of which nothing is in flight off the runtime: descriptor, received bytes, and what it counts against.
-    pub(crate) fn release_stream(&mut self, slot: u32) -> (Fd, Vec<u8>, Option<Permit>) {
-        let mut received = Vec::with_capacity(self.streams.get(slot).rx.undelivered() as usize);
-        while let Some(lease) = self.take_received(slot) {
+    pub(crate) fn release(&mut self, io: &mut Io, slot: u32) -> (Fd, Vec<u8>, Option<Permit>) {
+        let stream = self.slots.get(slot);
+        let mut received = Vec::with_capacity(stream.rx.bytes as usize);
+        while let Some(lease) = stream.take_received(&mut self.shared, io) {
             received.extend_from_slice(&lease);
         }
-        let mut stream = self.streams.remove(slot);
-        let wakers = [stream.rx.take_waker(), stream.tx.take_waker()];
-        self.io.after.drops.extend(wakers.into_iter().flatten());
-        self.io.driver.release(stream.fd);
+        let mut stream = self.slots.remove(slot);
+        stream.drop_wakers(io);
+        io.driver.release(stream.fd);
         (stream.fd, received, stream.permit)
     }
 
-    /// Puts a stream back on a runtime, with what it had received.
-    pub(crate) fn adopt_stream(
-        &mut self,
-        fd: Fd,
-        received: Vec<u8>,
-        permit: Option<Permit>,
-    ) -> u32 {
-        let mut stream = Stream::new(fd, permit);
-        stream.rx = Receive::with_bytes(received, &self.io.memory.meter);
-        let slot = self.streams.insert(stream);
-        self.most_streams = self.most_streams.max(self.streams.len());
-        slot
+    /// Whether all streams have sent what they had accepted, and have its memory back.
+    pub(crate) fn all_sent(&mut self) -> bool {
+        let slots = self.slots.indices();
+        slots.into_iter().all(|slot| self.slots.get(slot).tx.is_over())
+    }
+
+    /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.
+    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        for slot in self.slots.indices() {
+            let stream = self.slots.get(slot);
+            if !stream.tx.is_over() {
+                stream.make_reset(io);
+            }
+            stream.stop_sending(&mut self.shared, io);
+            if stream.dropped {
+                self.close_if_done(io, slot);
+            } else {
+                self.drop_stream(io, slot);
+            }
+        }
     }
 }

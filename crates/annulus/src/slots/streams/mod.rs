@@ -1,75 +1,158 @@
-//! One slot a stream: its descriptor, its receive, its send. Policy for all drivers and kernels.
+//! Streams: a slot each, with its descriptor, its receive and its sends. Policy for all drivers and kernels.
 //!
-//! The life of a stream's slot: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent
-//! (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the
-//! slot is free. A slot is freed only then, so a token in flight always finds its own.
+//! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
+//! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 
+mod accepting;
+mod agenda;
+mod buffer_queue;
+mod chunk_queue;
 mod close;
 mod held_back;
-mod queue;
+mod readiness;
 mod recv;
+mod recv_state;
 mod scm_rights;
 mod send;
+mod send_state;
+mod stream;
 mod vectors;
 mod zero_copy;
 
-pub(crate) use held_back::HeldBack;
-pub(crate) use recv::{Links, Receive};
-pub(crate) use send::Transmit;
-pub(crate) use vectors::Vectors;
-pub(crate) use zero_copy::Loan;
-
 use crate::net::Permit;
-use crate::runtime::inner::Inner;
-use annulus_driver::{Kind, Token};
+use crate::runtime::io::Io;
+use agenda::{Agenda, HeldBack};
+use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
-use std::collections::VecDeque;
+use buffer_queue::Links;
+use recv_state::RecvState;
+use send_state::SendState;
+use std::task::Waker;
+pub(crate) use stream::{Shared, Stream};
+use vectors::Vectors;
 
-/// A stream's slot.
-pub(crate) struct Stream {
-    pub(crate) fd: Fd,
-    pub(crate) rx: Receive,
-    pub(crate) tx: Transmit,
-    /// Descriptors travel with its bytes.
-    passing: Option<Box<scm_rights::Passing>>,
-    /// It counts against its listener's limit.
-    permit: Option<Permit>,
-    /// On the list of streams that hold more than they may.
-    pub(crate) held_back: bool,
-    /// No handle owns it any more.
-    pub(crate) dropped: bool,
+/// After so many streams have closed, the heap's free memory goes back to the system.
+const CROWD: usize = 64;
+
+/// All streams of a runtime.
+pub(crate) struct Streams {
+    slots: Slab<Stream>,
+    shared: Shared,
+    /// The most streams there were since the heap was trimmed.
+    most: usize,
 }
 
-impl Stream {
-    pub(crate) fn new(fd: Fd, permit: Option<Permit>) -> Self {
-        let (rx, tx) = (Receive::default(), Transmit::default());
-        Self { fd, rx, tx, passing: None, permit, held_back: false, dropped: false }
+impl Streams {
+    pub(crate) fn new(io: &Io) -> Self {
+        let held_back = HeldBack::new(&io.memory);
+        let shared = Shared {
+            links: Links::new(io.driver.pool().capacity()),
+            vectors: Vectors::new(),
+            zero_copy: Slab::new(),
+            agenda: Agenda { held_back, ..Agenda::default() },
+        };
+        Self { slots: Slab::new(), shared, most: 0 }
     }
 
-    /// Bytes undelivered and unsent.
+    /// Takes a stream in.
+    pub(crate) fn add(&mut self, fd: Fd, permit: Option<Permit>) -> u32 {
+        self.insert(fd, permit, RecvState::default())
+    }
+
+    /// Takes a stream in that was taken off another runtime, with what it had received.
+    pub(crate) fn adopt(
+        &mut self,
+        io: &Io,
+        fd: Fd,
+        received: Vec<u8>,
+        permit: Option<Permit>,
+    ) -> u32 {
+        self.insert(fd, permit, RecvState::with_bytes(received, &io.memory.meter))
+    }
+
+    fn insert(&mut self, fd: Fd, permit: Option<Permit>, rx: RecvState) -> u32 {
+        let slot = self.slots.insert(Stream {
+            slot: 0,
+            generation: 0,
+            fd,
+            rx,
+            tx: SendState::default(),
+            scm_rights: None,
+            permit,
+            held_back: false,
+            dropped: false,
+        });
+        let generation = self.slots.generation(slot);
+        let stream = self.slots.get(slot);
+        (stream.slot, stream.generation) = (slot, generation);
+        self.most = self.most.max(self.slots.len());
+        slot
+    }
+
+    /// The stream of a handle, and what it shares with the others.
     #[inline]
-    pub(crate) fn holds(&self) -> usize {
-        self.rx.undelivered() as usize + self.tx.unsent()
+    pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut Shared) {
+        (self.slots.get(slot), &mut self.shared)
     }
-}
 
-impl Inner {
-    /// The name of a stream's operation in flight: at most one of each kind.
+    #[cfg(test)]
+    pub(crate) fn slots(&mut self) -> &mut Slab<Stream> {
+        &mut self.slots
+    }
+
+    /// How many there are.
     #[inline]
-    pub(crate) fn stream_token(&self, kind: Kind, slot: u32) -> Token {
-        Token::new(kind, self.streams.generation(slot), slot)
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
-}
 
-/// What the turn has to do for streams before it enters the kernel. Slots, each at most once.
-#[derive(Default)]
-pub(crate) struct Agenda {
-    /// Streams with something to send.
-    pub(crate) sends: Vec<u32>,
-    /// Streams to arm.
-    pub(crate) arms: VecDeque<u32>,
-    /// Streams whose send went out in this turn: done, unless an event says otherwise.
-    pub(crate) eager: Vec<u32>,
-    /// A task waits for one of these: no sleep before they are settled.
-    pub(crate) sleepless: bool,
+    /// Asks for the slot of an event to come.
+    #[inline]
+    pub(crate) fn prefetch(&self, token: Token) {
+        self.slots.prefetch(token.slot());
+    }
+
+    /// Sends of this turn are to be settled.
+    #[inline]
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.shared.agenda.unsettled.is_empty()
+    }
+
+    /// Something is to be done that no event will tell of: the loop must not sleep.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        let agenda = &self.shared.agenda;
+        agenda.must_settle || !agenda.arms.is_empty() || agenda.held_back.sweep > 0
+    }
+
+    /// Everything submitted so far has been taken by the kernel.
+    #[inline]
+    pub(crate) fn all_taken(&mut self) {
+        self.shared.vectors.free_all();
+    }
+
+    /// Gives memory back that is not needed. The heap's: that looks through all of it, which is worth it only after many
+    /// connections have closed.
+    #[cold]
+    pub(crate) fn trim(&mut self, io: &Io) {
+        let streams = self.slots.len();
+        if self.most >= streams + CROWD {
+            io.driver.kernel().trim_heap();
+        }
+        self.most = streams;
+    }
+
+    /// What a task, known by its waker, waits for here.
+    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+        for slot in self.slots.indices() {
+            let stream = self.slots.get(slot);
+            let directions = [
+                ("to receive", stream.rx.is_awaited_by(task)),
+                ("for its sends", stream.tx.is_awaited_by(task)),
+            ];
+            for (what, _) in directions.into_iter().filter(|(_, waits)| *waits) {
+                waits.push(format!("{what} on descriptor {}", stream.fd));
+            }
+        }
+    }
 }

@@ -1,16 +1,17 @@
-//! Descriptors that travel with a stream's bytes.
+//! Descriptors that travel with a stream's bytes (`SCM_RIGHTS`).
 //!
 //! A multishot receive brings no control messages. A stream that may bring descriptors therefore receives one message at a
-//! time, into heap memory, and only when somebody waits: what came with some bytes is told apart from what came later. It
+//! time, into heap memory, and only when a task waits: what came with some bytes is told apart from what came later. It
 //! sends one chunk at a time; a chunk's descriptors go with its first byte.
-#![allow(unsafe_code)]
 
-use super::vectors::Passed;
+use super::send_state::SendState;
+use super::vectors::{Passed, Vectors};
 use crate::lease::Lease;
-use crate::runtime::inner::Inner;
+use crate::runtime::memory::Meter;
 use crate::slots::datagrams::{Desk, Format, Mail};
-use annulus_driver::{Kind, MemoryOp};
-use annulus_kernel::IoVec;
+use annulus_driver::MemoryOp;
+use annulus_kernel::{Fd, IoVec};
+use std::mem;
 use std::os::fd::OwnedFd;
 
 /// Most bytes of such a receive.
@@ -18,67 +19,43 @@ const MOST: usize = 16 * 1024;
 
 /// What a stream that passes descriptors has besides.
 #[derive(Default)]
-pub(crate) struct Passing {
-    /// In flight.
-    desk: Option<Box<Desk>>,
+pub(super) struct ScmRights {
+    /// Memory of the receive in flight.
+    buffer: Option<Box<Desk>>,
     /// Came with the bytes that were received last.
     received: Vec<OwnedFd>,
 }
 
-impl Inner {
-    /// The stream passes descriptors from here on. Nothing of it may be in flight.
-    pub(crate) fn pass_descriptors(&mut self, slot: u32) {
-        self.streams.get(slot).passing = Some(Box::default());
-    }
-
-    pub(crate) fn passes_descriptors(&mut self, slot: u32) -> bool {
-        self.streams.get(slot).passing.is_some()
-    }
-
+impl ScmRights {
     /// What came with the bytes that were received last.
-    pub(crate) fn take_descriptors(&mut self, slot: u32) -> Vec<OwnedFd> {
-        let passing = self.streams.get(slot).passing.as_mut();
-        passing.map(|passing| std::mem::take(&mut passing.received)).unwrap_or_default()
+    pub(super) fn take(&mut self) -> Vec<OwnedFd> {
+        mem::take(&mut self.received)
     }
 
-    /// Starts a receive with control messages. True where it started.
-    pub(super) fn arm_on_desk(&mut self, slot: u32) {
-        let token = self.stream_token(Kind::Recv, slot);
-        let stream = self.streams.get(slot);
-        let Some(passing) = &mut stream.passing else { return };
-        let header =
-            Desk::put(&mut passing.desk, Format::UNIX_DESCRIPTORS, MOST, &self.io.memory.meter);
-        let op = MemoryOp::ReceiveMessage { fd: stream.fd, header };
-        // SAFETY: the desk stays in the slot until the terminal event.
-        unsafe { self.io.start_memory(token, op) };
+    /// The operation that receives a message. Its memory stays here until [`on_recv`](Self::on_recv).
+    pub(super) fn recv(&mut self, fd: Fd, meter: &Meter) -> MemoryOp {
+        let header = Desk::put(&mut self.buffer, Format::UNIX_DESCRIPTORS, MOST, meter);
+        MemoryOp::ReceiveMessage { fd, header }
     }
 
-    /// A receive with control messages has ended: what it brought, where it brought anything.
-    pub(super) fn clear_desk(&mut self, slot: u32, len: u32) -> Option<Lease> {
-        let passing = self.streams.get(slot).passing.as_mut()?;
-        let desk = passing.desk.take()?;
+    /// The receive has ended: its bytes, if it has brought any.
+    pub(super) fn on_recv(&mut self, len: u32) -> Option<Lease> {
+        let buffer = self.buffer.take()?;
         let format = Format::UNIX_DESCRIPTORS;
-        let mut mail = Mail::open(desk.into_lease(format, len as usize), format);
-        // What came with bytes that were taken without it goes.
-        passing.received = mail.take_descriptors();
-        (len > 0).then(|| mail.into_bytes())
+        let mut message = Mail::open(buffer.into_lease(format, len as usize), format);
+        // Descriptors that came with bytes that were taken without them are closed.
+        self.received = message.take_descriptors();
+        (len > 0).then(|| message.into_bytes())
     }
+}
 
-    /// The operation that sends the first chunk in the queue, with its descriptors unless they went already.
-    pub(super) fn gather_one(&mut self, slot: u32, now: bool) -> MemoryOp {
-        let stream = self.streams.get(slot);
-        let (fd, tx) = (stream.fd, &mut stream.tx);
-        let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
-        let bytes = &chunk.as_ref()[tx.sent..];
-        let control = if tx.sent == 0 { chunk.control() } else { &[] };
-        let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };
-        let passed = Passed { control: control.as_ptr(), len: control.len() };
-        let header = self.vectors.describe(std::iter::once(part), passed);
-        (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
-        if now {
-            MemoryOp::SendVectorNow { fd, header }
-        } else {
-            MemoryOp::SendVector { fd, header }
-        }
-    }
+/// The header that sends the first chunk in the queue, with its descriptors unless they went already.
+pub(super) fn gather_one(tx: &mut SendState, vectors: &mut Vectors) -> *const u8 {
+    let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
+    let bytes = &chunk.as_ref()[tx.first_sent..];
+    let control = if tx.first_sent == 0 { chunk.control() } else { &[] };
+    let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+    let passed = Passed { control: control.as_ptr(), len: control.len() };
+    (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
+    vectors.describe(std::iter::once(part), passed)
 }

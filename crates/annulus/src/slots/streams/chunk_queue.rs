@@ -1,4 +1,4 @@
-//! Chunks on their way out, and the buffers that copied ones use.
+//! Chunks to be sent, in order.
 
 use crate::chunk::Chunk;
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use std::collections::VecDeque;
     clippy::box_collection,
     reason = "slots are small, and hardly any stream queues a second chunk"
 )]
-pub(super) struct Queue {
+pub(super) struct ChunkQueue {
     pub(super) first: Option<Chunk>,
     rest: Option<Box<VecDeque<Chunk>>>,
 }
 
-impl Queue {
+impl ChunkQueue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_none()

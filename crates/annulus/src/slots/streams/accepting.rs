@@ -1,17 +1,18 @@
-//! What is asked of the sending half: chunks and copies are accepted within the bound, and somebody waits for room, for the
-//! kernel, for the end.
+//! What handles ask of the sending half: chunks and copies are accepted within the bound, and tasks wait for space, for
+//! the kernel to have taken everything, or for the end.
 
-use super::Transmit;
+use super::send_state::SendState;
+use super::stream::{Shared, Stream};
 use crate::chunk::Chunk;
 use crate::runtime::after::note_waker;
-use crate::runtime::inner::Inner;
+use crate::runtime::io::Io;
 use std::io;
 use std::task::{Context, Poll};
 
 /// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
 const PIECE: usize = 8 * 1024;
 
-impl Inner {
+impl Stream {
     /// Accepts a chunk for sending, unless so much is queued already that the caller has to wait.
     ///
     /// # Errors
@@ -19,27 +20,27 @@ impl Inner {
     #[inline]
     pub(crate) fn poll_accept_chunk(
         &mut self,
-        slot: u32,
+        shared: &mut Shared,
+        io: &mut Io,
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let bound = self.io.send_bound();
-        let tx = &mut self.streams.get(slot).tx;
+        let tx = &mut self.tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
-        if tx.bytes > bound {
-            note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
-            self.wait_for_memory(slot);
+        if tx.bytes > io.send_bound() {
+            note_waker(&mut tx.waker, &mut io.after.drops, cx);
+            self.wait_for_memory(shared, io);
             return Poll::Pending;
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
-        if chunk.is_empty() || tx.is_stuck() {
-            self.accept_aside(slot, chunk);
+        if chunk.is_empty() || tx.is_waiting() {
+            self.accept_aside(shared, io, chunk);
         } else {
-            self.io.memory.meter.add(chunk.weight());
+            io.memory.meter.add(chunk.weight());
             tx.push(chunk);
-            self.agenda.list_send(tx, slot);
+            self.list_send(shared);
         }
         Poll::Ready(Ok(()))
     }
@@ -49,11 +50,16 @@ impl Inner {
     /// # Errors
     /// What a send ran into.
     #[inline]
-    pub(crate) fn poll_room(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let bound = self.io.send_bound();
-        let polled = self.poll_sent(slot, cx, |tx| tx.bytes <= bound);
+    pub(crate) fn poll_room(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let bound = io.send_bound();
+        let polled = self.poll_sent(io, cx, |tx| tx.bytes <= bound);
         if polled.is_pending() {
-            self.wait_for_memory(slot);
+            self.wait_for_memory(shared, io);
         }
         polled
     }
@@ -62,72 +68,66 @@ impl Inner {
     ///
     /// # Errors
     /// What a send ran into.
-    pub(crate) fn poll_flush(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(slot, cx, Transmit::is_idle)
+    pub(crate) fn poll_flush(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(io, cx, SendState::is_idle)
     }
 
     /// Ready once the kernel has taken everything, and has none of the memory any more.
     ///
     /// # Errors
     /// What a send ran into.
-    pub(crate) fn poll_over(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(slot, cx, Transmit::is_over)
+    pub(crate) fn poll_over(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(io, cx, SendState::is_over)
     }
 
     /// Ready once everything was sent and the write side has ended.
     ///
     /// # Errors
     /// What a send ran into.
-    pub(crate) fn poll_end(&mut self, slot: u32, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.end_when_sent(slot);
-        self.poll_sent(slot, cx, |tx| tx.ended)
-    }
-
-    /// Ends the write side as soon as everything has gone.
-    pub(crate) fn end_when_sent(&mut self, slot: u32) {
-        self.streams.get(slot).tx.ending = true;
-        self.end_if_sent(slot);
+    pub(crate) fn poll_end(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.end_when_sent(io);
+        self.poll_sent(io, cx, |tx| tx.ended)
     }
 
     #[inline]
     fn poll_sent(
         &mut self,
-        slot: u32,
+        io: &mut Io,
         cx: &Context<'_>,
-        done: impl Fn(&Transmit) -> bool,
+        done: impl Fn(&SendState) -> bool,
     ) -> Poll<io::Result<()>> {
-        let tx = &mut self.streams.get(slot).tx;
+        let tx = &mut self.tx;
         if let Some(errno) = tx.error {
             return Poll::Ready(Err(errno.into()));
         }
         if done(tx) {
             return Poll::Ready(Ok(()));
         }
-        note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
+        note_waker(&mut tx.waker, &mut io.after.drops, cx);
         Poll::Pending
     }
 
     /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
     #[inline]
-    fn wait_for_memory(&mut self, slot: u32) {
-        if self.streams.get(slot).tx.bytes <= self.io.bounds.send {
-            self.hold_back(slot);
+    fn wait_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
+        if self.tx.bytes <= io.bounds.send {
+            self.hold_back(shared, io);
         }
     }
 
     /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
     #[inline(never)]
-    fn accept_aside(&mut self, slot: u32, chunk: Chunk) {
+    fn accept_aside(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
         if chunk.is_empty() {
-            return chunk.retire(&mut self.io.spares, &mut self.io.after);
+            return chunk.retire(&mut io.spares, &mut io.after);
         }
         if chunk.len() <= PIECE && chunk.control().is_empty() {
-            self.append_copy(slot, chunk.as_ref());
-            return chunk.retire(&mut self.io.spares, &mut self.io.after);
+            self.append_copy(shared, io, chunk.as_ref());
+            return chunk.retire(&mut io.spares, &mut io.after);
         }
         // A send is in flight: what it leaves is sent when it has ended.
-        self.io.memory.meter.add(chunk.weight());
-        self.streams.get(slot).tx.push(chunk);
+        io.memory.meter.add(chunk.weight());
+        self.tx.push(chunk);
     }
 
     /// Copies as much of `bytes` as the bound leaves room for into a buffer of the runtime's own.
@@ -136,44 +136,43 @@ impl Inner {
     /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
     pub(crate) fn poll_copy(
         &mut self,
-        slot: u32,
+        shared: &mut Shared,
+        io: &mut Io,
         bytes: &[u8],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let bound = self.io.send_bound();
-        let tx = &mut self.streams.get(slot).tx;
+        let tx = &mut self.tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
-        let count = bytes.len().min(bound.saturating_sub(tx.bytes));
+        let count = bytes.len().min(io.send_bound().saturating_sub(tx.bytes));
         if count == 0 && !bytes.is_empty() {
-            note_waker(&mut tx.waker, &mut self.io.after.drops, cx);
-            self.wait_for_memory(slot);
+            note_waker(&mut tx.waker, &mut io.after.drops, cx);
+            self.wait_for_memory(shared, io);
             return Poll::Pending;
         }
-        self.append_copy(slot, &bytes[..count]);
+        self.append_copy(shared, io, &bytes[..count]);
         Poll::Ready(Ok(count))
     }
 
     /// Copies bytes to the end of the queue, into the last buffer of the runtime's own if the kernel does not have that.
-    fn append_copy(&mut self, slot: u32, part: &[u8]) {
-        let tx = &mut self.streams.get(slot).tx;
+    fn append_copy(&mut self, shared: &mut Shared, io: &mut Io, part: &[u8]) {
+        let tx = &mut self.tx;
+        tx.bytes += part.len();
         let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
         match tx.queue.last_mut().and_then(Chunk::copied_mut) {
             Some(buffer) if at_rest => {
                 buffer.extend_from_slice(part);
-                self.io.memory.meter.add(part.len());
-                tx.bytes += part.len();
+                io.memory.meter.add(part.len());
             }
             _ => {
-                let mut buffer = self.io.spares.take();
+                let mut buffer = io.spares.take();
                 buffer.extend_from_slice(part);
                 let chunk = Chunk::copied(buffer);
-                tx.bytes += part.len();
-                self.io.memory.meter.add(chunk.weight());
+                io.memory.meter.add(chunk.weight());
                 tx.queue.push(chunk);
             }
         }
-        self.list_send(slot);
+        self.list_send(shared);
     }
 }

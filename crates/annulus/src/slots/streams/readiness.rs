@@ -1,0 +1,37 @@
+//! Readiness first, if the receiving operation cannot wait for it by itself: polled for, then received.
+
+use super::Streams;
+use super::stream::Stream;
+use crate::runtime::io::Io;
+use crate::slots::recv_phase::RecvPhase;
+use annulus_driver::{Event, Kind, Op};
+
+impl Stream {
+    /// Polls for readiness: the first half of arming.
+    pub(super) fn poll_readiness(&mut self, io: &mut Io) {
+        self.rx.phase = RecvPhase::Polling;
+        io.start(self.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
+    }
+}
+
+impl Streams {
+    /// There is something to receive; or the poll has failed, and the receive will tell why.
+    pub(crate) fn on_ready(&mut self, io: &mut Io, event: Event) {
+        let slot = event.token.slot();
+        let Some(stream) = self.slots.find(slot, event.token.generation()) else {
+            return io.late(event);
+        };
+        io.in_flight -= 1;
+        let stopped = stream.rx.phase.on_event(false);
+        stream.rx.is_ready = true;
+        if stopped {
+            stream.wake_stopped(io);
+            stream.recv_more(&mut self.shared, io);
+        } else {
+            stream.want(&mut self.shared, io);
+        }
+        if stream.dropped {
+            self.close_if_done(io, slot);
+        }
+    }
+}

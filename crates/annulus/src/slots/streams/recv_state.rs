@@ -1,0 +1,63 @@
+//! What a stream's slot knows of receiving.
+
+use super::buffer_queue::BufferQueue;
+use crate::runtime::memory::{HeapMemory, Meter};
+use crate::slots::recv_phase::RecvPhase;
+use rustix::io::Errno;
+use std::task::Waker;
+
+/// How a stream ended. Sticky, and behind the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Eof,
+    Failed(Errno),
+}
+
+/// The receiving half of a stream's slot.
+#[derive(Default)]
+pub(super) struct RecvState {
+    pub(super) phase: RecvPhase,
+    pub(super) end: Option<End>,
+    /// The last poll for readiness has said that there is something to receive.
+    pub(super) is_ready: bool,
+    /// Receives in a row that found no buffer and brought nothing.
+    pub(super) misses: u8,
+    /// Receives no more: the stream is being moved.
+    pub(super) stopping: bool,
+    /// Received and not yet taken.
+    pub(super) queue: BufferQueue,
+    /// Bytes received and not yet taken, in the queue and on the heap.
+    pub(super) bytes: u32,
+    /// Heap memory of a single receive in flight, or received; ahead of the queue.
+    pub(super) heap: Option<Box<OnHeap>>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// Heap memory of a receive: in flight while `len` is zero, then received.
+pub(super) struct OnHeap {
+    pub(super) memory: Box<HeapMemory>,
+    pub(super) len: u32,
+}
+
+impl RecvState {
+    /// Bytes received earlier, elsewhere: they come first.
+    pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
+        let len = bytes.len() as u32;
+        let memory = || HeapMemory::new(bytes.into_boxed_slice(), Some(meter));
+        let heap = (len > 0).then(|| Box::new(OnHeap { memory: memory(), len }));
+        Self { bytes: len, heap, ..Self::default() }
+    }
+
+    pub(super) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    }
+
+    /// Whether to arm a receive: none is, and half of the bound was taken.
+    #[inline]
+    pub(super) fn wants_more(&self, bound: u32) -> bool {
+        self.phase == RecvPhase::Idle
+            && self.end.is_none()
+            && !self.stopping
+            && self.bytes <= bound / 2
+    }
+}

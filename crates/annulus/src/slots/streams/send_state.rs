@@ -1,0 +1,116 @@
+//! What a stream's slot knows of sending.
+//!
+//! *Idle* → *now* or *waiting* → idle, when the send's outcome is known. A zero-copy send is in *zero-copy* until its first
+//! event, and if not all went, in *awaiting memory* until its notification. *Retrying* waits for a timer, with nothing in
+//! flight. `send` and `zero_copy` say when each is taken.
+
+use super::chunk_queue::ChunkQueue;
+use super::vectors::Vector;
+use crate::chunk::Chunk;
+use crate::time::TimerKey;
+use rustix::io::Errno;
+use std::io;
+use std::task::Waker;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SendPhase {
+    #[default]
+    Idle,
+    /// In flight, not to wait for space in the socket. Without an event until the driver is settled, all of it went.
+    Now,
+    /// In flight, waiting for space in the socket.
+    Waiting,
+    /// In flight without a copy; what went is not known.
+    ZeroCopy,
+    /// Of a zero-copy send not everything went: its outcome is handled once its memory is free.
+    AwaitingMemory,
+    /// The system was short of memory: tried again by a timer.
+    Retrying,
+}
+
+/// The sending half of a stream's slot.
+#[derive(Default)]
+pub(super) struct SendState {
+    pub(super) queue: ChunkQueue,
+    /// Bytes of the first chunk that went already.
+    pub(super) first_sent: usize,
+    /// Bytes accepted and not sent, those in flight included.
+    pub(super) bytes: usize,
+    /// Of these, the bytes and chunks in flight.
+    pub(super) flying: usize,
+    pub(super) flying_chunks: u8,
+    pub(super) phase: SendPhase,
+    /// The last zero-copy send.
+    pub(super) zero_copy: u32,
+    /// Zero-copy sends whose memory the kernel may still read.
+    pub(super) unnotified: u32,
+    /// Its socket cannot send without a copy.
+    pub(super) copies: bool,
+    /// On the list of streams with something to send.
+    pub(super) listed: bool,
+    /// The write side ends when everything has gone.
+    pub(super) ending: bool,
+    pub(super) ended: bool,
+    pub(super) error: Option<Errno>,
+    pub(super) waker: Option<Waker>,
+    /// When to give up, once the stream was dropped.
+    pub(super) linger: Option<TimerKey>,
+}
+
+/// A zero-copy send, until its notification.
+pub(super) struct ZeroCopySend {
+    /// Slot and generation of its stream.
+    pub(super) stream: (u32, u32),
+    /// Chunks that went, and may still be read.
+    pub(super) chunks: ChunkQueue,
+    pub(super) vector: Option<Box<Vector>>,
+    /// The result that the first event has brought.
+    pub(super) result: Option<Result<u32, Errno>>,
+}
+
+impl SendState {
+    /// Waits for space at the peer, or for memory.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !matches!(self.phase, SendPhase::Idle | SendPhase::Now)
+    }
+
+    /// Nothing queued and nothing in flight.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == SendPhase::Idle && self.queue.is_empty()
+    }
+
+    /// Nothing queued, nothing in flight, and no memory with the kernel. What was given up does not count: closing
+    /// gets that back.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_idle() && (self.unnotified == 0 || self.error.is_some())
+    }
+
+    pub(super) fn is_awaited_by(&self, task: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    }
+
+    /// Why nothing can be sent, if so.
+    pub(super) fn refusal(&self) -> Option<io::Error> {
+        if let Some(errno) = self.error {
+            return Some(errno.into());
+        }
+        self.ending.then(|| {
+            io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending")
+        })
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        self.bytes += chunk.len();
+        self.queue.push(chunk);
+    }
+
+    /// Nothing is in flight any more.
+    #[inline]
+    pub(super) fn set_idle(&mut self) {
+        self.phase = SendPhase::Idle;
+        (self.flying, self.flying_chunks) = (0, 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! A stream's slot, and what all streams share.
+//!
+//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent (bounded by the
+//! linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot
+//! is freed only then, so a token in flight always finds its own.
+
+use super::agenda::Agenda;
+use super::buffer_queue::Links;
+use super::recv_state::RecvState;
+use super::scm_rights::ScmRights;
+use super::send_state::{SendState, ZeroCopySend};
+use super::vectors::Vectors;
+use crate::net::Permit;
+use annulus_driver::{Kind, Slab, Token};
+use annulus_kernel::Fd;
+use std::os::fd::OwnedFd;
+
+/// A stream's slot.
+pub(crate) struct Stream {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+    pub(crate) fd: Fd,
+    pub(super) rx: RecvState,
+    pub(super) tx: SendState,
+    /// Descriptors travel with its bytes.
+    pub(super) scm_rights: Option<Box<ScmRights>>,
+    /// It counts against its listener's limit.
+    pub(super) permit: Option<Permit>,
+    /// On the list of streams that hold more than they may.
+    pub(super) held_back: bool,
+    /// No handle owns it any more.
+    pub(super) dropped: bool,
+}
+
+/// What all streams share, beside `Io`.
+pub(crate) struct Shared {
+    pub(super) links: Links,
+    pub(super) vectors: Vectors,
+    /// Zero-copy sends, until their notification.
+    pub(super) zero_copy: Slab<ZeroCopySend>,
+    pub(super) agenda: Agenda,
+}
+
+impl Stream {
+    /// The name of an operation in flight: at most one of each kind.
+    #[inline]
+    pub(super) fn token(&self, kind: Kind) -> Token {
+        Token::new(kind, self.generation, self.slot)
+    }
+
+    /// Bytes received and not yet taken.
+    #[cfg(test)]
+    pub(crate) fn undelivered(&self) -> u32 {
+        self.rx.bytes
+    }
+
+    /// Descriptors travel with its bytes from here on. Nothing of it may be in flight.
+    pub(crate) fn pass_descriptors(&mut self) {
+        self.scm_rights = Some(Box::default());
+    }
+
+    pub(crate) fn passes_descriptors(&self) -> bool {
+        self.scm_rights.is_some()
+    }
+
+    /// The descriptors that came with the bytes that were received last.
+    pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.scm_rights.as_mut().map(|scm_rights| scm_rights.take()).unwrap_or_default()
+    }
+
+    /// Bytes undelivered and unsent.
+    #[inline]
+    pub(super) fn holds(&self) -> usize {
+        self.rx.bytes as usize + self.tx.bytes
+    }
+}
