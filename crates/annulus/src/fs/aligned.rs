@@ -35,13 +35,13 @@ impl AlignedBuf {
         Ok(Self { start, layout })
     }
 
-    /// Its first byte, for who shares it out.
+    /// Its first byte, for a pool that divides the memory.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 }
 
-/// Names what was asked for, and what bounds it.
+/// Names what was asked for, and the limit.
 fn out_of_memory(layout: Layout) -> io::Error {
     let limit = match Limit::of(Resource::AddressSpace).soft {
         Some(bytes) => format!("{bytes} bytes"),
@@ -60,19 +60,19 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is this one's own, and was zeroed.
+        // SAFETY: `new` has allocated and zeroed that many bytes, which only `self` owns.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: `new` has allocated and zeroed that many bytes, which only `self` owns, and it is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
     }
 }
 
-// SAFETY: the memory is this one's own, initialised, and does not move with it.
+// SAFETY: the value alone owns the memory, which is on the heap and initialised.
 unsafe impl IoBuf for AlignedBuf {
     fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
@@ -83,7 +83,7 @@ unsafe impl IoBuf for AlignedBuf {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the value alone owns the memory, which is on the heap and initialised.
 unsafe impl IoBufMut for AlignedBuf {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -98,7 +98,7 @@ unsafe impl IoBufMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
+        // SAFETY: `new` has allocated it with this layout, and only this frees it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_where_it_was_asked_to_and_is_zeroed() {
+    fn it_is_aligned_and_zeroed() {
         for align in [1, 512, 4096, 1 << 21] {
             let mut buf = AlignedBuf::new(5000, align).unwrap();
             assert_eq!(IoBuf::as_ptr(&buf) as usize % align, 0);
@@ -124,10 +124,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(
-        miri,
-        ignore = "Miri ends the program where the system answers that it has no memory"
-    )]
+    #[cfg_attr(miri, ignore = "Miri ends the program if the system has no memory")]
     fn more_than_the_system_has_is_an_error() {
         let error = AlignedBuf::new(1 << 47, 4096).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
@@ -136,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_cannot_be_is_refused() {
+    fn impossible_layouts_are_refused() {
         for (len, align) in [(0, 512), (4096, 0), (4096, 3), (usize::MAX, 4096)] {
             let error = AlignedBuf::new(len, align).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -1,4 +1,4 @@
-//! Owned memory for calls that run on while their future waits, or after it was dropped.
+//! Owned memory for calls, which may go on after their future was dropped.
 #![allow(unsafe_code)]
 
 use crate::lease::Lease;
@@ -8,19 +8,19 @@ use std::ops::{Bound, RangeBounds};
 /// Owned bytes that can be written to a file.
 ///
 /// # Safety
-/// The bytes from `as_ptr` on, `bytes_init` of them, must be initialised, must not change while the value is not used,
-/// and must stay where they are when the value itself is moved.
+/// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
+/// when the value itself is moved.
 pub unsafe trait IoBuf: Unpin + 'static {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
 
-    /// How many bytes are there to be written.
+    /// How many bytes there are to write.
     fn bytes_init(&self) -> usize;
 
-    /// A part of it, without copying.
+    /// A part of it, without a copy.
     ///
     /// # Panics
-    /// Where the range begins behind the end, or ends before it begins.
+    /// If the range begins behind the end, or ends before it begins.
     fn slice(self, range: impl RangeBounds<usize>) -> Slice<Self>
     where
         Self: Sized,
@@ -32,7 +32,7 @@ pub unsafe trait IoBuf: Unpin + 'static {
 /// Owned memory that a file can be read into.
 ///
 /// # Safety
-/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable and nobody else's.
+/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
 pub unsafe trait IoBufMut: IoBuf {
     /// The first byte, to write to.
     fn as_mut_ptr(&mut self) -> *mut u8;
@@ -40,16 +40,16 @@ pub unsafe trait IoBufMut: IoBuf {
     /// How many bytes fit: of a `Vec` its capacity.
     fn bytes_total(&mut self) -> usize;
 
-    /// Notes that the first `count` bytes are initialised. It never shortens.
+    /// Notes that the first `count` bytes are initialised, at most `bytes_total`. It never shortens.
     ///
     /// # Safety
-    /// They must be.
+    /// They must be initialised, and `count` at most `bytes_total`.
     unsafe fn set_init(&mut self, count: usize);
 }
 
 macro_rules! fixed {
     ($($type:ty),*) => {$(
-        // SAFETY: the bytes are the type's own, or static, and do not move with the handle.
+        // SAFETY: the bytes are on the heap or static, do not move with the handle, and do not change while it is not used.
         unsafe impl IoBuf for $type {
             fn as_ptr(&self) -> *const u8 {
                 let bytes: &[u8] = self.as_ref();
@@ -66,7 +66,7 @@ macro_rules! fixed {
 
 fixed!(Vec<u8>, Box<[u8]>, String, &'static [u8], &'static str, Lease, SharedBytes);
 
-// SAFETY: as for its slice.
+// SAFETY: the bytes are static.
 unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
     fn as_ptr(&self) -> *const u8 {
         self.as_slice().as_ptr()
@@ -77,7 +77,7 @@ unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
     }
 }
 
-// SAFETY: the capacity is the vector's own, and does not move with it.
+// SAFETY: the vector alone owns its capacity, which is on the heap.
 unsafe impl IoBufMut for Vec<u8> {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         Self::as_mut_ptr(self)
@@ -89,7 +89,7 @@ unsafe impl IoBufMut for Vec<u8> {
 
     unsafe fn set_init(&mut self, count: usize) {
         if count > self.len() {
-            // SAFETY: the caller's promise; what was read fitted the capacity.
+            // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
             unsafe { self.set_len(count) };
         }
     }
@@ -97,7 +97,7 @@ unsafe impl IoBufMut for Vec<u8> {
 
 macro_rules! fixed_mut {
     ($($type:ty),*) => {$(
-        // SAFETY: all of it is initialised, and its own.
+        // SAFETY: the value alone owns these bytes, which are on the heap and initialised.
         unsafe impl IoBufMut for $type {
             fn as_mut_ptr(&mut self) -> *mut u8 {
                 let bytes: &mut [u8] = self;
@@ -140,13 +140,13 @@ impl<B: IoBuf> Slice<B> {
         Self { buf, begin, end }
     }
 
-    /// The whole memory again.
+    /// The whole memory.
     pub fn into_inner(self) -> B {
         self.buf
     }
 }
 
-// SAFETY: a part of memory that keeps the promise.
+// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
 unsafe impl<B: IoBuf> IoBuf for Slice<B> {
     fn as_ptr(&self) -> *const u8 {
         self.buf.as_ptr().wrapping_add(self.begin)
@@ -157,7 +157,7 @@ unsafe impl<B: IoBuf> IoBuf for Slice<B> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
 unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.buf.as_mut_ptr().wrapping_add(self.begin)
@@ -168,7 +168,8 @@ unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
     }
 
     unsafe fn set_init(&mut self, count: usize) {
-        // SAFETY: what lies before was initialised when the slice was made, and nothing takes that back.
+        // SAFETY: the bytes before `begin` were initialised when the slice was made and still are; the `count` bytes from there on are
+        // by the contract of `set_init`.
         unsafe { self.buf.set_init(self.begin + count) };
     }
 }
@@ -177,10 +178,10 @@ unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
 mod tests {
     use super::*;
 
-    /// What a read would do.
+    /// Fills the memory as a read does.
     fn fill<B: IoBufMut>(mut buf: B, byte: u8) -> B {
         let count = buf.bytes_total();
-        // SAFETY: the buffer's own bytes, all of them written before they are called initialised.
+        // SAFETY: `bytes_total` bytes are writable, and all of them are written before they are called initialised.
         unsafe {
             buf.as_mut_ptr().write_bytes(byte, count);
             buf.set_init(count);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_filled_where_it_lies_and_nothing_is_cut() {
+    fn a_slice_is_filled_in_place_and_nothing_is_cut() {
         let buf = fill(vec![1; 6].slice(2..4), 9).into_inner();
         assert_eq!(buf, [1, 1, 9, 9, 1, 1]);
         let mut room = Vec::with_capacity(8);
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn slices_of_slices() {
         let part = b"0123456789".slice(2..8).slice(1..=2);
-        // SAFETY: as many bytes as it says.
+        // SAFETY: `bytes_init` bytes are initialised.
         let bytes = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.bytes_init()) };
         assert_eq!(bytes, b"34");
         assert_eq!("abc".slice(3..).bytes_init(), 0);

@@ -1,22 +1,41 @@
 //! Copying from file to file.
+#![allow(unsafe_code)]
 
 use super::buf::IoBuf;
+use super::call::CallArgs;
 use super::file::File;
-use super::latency::{Class, Habitual};
-use super::perform::Job;
+use super::inline_policy::{CallKind, Class};
+use super::open_file::OpenFile;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
 
-/// Bytes a call copies: some milliseconds' worth, so that a copy dropped early ends soon.
+/// Bytes that a call copies: a few milliseconds of work, so that a copy that is dropped ends soon.
 const STEP: u32 = 16 * 1024 * 1024;
-/// Bytes read and written at a time where the kernel does not copy.
+/// Bytes read and written at a time if the kernel does not copy.
 const PIECE: usize = 256 * 1024;
+
+/// A call on the file that is written.
+struct CopyRange {
+    from: Rc<OpenFile>,
+    from_offset: u64,
+    to_offset: u64,
+}
+
+// SAFETY: the call names no memory, and the file that it reads is kept open here.
+unsafe impl CallArgs for CopyRange {
+    fn call(&mut self, to: RawFd) -> FileCall {
+        let (from, from_offset) = (self.from.fd(), self.from_offset);
+        FileCall::Copy { from, from_offset, to, to_offset: self.to_offset, len: STEP }
+    }
+}
 
 impl File {
     /// Copies everything from the start of this file to the start of another; the number of bytes. The kernel moves them
-    /// where it can (`copy_file_range`), or lets both files share their blocks: on the loop or off it, as the other file's
-    /// policy and device have it.
+    /// if it can (`copy_file_range`), or lets both files share their blocks. The other file's policy and device decide if that is
+    /// done on the loop.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
@@ -24,50 +43,41 @@ impl File {
         self.copy_range_to(0, into, 0).await
     }
 
-    /// As [`copy_to`](Self::copy_to), from one place to another.
+    /// As [`copy_to`](Self::copy_to), from one offset to another.
     pub(crate) async fn copy_range_to(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
         let len = self.metadata().await?.len().saturating_sub(from);
-        // Much cannot be copied quickly enough for the loop, but where both files can share their blocks.
-        let habit = usize::try_from(len).ok().filter(|len| *len <= PIECE);
-        let habit = habit.and_then(|len| into.habit(Class::Write, len, true));
+        // A longer copy holds up the loop, unless both files can share their blocks.
+        let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
+        let kind = short.and_then(|len| into.kind(Class::Write, len, true));
         let mut done = 0;
         loop {
-            match self.copy_some(habit, from + done, into, to + done).await {
-                Ok(0) if done == 0 => return self.copy_by_hand(from, into, to).await,
+            match self.copy_some(kind, from + done, into, to + done).await {
+                Ok(0) if done == 0 => return self.read_and_write(from, into, to).await,
                 Ok(0) => return Ok(done),
                 Ok(count) => done += count,
-                Err(error) if done == 0 && is_beyond_the_kernel(&error) => {
-                    return self.copy_by_hand(from, into, to).await;
+                Err(error) if done == 0 && is_unsupported(&error) => {
+                    return self.read_and_write(from, into, to).await;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
+    /// Has the kernel copy some bytes, in a call on the other file.
     async fn copy_some(
         &self,
-        habit: Option<Habitual>,
-        from: u64,
+        kind: Option<CallKind>,
+        from_offset: u64,
         into: &File,
-        to: u64,
+        to_offset: u64,
     ) -> io::Result<u64> {
-        let call = FileCall::Copy {
-            from: self.as_raw_fd(),
-            from_offset: from,
-            to: into.as_raw_fd(),
-            to_offset: to,
-            len: STEP,
-        };
-        let kept = into.open.clone();
-        let job = Job { call, policy: into.policy, habit };
-        // SAFETY: the call names no memory; both files are kept open for it.
-        #[allow(unsafe_code)]
-        let (answer, _) = unsafe { self.make(job, kept).await };
-        answer.map(|count| count as u64)
+        let args = CopyRange { from: self.open.clone(), from_offset, to_offset };
+        let (answer, _) = into.site_of(kind).make(args).await;
+        answer.map(u64::from)
     }
 
-    /// Also for files that tell no length, of which the kernel copies nothing.
-    async fn copy_by_hand(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
+    /// Reads and writes, also files without a known length, of which the kernel copies nothing.
+    async fn read_and_write(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
         let (mut piece, mut done) = (vec![0; PIECE], 0);
         loop {
             let (read, full) = self.read_at(piece, from + done).await;
@@ -83,8 +93,8 @@ impl File {
     }
 }
 
-/// Between these two, or at all, this kernel does not copy.
-fn is_beyond_the_kernel(error: &io::Error) -> bool {
+/// Whether the kernel cannot copy between these two files, or at all.
+fn is_unsupported(error: &io::Error) -> bool {
     let codes =
         [Errno::XDEV, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF, Errno::PERM];
     error.raw_os_error().is_some_and(|code| codes.map(Errno::raw_os_error).contains(&code))

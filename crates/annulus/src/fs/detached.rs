@@ -1,38 +1,42 @@
-//! Writes that happen though nobody waits for them any more.
+//! Writes that go on after their future was dropped.
 
 use super::file::{CURSOR, File};
+use super::transfer::Write;
 use crate::lease::Lease;
 use crate::task::spawn;
 use std::io;
 
 impl File {
-    /// Writes all of a lease at the cursor, and moves it behind what was written. Dropped after its first poll, it does
-    /// that all the same.
+    /// Writes all of a lease at the cursor, and moves the cursor behind what was written; also if it is dropped after its first
+    /// poll.
     ///
     /// # Errors
     /// As [`write_all`](Self::write_all).
-    pub(crate) async fn take(&self, mut lease: Lease) -> io::Result<()> {
-        if let Some(Ok(count)) = self.write_at_once(&lease, 0, CURSOR) {
+    pub(crate) async fn write_detached(&self, lease: Lease) -> io::Result<()> {
+        let mut args = Write { buf: lease, done: 0, offset: CURSOR };
+        let written = self.try_write(&mut args);
+        let mut lease = args.buf;
+        if let Some(Ok(count)) = written {
             lease.advance(count);
         }
-        if lease.is_empty() { Ok(()) } else { self.take_in_background(lease).await }
+        if lease.is_empty() { Ok(()) } else { self.write_in_task(lease).await }
     }
 
-    /// The cursor moves first, so that whoever writes next writes behind. What has no cursor is written in order only as
-    /// long as somebody waits.
-    async fn take_in_background(&self, lease: Lease) -> io::Result<()> {
+    /// The cursor moves first, so that the next write goes behind these bytes. A file without a cursor, such as a pipe, is
+    /// written in order only as long as each write is awaited.
+    async fn write_in_task(&self, lease: Lease) -> io::Result<()> {
         let total = lease.len();
         let start = self.move_cursor(total as i64).map(|end| end - total as u64);
-        let place = move |done| start.as_ref().map_or(CURSOR, |start| start + done);
+        let offset = move |done| start.as_ref().map_or(CURSOR, |start| start + done);
         let file = self.try_clone()?;
         let task = spawn(async move {
             let mut done = 0;
-            let (outcome, _) = file.write_whole(lease, place, &mut done).await;
+            let (outcome, _) = file.write_whole(lease, offset, &mut done).await;
             (outcome, done)
         });
         let (outcome, done) = task.await.map_err(|error| io::Error::other(error.to_string()))?;
         if done < total {
-            // What has no cursor needs none moved back.
+            // It fails only if there is no cursor to move back.
             _ = self.move_cursor(done as i64 - total as i64);
         }
         outcome

@@ -1,18 +1,16 @@
-//! A folder that paths start from, and everything that can be done to a path.
-#![allow(unsafe_code)]
+//! A directory that paths start from, and the calls on paths.
 
-use super::directories::Folder;
-use super::file::{File, OpenFile};
-use super::latency::{Class, Habitual};
-use super::metadata::Metadata;
+use super::call::CallSite;
+use super::file::File;
+use super::inline_policy::{CallKind, Class};
+use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
-use super::path::{CPath, CWD, about, with_c_path};
-use super::perform::{Job, attempt, breathe, offload, perform};
-use super::policy::Policy;
+use super::open_file::OpenFile;
+use super::path::{CWD, about, c_path, with_c_path};
+use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use rustix::fs::{AtFlags, OFlags};
 use std::ffi::OsString;
 use std::fmt;
@@ -24,13 +22,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The longest path there is.
+/// The longest path that Linux takes.
 const PATH_MAX: usize = 4096;
 
-/// An open folder. Relative paths start from it, wherever it is moved to in the meantime; absolute ones ignore it.
+/// An open directory. Relative paths start from it, also after it was moved; absolute ones ignore it.
 ///
-/// The functions of [`fs`](super) are these methods on the working directory. Dropping a future of one may leave the thing
-/// done or not done; nothing else is lost.
+/// The functions of [`fs`](super) are these methods on the working directory. If a future of one is dropped, its call may or may
+/// not take place; nothing else is lost.
 #[derive(Clone)]
 pub struct Dir {
     core: Rc<Core>,
@@ -39,7 +37,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// The working directory, as each call finds it.
+    /// The working directory, as it is at each call.
     ///
     /// # Errors
     /// Outside a runtime.
@@ -47,7 +45,7 @@ impl Dir {
         Ok(Self { core: current::get()?, open: None })
     }
 
-    /// Opens a folder.
+    /// Opens a directory.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `PermissionDenied`, …; or outside a runtime.
@@ -55,15 +53,15 @@ impl Dir {
         Self::working()?.open_dir(path).await
     }
 
-    /// Opens a folder in this one.
+    /// Opens a directory in this one.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<Self> {
-        self.open_folder(path.as_ref(), OFlags::empty()).await
+        self.open_with(path.as_ref(), OFlags::empty()).await
     }
 
-    /// Opens a file in this folder, as the options say.
+    /// Opens a file in this directory, as the options say.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -96,27 +94,25 @@ impl Dir {
     /// # Errors
     /// `NotFound`, `IsADirectory`, ….
     pub async fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let remove = |at| FileCall::Remove { at, directory: false };
-        self.change("removing", path.as_ref(), remove).await
+        self.change("removing", path.as_ref(), PathChange::Remove { directory: false }).await
     }
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `DirectoryNotEmpty`, ….
     pub async fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let remove = |at| FileCall::Remove { at, directory: true };
-        self.change("removing", path.as_ref(), remove).await
+        self.change("removing", path.as_ref(), PathChange::Remove { directory: true }).await
     }
 
-    /// Removes a folder with everything in it. Symbolic links, the path's own too, are removed, not followed, whoever
-    /// changes them meanwhile.
+    /// Removes a directory with everything in it. Symbolic links, the path itself included, are removed and not followed, also if
+    /// other processes change them meanwhile.
     ///
     /// # Errors
-    /// The first that comes; part may be removed by then.
+    /// The first error; by then a part may be removed.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
-        match self.open_folder(path, OFlags::NOFOLLOW).await {
+        match self.open_with(path, OFlags::NOFOLLOW).await {
             Ok(root) => root.remove_content().await?,
             Err(error) => {
                 let known = self.symlink_metadata(path).await;
@@ -127,47 +123,47 @@ impl Dir {
         self.remove_dir(path).await
     }
 
-    /// Makes a folder, with permissions 0o777 before the process's umask.
+    /// Makes a directory, with permissions 0o777 before the process's umask is applied.
     ///
     /// # Errors
-    /// `AlreadyExists`, `NotFound` where the folder it is to be in is missing, ….
+    /// `AlreadyExists`, `NotFound` if its parent is missing, ….
     pub async fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.change("making the folder", path.as_ref(), |at| FileCall::MakeDir { at, mode: 0o777 })
+        self.change("making the directory", path.as_ref(), PathChange::MakeDir { mode: 0o777 })
             .await
     }
 
-    /// Makes a folder, and those it is to be in. One that exists already is none of its errors.
+    /// Makes a directory and its missing parents. It is no error if it exists.
     ///
     /// # Errors
-    /// `AlreadyExists` where a file is in the way, ….
+    /// `AlreadyExists` if a file is in the way, ….
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let mut missing = Vec::new();
-        for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
-            match self.ensure_dir(folder).await {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(folder),
+        for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+            match self.ensure_dir(dir).await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(dir),
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
         }
-        for folder in missing.into_iter().rev() {
-            self.ensure_dir(folder).await?;
+        for dir in missing.into_iter().rev() {
+            self.ensure_dir(dir).await?;
         }
         Ok(())
     }
 
-    /// Makes a folder, unless it is there.
-    async fn ensure_dir(&self, folder: &Path) -> io::Result<()> {
-        match self.create_dir(folder).await {
+    /// Makes a directory unless it exists.
+    async fn ensure_dir(&self, dir: &Path) -> io::Result<()> {
+        match self.create_dir(dir).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let known = self.metadata(folder).await;
+                let known = self.metadata(dir).await;
                 if known.is_ok_and(|known| known.is_dir()) { Ok(()) } else { Err(error) }
             }
             outcome => outcome,
         }
     }
 
-    /// Gives something another name in this folder; what had that name is replaced.
+    /// Renames an entry of this directory; an existing entry of the new name is replaced.
     ///
     /// # Errors
     /// `NotFound`, `CrossesDevices`, `IsADirectory`, ….
@@ -175,7 +171,7 @@ impl Dir {
         self.rename_to(from, self, to).await
     }
 
-    /// Moves something to another folder of the same device.
+    /// Moves an entry to another directory of the same device.
     ///
     /// # Errors
     /// As [`rename`](Self::rename).
@@ -185,11 +181,10 @@ impl Dir {
         dir: &Dir,
         to: impl AsRef<Path>,
     ) -> io::Result<()> {
-        let rename = |from, to| FileCall::Rename { from, to, flags: 0 };
-        self.change_two("renaming", from.as_ref(), dir, to.as_ref(), rename).await
+        self.change_two("renaming", from.as_ref(), dir, to.as_ref(), TwoPathChange::Rename).await
     }
 
-    /// Gives a file one more name.
+    /// Makes a hard link to a file.
     ///
     /// # Errors
     /// `NotFound`, `AlreadyExists`, `CrossesDevices`, ….
@@ -198,11 +193,10 @@ impl Dir {
         file: impl AsRef<Path>,
         link: impl AsRef<Path>,
     ) -> io::Result<()> {
-        let linked = |from, to| FileCall::Link { from, to, flags: 0 };
-        self.change_two("linking", file.as_ref(), self, link.as_ref(), linked).await
+        self.change_two("linking", file.as_ref(), self, link.as_ref(), TwoPathChange::Link).await
     }
 
-    /// Makes a symbolic link that says `target`, whether or not there is such a thing.
+    /// Makes a symbolic link to `target`, which need not exist.
     ///
     /// # Errors
     /// `AlreadyExists`, ….
@@ -211,26 +205,22 @@ impl Dir {
         target: impl AsRef<Path>,
         link: impl AsRef<Path>,
     ) -> io::Result<()> {
-        let linked = |target: PathAt, at| FileCall::Symlink { target: target.path, at };
-        self.change_two("linking to", target.as_ref(), self, link.as_ref(), linked).await
+        self.change_two("linking to", target.as_ref(), self, link.as_ref(), TwoPathChange::Symlink)
+            .await
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `InvalidInput` for what is no symbolic link, `NotFound`, ….
+    /// `InvalidInput` if it is no symbolic link, `NotFound`, ….
     pub async fn read_link(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         let path = path.as_ref();
-        let room = vec![0u8; PATH_MAX];
-        let read = |at, room: &mut Vec<u8>| FileCall::ReadLink {
-            at,
-            buffer: room.as_mut_ptr(),
-            len: PATH_MAX as u32,
-        };
-        // SAFETY: the call writes to the vector's own memory.
-        let (len, mut room) = unsafe { self.look("reading the link", path, room, read).await }?;
-        room.truncate(len as usize);
-        Ok(OsString::from_vec(room).into())
+        let args = ReadLink { path: c_path(path)?, target: vec![0; PATH_MAX] };
+        let (answer, args) = self.site_at(Class::Query, path).make(args).await;
+        let len = answer.map_err(|error| about("reading the link", path, error))?;
+        let mut target = args.target;
+        target.truncate(len as usize);
+        Ok(OsString::from_vec(target).into())
     }
 
     /// Changes permissions; of what a symbolic link points to.
@@ -243,26 +233,25 @@ impl Dir {
         permissions: Permissions,
     ) -> io::Result<()> {
         let mode = permissions.mode() & 0o7777;
-        self.change("setting permissions of", path.as_ref(), |at| FileCall::SetMode { at, mode })
-            .await
+        self.change("setting permissions of", path.as_ref(), PathChange::SetMode { mode }).await
     }
 
-    /// What is in a folder, entry by entry, in no order.
+    /// The entries of a directory, in no order.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `PermissionDenied`, ….
     pub async fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<ReadDir> {
         let path = path.as_ref();
-        let dir = self.open_folder(path, OFlags::empty()).await?;
+        let dir = self.open_with(path, OFlags::empty()).await?;
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Everything in an open folder goes. Deep trees take memory, not stack.
+    /// Removes everything in an open directory. Deep trees take memory, not stack.
     async fn remove_content(self) -> io::Result<()> {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
             let Some(entry) = entries.next_entry().await? else {
-                let (_, name) = stack.pop().expect("looked at just now");
+                let (_, name) = stack.pop().expect("the loop has seen it");
                 if let Some((parent, _)) = stack.last() {
                     parent.dir().remove_dir(&name).await?;
                 }
@@ -274,8 +263,8 @@ impl Dir {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) if error.kind() != io::ErrorKind::IsADirectory => return Err(error),
                 Err(_) => {
-                    let folder = entries.dir().open_folder(&name, OFlags::NOFOLLOW).await?;
-                    stack.push((ReadDir::new(folder, PathBuf::new()), name));
+                    let dir = entries.dir().open_with(&name, OFlags::NOFOLLOW).await?;
+                    stack.push((ReadDir::new(dir, PathBuf::new()), name));
                 }
             }
         }
@@ -290,11 +279,19 @@ impl Dir {
         self.open.as_ref().map_or(CWD, |open| open.fd())
     }
 
-    pub(super) fn keep(&self) -> Option<Rc<OpenFile>> {
-        self.open.clone()
+    /// A call on the directory, or on paths that start from it.
+    pub(super) fn site(&self, kind: Option<CallKind>) -> CallSite<'_> {
+        let (core, open) = (&self.core, self.open.as_ref());
+        CallSite { core, open, policy: core.inline_policy.default, kind, predictable: None }
     }
 
-    async fn open_folder(&self, path: &Path, flags: OFlags) -> io::Result<Self> {
+    /// A call on this path.
+    fn site_at(&self, class: Class, path: &Path) -> CallSite<'_> {
+        let device = self.core.inline_policy.device_of(self.fd(), path).unwrap_or_default();
+        self.site(Some(CallKind { device, class, bytes: 0 }))
+    }
+
+    async fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = flags | OFlags::DIRECTORY;
         let options = OpenOptions::new().read(true).custom_flags(flags.bits() as i32);
         let open = options.open_in(self, path).await?.open;
@@ -302,87 +299,38 @@ impl Dir {
     }
 
     async fn stat(&self, path: &Path, flags: AtFlags) -> io::Result<Metadata> {
-        let look = |at, stat: &mut Box<FileStat>| FileCall::Stat {
-            at,
-            flags: flags.bits(),
-            stat: &mut **stat,
-        };
-        // SAFETY: the call writes to the box's own memory.
-        let looked = unsafe { self.look("looking at", path, Box::default(), look).await };
-        looked.map(|(_, stat)| Metadata::new(*stat))
-    }
-
-    /// A call that only looks, and writes what it finds to memory of `kept`.
-    ///
-    /// # Safety
-    /// Besides the path, the call must name memory of `kept`'s own only, which does not move with it.
-    async unsafe fn look<K: Unpin + 'static>(
-        &self,
-        doing: &str,
-        path: &Path,
-        mut kept: K,
-        call: impl Fn(PathAt, &mut K) -> FileCall,
-    ) -> io::Result<(u32, K)> {
-        let job = |call| self.job(Class::Look, path, call);
-        breathe(&self.core, self.core.files.policy).await;
+        let (flags, wrong) = (flags.bits(), |error| about("looking at", path, error));
+        let site = self.site_at(Class::Query, path);
+        site.wait_for_budget().await;
         let tried = with_c_path(path, |path| {
-            let call = call(PathAt { dir: self.fd(), path }, &mut kept);
-            // SAFETY: path and memory outlive the call.
-            unsafe { attempt(&self.core, &job(call)) }
+            let mut args = Stat { path: path.into(), flags, stat: Box::default() };
+            site.try_inline(&mut args).map(|answer| answer.map(|_| args.stat))
         })?;
         if let Some(answer) = tried {
-            return answer.map(|found| (found, kept)).map_err(|e| about(doing, path, e));
+            return answer.map(|stat| Metadata::new(*stat)).map_err(wrong);
         }
-        let owned = CPath::new(path)?;
-        let call = call(PathAt { dir: self.fd(), path: owned.as_ptr() }, &mut kept);
-        let held = (kept, owned, self.keep());
-        // SAFETY: the path is `held`'s own; for the rest the caller vouches.
-        let (answer, (kept, _, _)) = unsafe { offload(&self.core, job(call), held).await };
-        answer.map(|found| (found, kept)).map_err(|e| about(doing, path, e))
+        let args = Stat { path: c_path(path)?.into(), flags, stat: Box::default() };
+        let (answer, Stat { stat, .. }) = site.offload(args).await;
+        answer.map(|_| Metadata::new(*stat)).map_err(wrong)
     }
 
-    /// A call that changes something at a path.
-    async fn change(
-        &self,
-        doing: &str,
-        path: &Path,
-        call: impl Fn(PathAt) -> FileCall,
-    ) -> io::Result<()> {
-        let owned = CPath::new(path)?;
-        let call = call(PathAt { dir: self.fd(), path: owned.as_ptr() });
-        let job = self.job(Class::Change, path, call);
-        // SAFETY: the path is in memory of its own, which is kept.
-        let (answer, _) = unsafe { perform(&self.core, job, (owned, self.keep())).await };
+    async fn change(&self, doing: &str, path: &Path, what: PathChange) -> io::Result<()> {
+        let args = Change { path: c_path(path)?, what };
+        let (answer, _) = self.site_at(Class::Modify, path).make(args).await;
         answer.map(drop).map_err(|error| about(doing, path, error))
     }
 
-    /// A call that changes something between two paths.
     async fn change_two(
         &self,
         doing: &str,
         from: &Path,
         dir: &Dir,
         to: &Path,
-        call: impl Fn(PathAt, PathAt) -> FileCall,
+        what: TwoPathChange,
     ) -> io::Result<()> {
-        let (here, there) = (CPath::new(from)?, CPath::new(to)?);
-        let first = PathAt { dir: self.fd(), path: here.as_ptr() };
-        let second = PathAt { dir: dir.fd(), path: there.as_ptr() };
-        let job = self.job(Class::Change, to, call(first, second));
-        let held = (here, there, self.keep(), dir.keep());
-        // SAFETY: the paths are in memory of their own, which is kept.
-        let (answer, _) = unsafe { perform(&self.core, job, held).await };
+        let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
+        let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
         answer.map(drop).map_err(|error| about(doing, from, about("to", to, error)))
-    }
-
-    fn job(&self, class: Class, path: &Path, call: FileCall) -> Job {
-        let device = Folder::of(self.fd(), path).device(&self.core).unwrap_or_default();
-        let habit = Some(Habitual { device, class, bytes: 0 });
-        Job { call, policy: self.policy(), habit }
-    }
-
-    fn policy(&self) -> Policy {
-        self.core.files.policy
     }
 }
 

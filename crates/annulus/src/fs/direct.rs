@@ -1,4 +1,4 @@
-//! Memory for direct I/O that the kernel holds on to.
+//! Memory for direct I/O that is registered with the ring.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -20,17 +20,18 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// What buffers are aligned to, and their size a multiple of: every device's direct I/O is content with that.
+/// The alignment of buffers, and of their size: enough for direct I/O on every device.
 const STEP: usize = 4096;
 
-/// So many buffers of one size, for direct I/O: aligned, and registered with the runtime's ring, so that the kernel has no pages to
-/// look up and pin for each read or write.
+/// A pool of buffers of one size for direct I/O: aligned, and registered with the runtime's ring, so that the kernel need not look
+/// up and pin their pages for each read or write.
 ///
-/// [`File::read_at`](super::File::read_at), [`File::write_at`](super::File::write_at) and what is made of them notice a buffer of
+/// [`File::read_at`](super::File::read_at), [`File::write_at`](super::File::write_at) and the methods built on them recognise a buffer of
 /// their own runtime's pool, or a [slice](IoBuf::slice) of one, and use it as registered. Anywhere else it is plain
-/// aligned memory: on epoll, in another runtime, where the kernel registered nothing. [`registered`](Self::registered) tells why.
+/// aligned memory: on epoll, in another runtime, or if the kernel refused it. [`registered`](Self::registered) has the reason.
 ///
-/// The memory stays until the pool and all its buffers are gone, and no operation is under way in it. A clone is the same pool.
+/// The memory is freed once the pool and all its buffers are dropped, and no operation is in flight in it. A clone is the same
+/// pool.
 ///
 /// ```no_run
 /// use annulus::fs::{DirectPool, OpenOptions};
@@ -52,7 +53,7 @@ struct Shared {
     memory: AlignedBuf,
     /// Bytes of a buffer.
     size: usize,
-    /// Its name with the driver.
+    /// Its number with the driver.
     registration: io::Result<u32>,
     free: RefCell<FreeBuffers>,
 }
@@ -61,20 +62,20 @@ impl DirectPool {
     /// `count` buffers of `size` bytes each, all zero.
     ///
     /// # Errors
-    /// `InvalidInput` where there are none, where the size is no multiple of 4096, or where all of them have more than 1 GiB;
-    /// or outside a runtime. That they cannot be registered is none.
+    /// `InvalidInput` for no buffers, a size that is no multiple of 4096, or more than 1 GiB in all; or outside a runtime. It is no
+    /// error if they cannot be registered.
     pub fn new(count: usize, size: usize) -> io::Result<Self> {
         let bytes = total(count, size)?;
         let core = current::get()?;
         let memory = AlignedBuf::new(bytes, STEP)?;
         let vector = IoVec { base: IoBuf::as_ptr(&memory), len: bytes };
-        // SAFETY: the memory does not move, and is forgotten before it goes: see the drop of `Shared`.
+        // SAFETY: the memory is on the heap, and the drop of `Shared` makes the driver forget it before it is freed.
         let registration = unsafe { core.enter()?.io.driver.register_memory(vector) };
         let free = RefCell::new(FreeBuffers::new(count as u32));
         Ok(Self(Rc::new(Shared { core, memory, size, registration, free })))
     }
 
-    /// Whether the kernel holds on to the memory; why not, where it does not.
+    /// Whether the memory is registered, or why not.
     ///
     /// # Errors
     /// `Unsupported` on epoll, `OutOfMemory` beyond `RLIMIT_MEMLOCK`, `QuotaExceeded` for a 65th pool, `PermissionDenied` in a
@@ -88,26 +89,26 @@ impl DirectPool {
         self.0.size
     }
 
-    /// Buffers that can be taken now: free, and not for a task that waits.
+    /// Buffers that can be taken now: free, and not reserved for a waiting task.
     pub fn available(&self) -> usize {
         self.0.free.borrow().available()
     }
 
-    /// A buffer, as soon as there is one: tasks get theirs in the order in which they asked. It has the bytes of its last use.
+    /// Waits for a buffer: tasks get one in the order in which they asked. It has the bytes of its last use.
     ///
     /// A task that holds buffers while it waits for more may wait for ever.
     ///
     /// # What dropping the future does
-    /// A buffer that it was to get goes to the next one. Forgotten instead (`mem::forget`), it delays the others by a turn of the
-    /// loop or two.
+    /// The buffer that it was to get goes to the next task. If the future is forgotten instead (`mem::forget`), the others are
+    /// delayed by one or two turns of the loop.
     pub fn take(&self) -> impl Future<Output = DirectBuf> + use<> {
         Take { pool: self.0.clone(), id: None }
     }
 
-    /// A buffer, if there is one that no task waits for.
+    /// A buffer, if one is free and no task waits for it.
     pub fn try_take(&self) -> Option<DirectBuf> {
-        let place = self.0.update(FreeBuffers::take)?;
-        Some(DirectBuf { pool: self.0.clone(), place })
+        let number = self.0.update(FreeBuffers::take)?;
+        Some(DirectBuf { pool: self.0.clone(), number })
     }
 }
 
@@ -138,7 +139,7 @@ fn total(count: usize, size: usize) -> io::Result<usize> {
 }
 
 impl Shared {
-    /// Changes what is free, then notifies the tasks whose turn it is.
+    /// Changes the free list, then notifies the tasks that are next in line.
     fn update<R>(self: &Rc<Self>, change: impl FnOnce(&mut FreeBuffers) -> R) -> R {
         let mut free = self.free.borrow_mut();
         let answer = change(&mut free);
@@ -168,7 +169,7 @@ impl RecheckQueue for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // After the runtime's end, and in a forked child, no operation can begin in it.
+        // After the runtime's end, and in a forked child, no operation can start in it.
         if let (Ok(name), Ok(mut inner)) = (&self.registration, self.core.enter()) {
             inner.io.driver.unregister_memory(*name);
         }
@@ -186,11 +187,11 @@ impl Future for Take {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DirectBuf> {
         let Self { pool, id } = &mut *self;
-        // Cloned and dropped while nothing is borrowed: a waker may run foreign code.
+        // Cloned and dropped while nothing is borrowed: both may run foreign code.
         let mut waker = Some(cx.waker().clone());
-        let place = pool.update(|free| free.poll(id, &mut waker));
+        let number = pool.update(|free| free.poll(id, &mut waker));
         dispose_each(waker);
-        place.map_or(Poll::Pending, |place| Poll::Ready(DirectBuf { pool: pool.clone(), place }))
+        number.map_or(Poll::Pending, |number| Poll::Ready(DirectBuf { pool: pool.clone(), number }))
     }
 }
 
@@ -202,21 +203,21 @@ impl Drop for Take {
     }
 }
 
-/// A buffer of a [`DirectPool`], which it goes back to when it is dropped.
+/// A buffer of a [`DirectPool`]. Dropping it returns it to the pool.
 pub struct DirectBuf {
     pool: Rc<Shared>,
-    place: u32,
+    number: u32,
 }
 
 impl DirectBuf {
     fn start(&self) -> *mut u8 {
-        self.pool.memory.start().wrapping_add(self.place as usize * self.pool.size)
+        self.pool.memory.start().wrapping_add(self.number as usize * self.pool.size)
     }
 }
 
 impl Drop for DirectBuf {
     fn drop(&mut self) {
-        self.pool.update(|free| free.give_back(self.place));
+        self.pool.update(|free| free.give_back(self.number));
     }
 }
 
@@ -224,19 +225,20 @@ impl Deref for DirectBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the place is this one's alone, within the pool's memory, which was zeroed.
+        // SAFETY: the range lies within the pool's memory, which was zeroed, and the free list gave its number to this buffer alone.
         unsafe { std::slice::from_raw_parts(self.start(), self.pool.size) }
     }
 }
 
 impl DerefMut for DirectBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: the range lies within the pool's memory, which was zeroed; the free list gave its number to this buffer alone, which
+        // is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.pool.size) }
     }
 }
 
-// SAFETY: the place is this one's alone, initialised, and does not move with it.
+// SAFETY: the range is this buffer's alone, initialised, and lies on the heap, which the buffer keeps alive.
 unsafe impl IoBuf for DirectBuf {
     fn as_ptr(&self) -> *const u8 {
         self.start()
@@ -247,7 +249,7 @@ unsafe impl IoBuf for DirectBuf {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the range is this buffer's alone, initialised, and lies on the heap, which the buffer keeps alive.
 unsafe impl IoBufMut for DirectBuf {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start()

@@ -1,18 +1,14 @@
 //! An open file.
 #![allow(unsafe_code)]
 
-use super::buf::{IoBuf, IoBufMut};
-use super::latency::{Class, DeviceId, Habitual};
-use super::metadata::Metadata;
+use super::call::{CallArgs, CallSite, Plain};
+use super::inline_policy::{CallKind, Class, DeviceId};
+use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
-use super::page_cache::Trust;
-use super::perform::{Job, attempt_at_once, breathe, perform, perform_later};
+use super::open_file::{AT_EMPTY_PATH, OpenFile};
 use super::policy::Policy;
-use crate::runtime::core::Core;
-use annulus_kernel::Fd;
-use annulus_kernel::file::{FileCall, FileStat, PathAt};
+use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
-use std::cell::OnceCell;
 use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, SeekFrom};
@@ -21,67 +17,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The most a call moves, as Linux has it: more than that takes several.
-pub(super) const MOST: usize = 0x7fff_f000;
 /// The offset that stands for the file's cursor.
 pub(super) const CURSOR: u64 = u64::MAX;
-
-/// A descriptor, closed when nobody uses it any more: neither a file nor a call that is still under way.
-pub(crate) struct OpenFile {
-    pub(super) core: Rc<Core>,
-    fd: Fd,
-    /// In a box: seldom asked for, and large.
-    known: OnceCell<Option<Box<Metadata>>>,
-    pub(super) trust: Trust,
-}
-
-impl OpenFile {
-    pub(crate) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
-        Rc::new(Self { core, fd, known: OnceCell::new(), trust: Trust::new() })
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd.raw()
-    }
-
-    /// The number of its device; of one that does not tell, zero.
-    pub(crate) fn device_number(&self) -> u64 {
-        self.known().map_or(0, Metadata::dev)
-    }
-
-    /// Whether it is a file that waits for devices only: a pipe or a terminal waits for somebody at its other end.
-    fn is_ordinary(&self) -> bool {
-        self.known().is_some_and(Metadata::is_file)
-    }
-
-    /// What was known when first asked for.
-    fn known(&self) -> Option<&Metadata> {
-        let look = || {
-            let mut stat = FileStat::default();
-            let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
-            let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
-            // SAFETY: path and answer outlive the call.
-            let looked = unsafe { self.core.kernel.file(&call) };
-            looked.ok().map(|_| Box::new(Metadata::new(stat)))
-        };
-        self.known.get_or_init(look).as_deref()
-    }
-}
 
 /// How a file will be used: `POSIX_FADV_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Nothing in particular.
+    /// No advice.
     Normal = 0,
-    /// Here and there: do not read ahead.
+    /// In random order: do not read ahead.
     Random = 1,
     /// From start to end: read further ahead.
     Sequential = 2,
-    /// Soon: read it now.
+    /// Soon: read it into memory now.
     WillNeed = 3,
-    /// Not soon: forget what is cached of it.
+    /// Not soon: drop it from the page cache.
     DontNeed = 4,
     /// Once only.
     NoReuse = 5,
@@ -90,33 +42,21 @@ pub enum Advice {
 /// What direct I/O needs; see [`File::alignment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of memory's addresses, in bytes.
+    /// The alignment of memory addresses, in bytes.
     pub memory: usize,
-    /// Of offsets and lengths, in bytes.
+    /// The alignment of offsets and lengths, in bytes.
     pub offset: u64,
 }
 
-/// `statx(2)`: of the descriptor itself.
-pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        if self.core.at_home() {
-            self.core.kernel.close(self.fd);
-            self.core.files.note_close();
-        }
-    }
-}
-
-/// An open file, or device. Reads and writes take owned memory and give it back: the kernel may go on with it after the
-/// future was dropped.
+/// An open file or device. Reads and writes take owned memory and give it back: the kernel may still use it after the future was
+/// dropped.
 ///
-/// Dropping it closes the descriptor as soon as no call of it is under way.
+/// Dropping it closes the descriptor as soon as no call on it is in flight.
 ///
 /// # What dropping a future of it does
 ///
-/// A read or write that has begun goes on; its memory is kept until then. One that waits for the other end of a pipe has
-/// not begun. An open that comes late is closed.
+/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for the other end of a pipe has
+/// not begun. A file that is opened after its future was dropped is closed.
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,
@@ -137,7 +77,7 @@ impl File {
         OpenOptions::new().read(true).open(path).await
     }
 
-    /// Opens a file for writing: made where it does not exist, emptied where it does.
+    /// Opens a file for writing. It is made if it does not exist, and emptied if it does.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -145,55 +85,12 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path).await
     }
 
-    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or where the kernel has
-    /// fewer at hand; 0 at the end, or where nothing fits.
-    ///
-    /// # Errors
-    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
-    pub async fn read_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<usize>, B) {
-        if let Err(error) = place(offset) {
-            return (Err(error), buf);
-        }
-        // No future between: it costs a good part of a cached read to move the memory into one and out of it.
-        match self.read_at_once(&mut buf, 0, offset) {
-            Some(Ok(count)) => (Ok(count), buf),
-            tried => self.read_later(tried, buf, 0, offset).await,
-        }
-    }
-
-    /// Writes at an offset: as many bytes as the memory has, or fewer where the device is full.
-    ///
-    /// # Errors
-    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
-    pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        match place(offset) {
-            Ok(offset) => self.write_part(buf, 0, offset).await,
-            Err(error) => (Err(error), buf),
-        }
-    }
-
-    /// Reads at the cursor, and moves it.
-    ///
-    /// # Errors
-    /// As [`read_at`](Self::read_at).
-    pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        self.read_part(buf, 0, CURSOR).await
-    }
-
-    /// Writes at the cursor, and moves it. A pipe may take fewer bytes than there are.
-    ///
-    /// # Errors
-    /// As [`write_at`](Self::write_at).
-    pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        self.write_part(buf, 0, CURSOR).await
-    }
-
-    /// Says what is wrong, where direct I/O is refused without a word.
+    /// Names what is wrong if direct I/O is refused: the system's error does not.
     #[cold]
     pub(super) async fn explain(
         &self,
         error: io::Error,
-        at: *const u8,
+        address: usize,
         len: usize,
         offset: u64,
     ) -> io::Error {
@@ -206,7 +103,7 @@ impl File {
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
         let from = if offset == CURSOR { 0 } else { offset };
-        match (at as usize % memory, len as u64 % step, from % step) {
+        match (address % memory, len as u64 % step, from % step) {
             (0, 0, 0) => error,
             (0, 0, _) => wrong("offsets", offset, step),
             (0, _, _) => wrong("lengths", len as u64, step),
@@ -214,118 +111,70 @@ impl File {
         }
     }
 
-    /// Makes a call on this file, which stays open for it.
-    ///
-    /// # Safety
-    /// As [`perform`].
-    pub(super) async unsafe fn perform<B: Unpin + 'static>(
-        &self,
-        class: Class,
-        bytes: usize,
-        call: FileCall,
-        kept: B,
-    ) -> (io::Result<usize>, B) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.make(self.job(class, bytes, call), kept).await }
-    }
-
-    /// As [`perform`](Self::perform), by a habit or none.
-    ///
-    /// # Safety
-    /// As there.
-    pub(super) async unsafe fn make<B: Unpin + 'static>(
-        &self,
-        job: Job,
-        kept: B,
-    ) -> (io::Result<usize>, B) {
-        // SAFETY: what the call names is `kept`'s, which is here.
-        let (answer, kept) = match unsafe { attempt_at_once(&self.open.core, &job) } {
-            Some(answer) => (answer, kept),
-            // SAFETY: the caller's promise, passed on.
-            None => unsafe { self.perform_later(job, kept).await },
-        };
-        (answer.map(|count| count as usize), kept)
-    }
-
-    /// As [`perform`](Self::perform), of a call that could not be made at once.
-    ///
-    /// # Safety
-    /// As [`perform`].
-    pub(super) async unsafe fn perform_later<B: Unpin + 'static>(
-        &self,
-        job: Job,
-        kept: B,
-    ) -> (io::Result<u32>, B) {
-        let kept = (kept, self.open.clone());
-        // SAFETY: the caller's promise, passed on.
-        let (answer, (kept, _open)) = unsafe { perform_later(&self.open.core, job, kept).await };
-        (answer, kept)
+    /// A call of this class on this file, that moves at most this many bytes.
+    #[inline]
+    pub(super) fn site(&self, class: Class, bytes: usize, at_cursor: bool) -> CallSite<'_> {
+        self.site_of(self.kind(class, bytes, at_cursor))
     }
 
     #[inline]
-    pub(super) fn job(&self, class: Class, bytes: usize, call: FileCall) -> Job {
-        let habit = self.habit(class, bytes, is_at_cursor(&call));
-        Job { call, policy: self.policy, habit }
+    pub(super) fn site_of(&self, kind: Option<CallKind>) -> CallSite<'_> {
+        let core = &self.open.core;
+        CallSite { core, open: Some(&self.open), policy: self.policy, kind, predictable: None }
     }
 
-    /// `None` for what always waits: for the device, as what goes past the cache does, or for the other end of a pipe. What
-    /// names a place does not wait for that: a pipe has none, and refuses it.
+    /// `None` for calls that always wait: for the device, if they go past the page cache, or for the other end of a pipe. A
+    /// call at an offset does not wait for that: a pipe has no offsets, and refuses it.
     #[inline]
-    pub(super) fn habit(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<Habitual> {
+    pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;
-        let waits = self.direct || at_cursor && self.moves(class) && !self.open.is_ordinary();
-        (!waits).then_some(Habitual { device, class, bytes })
+        let waits =
+            self.direct || at_cursor && self.may_wait_for_peer(class) && !self.open.is_ordinary();
+        (!waits).then_some(CallKind { device, class, bytes })
     }
 
-    /// Whether what was found in memory is likely to be found there again.
-    pub(super) fn lasts_in_memory(&self) -> bool {
-        let device = self.device;
-        self.open.is_ordinary() && self.open.core.files.habits.borrow().can_stay_cached(device)
-    }
-
-    /// Whether a call of this class moves bytes, and cannot be told not to wait.
-    fn moves(&self, class: Class) -> bool {
+    /// Whether a call of this class moves bytes, and cannot be told to fail instead of waiting.
+    fn may_wait_for_peer(&self, class: Class) -> bool {
         match class {
-            Class::Read => !self.open.core.files.habits.borrow().can_stay_cached(self.device),
+            Class::Read => !self.open.core.inline_policy.supports_nowait(self.device),
             Class::Write => true,
             _ => false,
         }
     }
 
-    /// Waits until everything that was written is on the device, and what is known about the file with it.
+    /// Waits until everything that was written is on the device, and the file's attributes too.
     ///
     /// # Errors
-    /// The device's: what had been written may be lost, and a second try that succeeds does not bring it back.
+    /// The device's: written bytes may be lost, also if a second try succeeds.
     pub async fn sync_all(&self) -> io::Result<()> {
-        self.plain(None, FileCall::Sync { fd: self.open.fd(), data_only: false }).await
+        self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
     }
 
-    /// As [`sync_all`](Self::sync_all), without what is not needed to read the data back, such as times.
+    /// As [`sync_all`](Self::sync_all), without attributes that are not needed to read the data back, such as times.
     ///
     /// # Errors
     /// As there.
     pub async fn sync_data(&self) -> io::Result<()> {
-        self.plain(None, FileCall::Sync { fd: self.open.fd(), data_only: true }).await
+        self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await
     }
 
-    /// Cuts the file, or extends it with zeroes that take no room.
+    /// Cuts the file, or extends it with zeroes that take no space on the device.
     ///
     /// # Errors
     /// `InvalidInput` for a file not open for writing, `FileTooLarge`, ….
     pub async fn set_len(&self, len: u64) -> io::Result<()> {
-        self.plain(Some(Class::Change), FileCall::SetLen { fd: self.open.fd(), len }).await
+        self.plain(Some(Class::Modify), move |fd| FileCall::SetLen { fd, len }).await
     }
 
-    /// Reserves room on the device, so that writes there cannot run out of it. The file grows where it ends before.
+    /// Reserves space on the device, so that writes to this range cannot fail for lack of it. A shorter file grows to its end.
     ///
     /// # Errors
-    /// `StorageFull`; `Unsupported` where the file system cannot.
+    /// `StorageFull`; `Unsupported` if the file system cannot reserve space.
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let call = FileCall::Allocate { fd: self.open.fd(), mode: 0, offset, len };
-        self.plain(None, call).await
+        self.plain(None, move |fd| FileCall::Allocate { fd, mode: 0, offset, len }).await
     }
 
-    /// Says how the file will be used, so that the kernel reads ahead, or forgets. A length of 0 is to the end.
+    /// Tells the kernel how the file will be used, so that it reads ahead or drops pages. A length of 0 means up to the end.
     ///
     /// # Errors
     /// `InvalidInput` for a pipe, or a length above 4 GiB.
@@ -334,17 +183,17 @@ impl File {
             let text = format!("advice for {len} bytes: at most {} at a time", u32::MAX);
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
-        let call = FileCall::Advise { fd: self.open.fd(), offset, len, advice: advice as u32 };
-        self.plain(None, call).await
+        let advice = advice as u32;
+        self.plain(None, move |fd| FileCall::Advise { fd, offset, len, advice }).await
     }
 
-    /// Changes the file's permissions, for whoever opens it from then on.
+    /// Changes the file's permissions for later opens.
     ///
     /// # Errors
     /// `PermissionDenied`, ….
     pub async fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
         let mode = permissions.mode() & 0o7777;
-        self.plain(Some(Class::Change), FileCall::SetModeOf { fd: self.open.fd(), mode }).await
+        self.plain(Some(Class::Modify), move |fd| FileCall::SetModeOf { fd, mode }).await
     }
 
     /// What is known about the file.
@@ -352,16 +201,13 @@ impl File {
     /// # Errors
     /// The system's; or outside a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
-        let mut stat: Box<FileStat> = Box::default();
-        let at = PathAt { dir: self.open.fd(), path: c"".as_ptr() };
-        let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut *stat };
-        // SAFETY: the call writes to the box's memory.
-        let (answer, stat) = unsafe { self.perform(Class::Look, 0, call, stat).await };
+        let args = Stat { path: c"".into(), flags: AT_EMPTY_PATH, stat: Box::default() };
+        let (answer, Stat { stat, .. }) = self.site(Class::Query, 0, false).make(args).await;
         answer.map(|_| Metadata::new(*stat))
     }
 
-    /// What direct I/O needs, in bytes: of memory's addresses, and of offsets and lengths. Where the kernel does not tell
-    /// (before 6.1), 4096 for both, which suits every device.
+    /// The alignment that direct I/O needs. If the kernel does not tell (before 6.1), it is 4096 bytes for both, which suits every
+    /// device.
     ///
     /// # Errors
     /// As [`metadata`](Self::metadata).
@@ -370,45 +216,40 @@ impl File {
         Ok(Alignment { memory: memory as usize, offset: u64::from(offset) })
     }
 
-    /// Another handle on the same open file: they share the cursor, the locks and the descriptor, which is closed with the
-    /// last of them.
+    /// Another handle on the same open file: both share the cursor, the locks and the descriptor, which is closed with the last
+    /// handle.
     ///
     /// # Errors
-    /// None today; a result, as `std`'s.
+    /// None yet; a `Result` as in `std`.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { open: self.open.clone(), ..*self })
     }
 
-    /// Moves the cursor; where it is then.
+    /// Moves the cursor; the new offset.
     ///
     /// # Errors
-    /// `InvalidInput` for a place before the start, or what has no places, such as a pipe.
+    /// `InvalidInput` for an offset before the start; an error for a file without offsets, such as a pipe.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (offset, origin) = match to {
-            SeekFrom::Start(offset) => (place(offset)? as i64, 0),
+            SeekFrom::Start(offset) => (check_offset(offset)? as i64, 0),
             SeekFrom::Current(offset) => (offset, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
-        let mut position: Box<u64> = Box::default();
-        let call = FileCall::Seek { fd: self.open.fd(), offset, origin, position: &mut *position };
-        // SAFETY: the call writes to the box's memory.
-        let (answer, position) = unsafe { self.perform(Class::Look, 0, call, position).await };
+        let args = Seek { offset, origin, position: Box::default() };
+        let (answer, Seek { position, .. }) = self.site(Class::Query, 0, false).make(args).await;
         answer.map(|_| *position)
     }
 
-    /// Moves the cursor, at once: no device is asked for that. Where it is then.
+    /// Moves the cursor by so many bytes inline, since no device is asked for that; the new offset.
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
-        let mut position = 0;
-        let call =
-            FileCall::Seek { fd: self.open.fd(), offset: by, origin: 1, position: &mut position };
-        // SAFETY: the answer outlives the call.
-        unsafe { self.open.core.kernel.file(&call)? };
-        Ok(position)
+        let mut args = Seek { offset: by, origin: 1, position: Box::default() };
+        self.site(Class::Query, 0, false).system_call(&mut args)?;
+        Ok(*args.position)
     }
 
-    /// Lets the others have their turn, before a call that is made on the loop.
-    pub(crate) async fn breathe(&self) {
-        breathe(&self.open.core, self.policy).await;
+    /// Lets other tasks run, if this turn has made enough inline calls.
+    pub(crate) async fn wait_for_budget(&self) {
+        self.site_of(None).wait_for_budget().await;
     }
 
     /// The descriptor, which stays the file's.
@@ -416,32 +257,39 @@ impl File {
         self.open.fd()
     }
 
-    /// A call that names no memory, and answers nothing but whether it went well.
-    pub(super) async fn plain(&self, class: Option<Class>, call: FileCall) -> io::Result<()> {
-        let habit = class.map(|class| Habitual { device: self.device, class, bytes: 0 });
-        let job = Job { call, policy: self.policy, habit };
-        // SAFETY: the call names no memory.
-        let (answer, _open) = unsafe { perform(&self.open.core, job, self.open.clone()).await };
+    /// A call that names no memory, and answers only if it succeeded.
+    pub(super) async fn plain(
+        &self,
+        class: Option<Class>,
+        call: impl Fn(RawFd) -> FileCall + Unpin + 'static,
+    ) -> io::Result<()> {
+        let kind = class.map(|class| CallKind { device: self.device, class, bytes: 0 });
+        let (answer, _) = self.site_of(kind).make(Plain(call)).await;
         answer.map(drop)
     }
 }
 
-/// An offset that the kernel can be given: more would be negative there, and the last one its word for the cursor.
-pub(super) fn place(offset: u64) -> io::Result<u64> {
+/// Checks an offset: the kernel takes greater ones for negative, and the last one for the cursor.
+pub(super) fn check_offset(offset: u64) -> io::Result<u64> {
     if i64::try_from(offset).is_ok() {
         return Ok(offset);
     }
-    let text = format!("a place at {offset}: no file has more than {} bytes", i64::MAX);
+    let text = format!("offset {offset}: no file has more than {} bytes", i64::MAX);
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-fn is_at_cursor(call: &FileCall) -> bool {
-    match *call {
-        FileCall::Read { offset, .. }
-        | FileCall::Write { offset, .. }
-        | FileCall::ReadVector { offset, .. }
-        | FileCall::WriteVector { offset, .. } => offset == CURSOR,
-        _ => false,
+/// A move of the cursor.
+struct Seek {
+    offset: i64,
+    origin: u32,
+    position: Box<u64>,
+}
+
+// SAFETY: the call writes to the box's memory.
+unsafe impl CallArgs for Seek {
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let Self { offset, origin, ref mut position } = *self;
+        FileCall::Seek { fd, offset, origin, position: &mut **position }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::waiters::{WaiterId, Waiters};
 use std::task::Waker;
 
-/// Free buffers, by number. The first in line may take one as soon as there is one; no other task overtakes them.
+/// Free buffers, by number. A free buffer is for the first task in line; no other task may take it.
 #[derive(Debug)]
 pub(super) struct FreeBuffers {
     numbers: Vec<u32>,
@@ -12,21 +12,21 @@ pub(super) struct FreeBuffers {
 
 impl FreeBuffers {
     pub(super) fn new(count: u32) -> Self {
-        // Low ones first: they are warm.
+        // Low numbers are taken first: the most recently returned buffers are likely to be in cache.
         Self { numbers: (0..count).rev().collect(), waiters: Waiters::default() }
     }
 
-    /// Buffers that are free and not for one in line.
+    /// Buffers that are free and not for a task in line.
     pub(super) fn available(&self) -> usize {
         self.numbers.len().saturating_sub(self.waiters.ahead(None))
     }
 
-    /// A buffer that is not for one in line.
+    /// Takes a buffer that is not for a task in line.
     pub(super) fn take(&mut self) -> Option<u32> {
         if self.available() == 0 { None } else { self.numbers.pop() }
     }
 
-    /// A buffer, or a place in line. A waker that is left is for the caller to drop.
+    /// Takes a buffer, or joins the line. The caller drops the waker that is left.
     pub(super) fn poll(
         &mut self,
         id: &mut Option<WaiterId>,
@@ -46,17 +46,17 @@ impl FreeBuffers {
         self.numbers.push(number);
     }
 
-    /// Leaves the line; the waker is for the caller to drop.
+    /// Leaves the line. The caller drops the waker.
     pub(super) fn leave(&mut self, id: &mut Option<WaiterId>) -> Option<Waker> {
         self.waiters.remove(id)
     }
 
-    /// One in line whose turn it is, and that was not notified yet.
+    /// The waker of the next task in line that has a buffer and was not notified yet.
     pub(super) fn notify_next(&mut self) -> Option<Waker> {
         self.waiters.notify_next(self.numbers.len())
     }
 
-    /// Whether to look again later: a buffer is free, and the ones in line have not taken it. True once until
+    /// Whether the line is to be checked again later: a buffer is free, and the tasks in line have not taken it. True once until
     /// [`recheck`](Self::recheck).
     pub(super) fn needs_recheck(&mut self) -> bool {
         !self.numbers.is_empty() && self.waiters.ahead(None) > 0 && self.waiters.list()

@@ -1,18 +1,18 @@
 //! Locks on whole files, between processes: `flock(2)`.
 
 use super::file::File;
-use super::latency::Class;
+use super::inline_policy::Class;
 use crate::time::sleep;
 use annulus_kernel::file::FileCall;
 use std::io;
 use std::time::Duration;
 
-/// Who else may have the lock.
+/// Which other locks a lock allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Others who want it shared.
+    /// Other shared locks.
     Shared,
-    /// Nobody.
+    /// None.
     Exclusive,
 }
 
@@ -21,19 +21,19 @@ const LOCK_EX: u32 = 2;
 const LOCK_NB: u32 = 4;
 const LOCK_UN: u32 = 8;
 
-/// Between two tries, at first and at most.
+/// The pause between two tries: at first, and at most.
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 
 impl File {
-    /// Waits for a lock on the file. It is given back by [`unlock`](Self::unlock), or when the last handle closes.
+    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the close of the last handle.
     ///
-    /// Another process's lock comes free without a word, so this asks again and again, at most 64 ms apart: no thread is
-    /// held up. Dropped while a try is under way off the loop, it may get the lock all the same:
-    /// [`unlock`](Self::unlock) gives it back either way.
+    /// No event tells that another process has released its lock, so this tries again at intervals of at most 64 ms; no thread
+    /// is blocked meanwhile. If the future is dropped while a try is in flight off the loop, the file may be locked all the same;
+    /// [`unlock`](Self::unlock) releases it then, too.
     ///
     /// # Errors
-    /// `Unsupported` where the file system has no locks, ….
+    /// `Unsupported` if the file system has no locks, ….
     pub async fn lock(&self, lock: Lock) -> io::Result<()> {
         let mut pause = FIRST;
         while !self.try_lock(lock).await? {
@@ -43,7 +43,7 @@ impl File {
         Ok(())
     }
 
-    /// Takes a lock on the file if that is possible now; false where others have it.
+    /// Locks the file if that is possible now; false if another lock is in the way.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -58,7 +58,7 @@ impl File {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -67,7 +67,6 @@ impl File {
     }
 
     async fn flock(&self, operation: u32) -> io::Result<()> {
-        let call = FileCall::Lock { fd: self.as_raw_fd(), operation };
-        self.plain(Some(Class::Change), call).await
+        self.plain(Some(Class::Modify), move |fd| FileCall::Lock { fd, operation }).await
     }
 }

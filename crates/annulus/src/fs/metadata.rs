@@ -1,15 +1,20 @@
 //! What is known about a file.
+#![allow(unsafe_code)]
 
-use annulus_kernel::file::{FileStat, StatTime};
+use super::call::CallArgs;
+use annulus_kernel::file::{FileCall, FileStat, PathAt, StatTime};
 use rustix::fs::FileType;
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::fs::Permissions;
+use std::os::fd::RawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `STATX_BTIME`: the time of birth is known.
-const BORN: u32 = 0x800;
+/// `STATX_BTIME`: the creation time is known.
+const CREATED: u32 = 0x800;
 
-/// What is known about a file, a folder, or whatever else a path can name.
+/// What is known about a file, a directory, or anything else that a path can name.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata(FileStat);
 
@@ -29,12 +34,12 @@ impl Metadata {
         self.kind() == FileType::RegularFile
     }
 
-    /// A folder.
+    /// A directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileType::Directory
     }
 
-    /// A symbolic link; only where it was not followed.
+    /// A symbolic link; only if it was not followed.
     pub fn is_symlink(&self) -> bool {
         self.kind() == FileType::Symlink
     }
@@ -51,17 +56,17 @@ impl Metadata {
 
     /// When its content was last changed.
     pub fn modified(&self) -> SystemTime {
-        moment(self.0.modified)
+        system_time(self.0.modified)
     }
 
-    /// When it was last read, as far as the file system keeps account.
+    /// When it was last read, as far as the file system records that.
     pub fn accessed(&self) -> SystemTime {
-        moment(self.0.accessed)
+        system_time(self.0.accessed)
     }
 
-    /// When it was made; `None` where the file system does not keep that.
+    /// When it was made; `None` if the file system does not record that.
     pub fn created(&self) -> Option<SystemTime> {
-        (self.0.mask & BORN != 0).then(|| moment(self.0.born))
+        (self.0.mask & CREATED != 0).then(|| system_time(self.0.born))
     }
 
     /// The file's number on its device.
@@ -94,12 +99,12 @@ impl Metadata {
         self.0.blocks
     }
 
-    /// Bytes to read or write at a time, as the file system would have it.
+    /// Bytes to read or write at a time, as the file system prefers.
     pub fn block_size(&self) -> u32 {
         self.0.block_size
     }
 
-    /// What direct I/O needs of memory and of offsets and lengths, in bytes; `None` where the kernel does not tell (6.1),
+    /// What direct I/O needs of memory and of offsets and lengths, in bytes; `None` if the kernel does not tell (before 6.1),
     /// or the file has no direct I/O.
     pub(super) fn direct_alignment(&self) -> Option<(u32, u32)> {
         let known = self.0.direct_memory_align != 0 && self.0.direct_offset_align != 0;
@@ -111,7 +116,7 @@ impl Metadata {
     }
 }
 
-fn moment(time: StatTime) -> SystemTime {
+fn system_time(time: StatTime) -> SystemTime {
     let nanoseconds = Duration::from_nanos(u64::from(time.nanoseconds));
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     if time.seconds >= 0 {
@@ -121,15 +126,30 @@ fn moment(time: StatTime) -> SystemTime {
     }
 }
 
+/// A call that asks for it; an empty path with `AT_EMPTY_PATH` means the descriptor itself.
+pub(super) struct Stat<'a> {
+    pub(super) path: Cow<'a, CStr>,
+    pub(super) flags: u32,
+    pub(super) stat: Box<FileStat>,
+}
+
+// SAFETY: the path is borrowed or on the heap, and the call writes to the box's memory.
+unsafe impl CallArgs for Stat<'_> {
+    fn call(&mut self, dir: RawFd) -> FileCall {
+        let at = PathAt { dir, path: self.path.as_ptr() };
+        FileCall::Stat { at, flags: self.flags, stat: &mut *self.stat }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn moments_before_1970_are_moments_too() {
-        let before = moment(StatTime::new(-2, 500_000_000));
+    fn times_before_1970_are_kept() {
+        let before = system_time(StatTime::new(-2, 500_000_000));
         assert_eq!(UNIX_EPOCH.duration_since(before).unwrap(), Duration::from_millis(1500));
-        let after = moment(StatTime::new(2, 500_000_000));
+        let after = system_time(StatTime::new(2, 500_000_000));
         assert_eq!(after.duration_since(UNIX_EPOCH).unwrap(), Duration::from_millis(2500));
     }
 }

@@ -1,35 +1,35 @@
-//! Files: plain speed where the data is in memory, overlap where it is not.
+//! Files: inline calls while the data is in memory, and calls off the loop while a device is busy.
 //!
-//! io_uring hands most file operations to kernel workers, and a hop there costs more than reading or writing cached data
-//! does. So a call is first tried on the loop where it can be expected to be quick, and goes off the loop, to the ring or
-//! to a worker thread, where it would wait for a device. [`Policy`] says how this is decided.
+//! io_uring hands most file operations to kernel workers, and the way there and back costs more than reading or writing cached
+//! data. So a call is first tried inline, on the loop, if it can be expected to be quick, and goes off the loop, to the ring or
+//! to a worker thread, if it would wait for a device. [`Policy`] says how this is decided.
 //!
-//! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and give it back with the answer: a borrowed piece could be gone
-//! while the kernel still writes there.
+//! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and give it back with the answer: borrowed memory could be freed while the
+//! kernel still writes to it.
 
 mod aligned;
 mod buf;
+mod call;
 mod copy;
 mod detached;
 mod dir;
 mod direct;
-mod directories;
 mod exact;
 mod file;
-mod files;
 mod free;
-mod latency;
+mod inline_policy;
 mod lock;
 mod metadata;
 mod open;
-mod page_cache;
+mod open_file;
 mod path;
+mod path_calls;
 mod pending_call;
-mod perform;
 mod policy;
 mod read_dir;
 mod send;
 mod transfer;
+mod vectored;
 mod whole;
 
 pub use aligned::AlignedBuf;
@@ -37,7 +37,7 @@ pub use buf::{IoBuf, IoBufMut, Slice};
 pub use dir::Dir;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};
-pub use latency::QUICK;
+pub use inline_policy::QUICK;
 pub use lock::Lock;
 pub use metadata::Metadata;
 pub use open::OpenOptions;
@@ -49,4 +49,4 @@ pub use whole::{
     symlink_metadata, write,
 };
 
-pub(crate) use files::Files;
+pub(crate) use inline_policy::InlinePolicy;

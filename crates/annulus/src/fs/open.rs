@@ -1,30 +1,32 @@
 //! Opening files.
 #![allow(unsafe_code)]
 
+use super::call::{CallArgs, CallSite, Plain};
 use super::dir::Dir;
-use super::directories::Folder;
-use super::file::{File, OpenFile};
-use super::latency::{Class, Habitual};
-use super::path::{CPath, about, with_c_path};
-use super::perform::{Job, attempt, breathe, offload};
+use super::file::File;
+use super::inline_policy::{CallKind, Class};
+use super::open_file::OpenFile;
+use super::path::{about, c_path, with_c_path};
 use super::policy::Policy;
 use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
+use std::borrow::{Borrow, Cow};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Flags that options stand for.
+/// Flags that have options of their own.
 const OWN: OFlags = OFlags::ACCMODE
     .union(OFlags::APPEND)
     .union(OFlags::TRUNC)
     .union(OFlags::CREATE)
     .union(OFlags::DIRECT);
 
-/// How to open a file: as [`std::fs::OpenOptions`], with what this runtime adds.
+/// How to open a file: as [`std::fs::OpenOptions`], with direct I/O and a policy added.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     read: bool,
@@ -46,7 +48,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Everything off: say at least [`read`](Self::read), [`write`](Self::write) or [`append`](Self::append).
+    /// All options off; turn on at least [`read`](Self::read), [`write`](Self::write) or [`append`](Self::append).
     pub fn new() -> Self {
         Self {
             read: false,
@@ -62,37 +64,37 @@ impl OpenOptions {
         }
     }
 
-    /// Lets it be read.
+    /// Opens the file for reading.
     pub fn read(mut self, on: bool) -> Self {
         self.read = on;
         self
     }
 
-    /// Lets it be written.
+    /// Opens the file for writing.
     pub fn write(mut self, on: bool) -> Self {
         self.write = on;
         self
     }
 
-    /// Writes go to its end, wherever that is by then.
+    /// Each write goes to the end of the file, as it is then.
     pub fn append(mut self, on: bool) -> Self {
         self.append = on;
         self
     }
 
-    /// Empties it.
+    /// Empties the file.
     pub fn truncate(mut self, on: bool) -> Self {
         self.truncate = on;
         self
     }
 
-    /// Makes it, where it does not exist.
+    /// Makes the file if it does not exist.
     pub fn create(mut self, on: bool) -> Self {
         self.create = on;
         self
     }
 
-    /// Makes it, and fails with `AlreadyExists` where it exists.
+    /// Makes the file, and fails with `AlreadyExists` if it exists.
     pub fn create_new(mut self, on: bool) -> Self {
         self.create_new = on;
         self
@@ -105,19 +107,19 @@ impl OpenOptions {
         self
     }
 
-    /// Permissions of a file that is made, before the process's umask: 0o666 by default.
+    /// The permissions of a file that is made, before the process's umask is applied: 0o666 by default.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// More `O_*` flags. Those that the other options stand for are ignored here.
+    /// More `O_*` flags. Those that have options of their own are ignored here.
     pub fn custom_flags(mut self, flags: i32) -> Self {
         self.flags = flags;
         self
     }
 
-    /// Where this file's calls are made; by default as the runtime was told.
+    /// The policy for calls on this file; by default the runtime's.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
@@ -125,7 +127,7 @@ impl OpenOptions {
 
     /// Opens a file.
     ///
-    /// A named pipe is opened without waiting for its other end: for writing, that fails where nobody reads.
+    /// A named pipe is opened without waiting for its other end: for writing, that fails if no process reads it.
     ///
     /// Cancel-safe: dropped early, the file may be made or emptied all the same; its descriptor is closed.
     ///
@@ -140,33 +142,26 @@ impl OpenOptions {
         let (core, dir) = (start.core(), start.fd());
         let wrong = |error| about("opening", path, error);
         let how = OpenHow { flags: self.o_flags().map_err(wrong)?, ..self.how() };
-        let folder = Folder::of(dir, path);
-        let device = folder.device(core);
-        let policy = self.policy.unwrap_or(core.files.policy);
-        let class = self.class();
-        let habit = Some(Habitual { device: device.unwrap_or_default(), class, bytes: 0 });
-        let job = |call| Job { call, policy, habit };
-        if core.files.is_out_of_breath() {
-            breathe(core, policy).await;
-        }
+        let device = core.inline_policy.device_of(dir, path);
+        let policy = self.policy.unwrap_or(core.inline_policy.default);
+        let kind = CallKind { device: device.unwrap_or_default(), class: self.class(), bytes: 0 };
+        let site = CallSite { policy, ..start.site(Some(kind)) };
+        site.wait_for_budget().await;
         let tried = with_c_path(path, |path| {
-            // SAFETY: path and options outlive the call.
-            unsafe { attempt(core, &job(FileCall::Open { at: PathAt { dir, path }, how: &how })) }
+            site.try_inline(&mut OpenArgs { path: path.into(), how: &how })
         })?;
         let opened = match tried {
             Some(answer) => answer.map(|fd| opened_as(core, fd)),
-            None => {
-                let args = Args { path: CPath::new(path)?, how: Box::new(how), _dir: start.keep() };
-                open_later(core, dir, args, job).await
-            }
+            None => offload(site, c_path(path)?.into(), how).await,
         };
-        let file = opened.map_err(wrong)?;
-        let device = device.unwrap_or_else(|| folder.learn(core, &file));
-        Ok(File::new(file, device, self.direct, policy))
+        let open = opened.map_err(wrong)?;
+        let learn = || core.inline_policy.learn_device(dir, path, open.device_number());
+        let device = device.unwrap_or_else(learn);
+        Ok(File::new(open, device, self.direct, policy))
     }
 
     fn how(&self) -> OpenHow {
-        // Of a file that is not made, no mode may be told.
+        // The kernel refuses a mode for an open that makes no file.
         let makes = self.create || self.create_new || self.has_flags(OFlags::TMPFILE);
         OpenHow {
             flags: 0,
@@ -215,60 +210,64 @@ impl OpenOptions {
     }
 }
 
-/// What an open names.
-struct Args {
-    path: CPath,
-    how: Box<OpenHow>,
-    /// The directory it starts from, kept open.
-    _dir: Option<Rc<OpenFile>>,
+/// An open, with options that are lent or in a box.
+pub(super) struct OpenArgs<'a, H> {
+    pub(super) path: Cow<'a, CStr>,
+    pub(super) how: H,
 }
 
-/// Opens off the loop. The ring opens what is not in memory on a thread that would wait for the other end of a named pipe,
-/// for ever if there is none: the file is opened with `O_NONBLOCK`, and that is cleared here.
-async fn open_later(
-    core: &Rc<Core>,
-    dir: RawFd,
-    args: Args,
-    job: impl Fn(FileCall) -> Job,
-) -> io::Result<Rc<OpenFile>> {
-    let how = *args.how;
-    if !how.may_wait() {
-        return open_off_loop(core, dir, args, &job).await.0;
+impl<H: Borrow<OpenHow>> OpenArgs<'_, H> {
+    fn open(&self, dir: RawFd) -> FileCall {
+        FileCall::Open { at: PathAt { dir, path: self.path.as_ptr() }, how: self.how.borrow() }
     }
-    let (opened, args) =
-        open_off_loop(core, dir, Args { how: Box::new(how.nonblocking()), ..args }, &job).await;
-    match opened {
-        // A lease on the file must be given back first, and that is to be waited for.
+}
+
+// SAFETY: the path is borrowed or on the heap, and the options are borrowed.
+unsafe impl CallArgs for OpenArgs<'_, &OpenHow> {
+    fn call(&mut self, dir: RawFd) -> FileCall {
+        self.open(dir)
+    }
+}
+
+// SAFETY: the path is borrowed or on the heap, and the options are in a box.
+unsafe impl CallArgs for OpenArgs<'_, Box<OpenHow>> {
+    fn call(&mut self, dir: RawFd) -> FileCall {
+        self.open(dir)
+    }
+}
+
+/// Opens off the loop. The ring opens what is not in memory on a kernel thread, which would wait for the other end of a named
+/// pipe, perhaps for ever: so the file is opened with `O_NONBLOCK`, and that flag is cleared afterwards.
+async fn offload(
+    site: CallSite<'_>,
+    path: Cow<'static, CStr>,
+    how: OpenHow,
+) -> io::Result<Rc<OpenFile>> {
+    let wait = !how.may_wait();
+    let first = if wait { how } else { how.nonblocking() };
+    let (answer, args) = site.offload(OpenArgs { path, how: Box::new(first) }).await;
+    match answer {
+        answer if wait => answer.map(|fd| opened_as(site.core, fd)),
+        // Another process holds a lease on the file, and must release it first: this open waits for that.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            open_off_loop(core, dir, Args { how: Box::new(how), ..args }, &job).await.0
+            let args = OpenArgs { how: Box::new(how), ..args };
+            let (answer, _) = CallSite { policy: Policy::Offload, ..site }.offload(args).await;
+            answer.map(|fd| opened_as(site.core, fd))
         }
-        Ok(file) => {
-            let call = FileCall::SetFlags { fd: file.fd(), flags: how.flags as u32 };
-            // SAFETY: the call names no memory.
-            unsafe { core.kernel.file(&call) }?;
+        Ok(fd) => {
+            let file = opened_as(site.core, fd);
+            let flags = how.flags as u32;
+            let clear = move |fd| FileCall::SetFlags { fd, flags };
+            CallSite { open: Some(&file), ..site }.system_call(&mut Plain(clear))?;
             Ok(file)
         }
-        failed => failed,
+        Err(error) => Err(error),
     }
 }
 
-/// Opens off the loop, as the arguments say, and gives them back.
-async fn open_off_loop(
-    core: &Rc<Core>,
-    dir: RawFd,
-    args: Args,
-    job: &impl Fn(FileCall) -> Job,
-) -> (io::Result<Rc<OpenFile>>, Args) {
-    let at = PathAt { dir, path: args.path.as_ptr() };
-    let call = FileCall::Open { at, how: &raw const *args.how };
-    // SAFETY: the path and the options are in boxes of the arguments' own.
-    let (answer, args) = unsafe { offload(core, job(call), args).await };
-    (answer.map(|fd| opened_as(core, fd)), args)
-}
-
-/// What an open has answered.
+/// The file that the answer of an open names.
 fn opened_as(core: &Rc<Core>, fd: u32) -> Rc<OpenFile> {
-    // SAFETY: opened just now, for this file alone, which closes it.
+    // SAFETY: the kernel has just opened it for this call, and no other code has it; `OpenFile` closes it.
     OpenFile::new(core.clone(), unsafe { Fd::from_raw(fd as RawFd) })
 }
 

@@ -1,56 +1,53 @@
 //! Paths as the kernel takes them.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Relative paths start from the working directory.
+/// `AT_FDCWD`: relative paths start from the working directory.
 pub(crate) const CWD: i32 = -100;
 
-/// Paths up to this are not worth an allocation.
+/// Shorter paths are copied to the stack.
 const SHORT: usize = 256;
 
-/// A path with its zero, where it stays.
-pub(crate) struct CPath(CString);
-
-impl CPath {
-    /// # Errors
-    /// `InvalidInput` for a zero byte inside.
-    pub(crate) fn new(path: &Path) -> io::Result<Self> {
-        CString::new(path.as_os_str().as_bytes()).map(Self).map_err(|_| {
-            let text = format!("the path {path:?} has a zero byte in it; no file can have one");
-            io::Error::new(io::ErrorKind::InvalidInput, text)
-        })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *const c_char {
-        self.0.as_ptr()
-    }
+/// A path with its terminating zero, on the heap.
+///
+/// # Errors
+/// `InvalidInput` for a zero byte inside.
+pub(super) fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+        let text = format!("the path {path:?} has a zero byte in it; no file can have one");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })
 }
 
-/// Lends a path, with its zero, to a call that is made at once: short ones from the stack.
+/// Lends a path with its terminating zero to an inline call.
+///
+/// # Errors
+/// As [`c_path`].
 #[inline]
-pub(crate) fn with_c_path<T>(path: &Path, call: impl FnOnce(*const c_char) -> T) -> io::Result<T> {
+pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::Result<T> {
     let bytes = path.as_os_str().as_bytes();
-    // Looks at many bytes at once, which a search for the first zero does not.
-    let least = bytes.iter().fold(u8::MAX, |least, byte| least.min(*byte));
-    if bytes.len() >= SHORT || least == 0 {
-        return CPath::new(path).map(|path| call(path.as_ptr()));
+    let mut short = [0u8; SHORT];
+    if let Some(room) = short.get_mut(..bytes.len()) {
+        room.copy_from_slice(bytes);
     }
-    let mut room = [0u8; SHORT];
-    room[..bytes.len()].copy_from_slice(bytes);
-    Ok(call(room.as_ptr().cast()))
+    match CStr::from_bytes_until_nul(&short) {
+        Ok(path) if path.count_bytes() == bytes.len() => Ok(call(path)),
+        // It is too long, or has a zero byte inside.
+        _ => c_path(path).map(|path| call(&path)),
+    }
 }
 
-/// An error that says what was being done, and to what.
+/// Adds to an error what was being done, and the path.
 pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     io::Error::new(error.kind(), format!("{doing} {}: {error}", Shown(path)))
 }
 
-/// A path as it is shown in errors: long ones in part.
+/// A path as it is shown in errors: the start of a long one.
 struct Shown<'a>(&'a Path);
 
 impl fmt::Display for Shown<'_> {
@@ -71,9 +68,21 @@ mod tests {
     #[test]
     fn a_zero_byte_is_refused_by_name() {
         let path = Path::new(OsStr::from_bytes(b"a\0b"));
-        let error = CPath::new(path).err().unwrap();
+        let error = c_path(path).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("zero byte"), "{error}");
+    }
+
+    #[test]
+    fn paths_of_any_length_end_with_their_zero_and_not_before() {
+        for len in [0, 1, SHORT - 1, SHORT, 5 * SHORT] {
+            let text = "x".repeat(len);
+            let lent = with_c_path(Path::new(&text), |path| path.to_owned()).unwrap();
+            assert_eq!(lent.as_bytes(), text.as_bytes());
+        }
+        let inside = Path::new(OsStr::from_bytes(b"a\0b"));
+        let error = with_c_path(inside, |path| path.to_owned()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

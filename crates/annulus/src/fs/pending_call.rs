@@ -1,12 +1,12 @@
-//! The future of a call that was made off the loop.
-//!
-//! A future that is dropped early leaves what the call names in the call's slot, until the event: the kernel may still be
-//! writing there. A future that outlives its runtime gets an error, and what the call names, once nothing is in flight any more.
+//! The future of a file call that is made off the loop. The states of such a call are told at `FileOp` in
+//! `slots/file_ops.rs`.
 #![allow(unsafe_code)]
 
+use super::call::CallArgs;
+use super::open_file::OpenFile;
+use super::path::CWD;
 use crate::runtime::core::Core;
 use annulus_driver::NO_THREAD;
-use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::future::Future;
 use std::io;
@@ -14,51 +14,59 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Waits for a call; gives its answer, and what it names, back.
-pub(crate) struct Pending<K: 'static> {
+/// Waits for a call, then gives its answer and its arguments.
+///
+/// If it is dropped early, the arguments go to the call's slot until the terminal event: the kernel may still write to their
+/// memory. If it outlives its runtime, it gives an error and the arguments, once no call is in flight any more.
+pub(super) struct PendingCall<A: 'static> {
     core: Rc<Core>,
     slot: u32,
     /// `None` once the call is done.
-    kept: Option<K>,
+    held: Option<Held<A>>,
 }
 
-impl<K: 'static> Pending<K> {
-    /// Starts a call that names memory of `kept` only; `soon` where it waits for a device.
-    ///
-    /// # Safety
-    /// The memory that the call names must belong to `kept`, stay where it is when `kept` itself is moved, and be
-    /// touched by nobody before `kept` is given back.
-    pub(crate) unsafe fn start(
+/// What the call names: its arguments, and the descriptor that it was given.
+struct Held<A> {
+    args: A,
+    _open: Option<Rc<OpenFile>>,
+}
+
+impl<A: CallArgs + 'static> PendingCall<A> {
+    /// Starts a call. With `soon` it is submitted before the end of the turn, as suits a call that waits for a device.
+    pub(super) fn start(
         core: &Rc<Core>,
-        call: FileCall,
+        mut args: A,
+        open: Option<Rc<OpenFile>>,
         soon: bool,
-        kept: K,
-    ) -> Result<Self, (io::Error, K)> {
+    ) -> Result<Self, (io::Error, A)> {
+        // Before the borrow: it asks the caller's buffers.
+        let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
         match core.enter_running() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
-                // SAFETY: `kept` is held until the event: here, and in the slot once this is dropped.
+                let held = Some(Held { args, _open: open });
+                // SAFETY: what the call names is valid as long as `args` and `open` are, by `CallArgs` also if they are moved. They
+                // are held until the terminal event: here, and in the slot once this is dropped.
                 let slot = unsafe { inner.file_ops.start(&mut inner.io, call, soon) };
-                Ok(Self { core: core.clone(), slot, kept: Some(kept) })
+                Ok(Self { core: core.clone(), slot, held })
             }
-            Err(error) => Err((error, kept)),
+            Err(error) => Err((error, args)),
         }
     }
 }
 
-/// What a call failed of.
 fn call_error(errno: Errno) -> io::Error {
     if errno != NO_THREAD {
         return errno.into();
     }
     io::Error::other(
-        "no worker thread can be started for it; raise the limit of threads (`ulimit -u`, or pids.max of the control group), or make \
-         the call on the loop (Policy::Inline)",
+        "no worker thread can be started for this call; raise the limit of threads (`ulimit -u`, or pids.max of the control group), or \
+         make the call on the loop (Policy::Inline)",
     )
 }
 
-impl<K: Unpin + 'static> Future for Pending<K> {
-    type Output = (io::Result<u32>, K);
+impl<A: Unpin + 'static> Future for PendingCall<A> {
+    type Output = (io::Result<u32>, A);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot;
@@ -69,24 +77,24 @@ impl<K: Unpin + 'static> Future for Pending<K> {
                 polled.map(|outcome| outcome.map_err(call_error))
             }
             Err(error) if self.core.is_over() => Poll::Ready(Err(error)),
-            // The kernel may not be done with the memory, and nothing will tell: it is not given back.
+            // The kernel may still use the memory, and no event will come: the arguments are not given back.
             Err(_) => return Poll::Pending,
         };
-        polled.map(|outcome| (outcome, self.kept.take().expect("polled after its end")))
+        polled.map(|outcome| (outcome, self.held.take().expect("polled after its end").args))
     }
 }
 
-impl<K: 'static> Drop for Pending<K> {
+impl<A: 'static> Drop for PendingCall<A> {
     fn drop(&mut self) {
-        let Some(kept) = self.kept.take() else { return };
+        let Some(held) = self.held.take() else { return };
         match self.core.enter() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
-                inner.file_ops.abandon(&mut inner.io, self.slot, Box::new(kept));
+                inner.file_ops.abandon(&mut inner.io, self.slot, Box::new(held));
             }
-            Err(_) if self.core.is_over() => drop(kept),
-            // A forked child, or a runtime whose operations did not come back: the kernel may still know the memory.
-            Err(_) => std::mem::forget(kept),
+            Err(_) if self.core.is_over() => drop(held),
+            // A forked child, or a runtime whose calls did not all end: the kernel may still use the memory.
+            Err(_) => std::mem::forget(held),
         }
     }
 }

@@ -1,89 +1,116 @@
-//! Sending a file's pages to a socket on the loop, where that waits for no device.
+//! Sending a file's pages to a socket inline, if that waits for no device.
 //!
-//! `sendfile` cannot be told not to wait, and what it names cannot be kept for it off the loop: so it is made where the
-//! pages are in memory, or, on file systems that do not tell, where reads have lately been quick.
+//! `sendfile` cannot be told to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in
+//! memory, or, on file systems that cannot tell, if it has not stalled lately.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
+use super::call::{CallArgs, CallSite};
 use super::file::File;
-use super::latency::{Class, Habitual};
+use super::inline_policy::{CallKind, Class};
 use super::policy::Policy;
+use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Bytes of a piece that is read and sent where pages cannot be sent.
+/// Bytes that are read and sent at a time if pages cannot be sent.
 const PIECE: usize = 64 * 1024;
-/// What direct I/O is at most aligned to, on the devices there are.
+/// The greatest alignment that direct I/O needs on existing devices.
 const ALIGNMENT: usize = 4096;
-/// What a stride takes at most, the peer's side of it included, where no device stalls it: more than a busy machine lets a
-/// thread wait for its core.
+/// A send that took longer, the peer's part included, was stalled by the device: a busy machine's scheduler delays a thread less.
 const STALL: Duration = Duration::from_millis(50);
 
+/// Pages that go to a socket.
+struct SendPages {
+    offset: u64,
+    to: Fd,
+    len: u32,
+}
+
+// SAFETY: the call names no memory, and an `Fd` is open as long as it is used.
+unsafe impl CallArgs for SendPages {
+    fn call(&mut self, from: RawFd) -> FileCall {
+        let Self { offset, to, len } = *self;
+        FileCall::Send { from, offset, to: to.raw(), len }
+    }
+}
+
+/// A read of one byte that fails instead of waiting.
+struct Probe {
+    byte: Box<u8>,
+    offset: u64,
+}
+
+// SAFETY: the call writes to the box's memory.
+unsafe impl CallArgs for Probe {
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let offset = self.offset;
+        FileCall::Read { fd, buffer: &mut *self.byte, len: 1, offset, nowait: true }
+    }
+}
+
 impl File {
-    /// Sends pages as they are, `len` bytes at most; `None` where that might wait for the device.
-    pub(crate) fn send_pages(&self, offset: u64, len: u32, to: RawFd) -> Option<io::Result<u32>> {
-        let call = FileCall::Send { from: self.as_raw_fd(), offset, to, len };
-        let core = &self.open.core;
+    /// Sends at most `len` bytes of pages to a socket; `None` if that might wait for the device.
+    pub(crate) fn send_pages(&self, offset: u64, len: u32, to: Fd) -> Option<io::Result<u32>> {
+        let site = self.site_of(None);
         let send = || {
-            // SAFETY: the call names no memory; whoever asks holds the socket open, and this file itself.
-            let sent = unsafe { core.kernel.file(&call) };
-            core.files.count_inline(*sent.as_ref().unwrap_or(&0) as usize);
+            let sent = site.system_call(&mut SendPages { offset, to, len });
+            site.core.inline_policy.count_inline(*sent.as_ref().unwrap_or(&0) as usize);
             sent
         };
         match self.policy {
             Policy::Offload => None,
             Policy::Inline => Some(send()),
             Policy::Adaptive if self.direct => None,
-            Policy::Adaptive => match self.has_in_memory(offset, len) {
-                Some(found) => found.then(send),
-                None => self.send_quickly(send),
+            Policy::Adaptive => match self.is_cached(&site, offset, len) {
+                Some(cached) => cached.then(send),
+                None => self.send_if_quick(send),
             },
         }
     }
 
-    /// Whether the first and the last byte of a range can be read without waiting: what lies between has mostly come with
-    /// them. A range that ends behind the file's end counts as far as it goes. `None` where the file system does not tell.
-    fn has_in_memory(&self, offset: u64, len: u32) -> Option<bool> {
-        let core = &self.open.core;
-        if !core.files.habits.borrow().can_stay_cached(self.device) {
+    /// Whether the first and the last byte of a range can be read without waiting: what lies between was mostly read with them. Of
+    /// a range that ends behind the file's end, the part within counts. `None` if the file system cannot tell.
+    fn is_cached(&self, site: &CallSite<'_>, offset: u64, len: u32) -> Option<bool> {
+        let policy = &site.core.inline_policy;
+        if !policy.supports_nowait(self.device) {
             return None;
         }
+        let mut probe = Probe { byte: Box::default(), offset };
         for offset in [offset, offset + u64::from(len) - 1] {
-            let (fd, mut byte) = (self.as_raw_fd(), 0u8);
-            let call = FileCall::Read { fd, buffer: &mut byte, len: 1, offset, nowait: true };
-            // SAFETY: the byte outlives the call.
-            match unsafe { core.kernel.file(&call) } {
+            probe.offset = offset;
+            match site.system_call(&mut probe) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(false),
                 Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
-                    core.files.habits.borrow_mut().cannot_stay_cached(self.device);
+                    policy.note_no_nowait(self.device);
                     return None;
                 }
-                // What else is wrong, the call itself tells.
+                // The send itself has any other error.
                 _ => {}
             }
         }
         Some(true)
     }
 
-    /// Sends where that has not stalled lately.
-    fn send_quickly(&self, send: impl FnOnce() -> io::Result<u32>) -> Option<io::Result<u32>> {
-        let (core, habit) = (&self.open.core, self.sending());
-        core.files.habits.borrow_mut().begin(&habit)?;
-        let (sent, took) = core.files.timed(&*core.kernel, send);
+    /// Sends unless sends on this device have stalled lately.
+    fn send_if_quick(&self, send: impl FnOnce() -> io::Result<u32>) -> Option<io::Result<u32>> {
+        let (core, kind) = (&self.open.core, self.send_kind());
+        core.inline_policy.before_inline(&kind)?;
+        let (sent, took) = core.inline_policy.timed(&*core.kernel, send);
         if took >= STALL {
-            core.files.habits.borrow_mut().made_inline(&habit, took);
+            core.inline_policy.after_inline(&kind, took);
         }
         Some(sent)
     }
 
-    fn sending(&self) -> Habitual {
-        Habitual { device: self.device, class: Class::Send, bytes: 0 }
+    fn send_kind(&self) -> CallKind {
+        CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece, to be sent; less only at the file's end. That it comes soon brings the sending of pages back.
+    /// Reads a piece that is to be sent; fewer bytes only at the file's end. If reads return soon, pages are sent again.
     pub(crate) async fn read_piece(&self, offset: u64) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
@@ -95,11 +122,11 @@ impl File {
             }
         };
         let took = core.kernel.now() - began;
-        core.files.habits.borrow_mut().made_elsewhere(&self.sending(), took);
+        core.inline_policy.after_offload(&self.send_kind(), took);
         Ok(bytes)
     }
 
-    /// Past the cache, from any place: what lies before it in its block is read, too.
+    /// Reads past the page cache at any offset: the bytes before it in its block are read, too, and cut off.
     async fn read_aligned(&self, offset: u64) -> io::Result<Vec<u8>> {
         let past = offset % ALIGNMENT as u64;
         let (read, bytes) = self.read_at(AlignedBuf::new(PIECE, ALIGNMENT)?, offset - past).await;
@@ -116,30 +143,34 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
+    fn fd_of(socket: &UnixStream) -> Fd {
+        // SAFETY: the socket is open for the whole test, which only sends to it.
+        unsafe { Fd::from_raw(socket.as_raw_fd()) }
+    }
+
     #[test]
-    fn where_nobody_tells_pages_are_sent_until_that_has_stalled() {
+    fn if_the_file_system_cannot_tell_pages_are_sent_until_that_has_stalled() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let ran = Runtime::new().unwrap().block_on(async {
             let file = File::open("/proc/self/exe").await.unwrap();
             let core = &file.open.core;
-            let send = || file.send_pages(0, 4, theirs.as_raw_fd());
-            core.files.habits.borrow_mut().cannot_stay_cached(file.device);
+            let send = || file.send_pages(0, 4, fd_of(&theirs));
+            core.inline_policy.note_no_nowait(file.device);
             assert_eq!(send().expect("it is tried").unwrap(), 4);
             for _ in 0..3 {
-                let sent = file.send_quickly(|| {
+                let sent = file.send_if_quick(|| {
                     std::thread::sleep(STALL);
                     Ok(0)
                 });
-                assert!(sent.is_some(), "a stall or two may be the scheduler's");
+                assert!(sent.is_some(), "one or two stalls may be the scheduler's");
             }
-            assert!(send().is_none(), "now it goes another way");
+            assert!(send().is_none(), "after the third it is not tried");
             assert_eq!(file.read_piece(0).await.unwrap().len(), PIECE);
-            // As many quick ones; how long real ones take is the machine's.
+            // Reported, not made: how long real reads take depends on the machine.
             for _ in 0..100 {
-                let sending = file.sending();
-                core.files.habits.borrow_mut().made_elsewhere(&sending, Duration::ZERO);
+                core.inline_policy.after_offload(&file.send_kind(), Duration::ZERO);
             }
-            assert!(send().is_some(), "quick pieces bring it back");
+            assert!(send().is_some(), "after quick reads it is tried again");
         });
         ran.unwrap();
         let mut magic = [0; 8];
@@ -148,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_past_the_cache_is_not_sent_from_it() {
+    fn direct_files_are_not_sent_from_the_page_cache() {
         let (_ours, theirs) = UnixStream::pair().unwrap();
         let sent = Runtime::new().unwrap().block_on(async {
             let mut file = File::open("/proc/self/exe").await.unwrap();
             file.direct = true;
-            file.send_pages(0, 4, theirs.as_raw_fd()).is_some()
+            file.send_pages(0, 4, fd_of(&theirs)).is_some()
         });
         assert!(!sent.unwrap());
     }

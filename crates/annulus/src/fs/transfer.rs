@@ -1,146 +1,215 @@
-//! One read or one write: at once where it need not wait, and later.
+//! One read or one write at a time: inline if it need not wait, off the loop otherwise.
 #![allow(unsafe_code)]
 
 use super::buf::{IoBuf, IoBufMut};
-use super::file::{File, MOST};
-use super::latency::Class;
-use super::perform::{Job, attempt_at_once};
+use super::call::{CallArgs, CallSite};
+use super::file::{CURSOR, File, check_offset};
+use super::inline_policy::{Class, PageCache};
 use annulus_kernel::file::FileCall;
 use std::io;
+use std::os::fd::RawFd;
+
+/// The most bytes that Linux moves in a call.
+const MAX_BYTES: usize = 0x7fff_f000;
+
+/// A read into what lies behind the first `done` bytes of the memory.
+pub(super) struct Read<B> {
+    pub(super) buf: B,
+    pub(super) done: usize,
+    pub(super) offset: u64,
+}
+
+/// A write of what lies behind the first `done` bytes of the memory.
+pub(super) struct Write<B> {
+    pub(super) buf: B,
+    pub(super) done: usize,
+    pub(super) offset: u64,
+}
+
+impl<B: IoBufMut> Read<B> {
+    fn len(&mut self) -> usize {
+        (self.buf.bytes_total() - self.done).min(MAX_BYTES)
+    }
+
+    /// Notes what the kernel has answered.
+    fn filled(&mut self, count: u32) -> usize {
+        let count = count as usize;
+        // SAFETY: the kernel has written that many bytes behind the first `done`, which were initialised before.
+        unsafe { self.buf.set_init(self.done + count) };
+        count
+    }
+}
+
+impl<B: IoBuf> Write<B> {
+    fn len(&self) -> usize {
+        (self.buf.bytes_init() - self.done).min(MAX_BYTES)
+    }
+}
+
+// SAFETY: `IoBufMut` promises that the memory is valid, the buffer's own, and does not move with it; `done` is within it.
+unsafe impl<B: IoBufMut> CallArgs for Read<B> {
+    #[inline]
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let len = self.len() as u32;
+        let buffer = self.buf.as_mut_ptr().wrapping_add(self.done);
+        FileCall::Read { fd, buffer, len, offset: self.offset, nowait: false }
+    }
+}
+
+// SAFETY: `IoBuf` promises that the memory is initialised, unchanged, and does not move with the buffer; `done` is within it.
+unsafe impl<B: IoBuf> CallArgs for Write<B> {
+    #[inline]
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let buffer = self.buf.as_ptr().wrapping_add(self.done);
+        FileCall::Write { fd, buffer, len: self.len() as u32, offset: self.offset }
+    }
+}
 
 impl File {
-    /// Reads into what lies behind the first `done` bytes of the memory.
-    pub(super) async fn read_part<B: IoBufMut>(
-        &self,
-        mut buf: B,
-        done: usize,
-        offset: u64,
-    ) -> (io::Result<usize>, B) {
-        match self.read_at_once(&mut buf, done, offset) {
-            Some(Ok(count)) => (Ok(count), buf),
-            tried => self.read_later(tried, buf, done, offset).await,
+    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or if the kernel has fewer at
+    /// hand; 0 at the end, or if nothing fits.
+    ///
+    /// # Errors
+    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        if let Err(error) = check_offset(offset) {
+            return (Err(error), buf);
+        }
+        // No future in between: moving the memory into one and out of it costs a good part of a cached read.
+        let mut args = Read { buf, done: 0, offset };
+        match self.try_read(&mut args) {
+            Some(Ok(count)) => (Ok(count), args.buf),
+            tried => {
+                let (answer, args) = self.finish_read(tried, args).await;
+                (answer, args.buf)
+            }
         }
     }
 
-    /// The answer of a read that need not wait. Apart from what has to, so that it costs no future.
+    /// Writes at an offset: as many bytes as the memory has, or fewer if the device is full.
+    ///
+    /// # Errors
+    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        match check_offset(offset) {
+            Ok(offset) => self.write_once(buf, offset).await,
+            Err(error) => (Err(error), buf),
+        }
+    }
+
+    /// Reads at the cursor, and moves it.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
+        let mut args = Read { buf, done: 0, offset: CURSOR };
+        match self.try_read(&mut args) {
+            Some(Ok(count)) => (Ok(count), args.buf),
+            tried => {
+                let (answer, args) = self.finish_read(tried, args).await;
+                (answer, args.buf)
+            }
+        }
+    }
+
+    /// Writes at the cursor, and moves it. A pipe may take fewer bytes than there are.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
+        self.write_once(buf, CURSOR).await
+    }
+
+    async fn write_once<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
+        let mut args = Write { buf, done: 0, offset };
+        match self.try_write(&mut args) {
+            Some(Ok(count)) => (Ok(count), args.buf),
+            tried => {
+                let (answer, args) = self.finish_write(tried, args).await;
+                (answer, args.buf)
+            }
+        }
+    }
+
+    /// The answer of a read that is made inline.
     #[inline]
-    pub(super) fn read_at_once<B: IoBufMut>(
+    pub(super) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
+        let answer = self.read_site(args).try_inline(args)?;
+        Some(answer.map(|count| args.filled(count)))
+    }
+
+    /// Goes on with a read that failed inline, or is to be made off the loop.
+    pub(super) async fn finish_read<B: IoBufMut>(
         &self,
-        buf: &mut B,
-        done: usize,
-        offset: u64,
-    ) -> Option<io::Result<usize>> {
-        let (len, call) = self.read_call(buf, done, offset);
-        // SAFETY: the memory is the buffer's own.
-        let answer = unsafe { self.attempt_read(len, call) }?;
+        tried: Option<io::Result<usize>>,
+        mut args: Read<B>,
+    ) -> (io::Result<usize>, Read<B>) {
+        let answer = match tried {
+            Some(answer) => answer,
+            None => {
+                let site = self.read_site(&mut args);
+                let answer;
+                (answer, args) = site.offload(args).await;
+                answer.map(|count| args.filled(count))
+            }
+        };
+        match answer {
+            Ok(count) => (Ok(count), args),
+            Err(error) => {
+                let len = args.buf.bytes_total() - args.done;
+                let address = args.buf.as_ptr() as usize + args.done;
+                (Err(self.explain(error, address, len, args.offset).await), args)
+            }
+        }
+    }
+
+    /// The answer of a write that is made inline.
+    #[inline]
+    pub(super) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
+        let answer = self.write_site(args).try_inline(args)?;
         Some(answer.map(|count| {
-            // SAFETY: the kernel has written so many.
-            unsafe { buf.set_init(done + count as usize) };
+            let turn = self.open.core.inline_policy.turn();
+            self.open.page_cache.note_written(args.offset, count, turn);
             count as usize
         }))
     }
 
-    /// A read that was tried and failed, or could not be made at once.
-    pub(super) async fn read_later<B: IoBufMut>(
+    /// Goes on with a write that failed inline, or is to be made off the loop.
+    pub(super) async fn finish_write<B: IoBuf>(
         &self,
         tried: Option<io::Result<usize>>,
-        mut buf: B,
-        done: usize,
-        offset: u64,
-    ) -> (io::Result<usize>, B) {
+        mut args: Write<B>,
+    ) -> (io::Result<usize>, Write<B>) {
         let answer = match tried {
             Some(answer) => answer,
             None => {
-                let (len, call) = self.read_call(&mut buf, done, offset);
-                let job = self.job(Class::Read, len, call);
+                let site = self.write_site(&args);
                 let answer;
-                // SAFETY: the memory is the buffer's own, and does not move with it.
-                (answer, buf) = unsafe { self.perform_later(job, buf).await };
+                (answer, args) = site.offload(args).await;
                 answer.map(|count| count as usize)
             }
         };
         match answer {
-            Ok(count) => {
-                // SAFETY: the kernel has written so many.
-                unsafe { buf.set_init(done + count) };
-                (Ok(count), buf)
-            }
+            Ok(count) => (Ok(count), args),
             Err(error) => {
-                let (at, len) = (buf.as_ptr().wrapping_add(done), buf.bytes_total() - done);
-                (Err(self.explain(error, at, len, offset).await), buf)
+                let len = args.buf.bytes_init() - args.done;
+                let address = args.buf.as_ptr() as usize + args.done;
+                (Err(self.explain(error, address, len, args.offset).await), args)
             }
         }
     }
 
-    /// The call, and how many bytes it reads at most.
+    /// Small reads at an offset may be predicted to be in the page cache.
     #[inline]
-    fn read_call<B: IoBufMut>(&self, buf: &mut B, done: usize, offset: u64) -> (usize, FileCall) {
-        let len = (buf.bytes_total() - done).min(MOST);
-        let (fd, buffer) = (self.as_raw_fd(), buf.as_mut_ptr().wrapping_add(done));
-        (len, FileCall::Read { fd, buffer, len: len as u32, offset, nowait: false })
+    fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
+        let (len, at_cursor) = (args.len(), args.offset == CURSOR);
+        let site = self.site(Class::Read, len, at_cursor);
+        let predictable = len <= PageCache::SMALL && !at_cursor && !self.direct;
+        CallSite { predictable: predictable.then_some(args.offset), ..site }
     }
 
-    /// Writes what lies behind the first `done` bytes of the memory.
-    pub(super) async fn write_part<B: IoBuf>(
-        &self,
-        buf: B,
-        done: usize,
-        offset: u64,
-    ) -> (io::Result<usize>, B) {
-        match self.write_at_once(&buf, done, offset) {
-            Some(Ok(count)) => (Ok(count), buf),
-            tried => self.write_later(tried, buf, done, offset).await,
-        }
-    }
-
-    /// The answer of a write that need not wait.
     #[inline]
-    pub(super) fn write_at_once<B: IoBuf>(
-        &self,
-        buf: &B,
-        done: usize,
-        offset: u64,
-    ) -> Option<io::Result<usize>> {
-        let job = self.write_job(buf, done, offset);
-        // SAFETY: the memory is the buffer's own.
-        let answer = unsafe { attempt_at_once(&self.open.core, &job) }?;
-        Some(answer.map(|count| {
-            self.open.trust.wrote(offset, count, self.open.core.files.turn());
-            count as usize
-        }))
-    }
-
-    /// A write that was tried and failed, or could not be made at once.
-    pub(super) async fn write_later<B: IoBuf>(
-        &self,
-        tried: Option<io::Result<usize>>,
-        mut buf: B,
-        done: usize,
-        offset: u64,
-    ) -> (io::Result<usize>, B) {
-        let answer = match tried {
-            Some(answer) => answer,
-            None => {
-                let job = self.write_job(&buf, done, offset);
-                let answer;
-                // SAFETY: the memory is the buffer's own, and does not move with it.
-                (answer, buf) = unsafe { self.perform_later(job, buf).await };
-                answer.map(|count| count as usize)
-            }
-        };
-        match answer {
-            Ok(count) => (Ok(count), buf),
-            Err(error) => {
-                let (at, len) = (buf.as_ptr().wrapping_add(done), buf.bytes_init() - done);
-                (Err(self.explain(error, at, len, offset).await), buf)
-            }
-        }
-    }
-
-    fn write_job<B: IoBuf>(&self, buf: &B, done: usize, offset: u64) -> Job {
-        let len = (buf.bytes_init() - done).min(MOST);
-        let (fd, buffer) = (self.as_raw_fd(), buf.as_ptr().wrapping_add(done));
-        let call = FileCall::Write { fd, buffer, len: len as u32, offset };
-        self.job(Class::Write, len, call)
+    fn write_site<B: IoBuf>(&self, args: &Write<B>) -> CallSite<'_> {
+        self.site(Class::Write, args.len(), args.offset == CURSOR)
     }
 }

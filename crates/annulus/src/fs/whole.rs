@@ -11,17 +11,17 @@ use std::fs::Permissions;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Links that a path may lead through, as Linux has it.
-const MOST_LINKS: u32 = 40;
-/// Room to read into beyond what a file says it has.
+/// Symbolic links that Linux follows in a path.
+const MAX_LINKS: u32 = 40;
+/// Bytes to read into beyond the length of a file.
 const SPARE: usize = 32;
-/// A file whose length is not told, as those of `/proc`, is read this much at a time.
+/// A file without a known length, as those of `/proc`, is read in steps of this size.
 const STEP: usize = 64 * 1024;
 
-/// Everything in a file.
+/// The bytes of a file.
 ///
 /// # Errors
-/// As [`File::open`] and [`File::read`]; `OutOfMemory` where it does not fit memory.
+/// As [`File::open`] and [`File::read`]; `OutOfMemory` if it does not fit memory.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::open(path).await?;
     let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
@@ -40,16 +40,16 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Everything in a file, as text.
+/// The text of a file.
 ///
 /// # Errors
-/// As [`read`]; `InvalidData` where it is not UTF-8.
+/// As [`read`]; `InvalidData` if it is not UTF-8.
 pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let bytes = read(path).await?;
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Makes a file of these bytes; what it had before is gone.
+/// Writes a file with these bytes, which replace its contents.
 ///
 /// # Errors
 /// As [`File::create`] and [`File::write_all`].
@@ -67,7 +67,7 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let mut left = parts(path);
     let mut real = if path.is_absolute() { PathBuf::new() } else { std::env::current_dir()? };
     let mut links = 0;
-    // What is not there at all is told by this.
+    // A path that does not exist fails here.
     dir.metadata(path).await?;
     while let Some(part) = left.pop() {
         if part == "/" {
@@ -76,7 +76,7 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
             real.pop();
         } else if let Some(target) = link_at(&dir, &real.join(&part)).await? {
             links += 1;
-            if links > MOST_LINKS {
+            if links > MAX_LINKS {
                 return Err(super::path::about(
                     "resolving",
                     path,
@@ -91,13 +91,13 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// A path's parts, the first one last.
+/// The parts of a path, in reverse order.
 fn parts(path: &Path) -> Vec<OsString> {
     let named = |part: &Component<'_>| *part != Component::CurDir;
     path.components().rev().filter(named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Where a link leads; `None` for what is none.
+/// The target of a symbolic link; `None` if the path is none.
 async fn link_at(dir: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     if dir.symlink_metadata(path).await?.is_symlink() {
         return dir.read_link(path).await.map(Some);
@@ -209,12 +209,12 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
     Dir::working()?.set_permissions(path, permissions).await
 }
 
-/// Copies a file's bytes and permissions; the number of bytes. What the other path had before is gone.
+/// Copies a file's bytes and permissions, which replace those of the other path; the number of bytes.
 ///
-/// Within a device nothing need move: the kernel copies, or has both files share their blocks.
+/// Within a device the kernel copies, or lets both files share their blocks.
 ///
 /// # Errors
-/// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` where both are the same file.
+/// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` if both paths are the same file.
 pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let from = File::open(from).await?;
     let known = from.metadata().await?;

@@ -56,7 +56,7 @@ impl<S: AsSocket> CopyTo<File> for S {
         let mut copied = 0;
         while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
             let len = lease.len() as u64;
-            to.take(lease).await?;
+            to.write_detached(lease).await?;
             copied += len;
         }
         Ok(copied)

@@ -32,8 +32,8 @@ pub(super) async fn send_file(file: &File, to: &Socket) -> io::Result<u64> {
 
 /// Sends pages as they are; `None` where that would wait, or cannot be done.
 async fn send_pages(file: &File, offset: u64, to: &Socket) -> io::Result<Option<u64>> {
-    file.breathe().await;
-    let sent = to.with_fd(|_, fd| file.send_pages(offset, STRIDE, fd.raw()).transpose());
+    file.wait_for_budget().await;
+    let sent = to.with_fd(|_, fd| file.send_pages(offset, STRIDE, fd).transpose());
     match sent {
         Ok(count) => Ok(count.map(u64::from)),
         Err(error) if is_worth_another_way(&error) => Ok(None),

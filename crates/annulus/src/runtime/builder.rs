@@ -6,7 +6,7 @@ use super::core::Core;
 use super::inner::Inner;
 use super::io::{Bounds, Io};
 use super::lockdown::deny_further_rings;
-use crate::fs::{Files, Policy};
+use crate::fs::{InlinePolicy, Policy};
 use crate::runtime::fork::ForkGuard;
 use crate::runtime::memory::{Memory, MemoryLimit};
 use crate::runtime::remote::Remote;
@@ -309,7 +309,7 @@ impl Builder {
         if let Some(alarm) = remote.alarm() {
             inner.polls.add(&mut inner.io, alarm);
         }
-        let core = Core::new(inner, Arc::new(remote), Files::new(self.file_policy), guard);
+        let core = Core::new(inner, Arc::new(remote), InlinePolicy::new(self.file_policy), guard);
         core.ready.set_task_budget(self.task_budget);
         Ok(core)
     }

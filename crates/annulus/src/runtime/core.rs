@@ -4,7 +4,7 @@ use super::fork::ForkGuard;
 use super::inner::Inner;
 use super::kernel_held::KernelHeld;
 use super::remote::Remote;
-use crate::fs::Files;
+use crate::fs::InlinePolicy;
 use crate::task::Ready;
 use crate::unwind::wake_each;
 use annulus_driver::Counters;
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     pub(crate) ready: Rc<Ready>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
-    pub(crate) files: Files,
+    pub(crate) inline_policy: InlinePolicy,
     guard: ForkGuard,
     /// Its loop is turning on this thread.
     running: Cell<bool>,
@@ -36,13 +36,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(inner: Inner, remote: Arc<Remote>, files: Files, guard: ForkGuard) -> Self {
+    pub(crate) fn new(
+        inner: Inner,
+        remote: Arc<Remote>,
+        inline_policy: InlinePolicy,
+        guard: ForkGuard,
+    ) -> Self {
         Self {
             kernel: inner.io.driver.kernel().clone(),
             inner: RefCell::new(Some(KernelHeld::new(inner))),
             ready: Rc::new(Ready::new()),
             remote,
-            files,
+            inline_policy,
             guard,
             running: Cell::new(false),
             broken: Cell::new(false),
@@ -88,7 +93,7 @@ impl Core {
         let mut inner = self.enter().ok()?;
         inner.count_all_drops();
         inner.io.driver.counters().memory_held = inner.io.held() as u64;
-        let mut counters = self.files.add_to(*inner.io.driver.counters());
+        let mut counters = self.inline_policy.add_to(*inner.io.driver.counters());
         (counters.remote_wakes, counters.wakeups) = self.remote.counts();
         Some(counters)
     }

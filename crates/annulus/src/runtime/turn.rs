@@ -47,7 +47,7 @@ impl Core {
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
         let settled = self.settle()?;
-        let closed = self.files.renew();
+        let closed = self.inline_policy.begin_turn();
         let mut inner = self.enter()?;
         if closed {
             // A listener may have waited for a descriptor.

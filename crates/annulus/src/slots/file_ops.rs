@@ -1,7 +1,4 @@
 //! File calls off the loop: a slot each, which the kernel or a worker thread may point into.
-//!
-//! *In flight* → *done*, when its event has come → free, when the future has taken the outcome. Of a future that is dropped
-//! before, the slot keeps what the call names until the event.
 #![allow(unsafe_code)]
 
 use crate::runtime::after::note_waker;
@@ -11,109 +8,126 @@ use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::any::Any;
+use std::mem::replace;
 use std::os::fd::RawFd;
 use std::task::{Context, Poll, Waker};
 
 /// The slot of a call.
 struct FileOp {
     call: FileCall,
-    outcome: Option<Result<u32, Errno>>,
-    waker: Option<Waker>,
-    /// What the call names, once its future is gone.
-    kept: Option<Box<dyn Any>>,
-    /// The runtime ends: the future gets no descriptor any more.
-    stopped: bool,
+    state: State,
 }
 
-impl FileOp {
-    /// The descriptor that it made, if the future has not taken it.
-    fn take_descriptor(&mut self) -> Option<Fd> {
-        match (self.call, self.outcome) {
-            (FileCall::Open { .. }, Some(Ok(fd))) => {
-                self.outcome = Some(Err(Errno::CANCELED));
-                // SAFETY: opened for this call alone, whose future gets none.
-                Some(unsafe { Fd::from_raw(fd as RawFd) })
-            }
-            _ => None,
-        }
-    }
+/// The states of a call off the loop.
+///
+/// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is *done*, and its slot is free
+/// once the future has taken the outcome. If the future is dropped first, the call is cancelled unless it has begun, and it is
+/// *abandoned*: the slot keeps its arguments, since the kernel may still use their memory, and is free at the terminal event.
+///
+/// At the end of the runtime all calls are cancelled. A future that outlives it finds the runtime ended, so a call that is then
+/// *stopped* has no taker any more: a descriptor that it opened is closed at the terminal event.
+enum State {
+    InFlight { waker: Option<Waker>, stopped: bool },
+    Abandoned { args: Box<dyn Any> },
+    Done(Result<u32, Errno>),
 }
 
-/// All calls in flight.
+/// All calls off the loop.
 #[derive(Default)]
 pub(crate) struct FileOps(Slab<FileOp>);
 
 impl FileOps {
+    /// Starts a call. With `soon` it is submitted before the end of the turn.
+    ///
     /// # Safety
-    /// What the call names must stay valid, unmoved and untouched until its event.
+    /// Memory and descriptors that the call names must stay valid, unmoved and unused until its terminal event: until `poll`
+    /// returns the outcome, or in the arguments given to `abandon`.
     pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, soon: bool) -> u32 {
-        let slot =
-            self.0.insert(FileOp { call, outcome: None, waker: None, kept: None, stopped: false });
+        let state = State::InFlight { waker: None, stopped: false };
+        let slot = self.0.insert(FileOp { call, state });
         let call = &raw const self.0.get(slot).call;
         let token = self.token(slot);
-        // SAFETY: slots do not move, and this one is freed at the event; for the rest the caller vouches.
+        // SAFETY: slots do not move, and this one is freed at the event; the rest is the contract of this function.
         unsafe { io.start_memory(token, MemoryOp::File { call, soon }) };
         slot
     }
 
+    /// The outcome of a call, which frees its slot.
     pub(crate) fn poll(
         &mut self,
         io: &mut Io,
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<Result<u32, Errno>> {
-        let call = self.0.get(slot);
-        if let Some(outcome) = call.outcome {
-            self.0.remove(slot);
-            return Poll::Ready(outcome);
+        match &mut self.0.get(slot).state {
+            State::Done(outcome) => {
+                let outcome = *outcome;
+                self.0.remove(slot);
+                Poll::Ready(outcome)
+            }
+            State::InFlight { waker, .. } => {
+                note_waker(waker, &mut io.after.drops, cx);
+                Poll::Pending
+            }
+            State::Abandoned { .. } => unreachable!("an abandoned call has no future"),
         }
-        note_waker(&mut call.waker, &mut io.after.drops, cx);
-        Poll::Pending
     }
 
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
         let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(call) = self.0.find(slot, generation) else { return io.late(event) };
-        call.outcome = Some(event.result);
+        let Some(op) = self.0.find(slot, generation) else { return io.late(event) };
         io.in_flight -= 1;
-        io.after.wakes.extend(call.waker.take());
-        if call.kept.is_some() {
-            self.free(io, slot);
-        } else if call.stopped {
-            self.close_made(io, slot);
+        let call = op.call;
+        match replace(&mut op.state, State::Done(event.result)) {
+            State::InFlight { waker, stopped } => {
+                io.after.wakes.extend(waker);
+                if stopped {
+                    self.stop(io, slot);
+                }
+            }
+            State::Abandoned { args } => {
+                self.0.remove(slot);
+                close_opened(io, &call, event.result);
+                // Its drop may close a file, which enters the runtime.
+                io.after.kept.push(args);
+            }
+            State::Done(_) => unreachable!("a call has one terminal event"),
         }
     }
 
-    /// Closes the descriptor that a call made and no future will take. Not on the ring: a file that is flushed when it is
-    /// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
-    fn close_made(&mut self, io: &mut Io, slot: u32) {
-        if let Some(fd) = self.0.get(slot).take_descriptor() {
-            io.close_now(fd);
-        }
-    }
-
-    /// The future is gone: the call is cancelled if it has not begun, and what it names is kept until its event.
-    pub(crate) fn abandon(&mut self, io: &mut Io, slot: u32, kept: Box<dyn Any>) {
+    /// The future is gone: the call is cancelled unless it has begun, and its arguments are kept until the terminal event.
+    pub(crate) fn abandon(&mut self, io: &mut Io, slot: u32, args: Box<dyn Any>) {
         let token = self.token(slot);
-        let call = self.0.get(slot);
-        call.kept = Some(kept);
-        io.after.drops.extend(call.waker.take());
-        if call.outcome.is_some() {
-            self.free(io, slot);
-        } else {
-            io.cancel(token);
+        let op = self.0.get(slot);
+        match &mut op.state {
+            State::InFlight { waker, .. } => {
+                io.after.drops.extend(waker.take());
+                op.state = State::Abandoned { args };
+                io.cancel(token);
+            }
+            State::Done(outcome) => {
+                close_opened(io, &op.call, *outcome);
+                self.0.remove(slot);
+                io.after.kept.push(args);
+            }
+            State::Abandoned { .. } => unreachable!("a future is dropped once"),
         }
     }
 
-    /// Cancels a call, at the end of the runtime.
+    /// Cancels a call at the end of the runtime, or closes what it has opened.
     fn stop(&mut self, io: &mut Io, slot: u32) {
-        let call = self.0.get(slot);
-        call.stopped = true;
-        if call.outcome.is_none() {
-            let token = self.token(slot);
-            io.cancel(token);
-        } else {
-            self.close_made(io, slot);
+        let token = self.token(slot);
+        let op = self.0.get(slot);
+        match &mut op.state {
+            State::InFlight { stopped, .. } => {
+                *stopped = true;
+                io.cancel(token);
+            }
+            State::Abandoned { .. } => io.cancel(token),
+            State::Done(outcome) => {
+                close_opened(io, &op.call, *outcome);
+                *outcome = Err(Errno::CANCELED);
+            }
         }
     }
 
@@ -124,24 +138,27 @@ impl FileOps {
         }
     }
 
-    /// What a task, known by its waker, waits for here.
+    /// What a task waits for here, by its waker.
     pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
         for slot in self.0.indices() {
-            let op = self.0.get(slot);
-            if op.waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
+            if let State::InFlight { waker: Some(waker), .. } = &self.0.get(slot).state
+                && waker.will_wake(task)
+            {
                 waits.push("for a call on a file".into());
             }
         }
     }
 
-    fn free(&mut self, io: &mut Io, slot: u32) {
-        self.close_made(io, slot);
-        let call = self.0.remove(slot);
-        // It may close a file, which borrows all this again.
-        io.after.kept.extend(call.kept);
-    }
-
     fn token(&self, slot: u32) -> Token {
         Token::new(Kind::File, self.0.generation(slot), slot)
+    }
+}
+
+/// Closes the descriptor that a call has opened and no future will take. Not on the ring: a file that is flushed when it is
+/// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
+fn close_opened(io: &mut Io, call: &FileCall, outcome: Result<u32, Errno>) {
+    if let (FileCall::Open { .. }, Ok(fd)) = (call, outcome) {
+        // SAFETY: the kernel has opened it for this call, and no other code has it: its outcome is dropped here.
+        io.close_now(unsafe { Fd::from_raw(fd as RawFd) });
     }
 }

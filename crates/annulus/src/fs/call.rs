@@ -1,0 +1,304 @@
+//! How a file call is made: inline, on the loop, or off it. One policy with two verbs: [`CallSite::try_inline`] makes the call
+//! now if the policy allows that, and [`CallSite::offload`] makes it without holding up the loop.
+#![allow(unsafe_code)]
+
+use super::inline_policy::{CallKind, Class, Timing};
+use super::open_file::OpenFile;
+use super::path::CWD;
+use super::pending_call::PendingCall;
+use super::policy::Policy;
+use crate::runtime::core::Core;
+use crate::task::yield_now;
+use annulus_kernel::file::{FileCall, OpenHow};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// `openat2(2)`: fail with EAGAIN unless the path is in memory (5.12).
+const RESOLVE_CACHED: u64 = 0x20;
+
+/// The arguments of a file call, with the memory that the call names. Crate-private, and so sealed.
+///
+/// # Safety
+/// Until the value is used again or dropped, also if it is moved meanwhile:
+/// - memory that the call names is valid, and nothing else writes what the call reads or touches what it writes;
+/// - descriptors that the call names, besides the given one, are open and this value's to use.
+pub(super) unsafe trait CallArgs {
+    /// The call, on a descriptor or on paths that start from it.
+    fn call(&mut self, fd: RawFd) -> FileCall;
+}
+
+/// A call that names no memory, and one descriptor.
+pub(super) struct Plain<F>(pub(super) F);
+
+// SAFETY: only calls without pointers and without other descriptors pass the check.
+unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
+    #[inline]
+    fn call(&mut self, fd: RawFd) -> FileCall {
+        let call = (self.0)(fd);
+        assert!(is_plain(&call, fd), "{call:?} names more than descriptor {fd}");
+        call
+    }
+}
+
+/// Whether a call names this descriptor and nothing else.
+#[inline]
+fn is_plain(call: &FileCall, fd: RawFd) -> bool {
+    match *call {
+        FileCall::Sync { fd: named, .. }
+        | FileCall::SetLen { fd: named, .. }
+        | FileCall::Allocate { fd: named, .. }
+        | FileCall::Advise { fd: named, .. }
+        | FileCall::SetModeOf { fd: named, .. }
+        | FileCall::SetFlags { fd: named, .. }
+        | FileCall::Lock { fd: named, .. } => named == fd,
+        _ => false,
+    }
+}
+
+/// What the policy needs to know about a call besides its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct CallSite<'a> {
+    pub(super) core: &'a Rc<Core>,
+    /// The descriptor that the call is given; `None` is the working directory.
+    pub(super) open: Option<&'a Rc<OpenFile>>,
+    pub(super) policy: Policy,
+    /// `None` if the call always waits: for the device, or for the other end of a pipe.
+    pub(super) kind: Option<CallKind>,
+    /// The offset of a read that may be predicted to be in the page cache.
+    pub(super) predictable: Option<u64>,
+}
+
+impl CallSite<'_> {
+    /// The answer of a call that is made inline; `None` if the policy wants it off the loop, or not in this turn.
+    ///
+    /// No future, so that a call that need not wait costs none.
+    #[inline]
+    pub(super) fn try_inline<A: CallArgs>(&self, args: &mut A) -> Option<io::Result<u32>> {
+        let policy = &self.core.inline_policy;
+        // If the loop does not turn, `offload` has the error.
+        if policy.is_budget_spent() || !self.core.is_running() {
+            return None;
+        }
+        match (self.policy, &self.kind) {
+            (Policy::Inline, kind) => {
+                policy.count_inline(kind.as_ref().map_or(0, |kind| kind.bytes));
+                Some(self.system_call(args))
+            }
+            (Policy::Adaptive, Some(kind)) => self.try_adaptive(kind, args),
+            (Policy::Adaptive, None) | (Policy::Offload, _) => None,
+        }
+    }
+
+    /// Makes a call off the loop, or inline in a later turn if this one's budget is spent; gives the arguments back.
+    ///
+    /// If the future is dropped, a call that has not begun does not begin, and one that has goes on.
+    pub(super) async fn offload<A>(self, mut args: A) -> (io::Result<u32>, A)
+    where
+        A: CallArgs + Unpin + 'static,
+    {
+        if self.core.inline_policy.is_budget_spent() {
+            self.wait_for_budget().await;
+            if let Some(answer) = self.try_inline(&mut args) {
+                return (answer, args);
+            }
+        }
+        let began = self.core.kernel.now();
+        let (answer, args) = match PendingCall::start(
+            self.core,
+            args,
+            self.open.cloned(),
+            self.waits_for_device(),
+        ) {
+            Ok(pending) => pending.await,
+            Err((error, args)) => return (Err(error), args),
+        };
+        if let Some(kind) = &self.kind {
+            self.core.inline_policy.after_offload(kind, self.core.kernel.now() - began);
+        }
+        (answer, args)
+    }
+
+    /// Makes a call: inline if possible, or else off the loop.
+    pub(super) async fn make<A>(self, mut args: A) -> (io::Result<u32>, A)
+    where
+        A: CallArgs + Unpin + 'static,
+    {
+        match self.try_inline(&mut args) {
+            Some(answer) => (answer, args),
+            None => self.offload(args).await,
+        }
+    }
+
+    /// Lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no other turn; then the call
+    /// itself fails.
+    #[inline]
+    pub(super) async fn wait_for_budget(&self) {
+        let core = self.core;
+        while self.policy != Policy::Offload
+            && core.inline_policy.is_budget_spent()
+            && core.is_running()
+        {
+            yield_now().await;
+        }
+    }
+
+    /// Off the loop such a call waits for a device: it goes past the page cache, or reads what that does not have.
+    fn waits_for_device(&self) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind.class == Class::Read)
+    }
+
+    #[inline]
+    fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
+        let Some((offset, open)) = self.predictable.zip(self.open) else {
+            return self.try_checked(kind, args);
+        };
+        let policy = &self.core.inline_policy;
+        let cache = &open.page_cache;
+        if cache.was_just_written(offset, kind.bytes as u64, policy.turn())
+            || cache.predicts(|| open.is_ordinary() && policy.supports_nowait(kind.device))
+        {
+            policy.count_inline(kind.bytes);
+            let (answer, stalled) = policy.sampled(&*self.core.kernel, || self.system_call(args));
+            if stalled {
+                cache.check_next();
+            }
+            return Some(answer);
+        }
+        let answer = self.try_checked(kind, args);
+        match &answer {
+            Some(Ok(_)) => cache.hit(),
+            Some(Err(_)) => {}
+            None => cache.miss(),
+        }
+        answer
+    }
+
+    /// Makes a read or an open if memory has all it needs, and any other call if such calls have been quick.
+    #[inline]
+    fn try_checked<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
+        match self.call_cached(kind, args) {
+            Cached::Answer(answer) => Some(answer),
+            Cached::Miss => None,
+            Cached::Unsupported => self.try_timed(kind, args),
+        }
+    }
+
+    fn try_timed<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
+        let (policy, kernel) = (&self.core.inline_policy, &*self.core.kernel);
+        let timing = policy.before_inline(kind)?;
+        policy.count_inline(kind.bytes);
+        match timing {
+            Timing::Exact => {
+                let (answer, took) = policy.timed(kernel, || self.system_call(args));
+                policy.after_inline(kind, took);
+                Some(answer)
+            }
+            Timing::Sampled => Some(policy.sampled(kernel, || self.system_call(args)).0),
+        }
+    }
+
+    /// Makes a read or an open that fails instead of waiting.
+    fn call_cached<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Cached {
+        let policy = &self.core.inline_policy;
+        if !matches!(kind.class, Class::Read | Class::Open) || !policy.supports_nowait(kind.device)
+        {
+            return Cached::Unsupported;
+        }
+        let cached;
+        let call = match args.call(self.fd()) {
+            FileCall::Read { fd, buffer, len, offset, .. } => {
+                FileCall::Read { fd, buffer, len, offset, nowait: true }
+            }
+            FileCall::ReadVector { fd, vectors, count, offset, .. } => {
+                FileCall::ReadVector { fd, vectors, count, offset, nowait: true }
+            }
+            FileCall::Open { at, how } => {
+                // SAFETY: by `CallArgs` the options are valid while the arguments are borrowed here.
+                let how = unsafe { *how };
+                cached = OpenHow { resolve: how.resolve | RESOLVE_CACHED, ..how };
+                FileCall::Open { at, how: &cached }
+            }
+            _ => return Cached::Unsupported,
+        };
+        // SAFETY: the memory of `args` is valid and ours by `CallArgs` while they are borrowed here, `cached` outlives the call, and
+        // `self.open` keeps the descriptor open.
+        let answer = unsafe { self.core.kernel.file(&call) };
+        let failed = |errno: Errno| {
+            answer.as_ref().is_err_and(|error| error.raw_os_error() == Some(errno.raw_os_error()))
+        };
+        if failed(Errno::AGAIN) {
+            policy.count_miss();
+            Cached::Miss
+        } else if failed(Errno::OPNOTSUPP) {
+            policy.note_no_nowait(kind.device);
+            Cached::Miss
+        } else if failed(Errno::INVAL) || failed(Errno::NOSYS) {
+            // The kernel has no such way, or the caller is wrong: the call itself tells which.
+            Cached::Unsupported
+        } else {
+            policy.count_inline(kind.bytes);
+            Cached::Answer(answer)
+        }
+    }
+
+    /// Makes the call on this thread, for as long as it takes.
+    #[inline]
+    pub(super) fn system_call<A: CallArgs>(&self, args: &mut A) -> io::Result<u32> {
+        // SAFETY: by `CallArgs` the memory is valid and ours while `args` is borrowed, which is longer than the call, and so are
+        // other descriptors; `self.open` keeps this one open.
+        unsafe { self.core.kernel.file(&args.call(self.fd())) }
+    }
+
+    fn fd(&self) -> RawFd {
+        self.open.map_or(CWD, |open| open.fd())
+    }
+}
+
+/// What became of a call that was to fail instead of waiting.
+enum Cached {
+    /// It need not wait.
+    Answer(io::Result<u32>),
+    /// It would wait, or its file system cannot tell.
+    Miss,
+    /// There is no such call of this kind.
+    Unsupported,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::inline_policy::DeviceId;
+    use super::super::open::OpenArgs;
+    use super::*;
+    use crate::Runtime;
+    use crate::runtime::current;
+
+    #[test]
+    fn a_callers_mistake_is_not_held_against_the_device() {
+        let ran = Runtime::new().unwrap().block_on(async {
+            let core = &current::get().unwrap();
+            let how = OpenHow { resolve: 1 << 40, ..OpenHow::default() };
+            let kind = CallKind { device: DeviceId::default(), class: Class::Open, bytes: 0 };
+            let policy = Policy::Adaptive;
+            let site = CallSite { core, open: None, policy, kind: Some(kind), predictable: None };
+            let answer = site.call_cached(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
+            assert!(matches!(answer, Cached::Unsupported), "the call itself tells");
+            assert!(core.inline_policy.supports_nowait(kind.device));
+        });
+        ran.unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "names more than descriptor 3")]
+    fn a_plain_call_names_no_memory() {
+        let call = |fd| FileCall::Read {
+            fd,
+            buffer: std::ptr::null_mut(),
+            len: 0,
+            offset: 0,
+            nowait: false,
+        };
+        Plain(call).call(3);
+    }
+}

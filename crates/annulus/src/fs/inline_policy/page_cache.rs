@@ -1,0 +1,137 @@
+//! The page-cache prediction: which reads of a file need not be checked.
+//!
+//! A *checked* read is told to fail instead of waiting if its data is not in memory (`RWF_NOWAIT`), which makes a cached read a
+//! seventh slower (ADR 0015). After so many small reads in a row that found their data the file is *predicted* to be in
+//! memory. Then only one read of several is checked, and the next one after a possible stall. If a checked read misses, the
+//! prediction ends, and takes twice as many reads the next time. What was written a moment ago is predicted at once.
+
+use std::cell::Cell;
+
+/// Hits in a row before a file is predicted to be in memory: at first, and at most.
+const REQUIRED: u32 = 1024;
+const MAX_REQUIRED: u32 = 1 << 20;
+/// Of a predicted file, one read in so many is checked.
+const CHECK_EVERY: u32 = 16;
+
+/// The prediction for one file.
+pub(crate) struct PageCache {
+    /// Hits in a row; while the file is predicted, all reads since.
+    hits: Cell<u32>,
+    required: Cell<u32>,
+    /// The bytes written last: offset, length, and the turn.
+    written: Cell<(u64, u32, u32)>,
+}
+
+impl PageCache {
+    /// Bytes of a read beyond which a check costs next to nothing.
+    pub(crate) const SMALL: usize = 16 * 1024;
+
+    pub(crate) fn new() -> Self {
+        Self { hits: Cell::new(0), required: Cell::new(REQUIRED), written: Cell::default() }
+    }
+
+    /// Notes what was written in a turn.
+    #[inline]
+    pub(crate) fn note_written(&self, offset: u64, len: u32, turn: u32) {
+        self.written.set((offset, len, turn));
+    }
+
+    /// Whether the next read need not be checked. `lasting` says if hits of this file predict anything; it is asked once for
+    /// each prediction.
+    #[inline]
+    pub(crate) fn predicts(&self, lasting: impl FnOnce() -> bool) -> bool {
+        let (hits, required) = (self.hits.get(), self.required.get());
+        if hits < required {
+            return false;
+        }
+        if hits == required && !lasting() {
+            self.miss();
+            return false;
+        }
+        self.hits.set(hits.wrapping_add(1).max(required + 1));
+        hits % CHECK_EVERY != CHECK_EVERY - 1
+    }
+
+    /// A checked read has found its data.
+    #[inline]
+    pub(crate) fn hit(&self) {
+        if self.hits.get() < self.required.get() {
+            self.hits.set(self.hits.get() + 1);
+        }
+    }
+
+    /// A read may have stalled: the next one is checked.
+    #[cold]
+    pub(crate) fn check_next(&self) {
+        self.hits.set(self.hits.get() | (CHECK_EVERY - 1));
+    }
+
+    /// A checked read has not found its data.
+    #[cold]
+    pub(crate) fn miss(&self) {
+        if self.hits.get() >= self.required.get() {
+            self.required.set((self.required.get() * 2).min(MAX_REQUIRED));
+        }
+        self.hits.set(0);
+        self.written.set((0, 0, 0));
+    }
+
+    /// Whether these bytes were written in this turn or the last one: pages are hardly evicted that soon.
+    #[inline]
+    pub(crate) fn was_just_written(&self, offset: u64, len: u64, turn: u32) -> bool {
+        let (start, written, then) = self.written.get();
+        let inside = offset
+            .checked_sub(start)
+            .is_some_and(|skipped| skipped.saturating_add(len) <= u64::from(written));
+        inside && turn.wrapping_sub(then) <= 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checked reads that hit, until the next would not be checked; how many.
+    fn hits_until_predicted(cache: &PageCache) -> u32 {
+        let checked = || !cache.predicts(|| true);
+        (0..).take_while(|_| checked()).map(|_| cache.hit()).count() as u32
+    }
+
+    #[test]
+    fn a_prediction_is_checked_now_and_then_and_harder_to_reach_after_each_miss() {
+        let cache = PageCache::new();
+        assert_eq!(hits_until_predicted(&cache), REQUIRED);
+        let checked = (0..100 * CHECK_EVERY).filter(|_| !cache.predicts(|| true)).count();
+        assert_eq!(checked, 100);
+        cache.check_next();
+        assert!(!cache.predicts(|| true) && cache.predicts(|| true), "the next one is checked");
+        let mut required = REQUIRED;
+        for _ in 0..30 {
+            cache.miss();
+            required = (required * 2).min(MAX_REQUIRED);
+            assert_eq!(hits_until_predicted(&cache), required);
+        }
+    }
+
+    #[test]
+    fn a_file_whose_hits_predict_nothing_is_always_checked() {
+        let cache = PageCache::new();
+        for _ in 0..5 * REQUIRED {
+            assert!(!cache.predicts(|| false));
+            cache.hit();
+        }
+    }
+
+    #[test]
+    fn bytes_just_written_are_predicted_and_none_beside_them() {
+        let cache = PageCache::new();
+        let predicted = |offset, len, turn| cache.was_just_written(offset, len, turn);
+        assert!(!predicted(0, 1, 0), "nothing was written");
+        cache.note_written(4096, 8192, 7);
+        assert!(predicted(4096, 8192, 7) && predicted(8192, 4096, 8));
+        for (offset, len) in [(4096, 8193), (4095, 2), (12_288, 1), (u64::MAX, 9)] {
+            assert!(!predicted(offset, len, 7), "{len} bytes at {offset}");
+        }
+        assert!(!predicted(4096, 8192, 9), "two turns later");
+    }
+}

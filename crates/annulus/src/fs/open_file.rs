@@ -1,0 +1,64 @@
+//! An open descriptor, shared by the handles and the calls that use it.
+#![allow(unsafe_code)]
+
+use super::inline_policy::PageCache;
+use super::metadata::Metadata;
+use crate::runtime::core::Core;
+use annulus_kernel::Fd;
+use annulus_kernel::file::{FileCall, FileStat, PathAt};
+use std::cell::OnceCell;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// `statx(2)`: of the descriptor itself.
+pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
+
+/// A descriptor, closed once neither a handle nor a call in flight holds it.
+pub(crate) struct OpenFile {
+    pub(super) core: Rc<Core>,
+    pub(super) fd: Fd,
+    /// As of the first use. In a box: seldom used, and large.
+    metadata: OnceCell<Option<Box<Metadata>>>,
+    pub(super) page_cache: PageCache,
+}
+
+impl OpenFile {
+    pub(super) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
+        Rc::new(Self { core, fd, metadata: OnceCell::new(), page_cache: PageCache::new() })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.raw()
+    }
+
+    /// The number of its device; zero if it has none.
+    pub(super) fn device_number(&self) -> u64 {
+        self.metadata().map_or(0, Metadata::dev)
+    }
+
+    /// Whether its calls wait for devices only. Those on a pipe or a terminal wait for its other end.
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.metadata().is_some_and(Metadata::is_file)
+    }
+
+    fn metadata(&self) -> Option<&Metadata> {
+        let read = || {
+            let mut stat = FileStat::default();
+            let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
+            let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
+            // SAFETY: path and answer outlive the call, and the descriptor is open.
+            let answer = unsafe { self.core.kernel.file(&call) };
+            answer.ok().map(|_| Box::new(Metadata::new(stat)))
+        };
+        self.metadata.get_or_init(read).as_deref()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.core.at_home() {
+            self.core.kernel.close(self.fd);
+            self.core.inline_policy.note_close();
+        }
+    }
+}
