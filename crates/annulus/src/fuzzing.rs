@@ -2,7 +2,7 @@
 
 use crate::lease::Lease;
 use crate::net::Datagram;
-use crate::slots::datagrams::{Format, Mail};
+use crate::slots::datagrams::{Format, ReceivedMessage};
 use annulus_kernel::{Control, Controls, Message};
 
 /// Opens a buffer as a received datagram of each format, and takes it apart. As the kernel would, a buffer has room for
@@ -34,27 +34,27 @@ pub fn datagram(bytes: &[u8]) {
 fn take_apart(buffer: Vec<u8>, format: &'static Format) {
     let len = buffer.len();
     let payload = buffer[format.layout.payload_at()..].to_vec();
-    let mut mail = Mail::open(Lease::heap(buffer.into_boxed_slice(), len), format);
-    assert_eq!(mail.len(), payload.len());
-    let _ = (mail.inet_source(), mail.source(), mail.is_cut(), mail.whole_len());
-    let _ = mail.controls().count();
-    assert!(mail.take_descriptors().is_empty());
-    let segment = mail.segment_size().filter(|size| *size > 0);
+    let mut message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
+    assert_eq!(message.len(), payload.len());
+    let _ = (message.inet_source(), message.source(), message.is_cut(), message.whole_len());
+    let _ = message.controls().count();
+    assert!(message.take_descriptors().is_empty());
+    let segment = message.segment_size().filter(|size| *size > 0);
     let mut parts = Vec::new();
-    while let Some(first) = mail.split_first() {
+    while let Some(first) = message.split_first() {
         assert_eq!(Some(first.len()), segment, "every part but the last has the segments' size");
         parts.extend_from_slice(&first.into_bytes());
     }
-    assert!(segment.is_none_or(|size| mail.len() <= size), "the last part is no longer");
-    parts.extend_from_slice(&mail.into_bytes());
+    assert!(segment.is_none_or(|size| message.len() <= size), "the last part is no longer");
+    parts.extend_from_slice(&message.into_bytes());
     assert!(parts == payload, "no byte is lost, and none comes twice");
 }
 
 /// As a user of a UDP socket gets it.
 fn hand_out(buffer: Vec<u8>, format: &'static Format) {
     let len = buffer.len();
-    let mail = Mail::open(Lease::heap(buffer.into_boxed_slice(), len), format);
-    let Ok(datagram) = Datagram::new(mail) else { return };
+    let message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
+    let Ok(datagram) = Datagram::new(message) else { return };
     assert!(datagram.whole_len >= datagram.bytes.len());
     let payload = datagram.bytes.to_vec();
     let parts: Vec<u8> = datagram.into_segments().flat_map(|part| part.to_vec()).collect();

@@ -1,7 +1,7 @@
 //! What a UDP datagram brings, and what it can be sent with.
 
 use crate::lease::Lease;
-use crate::slots::datagrams::{Envelope, Mail};
+use crate::slots::datagrams::{ReceivedMessage, SendMeta};
 use annulus_kernel::Control;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,9 +32,9 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    pub(crate) fn new(mail: Mail) -> io::Result<Self> {
+    pub(crate) fn new(message: ReceivedMessage) -> io::Result<Self> {
         let (mut at, mut service, mut time) = (None, None, None);
-        for control in mail.controls() {
+        for control in message.controls() {
             match control {
                 Control::PacketInfo { local, interface } => at = Some((local, interface)),
                 Control::Tos(tos) | Control::TrafficClass(tos) => service = Some(tos),
@@ -43,14 +43,14 @@ impl Datagram {
             }
         }
         Ok(Self {
-            source: mail.inet_source()?,
+            source: message.inet_source()?,
             local: at.map(|(local, _)| local),
             interface: at.map(|(_, interface)| interface),
             tos: service,
-            segment_size: mail.segment_size(),
+            segment_size: message.segment_size(),
             timestamp: time,
-            whole_len: mail.whole_len(),
-            bytes: mail.into_bytes(),
+            whole_len: message.whole_len(),
+            bytes: message.into_bytes(),
         })
     }
 
@@ -114,9 +114,9 @@ impl Transmit {
     }
 
     /// What the slot needs; `v4` is whether a connected socket's peer is an IPv4 one.
-    pub(super) fn envelope(&self, v4: bool) -> Envelope {
+    pub(super) fn meta(&self, v4: bool) -> SendMeta {
         let Self { to, segment_size, tos, source } = *self;
-        let plain = to.map_or_else(|| Envelope::connected(v4), Envelope::to_inet);
-        Envelope { segment_size, tos, source, ..plain }
+        let plain = to.map_or_else(|| SendMeta::connected(v4), SendMeta::to_inet);
+        SendMeta { segment_size, tos, source, ..plain }
     }
 }

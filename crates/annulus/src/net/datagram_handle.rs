@@ -1,9 +1,9 @@
-//! The handle on a mailbox, and everything that one does to datagrams through it, whatever their family.
+//! The handle on a datagram socket's slot, and the futures that wait on it, for all families.
 
 use super::stream_handle::NewFd;
 use crate::chunk::Chunk;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Envelope, Format, Mail, Settings};
+use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel, SocketOption};
 use std::fmt;
@@ -11,15 +11,15 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-/// Owns a mailbox. Dropping it lets what was accepted go out, then closes.
-pub(super) struct Postbox {
+/// Owns a datagram socket's slot. When it is dropped, what was accepted is still sent, then the socket closes.
+pub(super) struct DatagramHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
 }
 
-impl Postbox {
+impl DatagramHandle {
     pub(super) fn new(
         core: &Rc<Core>,
         socket: NewFd,
@@ -27,55 +27,70 @@ impl Postbox {
         settings: Settings,
     ) -> io::Result<Self> {
         settings.check(format.domain)?;
-        let slot = core.enter()?.add_mailbox(socket.fd(), format, settings)?;
-        // The slot closes it from here on.
+        let inner = &mut *core.enter()?;
+        let slot = inner.datagrams.add(&mut inner.io, socket.fd(), format, settings)?;
+        // The slot closes it from now on.
         socket.into_fd();
         Ok(Self { core: core.clone(), slot })
     }
 
-    /// The next datagram; with `singly`, one of those that came together.
+    /// The next message; with `split`, one datagram of those that the kernel coalesced.
     #[inline]
-    pub(super) fn recv(&self, singly: bool) -> RecvMail<'_> {
-        RecvMail { postbox: self, singly, id: None }
-    }
-
-    pub(super) fn poll_recv(&self, singly: bool, cx: &Context<'_>) -> Poll<io::Result<Mail>> {
-        self.core.enter_running()?.poll_mail(self.slot, singly, Wait::Polling, cx)
+    pub(super) fn recv(&self, split: bool) -> RecvDatagram<'_> {
+        RecvDatagram { handle: self, split, id: None }
     }
 
     #[inline]
-    pub(super) fn send(&self, chunk: Chunk, envelope: Envelope) -> SendMail<'_> {
-        SendMail { postbox: self, letter: Some((chunk, envelope)), id: None }
+    pub(super) fn poll_recv(
+        &self,
+        split: bool,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<ReceivedMessage>> {
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        slot.poll_recv(shared, &mut inner.io, split, wait, cx)
+    }
+
+    #[inline]
+    pub(super) fn send(&self, chunk: Chunk, meta: SendMeta) -> SendDatagram<'_> {
+        SendDatagram { handle: self, datagram: Some((chunk, meta)), id: None }
     }
 
     /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
-    pub(super) fn try_send(&self, bytes: &[u8], envelope: Envelope) -> io::Result<()> {
-        let mut inner = self.core.enter_running()?;
+    pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
+        let inner = &mut *self.core.enter_running()?;
         let mut buffer = inner.io.spares.take();
         buffer.extend_from_slice(bytes);
-        inner.accept_post(self.slot, Chunk::copied(buffer), envelope)
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        slot.try_send(shared, &mut inner.io, Chunk::copied(buffer), meta)
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_post_room(self.slot, Wait::Polling, cx).map(Ok)
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        slot.poll_send_ready(shared, &mut inner.io, Wait::Polling, cx).map(Ok)
     }
 
     pub(super) fn flush(&self) -> Flush<'_> {
-        Flush { postbox: self, id: None }
+        Flush { handle: self, id: None }
     }
 
-    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.core.enter_running()?.poll_post_flush(self.slot, Wait::Polling, cx)
+    pub(super) fn poll_flush(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, _) = inner.datagrams.get(self.slot);
+        slot.poll_flush(&mut inner.io, wait, cx)
     }
 
-    /// The socket has a peer from here on.
+    /// The socket has a peer from now on.
     pub(super) fn set_connected(&self) -> io::Result<()> {
-        self.core.enter()?.post.boxes.get(self.slot).tx.connected = true;
+        self.core.enter()?.datagrams.get(self.slot).0.set_connected();
         Ok(())
     }
 
     pub(super) fn dropped(&self) -> io::Result<u64> {
-        self.core.enter()?.count_drops(self.slot)
+        let inner = &mut *self.core.enter()?;
+        inner.datagrams.get(self.slot).0.count_drops(&mut inner.io)
     }
 
     pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
@@ -86,92 +101,95 @@ impl Postbox {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.post.boxes.get(self.slot).fd;
+        let fd = self.core.enter()?.datagrams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
 
-    /// A future that waited for room or a flush is gone.
+    /// A future that waited for space or a flush is gone.
     #[inline]
-    fn leave_post(&self, id: &mut Option<WaiterId>) {
+    fn leave_send(&self, id: &mut Option<WaiterId>) {
         if id.is_some()
             && let Ok(mut inner) = self.core.enter()
         {
-            inner.leave_post(self.slot, id);
+            let inner = &mut *inner;
+            inner.datagrams.get(self.slot).0.leave_send(&mut inner.io, id);
         }
     }
 }
 
-impl Drop for Postbox {
+impl Drop for DatagramHandle {
     fn drop(&mut self) {
-        // After the runtime's end the slot is gone already; in a forked child it is the parent's.
+        // After the runtime's end the slot is gone already; in a forked child it belongs to the parent.
         if let Ok(mut inner) = self.core.enter() {
-            inner.drop_mailbox(self.slot);
+            let inner = &mut *inner;
+            inner.datagrams.drop_socket(&mut inner.io, self.slot);
         }
     }
 }
 
-/// A receive that may wait. Dropped, it loses nothing: what it was woken for wakes the next one.
+/// A receive that may wait. When it is dropped, no datagram is lost: the next waiter is notified of what is there.
 #[must_use = "futures do nothing unless they are awaited"]
-pub(super) struct RecvMail<'a> {
-    postbox: &'a Postbox,
-    singly: bool,
+pub(super) struct RecvDatagram<'a> {
+    handle: &'a DatagramHandle,
+    split: bool,
     id: Option<WaiterId>,
 }
 
-impl Future for RecvMail<'_> {
-    type Output = io::Result<Mail>;
+impl Future for RecvDatagram<'_> {
+    type Output = io::Result<ReceivedMessage>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Mail>> {
-        let Self { postbox, singly, id } = &mut *self;
-        postbox.core.enter_running()?.poll_mail(postbox.slot, *singly, Wait::InLine(id), cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<ReceivedMessage>> {
+        let Self { handle, split, id } = &mut *self;
+        handle.poll_recv(*split, Wait::InLine(id), cx)
     }
 }
 
-impl Drop for RecvMail<'_> {
+impl Drop for RecvDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.id.is_some()
-            && let Ok(mut inner) = self.postbox.core.enter()
+            && let Ok(mut inner) = self.handle.core.enter()
         {
-            inner.leave_mail(self.postbox.slot, &mut self.id);
+            let inner = &mut *inner;
+            let (slot, _) = inner.datagrams.get(self.handle.slot);
+            slot.leave_recv(&mut inner.io, &mut self.id);
         }
     }
 }
 
-/// Sends a datagram: ready once it is queued, to leave with the turn. Dropped before that, it sends nothing.
+/// Sends a datagram: ready once it is queued, to leave with the turn. If it is dropped before that, nothing is sent.
 #[must_use = "a send does nothing unless awaited"]
-pub struct SendMail<'a> {
-    postbox: &'a Postbox,
+pub struct SendDatagram<'a> {
+    handle: &'a DatagramHandle,
     /// Not accepted yet.
-    letter: Option<(Chunk, Envelope)>,
+    datagram: Option<(Chunk, SendMeta)>,
     id: Option<WaiterId>,
 }
 
-impl Future for SendMail<'_> {
+impl Future for SendDatagram<'_> {
     type Output = io::Result<()>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { postbox, letter, id } = &mut *self;
-        let mut inner = postbox.core.enter_running()?;
-        ready!(inner.poll_post_room(postbox.slot, Wait::InLine(id), cx));
-        let (chunk, envelope) = letter.take().expect("polled after it was ready");
-        Poll::Ready(inner.accept_post(postbox.slot, chunk, envelope))
+        let Self { handle, datagram, id } = &mut *self;
+        let inner = &mut *handle.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(handle.slot);
+        slot.poll_send(shared, &mut inner.io, datagram, Wait::InLine(id), cx)
     }
 }
 
-impl Drop for SendMail<'_> {
+impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.postbox.leave_post(&mut self.id);
+        self.handle.leave_send(&mut self.id);
     }
 }
 
-/// Waits until everything is out.
+/// Waits until everything has left.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(super) struct Flush<'a> {
-    postbox: &'a Postbox,
+    handle: &'a DatagramHandle,
     id: Option<WaiterId>,
 }
 
@@ -179,19 +197,19 @@ impl Future for Flush<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { postbox, id } = &mut *self;
-        postbox.core.enter_running()?.poll_post_flush(postbox.slot, Wait::InLine(id), cx)
+        let Self { handle, id } = &mut *self;
+        handle.poll_flush(Wait::InLine(id), cx)
     }
 }
 
 impl Drop for Flush<'_> {
     fn drop(&mut self) {
-        self.postbox.leave_post(&mut self.id);
+        self.handle.leave_send(&mut self.id);
     }
 }
 
-impl fmt::Debug for SendMail<'_> {
+impl fmt::Debug for SendDatagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SendMail(accepted: {})", self.letter.is_none())
+        write!(f, "SendDatagram(accepted: {})", self.datagram.is_none())
     }
 }

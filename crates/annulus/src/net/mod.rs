@@ -15,7 +15,7 @@ mod unix;
 
 pub use annulus_kernel::Credentials;
 pub use datagram::{Datagram, Transmit};
-pub use datagram_handle::SendMail;
+pub use datagram_handle::SendDatagram;
 pub use limit::ConnectionLimit;
 pub(crate) use limit::Permit;
 pub use listener::{ListenOptions, TcpListener};

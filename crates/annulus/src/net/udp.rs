@@ -5,11 +5,12 @@ mod options;
 pub use options::UdpOptions;
 
 use super::datagram::{Datagram, Transmit};
-use super::datagram_handle::{Postbox, SendMail};
+use super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::resolve::first;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::slots::datagrams::Mail;
+use crate::slots::datagrams::ReceivedMessage;
+use crate::waiters::Wait;
 use annulus_kernel::{Address, Ip, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
@@ -27,7 +28,7 @@ use std::task::{Context, Poll};
 /// else. What becomes of it later is told by the next send on the same way, or by [`flush`](Self::flush). An error never
 /// ends the socket.
 pub struct UdpSocket {
-    postbox: Postbox,
+    handle: DatagramHandle,
     is_v4: bool,
     peer_is_v4: Cell<bool>,
 }
@@ -41,8 +42,8 @@ impl UdpSocket {
         UdpOptions::new().bind(address)
     }
 
-    fn new(postbox: Postbox, is_v4: bool) -> Self {
-        Self { postbox, is_v4, peer_is_v4: Cell::new(true) }
+    fn new(handle: DatagramHandle, is_v4: bool) -> Self {
+        Self { handle, is_v4, peer_is_v4: Cell::new(true) }
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and nobody else's datagrams are received. It may be set anew.
@@ -52,12 +53,12 @@ impl UdpSocket {
     /// `NetworkUnreachable`, …, naming the address.
     pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let connect = |address: SocketAddr| {
-            self.postbox.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
+            self.handle.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
             Ok(address.ip())
         };
         let peer = first(address, "connecting to", connect)?;
         self.peer_is_v4.set(goes_over_v4(peer));
-        self.postbox.set_connected()
+        self.handle.set_connected()
     }
 
     /// The next datagram, and who sent it. Datagrams that came together are handed out one by one.
@@ -71,7 +72,7 @@ impl UdpSocket {
     /// next one is not.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.postbox.recv(true).await?)
+        whole(self.handle.recv(true).await?)
     }
 
     /// As [`recv_from`](Self::recv_from), where the sender is known.
@@ -89,7 +90,7 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), but a cut datagram is told by [`Datagram::is_truncated`].
     #[inline]
     pub async fn recv_datagram(&self) -> io::Result<Datagram> {
-        Datagram::new(self.postbox.recv(false).await?)
+        Datagram::new(self.handle.recv(false).await?)
     }
 
     /// As [`recv_from`](Self::recv_from), by polling. Every task that polled is woken.
@@ -98,7 +99,7 @@ impl UdpSocket {
     /// As there.
     #[inline]
     pub fn poll_recv_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Lease, SocketAddr)>> {
-        self.postbox.poll_recv(true, cx)?.map(whole)
+        self.handle.poll_recv(true, Wait::Polling, cx)?.map(whole)
     }
 
     /// As [`recv_datagram`](Self::recv_datagram), by polling. Every task that polled is woken.
@@ -107,7 +108,7 @@ impl UdpSocket {
     /// As there.
     #[inline]
     pub fn poll_recv_datagram(&self, cx: &mut Context<'_>) -> Poll<io::Result<Datagram>> {
-        self.postbox.poll_recv(false, cx)?.map(Datagram::new)
+        self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
     }
 
     /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound; it leaves
@@ -119,7 +120,7 @@ impl UdpSocket {
     /// `InvalidInput` for more bytes than a datagram can have, naming the limit; what became of an earlier datagram to the
     /// same address: `ConnectionRefused`, `NetworkUnreachable`, …. This one is then not sent.
     #[inline]
-    pub fn send_to(&self, chunk: impl Into<Chunk>, to: SocketAddr) -> SendMail<'_> {
+    pub fn send_to(&self, chunk: impl Into<Chunk>, to: SocketAddr) -> SendDatagram<'_> {
         self.send_with(chunk, &Transmit::to(to))
     }
 
@@ -128,7 +129,7 @@ impl UdpSocket {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn send(&self, chunk: impl Into<Chunk>) -> SendMail<'_> {
+    pub fn send(&self, chunk: impl Into<Chunk>) -> SendDatagram<'_> {
         self.send_with(chunk, &Transmit::connected())
     }
 
@@ -142,7 +143,7 @@ impl UdpSocket {
         chunk: impl Into<Chunk>,
         segment_size: u16,
         to: SocketAddr,
-    ) -> SendMail<'_> {
+    ) -> SendDatagram<'_> {
         self.send_with(chunk, &Transmit::to(to).segment_size(segment_size))
     }
 
@@ -151,8 +152,8 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     #[inline]
-    pub fn send_with(&self, chunk: impl Into<Chunk>, how: &Transmit) -> SendMail<'_> {
-        self.postbox.send(chunk.into(), how.envelope(self.peer_is_v4.get()))
+    pub fn send_with(&self, chunk: impl Into<Chunk>, how: &Transmit) -> SendDatagram<'_> {
+        self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
     /// Copies a datagram, to leave with the turn, without waiting.
@@ -161,7 +162,7 @@ impl UdpSocket {
     /// `WouldBlock` where too much is queued: see [`poll_send_ready`](Self::poll_send_ready); else as
     /// [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
-        self.postbox.try_send(bytes, how.envelope(self.peer_is_v4.get()))
+        self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
     }
 
     /// Ready once a datagram would be accepted. Every task that polled is woken.
@@ -169,7 +170,7 @@ impl UdpSocket {
     /// # Errors
     /// Outside its runtime.
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.postbox.poll_send_ready(cx)
+        self.handle.poll_send_ready(cx)
     }
 
     /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
@@ -177,7 +178,7 @@ impl UdpSocket {
     /// # Errors
     /// Why a datagram was not sent, once, naming its length and address, and how many more were not. All others were.
     pub async fn flush(&self) -> io::Result<()> {
-        self.postbox.flush().await
+        self.handle.flush().await
     }
 
     /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
@@ -185,7 +186,7 @@ impl UdpSocket {
     /// # Errors
     /// As there.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.postbox.poll_flush(cx)
+        self.handle.poll_flush(Wait::Polling, cx)
     }
 
     /// Datagrams that the kernel has dropped by now because this socket's reader was slow: what `SO_RXQ_OVFL` tells with
@@ -194,7 +195,7 @@ impl UdpSocket {
     /// # Errors
     /// After the runtime's end; before Linux 4.12.
     pub fn dropped(&self) -> io::Result<u64> {
-        self.postbox.dropped()
+        self.handle.dropped()
     }
 
     /// The address it is bound to.
@@ -202,7 +203,7 @@ impl UdpSocket {
     /// # Errors
     /// After the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.postbox.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
 
     /// The peer it is connected to.
@@ -210,7 +211,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected`; or after the runtime's end.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.postbox.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
+        self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 }
 
@@ -221,7 +222,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
-        self.postbox.set(SocketOption::Broadcast(on))
+        self.handle.set(SocketOption::Broadcast(on))
     }
 
     /// Hops that a datagram may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
@@ -229,7 +230,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_ttl(&self, hops: u8) -> io::Result<()> {
-        self.postbox.set(SocketOption::Ttl(self.ip(), hops))
+        self.handle.set(SocketOption::Ttl(self.ip(), hops))
     }
 
     /// Service class and congestion notification of what is sent (`IP_TOS`, `IPV6_TCLASS`), eight bits.
@@ -261,7 +262,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_timestamps(&self, on: bool) -> io::Result<()> {
-        self.postbox.set(SocketOption::Timestamps(on))
+        self.handle.set(SocketOption::Timestamps(on))
     }
 
     /// Whether the kernel may put datagrams of one flow together (`UDP_GRO`, 5.0), which costs it less.
@@ -270,7 +271,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_coalescing(&self, on: bool) -> io::Result<()> {
-        self.postbox.set(SocketOption::Coalesce(on))
+        self.handle.set(SocketOption::Coalesce(on))
     }
 
     /// Whether datagrams may never be fragmented, as probing for the largest that fits needs it. Larger ones than the
@@ -288,7 +289,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.postbox.set(SocketOption::JoinV4 { group, interface })
+        self.handle.set(SocketOption::JoinV4 { group, interface })
     }
 
     /// Ends that.
@@ -296,7 +297,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.postbox.set(SocketOption::LeaveV4 { group, interface })
+        self.handle.set(SocketOption::LeaveV4 { group, interface })
     }
 
     /// Receives what is sent to a multicast group, on the interface of this number; zero, on one of the system's choice.
@@ -304,7 +305,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn join_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.postbox.set(SocketOption::JoinV6 { group, interface })
+        self.handle.set(SocketOption::JoinV6 { group, interface })
     }
 
     /// Ends that.
@@ -312,7 +313,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn leave_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.postbox.set(SocketOption::LeaveV6 { group, interface })
+        self.handle.set(SocketOption::LeaveV6 { group, interface })
     }
 
     /// The interface that multicast datagrams leave by, told by one of its addresses.
@@ -320,7 +321,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_interface_v4(&self, interface: Ipv4Addr) -> io::Result<()> {
-        self.postbox.set(SocketOption::MulticastInterfaceV4(interface))
+        self.handle.set(SocketOption::MulticastInterfaceV4(interface))
     }
 
     /// The interface that multicast datagrams leave by, told by its number.
@@ -328,7 +329,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_interface_v6(&self, interface: u32) -> io::Result<()> {
-        self.postbox.set(SocketOption::MulticastInterfaceV6(interface))
+        self.handle.set(SocketOption::MulticastInterfaceV6(interface))
     }
 
     /// Whether this host's own members of a group hear what is sent to it. On at first.
@@ -336,7 +337,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_loop(&self, on: bool) -> io::Result<()> {
-        self.postbox.set(SocketOption::MulticastLoop(self.ip(), on))
+        self.handle.set(SocketOption::MulticastLoop(self.ip(), on))
     }
 
     /// Hops that a multicast datagram may take. One at first: it stays in the local network.
@@ -344,7 +345,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_ttl(&self, hops: u8) -> io::Result<()> {
-        self.postbox.set(SocketOption::MulticastTtl(self.ip(), hops))
+        self.handle.set(SocketOption::MulticastTtl(self.ip(), hops))
     }
 
     /// Bytes the kernel holds for this socket until they are received, as it counts them: twice what was asked for.
@@ -352,7 +353,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn recv_buffer(&self) -> io::Result<usize> {
-        self.postbox.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::RecvBuffer)? as usize))
+        self.handle.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::RecvBuffer)? as usize))
     }
 
     /// Bytes the kernel holds until they have left, as it counts them: twice what was asked for.
@@ -360,7 +361,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn send_buffer(&self) -> io::Result<usize> {
-        self.postbox.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::SendBuffer)? as usize))
+        self.handle.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::SendBuffer)? as usize))
     }
 
     fn ip(&self) -> Ip {
@@ -371,9 +372,9 @@ impl UdpSocket {
     fn both(&self, option: impl Fn(Ip) -> SocketOption) -> io::Result<()> {
         if !self.is_v4 {
             // Where it keeps to IPv6, there is none for IPv4.
-            _ = self.postbox.set(option(Ip::V4));
+            _ = self.handle.set(option(Ip::V4));
         }
-        self.postbox.set(option(self.ip()))
+        self.handle.set(option(self.ip()))
     }
 }
 
@@ -391,20 +392,20 @@ fn goes_over_v4(ip: IpAddr) -> bool {
 }
 
 /// A datagram of which nothing is missing.
-fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
-    if mail.is_cut() {
-        return Err(cut(&mail));
+fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
+    if message.is_cut() {
+        return Err(cut(&message));
     }
-    let source = mail.inet_source()?;
-    Ok((mail.into_bytes(), source))
+    let source = message.inet_source()?;
+    Ok((message.into_bytes(), source))
 }
 
 /// Says what was cut off.
-pub(super) fn cut(mail: &Mail) -> io::Error {
+pub(super) fn cut(message: &ReceivedMessage) -> io::Error {
     let text = format!(
         "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",
-        mail.whole_len(),
-        mail.len()
+        message.whole_len(),
+        message.len()
     );
     io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -91,7 +91,8 @@ impl Core {
     /// What was counted so far; nothing in a forked child, and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
-        inner.count_all_drops();
+        let inner = &mut *inner;
+        inner.datagrams.count_all_drops(&mut inner.io);
         inner.io.driver.counters().memory_held = inner.io.held() as u64;
         let mut counters = self.inline_policy.add_to(*inner.io.driver.counters());
         (counters.remote_wakes, counters.wakeups) = self.remote.counts();

@@ -3,7 +3,7 @@
 use super::io::{AHEAD, Io};
 use super::recheck::{Recheck, RecheckQueue};
 use crate::slots::connects::Connects;
-use crate::slots::datagrams::PostOffice;
+use crate::slots::datagrams::Datagrams;
 use crate::slots::file_ops::FileOps;
 use crate::slots::listeners::Listeners;
 use crate::slots::nops::Nops;
@@ -21,7 +21,7 @@ pub(crate) struct Inner {
     pub(crate) polls: Polls,
     pub(crate) nops: Nops,
     pub(crate) file_ops: FileOps,
-    pub(crate) post: PostOffice,
+    pub(crate) datagrams: Datagrams,
 }
 
 impl Inner {
@@ -33,7 +33,7 @@ impl Inner {
             polls: Polls::default(),
             nops: Nops::default(),
             file_ops: FileOps::default(),
-            post: PostOffice::new(datagrams),
+            datagrams: Datagrams::new(datagrams),
             io,
         }
     }
@@ -52,7 +52,7 @@ impl Inner {
         }
         if self.io.driver.settled() {
             self.streams.settle_sends(&mut self.io);
-            self.settle_posts();
+            self.datagrams.settle_sends(&mut self.io);
         }
         if self.io.driver.take_trimmed() {
             // The driver has given back memory that was not needed: the rest does the same.
@@ -84,9 +84,9 @@ impl Inner {
             Kind::Poll => self.polls.on_event(io, event),
             Kind::Nop => self.nops.on_event(io, event),
             Kind::File => self.file_ops.on_event(io, event),
-            Kind::RecvDatagram => self.on_packet(event),
-            Kind::SendDatagram => self.on_parcel(event),
-            Kind::DatagramWritable => self.on_room(event),
+            Kind::RecvDatagram => self.datagrams.on_recv(io, event),
+            Kind::SendDatagram => self.datagrams.on_sent(io, event),
+            Kind::DatagramWritable => self.datagrams.on_writable(io, event),
             Kind::SendZeroCopy => self.streams.on_zero_copy(io, event),
             Kind::Ignored => {}
         }
@@ -105,7 +105,9 @@ impl Inner {
                 Recheck::Accept(slot, generation) => {
                     self.listeners.recheck(&mut self.io, slot, generation);
                 }
-                Recheck::Receive(slot, generation) => self.recheck_receivers(slot, generation),
+                Recheck::Receive(slot, generation) => {
+                    self.datagrams.recheck_receivers(&mut self.io, slot, generation);
+                }
                 Recheck::Queue(pool) => self.recheck_pool(pool),
             }
         }

@@ -92,14 +92,14 @@ impl Core {
 
 impl Inner {
     fn all_sent_out(&mut self) -> bool {
-        self.streams.all_sent() && self.all_posted()
+        self.streams.all_sent() && self.datagrams.all_sent()
     }
 
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
         self.io.in_flight == 0
             && !self.streams.has_unsettled()
-            && self.post.posted.is_empty()
+            && !self.datagrams.has_unsettled()
             && self.io.driver.is_clear()
     }
 
@@ -110,7 +110,7 @@ impl Inner {
         self.connects.stop_all(&mut self.io);
         self.file_ops.stop_all(&mut self.io);
         self.polls.stop_all(&mut self.io);
-        self.stop_mailboxes();
+        self.datagrams.stop_all(&mut self.io);
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
 
     /// The next turn looks for a datagram socket that does not exist, and panics.
     fn break_next_turn(runtime: &Runtime) {
-        runtime.core().enter().unwrap().post.posted.push(1_000_000);
+        runtime.core().enter().unwrap().datagrams.break_next_turn();
     }
 
     fn panics(f: impl FnOnce()) -> bool {

@@ -75,7 +75,7 @@ impl Inner {
         upto: Option<Duration>,
         remote: &Remote,
     ) -> io::Result<()> {
-        let mut busy = ready || self.streams.has_unsettled() || !self.post.posted.is_empty();
+        let mut busy = ready || self.streams.has_unsettled() || self.datagrams.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
         if busy || !remote.park() {
@@ -95,23 +95,22 @@ impl Inner {
     fn prepare(&mut self) -> bool {
         let mut busy = false;
         self.streams.start_sends(&mut self.io);
-        self.start_posts();
+        self.datagrams.start_sends(&mut self.io);
         if self.io.driver.sent_at_once() {
             // What they held is there again for this turn's receives, still warm.
             self.streams.settle_sends(&mut self.io);
-            self.settle_posts();
+            self.datagrams.settle_sends(&mut self.io);
             busy = !self.io.after.wakes.is_empty() || self.streams.has_sends();
-            busy |= !self.post.posts.is_empty();
         }
         self.io.weigh();
         self.streams.sweep_held_back(&mut self.io);
         self.io.driver.refill();
         self.streams.arm_recvs(&mut self.io);
-        self.arm_mail();
+        self.datagrams.arm_recvs(&mut self.io);
         if self.io.take_closed() {
             self.listeners.resume(&mut self.io);
         }
-        busy || self.streams.is_busy() || self.post.must_settle || !self.post.arms.is_empty()
+        busy || self.streams.is_busy() || self.datagrams.is_busy()
     }
 
     /// Waits for an event or the next timer.
@@ -146,8 +145,12 @@ impl Inner {
                 Fire::Connect(slot, generation) => {
                     self.connects.on_timeout(&mut self.io, slot, generation);
                 }
-                Fire::Post(slot, generation) => self.on_post_retry(slot, generation),
-                Fire::PostLinger(slot, generation) => self.on_post_linger(slot, generation),
+                Fire::DatagramRetry(slot, generation) => {
+                    self.datagrams.on_retry(&mut self.io, slot, generation);
+                }
+                Fire::DatagramLinger(slot, generation) => {
+                    self.datagrams.on_linger(&mut self.io, slot, generation);
+                }
             }
         }
     }

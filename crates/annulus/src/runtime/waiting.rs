@@ -10,16 +10,7 @@ impl Inner {
         let mut waits = Vec::new();
         self.streams.add_waits(task, &mut waits);
         self.listeners.add_waits(task, &mut waits);
-        for slot in self.post.boxes.indices() {
-            let mailbox = self.post.boxes.get(slot);
-            let fd = mailbox.fd;
-            if mailbox.rx.is_awaited_by(task) {
-                waits.push(format!("for a datagram on descriptor {fd}"));
-            }
-            if mailbox.tx.is_awaited_by(task) {
-                waits.push(format!("to send datagrams on descriptor {fd}"));
-            }
-        }
+        self.datagrams.add_waits(task, &mut waits);
         self.connects.add_waits(task, &mut waits);
         self.nops.add_waits(task, &mut waits);
         self.file_ops.add_waits(task, &mut waits);

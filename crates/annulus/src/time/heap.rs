@@ -19,9 +19,9 @@ pub(crate) enum Fire {
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
     /// Tries to send datagrams again. Slot and generation.
-    Post(u32, u32),
-    /// Ends a dropped mailbox that could not send all it had accepted. Slot and generation.
-    PostLinger(u32, u32),
+    DatagramRetry(u32, u32),
+    /// Ends a dropped datagram socket that could not send all it had accepted. Slot and generation.
+    DatagramLinger(u32, u32),
 }
 
 impl Fire {

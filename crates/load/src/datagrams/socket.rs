@@ -3,7 +3,7 @@
 use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::Lease;
-use annulus::net::{SendMail, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
+use annulus::net::{SendDatagram, Transmit, UdpOptions, UdpSocket, UnixDatagram, UnixOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
@@ -39,7 +39,7 @@ impl Socket {
     }
 
     /// Sends a datagram, or several as one.
-    pub(super) fn send(&self, datagrams: Vec<u8>) -> SendMail<'_> {
+    pub(super) fn send(&self, datagrams: Vec<u8>) -> SendDatagram<'_> {
         match self {
             Socket::Udp(socket, how) => socket.send_with(datagrams, how),
             Socket::Unix(socket) => socket.send(datagrams),

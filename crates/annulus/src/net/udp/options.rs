@@ -1,6 +1,6 @@
 //! How to open a UDP socket.
 
-use super::super::datagram_handle::Postbox;
+use super::super::datagram_handle::DatagramHandle;
 use super::super::resolve::first;
 use super::super::stream_handle::{Buffers, NewFd};
 use super::UdpSocket;
@@ -19,7 +19,7 @@ pub struct UdpOptions {
     reuse_port: bool,
     only_v6: Option<bool>,
     buffers: Buffers,
-    mail: Settings,
+    settings: Settings,
 }
 
 impl UdpOptions {
@@ -63,14 +63,14 @@ impl UdpOptions {
 
     /// Sends may overtake one another: several may wait for room at once. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {
-        self.mail.unordered = on;
+        self.settings.unordered = on;
         self
     }
 
     /// Largest datagram to be received whole, 65,535 bytes at most. By default all that UDP allows; larger ones than
     /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold are received one at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
-        self.mail.max_datagram = Some(bytes);
+        self.settings.max_datagram = Some(bytes);
         self
     }
 
@@ -91,8 +91,8 @@ impl UdpOptions {
         let socket = NewFd::new(&core.kernel, format.domain, SocketType::Datagram)?;
         self.set_up(&socket)?;
         socket.bind(&Address::from(address))?;
-        let postbox = Postbox::new(core, socket, format, self.mail)?;
-        Ok(UdpSocket::new(postbox, address.is_ipv4()))
+        let handle = DatagramHandle::new(core, socket, format, self.settings)?;
+        Ok(UdpSocket::new(handle, address.is_ipv4()))
     }
 
     fn set_up(&self, socket: &NewFd) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Datagrams between processes of a host.
 
-use super::super::datagram_handle::{Postbox, SendMail};
+use super::super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::super::resolve::failed;
 use super::super::udp::cut;
 use super::UnixOptions;
@@ -8,7 +8,8 @@ use super::address::{of_path, of_std, to_std};
 use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::slots::datagrams::{Envelope, Mail};
+use crate::slots::datagrams::{ReceivedMessage, SendMeta};
+use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials};
 use std::fmt;
 use std::io;
@@ -34,17 +35,17 @@ pub struct UnixMessage {
 }
 
 impl UnixMessage {
-    fn new(mut mail: Mail) -> io::Result<Self> {
-        let credentials = mail.controls().find_map(|control| match control {
+    fn new(mut message: ReceivedMessage) -> io::Result<Self> {
+        let credentials = message.controls().find_map(|control| match control {
             Control::Credentials(who) => Some(who),
             _ => None,
         });
         Ok(Self {
-            source: to_std(&mail.source())?,
+            source: to_std(&message.source())?,
             credentials,
-            descriptors: mail.take_descriptors(),
-            whole_len: mail.whole_len(),
-            bytes: mail.into_bytes(),
+            descriptors: message.take_descriptors(),
+            whole_len: message.whole_len(),
+            bytes: message.into_bytes(),
         })
     }
 
@@ -58,7 +59,7 @@ impl UnixMessage {
 /// order: where a receiver is slow, sends wait. Dropping it removes its path.
 pub struct UnixDatagram {
     _path: Option<BoundPath>,
-    postbox: Postbox,
+    handle: DatagramHandle,
 }
 
 impl UnixDatagram {
@@ -87,12 +88,12 @@ impl UnixDatagram {
         UnixOptions::new().datagram_pair()
     }
 
-    pub(super) fn new(postbox: Postbox, path: Option<BoundPath>) -> Self {
-        Self { _path: path, postbox }
+    pub(super) fn new(handle: DatagramHandle, path: Option<BoundPath>) -> Self {
+        Self { _path: path, handle }
     }
 
     pub(super) fn set_connected(&self) -> io::Result<()> {
-        self.postbox.set_connected()
+        self.handle.set_connected()
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and nobody else's datagrams are received.
@@ -112,7 +113,7 @@ impl UnixDatagram {
     }
 
     fn connect_at(&self, address: &Address) -> io::Result<()> {
-        let connected = self.postbox.with_fd(|kernel, fd| kernel.connect(fd, address));
+        let connected = self.handle.with_fd(|kernel, fd| kernel.connect(fd, address));
         connected.map_err(|error| failed(error, "connecting to", address))?;
         self.set_connected()
     }
@@ -124,7 +125,7 @@ impl UnixDatagram {
     /// the next one is not.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.postbox.recv(true).await?)
+        whole(self.handle.recv(true).await?)
     }
 
     /// As [`recv_from`](Self::recv_from), where the sender is known.
@@ -141,7 +142,7 @@ impl UnixDatagram {
     /// # Errors
     /// As [`recv_from`](Self::recv_from), but a cut datagram is told by [`UnixMessage::is_truncated`].
     pub async fn recv_message(&self) -> io::Result<UnixMessage> {
-        UnixMessage::new(self.postbox.recv(false).await?)
+        UnixMessage::new(self.handle.recv(false).await?)
     }
 
     /// As [`recv_message`](Self::recv_message), by polling. Every task that polled is woken.
@@ -149,7 +150,7 @@ impl UnixDatagram {
     /// # Errors
     /// As there.
     pub fn poll_recv_message(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixMessage>> {
-        self.postbox.poll_recv(false, cx)?.map(UnixMessage::new)
+        self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
 
     /// Sends a datagram to a path. Ready once it is queued within the runtime's send bound.
@@ -157,7 +158,7 @@ impl UnixDatagram {
     /// # Errors
     /// What became of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This one is then not sent.
     pub async fn send_to(&self, chunk: impl Into<Chunk>, path: impl AsRef<Path>) -> io::Result<()> {
-        self.postbox.send(chunk.into(), Envelope::to(of_path(path.as_ref())?)).await
+        self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
     }
 
     /// Sends a datagram to an address, which may be an abstract name.
@@ -165,7 +166,7 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     pub async fn send_to_addr(&self, chunk: impl Into<Chunk>, to: &SocketAddr) -> io::Result<()> {
-        self.postbox.send(chunk.into(), Envelope::to(of_std(to)?)).await
+        self.handle.send(chunk.into(), SendMeta::to(of_std(to)?)).await
     }
 
     /// Sends a datagram to the peer of a connected socket.
@@ -173,8 +174,8 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     #[inline]
-    pub fn send(&self, chunk: impl Into<Chunk>) -> SendMail<'_> {
-        self.postbox.send(chunk.into(), Envelope::default())
+    pub fn send(&self, chunk: impl Into<Chunk>) -> SendDatagram<'_> {
+        self.handle.send(chunk.into(), SendMeta::default())
     }
 
     /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has gone.
@@ -187,7 +188,7 @@ impl UnixDatagram {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         let chunk = chunk.into().with_descriptors(descriptors)?;
-        self.postbox.send(chunk, Envelope::default()).await
+        self.handle.send(chunk, SendMeta::default()).await
     }
 
     /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
@@ -195,7 +196,7 @@ impl UnixDatagram {
     /// # Errors
     /// Why a datagram was not sent, once, naming its length and path, and how many more were not. All others were.
     pub async fn flush(&self) -> io::Result<()> {
-        self.postbox.flush().await
+        self.handle.flush().await
     }
 
     /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
@@ -203,7 +204,7 @@ impl UnixDatagram {
     /// # Errors
     /// As there.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.postbox.poll_flush(cx)
+        self.handle.poll_flush(Wait::Polling, cx)
     }
 
     /// The address it is bound to.
@@ -211,7 +212,7 @@ impl UnixDatagram {
     /// # Errors
     /// After the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.postbox.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+        self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
     }
 
     /// The peer it is connected to.
@@ -219,7 +220,7 @@ impl UnixDatagram {
     /// # Errors
     /// `NotConnected`; or after the runtime's end.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.postbox.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
+        self.handle.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
     }
 }
 
@@ -230,10 +231,10 @@ impl fmt::Debug for UnixDatagram {
 }
 
 /// A datagram of which nothing is missing.
-fn whole(mail: Mail) -> io::Result<(Lease, SocketAddr)> {
-    if mail.is_cut() {
-        return Err(cut(&mail));
+fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
+    if message.is_cut() {
+        return Err(cut(&message));
     }
-    let source = to_std(&mail.source())?;
-    Ok((mail.into_bytes(), source))
+    let source = to_std(&message.source())?;
+    Ok((message.into_bytes(), source))
 }

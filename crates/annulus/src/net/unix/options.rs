@@ -1,7 +1,7 @@
 //! How to open Unix sockets, of all kinds.
 
 use super::super::ConnectionLimit;
-use super::super::datagram_handle::Postbox;
+use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::Acceptor;
 use super::super::resolve::failed;
 use super::super::stream_handle::{Buffers, NewFd, Socket};
@@ -31,7 +31,7 @@ pub struct UnixOptions {
     credentials: bool,
     buffers: Buffers,
     limit: Option<ConnectionLimit>,
-    mail: Settings,
+    datagram: Settings,
 }
 
 impl Default for UnixOptions {
@@ -42,7 +42,7 @@ impl Default for UnixOptions {
             credentials: false,
             buffers: Buffers::default(),
             limit: None,
-            mail: Settings::default(),
+            datagram: Settings::default(),
         }
     }
 }
@@ -99,14 +99,14 @@ impl UnixOptions {
     /// send on the same way. What they have not read the kernel counts against [`send_buffer`](Self::send_buffer), which is
     /// to be large enough for as much as they hold (`net.unix.max_dgram_qlen` datagrams each).
     pub fn unordered(mut self, on: bool) -> Self {
-        self.mail.unordered = on;
+        self.datagram.unordered = on;
         self
     }
 
     /// Largest datagram to be received whole; about 66 KiB by default, 64 MiB at most, more than which is refused when the
     /// socket is made. For larger ones than by default each receive takes so much heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
-        self.mail.max_datagram = Some(bytes);
+        self.datagram.max_datagram = Some(bytes);
         self
     }
 
@@ -242,7 +242,7 @@ impl UnixOptions {
             (false, true) => Format::UNIX_CREDENTIALS,
             (false, false) => Format::UNIX,
         };
-        Ok(UnixDatagram::new(Postbox::new(core, socket, format, self.mail)?, path))
+        Ok(UnixDatagram::new(DatagramHandle::new(core, socket, format, self.datagram)?, path))
     }
 
     fn socket(&self, core: &Core, kind: SocketType) -> io::Result<NewFd> {

@@ -1,10 +1,10 @@
-//! What a sender meets: room, a datagram accepted and cut where it must be, a flush.
+//! What a send does before the kernel sees it: it waits for space in the queue, and is checked, split if needed, and queued.
 
-use super::Envelope;
-use super::outgoing::Parcel;
+use super::outgoing::{OutgoingDatagram, SendMeta};
+use super::{DatagramSlot, Shared};
 use crate::chunk::Chunk;
 use crate::runtime::after::After;
-use crate::runtime::inner::Inner;
+use crate::runtime::io::Io;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::Domain;
 use std::io;
@@ -12,149 +12,171 @@ use std::task::{Context, Poll, ready};
 
 /// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
 const MOST_SEGMENTS: usize = 64;
-/// Largest payloads: 65,535 bytes of packet, but for headers.
+/// Largest payloads: 65,535 bytes of packet, less the headers.
 const MOST_V4: usize = 65_507;
 const MOST_V6: usize = 65_527;
 
-impl Inner {
-    /// Ready once so little is queued that a datagram would be accepted.
-    pub(crate) fn poll_post_room(
+impl DatagramSlot {
+    /// Accepts a datagram for sending as soon as there is space for it.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send), but `WouldBlock`.
+    #[inline]
+    pub(crate) fn poll_send(
         &mut self,
-        slot: u32,
+        shared: &mut Shared,
+        io: &mut Io,
+        datagram: &mut Option<(Chunk, SendMeta)>,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_ready(shared, io, wait, cx));
+        let (chunk, meta) = datagram.take().expect("polled after it was ready");
+        Poll::Ready(self.try_send(shared, io, chunk, meta))
+    }
+
+    /// Ready once a datagram would be accepted.
+    #[inline]
+    pub(crate) fn poll_send_ready(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<()> {
-        let has_room = self.has_post_room(slot);
-        self.wait_to_post(slot, has_room, wait, cx)
+        let has_space = self.has_space(shared, io);
+        self.wait_until(has_space, &mut io.after, wait, cx)
     }
 
     /// Ready if what is waited for is there.
     #[inline]
-    fn wait_to_post(
+    fn wait_until(
         &mut self,
-        slot: u32,
         is_there: bool,
+        after: &mut After,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<()> {
         if !is_there || wait.has_waited() {
-            self.note_post_wait(slot, is_there, wait, cx);
+            self.note_wait(is_there, after, wait, cx);
         }
         if is_there { Poll::Ready(()) } else { Poll::Pending }
     }
 
     #[cold]
-    fn note_post_wait(&mut self, slot: u32, is_over: bool, wait: Wait<'_>, cx: &Context<'_>) {
-        let waiters = &mut self.post.boxes.get(slot).tx.waiters;
-        let After { wakes, drops, .. } = &mut self.io.after;
+    fn note_wait(&mut self, is_over: bool, after: &mut After, wait: Wait<'_>, cx: &Context<'_>) {
+        let After { wakes, drops, .. } = after;
         if is_over {
-            waiters.leave(wait, drops);
+            self.send.waiters.leave(wait, drops);
         } else {
-            waiters.wait(wait, cx.waker(), wakes, drops);
+            self.send.waiters.wait(wait, cx.waker(), wakes, drops);
         }
     }
 
-    /// Accepts a datagram for sending.
+    /// Accepts a datagram for sending, unless too much is queued.
     ///
     /// # Errors
-    /// `WouldBlock` where too much is queued; what became of an earlier datagram on the same way; or that this one is too
-    /// large, or to be cut into nothing.
-    pub(crate) fn accept_post(
+    /// `WouldBlock` if too much is queued; why an earlier datagram to the same destination was not sent; `InvalidInput` if
+    /// this one is too large, or its segments have no bytes.
+    #[inline]
+    pub(crate) fn try_send(
         &mut self,
-        slot: u32,
+        shared: &mut Shared,
+        io: &mut Io,
         chunk: Chunk,
-        envelope: Envelope,
+        meta: SendMeta,
     ) -> io::Result<()> {
-        if let Err(error) = self.check_post(slot, &chunk, &envelope) {
-            chunk.retire(&mut self.io.spares, &mut self.io.after);
+        if let Err(error) = self.check(shared, io, &chunk, &meta) {
+            chunk.retire(&mut io.spares, &mut io.after);
             return Err(error);
         }
-        match envelope.segment_size {
-            Some(size) if self.post.boxes.get(slot).format.domain != Domain::Unix => {
-                let most = most_of(&envelope);
-                self.queue_cut(slot, chunk, envelope, size.into(), most);
+        match meta.segment_size {
+            Some(size) if self.format.domain != Domain::Unix => {
+                self.queue_segments(shared, io, chunk, meta, size.into());
             }
-            _ => self.queue_parcel(slot, chunk, envelope),
+            _ => self.queue(shared, io, chunk, meta),
         }
         Ok(())
     }
 
     #[inline]
-    fn check_post(&mut self, slot: u32, chunk: &Chunk, envelope: &Envelope) -> io::Result<()> {
-        if let Some(error) = self.post.boxes.get(slot).tx.failures.take_on(&envelope.to) {
+    fn check(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        chunk: &Chunk,
+        meta: &SendMeta,
+    ) -> io::Result<()> {
+        if let Some(error) = self.send.failures.take_of(&meta.to) {
             return Err(error);
         }
-        if !self.has_post_room(slot) {
+        if !self.has_space(shared, io) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        if self.post.boxes.get(slot).format.domain == Domain::Unix {
+        if self.format.domain == Domain::Unix {
             return Ok(());
         }
-        let most = most_of(envelope);
-        check_size(envelope.segment_size.map_or(chunk.len(), usize::from), most)?;
-        envelope.segment_size.map_or(Ok(()), |size| check_segment(size, most))
+        let most = most_of(meta);
+        check_size(meta.segment_size.map_or(chunk.len(), usize::from), most)?;
+        meta.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
-    /// Queues datagrams of `size` in pieces that the kernel takes at once.
-    fn queue_cut(
+    /// Queues datagrams of `size` bytes in pieces that the kernel takes at once.
+    fn queue_segments(
         &mut self,
-        slot: u32,
+        shared: &mut Shared,
+        io: &mut Io,
         mut chunk: Chunk,
-        envelope: Envelope,
+        meta: SendMeta,
         size: usize,
-        most: usize,
     ) {
-        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
-        let (piece, segment_size) = if cuts_here {
+        let (piece, segment_size) = if self.send.splits_here {
             (size, None)
         } else {
-            (size * MOST_SEGMENTS.min(most / size), envelope.segment_size)
+            (size * MOST_SEGMENTS.min(most_of(&meta) / size), meta.segment_size)
         };
-        let envelope = Envelope { segment_size, ..envelope };
+        let meta = SendMeta { segment_size, ..meta };
         while chunk.len() > piece {
             let first = chunk.split_to(piece);
-            self.queue_parcel(slot, first, envelope.clone());
+            self.queue(shared, io, first, meta.clone());
         }
-        let segment_size = envelope.segment_size.filter(|_| chunk.len() > size);
-        self.queue_parcel(slot, chunk, Envelope { segment_size, ..envelope });
+        let segment_size = meta.segment_size.filter(|_| chunk.len() > size);
+        self.queue(shared, io, chunk, SendMeta { segment_size, ..meta });
     }
 
     #[inline]
-    pub(super) fn queue_parcel(&mut self, slot: u32, chunk: Chunk, envelope: Envelope) {
-        let (weight, held) = (Parcel::weight_of(&chunk), chunk.weight());
-        let id = self.post.parcels.insert_with(|| Parcel::new(slot, chunk, envelope));
-        let tx = &mut self.post.boxes.get(slot).tx;
-        tx.queue.push_back(id);
-        tx.weight += weight;
-        self.io.memory.meter.add(held);
-        self.list_post(slot);
+    pub(super) fn queue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk, meta: SendMeta) {
+        let (weight, held) = (OutgoingDatagram::weight_of(&chunk), chunk.weight());
+        let slot = self.id.index;
+        let id = shared.outgoing.insert_with(|| OutgoingDatagram::new(slot, chunk, meta));
+        self.send.queue.push_back(id);
+        self.send.weight += weight;
+        io.memory.meter.add(held);
+        self.list_send(shared);
     }
 
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
-    /// What became of the last datagram that failed, and how many more did, once.
-    pub(crate) fn poll_post_flush(
+    /// Why the last datagram that failed was not sent, and how many more were not, once.
+    pub(crate) fn poll_flush(
         &mut self,
-        slot: u32,
+        io: &mut Io,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let is_idle = self.post.boxes.get(slot).tx.is_idle();
-        ready!(self.wait_to_post(slot, is_idle, wait, cx));
-        let failure = self.post.boxes.get(slot).tx.failures.take_all();
-        Poll::Ready(failure.map_or(Ok(()), Err))
+        ready!(self.wait_until(self.send.is_idle(), &mut io.after, wait, cx));
+        Poll::Ready(self.send.failures.take_all().map_or(Ok(()), Err))
     }
 
-    /// A future that waited for room or a flush is gone. The others were notified with it.
-    pub(crate) fn leave_post(&mut self, slot: u32, id: &mut Option<WaiterId>) {
-        let waker = self.post.boxes.get(slot).tx.waiters.remove(id);
-        self.io.after.drops.extend(waker);
+    /// A future that waited for space or a flush is gone. The others were notified with it.
+    pub(crate) fn leave_send(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
+        io.after.drops.extend(self.send.waiters.remove(id));
     }
 }
 
-fn most_of(envelope: &Envelope) -> usize {
-    if envelope.v4 { MOST_V4 } else { MOST_V6 }
+fn most_of(meta: &SendMeta) -> usize {
+    if meta.v4 { MOST_V4 } else { MOST_V6 }
 }
 
 fn check_segment(size: u16, most: usize) -> io::Result<()> {
@@ -172,6 +194,6 @@ fn check_size(len: usize, most: usize) -> io::Result<()> {
     let text = format!(
         "a datagram of {len} bytes is above the limit of {most}: send it in pieces, or with send_segments"
     );
-    // What the system calls EMSGSIZE has no kind of its own.
+    // `io::ErrorKind` has no kind for EMSGSIZE.
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }

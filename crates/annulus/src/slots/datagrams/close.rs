@@ -1,87 +1,96 @@
-//! How a mailbox begins and ends.
+//! Opening and closing of slots.
 
-use super::{Format, Mailbox, Settings};
-use crate::runtime::inner::Inner;
+use super::{DatagramSlot, Datagrams, Format, Settings, SlotId};
+use crate::runtime::io::Io;
 use crate::time::Fire;
 use annulus_kernel::Fd;
 use std::io;
 
-impl Inner {
-    /// Takes a datagram socket in. The first one makes the pool that all of them receive into.
+impl DatagramSlot {
+    /// Sets the time within which a dropped socket must have sent what it had accepted.
+    pub(super) fn start_linger(&mut self, io: &mut Io) {
+        if self.send.linger.is_none() {
+            let deadline = io.now() + io.bounds.linger;
+            let fire = Fire::DatagramLinger(self.id.index, self.id.generation);
+            self.send.linger = Some(io.timers.insert(deadline, fire));
+        }
+    }
+
+    /// Dropped, and nothing is in flight: [`Datagrams::close`] is due.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.dropped && self.recv.is_idle() && self.send.is_quiet()
+    }
+}
+
+impl Datagrams {
+    /// Takes a socket in. The first one makes the pool that all of them receive into.
     ///
     /// # Errors
-    /// Where there is no memory for that, or the driver cannot receive datagrams. The descriptor is then still the
-    /// caller's.
-    pub(crate) fn add_mailbox(
+    /// There is no memory for the pool, or the driver cannot receive datagrams. The descriptor then remains the caller's.
+    pub(crate) fn add(
         &mut self,
+        io: &mut Io,
         fd: Fd,
         format: &'static Format,
         settings: Settings,
     ) -> io::Result<u32> {
-        self.io.driver.open_datagram_pool(self.post.size)?;
-        Ok(self.post.boxes.insert(Mailbox::new(fd, format, settings)))
+        io.driver.open_datagram_pool(self.pool_size)?;
+        let index = self.slots.insert(DatagramSlot::new(fd, format, settings));
+        let generation = self.slots.generation(index);
+        self.slots.get(index).id = SlotId { index, generation };
+        Ok(index)
     }
 
-    /// The handle is gone. What was accepted is still sent, for as long as the linger.
-    pub(crate) fn drop_mailbox(&mut self, slot: u32) {
-        let mailbox = self.post.boxes.get(slot);
-        mailbox.dropped = true;
-        let stuck = !mailbox.tx.is_idle();
-        self.stop_mail(slot);
-        self.discard_mail(slot);
-        if stuck {
-            self.linger_posts(slot);
+    /// The handle is gone. What was accepted is still sent, within the linger.
+    pub(crate) fn drop_socket(&mut self, io: &mut Io, index: u32) {
+        let slot = self.slots.get(index);
+        slot.dropped = true;
+        slot.stop_recv(io);
+        slot.discard_received(io);
+        if !slot.send.is_idle() {
+            slot.start_linger(io);
         }
-        self.close_mailbox_if_done(slot);
-    }
-
-    /// Sets the time within which a dropped mailbox must have sent what it had accepted.
-    pub(super) fn linger_posts(&mut self, slot: u32) {
-        let deadline = self.io.now() + self.io.bounds.linger;
-        let fire = Fire::PostLinger(slot, self.post.boxes.generation(slot));
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.tx.linger.is_none() {
-            mailbox.tx.linger = Some(self.io.timers.insert(deadline, fire));
+        if slot.is_done() {
+            self.close(io, index);
         }
     }
 
-    /// The linger is over.
-    pub(crate) fn on_post_linger(&mut self, slot: u32, generation: u32) {
-        if let Some(mailbox) = self.post.boxes.find(slot, generation) {
-            mailbox.tx.linger = None;
-            self.stop_posts(slot);
-            self.close_mailbox_if_done(slot);
+    /// The linger is over: what has not left is given up.
+    pub(crate) fn on_linger(&mut self, io: &mut Io, index: u32, generation: u32) {
+        if let Some(slot) = self.slots.find(index, generation) {
+            slot.send.linger = None;
+            slot.stop_sends(&mut self.shared, io);
+            if slot.is_done() {
+                self.close(io, index);
+            }
         }
     }
 
-    /// Closes a dropped mailbox of which nothing is in flight.
-    pub(super) fn close_mailbox_if_done(&mut self, slot: u32) {
-        let mailbox = self.post.boxes.get(slot);
-        if !(mailbox.dropped && mailbox.rx.is_idle() && mailbox.tx.is_quiet()) {
-            return;
+    /// Closes a dropped socket of which nothing is in flight, and frees its slot.
+    #[cold]
+    pub(super) fn close(&mut self, io: &mut Io, index: u32) {
+        let mut slot = self.slots.remove(index);
+        slot.discard_received(io);
+        _ = slot.count_drops(io);
+        if let Some(key) = slot.send.linger {
+            io.timers.remove(key);
         }
-        self.discard_mail(slot);
-        _ = self.count_drops(slot);
-        let mut mailbox = self.post.boxes.remove(slot);
-        if let Some(key) = mailbox.tx.linger {
-            self.io.timers.remove(key);
-        }
-        mailbox.rx.waiters.notify_all(&mut self.io.after.drops);
-        mailbox.tx.waiters.notify_all(&mut self.io.after.drops);
-        self.io.close(mailbox.fd);
+        slot.recv.waiters.notify_all(&mut io.after.drops);
+        slot.send.waiters.notify_all(&mut io.after.drops);
+        io.close(slot.fd);
     }
 
-    /// Whether all mailboxes have sent what they had accepted.
-    pub(crate) fn all_posted(&mut self) -> bool {
-        let slots = self.post.boxes.indices();
-        slots.into_iter().all(|slot| self.post.boxes.get(slot).tx.is_idle())
+    /// Whether all sockets have sent what they had accepted.
+    pub(crate) fn all_sent(&mut self) -> bool {
+        self.slots.indices().into_iter().all(|index| self.slots.get(index).send.is_idle())
     }
 
-    /// Ends all mailboxes. Handles that outlive the runtime find it ended.
-    pub(crate) fn stop_mailboxes(&mut self) {
-        for slot in self.post.boxes.indices() {
-            self.stop_posts(slot);
-            self.drop_mailbox(slot);
+    /// Ends all sockets. Handles that outlive the runtime find it ended.
+    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        for index in self.slots.indices() {
+            self.slots.get(index).stop_sends(&mut self.shared, io);
+            self.drop_socket(io, index);
         }
     }
 }

@@ -1,68 +1,65 @@
-//! Datagrams that found no room.
+//! Datagrams that found no space at their destination.
 //!
-//! Where order matters they go back to the front of the queue, and everything waits with them. Where it does not, they are
-//! set aside until there may be room, and others leave meanwhile. A Unix socket is told of nobody's room but its peer's:
-//! what was set aside first on the way to others makes way when more is to be sent than the bound allows, so that readers that
-//! do not read, however many, hold up nobody.
+//! If order matters, such a datagram goes back to the front of the queue, and everything behind it waits. If it does not, the
+//! datagram is *deferred*: it is tried again once there may be space, and others leave meanwhile.
+//!
+//! For a Unix socket, an event tells of space only at the connected peer. So the datagrams deferred longest that go elsewhere
+//! are discarded when the bound would keep further ones out: receivers that do not read, however many, block no other.
 
-use super::Mailbox;
 use super::errors::Failure;
-use super::outgoing::{Parcel, State};
-use super::send_state::Outbox;
-use crate::runtime::inner::Inner;
+use super::outgoing::{OutgoingDatagram, OutgoingState};
+use super::send_state::SendState;
+use super::{DatagramSlot, Shared};
+use crate::runtime::io::Io;
+use annulus_driver::Slab;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 
-impl Mailbox {
-    /// Nothing tells of the room of who this one is for.
-    pub(super) fn is_blind(&self, parcel: &Parcel) -> bool {
-        self.format.domain == Domain::Unix && !parcel.envelope.to.is_empty()
+impl SendState {
+    /// There may be space: what was deferred is queued again.
+    pub(super) fn requeue_deferred(&mut self) {
+        self.queue.append(&mut self.deferred);
+    }
+
+    /// A datagram found no space.
+    pub(super) fn defer(&mut self, id: u32, datagram: &mut OutgoingDatagram) {
+        (datagram.state, datagram.waited) = (OutgoingState::Queued, true);
+        if self.unordered { self.deferred.push_back(id) } else { self.queue.push_front(id) }
     }
 }
 
-impl Outbox {
-    /// There may be room: what was set aside is queued again.
-    pub(super) fn try_again(&mut self) {
-        self.queue.append(&mut self.stuck);
+impl DatagramSlot {
+    /// No event tells when there is space at this datagram's destination.
+    pub(super) fn has_no_space_event(&self, datagram: &OutgoingDatagram) -> bool {
+        self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }
-}
 
-impl Inner {
-    /// Whether another datagram would be accepted; what was set aside may have to make way.
+    /// Whether another datagram would be accepted. Deferred ones may be discarded for it.
     #[inline]
-    pub(super) fn has_post_room(&mut self, slot: u32) -> bool {
-        self.post.boxes.get(slot).tx.weight <= self.io.send_bound() || self.make_post_room(slot)
+    pub(super) fn has_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
+        self.send.weight <= io.send_bound() || self.make_space(shared, io)
     }
 
     #[cold]
-    fn make_post_room(&mut self, slot: u32) -> bool {
-        let bound = self.io.send_bound();
-        while self.post.boxes.get(slot).tx.weight > bound {
-            let Some(place) = self.first_to_give_up(slot) else { return false };
-            self.give_up(slot, place);
+    fn make_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
+        let bound = io.send_bound();
+        while self.send.weight > bound {
+            let Some(at) = self.first_discardable(&mut shared.outgoing) else { return false };
+            self.discard_deferred(shared, io, at);
         }
         true
     }
 
-    /// The place of what was set aside first and may make way.
-    pub(super) fn first_to_give_up(&mut self, slot: u32) -> Option<usize> {
-        let mailbox = self.post.boxes.get(slot);
-        let parcels = &mut self.post.parcels;
-        mailbox.tx.stuck.iter().position(|id| mailbox.is_blind(parcels.get(*id)))
+    /// Where in the line the first deferred datagram is that may be discarded.
+    pub(super) fn first_discardable(&self, outgoing: &mut Slab<OutgoingDatagram>) -> Option<usize> {
+        self.send.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
     }
 
-    fn give_up(&mut self, slot: u32, place: usize) {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        let Some(id) = tx.stuck.remove(place) else { return };
-        tx.failures.note(Failure::of(self.post.parcels.get(id), Errno::AGAIN));
-        self.end_parcel(slot, id);
-    }
-
-    /// A parcel found no room.
-    pub(super) fn set_aside(&mut self, slot: u32, id: u32) {
-        let parcel = self.post.parcels.get(id);
-        (parcel.state, parcel.waited) = (State::Queued, true);
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if tx.unordered { tx.stuck.push_back(id) } else { tx.queue.push_front(id) }
+    fn discard_deferred(&mut self, shared: &mut Shared, io: &mut Io, at: usize) {
+        let Some(id) = self.send.deferred.remove(at) else { return };
+        let datagram = shared.outgoing.get(id);
+        self.send.failures.add(Failure::of(datagram, Errno::AGAIN));
+        self.send.release(io, datagram);
+        shared.outgoing.free(id);
     }
 }

@@ -1,38 +1,38 @@
-//! Datagrams that the kernel refused: what is to become of each, and who is told.
+//! Datagrams that the kernel refused: what becomes of each, and which call returns the error.
 
-use super::Name;
-use super::outgoing::{Parcel, State};
-use crate::runtime::inner::Inner;
+use super::outgoing::{OutgoingDatagram, OutgoingState};
+use super::{DatagramSlot, PeerAddress};
+use crate::runtime::io::Io;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;
 
-/// Ways on which a failure is kept until it is told.
-const MOST_WAYS: usize = 16;
+/// Destinations whose last failure is kept until a call returns it.
+const MOST_DESTINATIONS: usize = 16;
 
-/// What became of a datagram whose sender had gone on.
+/// Why a datagram was not sent whose send had already returned.
 pub(super) struct Failure {
     errno: Errno,
-    to: Name,
+    to: PeerAddress,
     text: String,
-    /// Earlier ones that are told with it, by number.
+    /// How many earlier failures this one stands for.
     others: usize,
 }
 
 impl Failure {
-    pub(super) fn of(parcel: &Parcel, errno: Errno) -> Self {
-        let len = parcel.chunk.len();
-        let way = parcel.addressee().map_or(String::new(), |to| format!(" to {to}"));
+    pub(super) fn of(datagram: &OutgoingDatagram, errno: Errno) -> Self {
+        let (len, to) = (datagram.chunk.len(), &datagram.meta.to);
+        let destination = if to.is_empty() { String::new() } else { format!(" to {to:?}") };
         let hint = match errno {
             Errno::MSGSIZE => ", more than the way there takes at once",
             Errno::AGAIN => ", which takes none",
             _ => "",
         };
-        let text = format!("sending a datagram of {len} bytes{way}{hint}");
-        Self { errno, to: parcel.envelope.to.clone(), text, others: 0 }
+        let text = format!("sending a datagram of {len} bytes{destination}{hint}");
+        Self { errno, to: to.clone(), text, others: 0 }
     }
 
-    fn error(self) -> io::Error {
+    fn into_error(self) -> io::Error {
         let Self { errno, text, others, .. } = self;
         let error = io::Error::from(errno);
         let more =
@@ -41,40 +41,41 @@ impl Failure {
     }
 }
 
-/// What is to be told: of each way the last failure, and how many there were. Bounded: beyond that the oldest only counts.
+/// Failures that no call has returned yet: the last one of each destination, with a count of those before. At the limit of
+/// destinations the oldest failure is only counted.
 #[derive(Default)]
 pub(super) struct Failures(Vec<Failure>);
 
 impl Failures {
-    pub(super) fn note(&mut self, failure: Failure) {
+    pub(super) fn add(&mut self, failure: Failure) {
         let same = self.0.iter().position(|known| known.to == failure.to);
-        let oldest = (self.0.len() == MOST_WAYS).then_some(0);
-        let known = same.or(oldest).map(|place| self.0.remove(place));
+        let oldest = (self.0.len() == MOST_DESTINATIONS).then_some(0);
+        let known = same.or(oldest).map(|at| self.0.remove(at));
         let others = known.map_or(0, |known| known.others + 1);
         self.0.push(Failure { others, ..failure });
     }
 
-    /// The one on this way, to be told.
+    /// The failure of this destination, as an error to return.
     #[inline]
-    pub(super) fn take_on(&mut self, to: &Name) -> Option<io::Error> {
-        let place = self.0.iter().position(|known| known.to == *to)?;
-        Some(self.0.remove(place).error())
+    pub(super) fn take_of(&mut self, to: &PeerAddress) -> Option<io::Error> {
+        let at = self.0.iter().position(|known| known.to == *to)?;
+        Some(self.0.remove(at).into_error())
     }
 
-    /// All of them, to be told as one.
+    /// All of them, as one error.
     pub(super) fn take_all(&mut self) -> Option<io::Error> {
         let all = std::mem::take(&mut self.0);
         let last = all.into_iter().reduce(|earlier, failure| {
             let others = earlier.others + 1 + failure.others;
             Failure { others, ..failure }
         })?;
-        Some(last.error())
+        Some(last.into_error())
     }
 }
 
 /// Errors that the kernel may have kept from an earlier datagram.
-fn tells_of_an_earlier_one(errno: Errno) -> bool {
-    const TOLD: [Errno; 7] = [
+fn may_be_of_an_earlier_one(errno: Errno) -> bool {
+    const KEPT: [Errno; 7] = [
         Errno::CONNREFUSED,
         Errno::HOSTUNREACH,
         Errno::NETUNREACH,
@@ -83,46 +84,59 @@ fn tells_of_an_earlier_one(errno: Errno) -> bool {
         Errno::PROTO,
         Errno::NOPROTOOPT,
     ];
-    TOLD.contains(&errno)
+    KEPT.contains(&errno)
 }
 
-impl Inner {
-    /// What is to become of a parcel that the kernel refused.
-    pub(super) fn judge(&mut self, slot: u32, id: u32, errno: Errno) -> State {
-        let parcel = self.post.parcels.get(id);
-        let mailbox = self.post.boxes.get(slot);
+impl DatagramSlot {
+    /// Decides what becomes of a datagram that the kernel refused.
+    pub(super) fn judge(
+        &mut self,
+        io: &mut Io,
+        datagram: &mut OutgoingDatagram,
+        errno: Errno,
+    ) -> OutgoingState {
+        let has_segments = datagram.meta.segment_size.is_some();
         match errno {
             Errno::AGAIN | Errno::INTR => {
-                mailbox.tx.untold |= mailbox.is_blind(parcel);
-                return State::Refused;
+                self.send.no_space_event |= self.has_no_space_event(datagram);
+                OutgoingState::NoSpace
             }
             Errno::NOBUFS | Errno::NOMEM => {
-                mailbox.tx.untold = true;
-                return State::Refused;
+                self.send.no_space_event = true;
+                OutgoingState::NoSpace
             }
-            // The device cannot.
-            Errno::IO if parcel.envelope.segment_size.is_some() => {
-                mailbox.tx.cuts_here = true;
-                return State::Again;
+            // The device cannot split datagrams.
+            Errno::IO if has_segments => {
+                self.send.splits_here = true;
+                OutgoingState::Retry
             }
-            // Its segments are wider than the way there takes at once: datagrams alone may pass in fragments. (Older kernels
-            // say what they also say of an address that nothing can be sent to.)
-            Errno::MSGSIZE | Errno::INVAL if parcel.envelope.segment_size.is_some() => {
-                return State::Cut;
-            }
-            _ => {}
+            // The segments are larger than the route takes: datagrams sent alone may pass as fragments. (Older kernels give
+            // the error that they also give for an address to which nothing can be sent.)
+            Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
+            _ => self.fail(io, datagram, errno),
         }
-        let inet = mailbox.format.domain != Domain::Unix;
-        if inet && mailbox.tx.connected && tells_of_an_earlier_one(errno) && !parcel.retried {
-            parcel.retried = true;
-            if mailbox.rx.hear(errno) {
-                self.notify_receivers(slot);
-            } else {
-                mailbox.tx.failures.note(Failure::of(parcel, errno));
-            }
-            return State::Again;
+    }
+
+    /// An error of this datagram, or of an earlier one.
+    fn fail(
+        &mut self,
+        io: &mut Io,
+        datagram: &mut OutgoingDatagram,
+        errno: Errno,
+    ) -> OutgoingState {
+        let may_be_earlier = self.format.domain != Domain::Unix
+            && self.send.connected
+            && may_be_of_an_earlier_one(errno);
+        if !may_be_earlier || datagram.retried {
+            self.send.failures.add(Failure::of(datagram, errno));
+            return OutgoingState::Failed;
         }
-        mailbox.tx.failures.note(Failure::of(parcel, errno));
-        State::Failed
+        datagram.retried = true;
+        if self.recv.report_error(errno) {
+            self.notify_receivers(io);
+        } else {
+            self.send.failures.add(Failure::of(datagram, errno));
+        }
+        OutgoingState::Retry
     }
 }

@@ -3,8 +3,10 @@
 use annulus_kernel::{Domain, Layout, MOST_DESCRIPTORS, MsgHeader, space};
 use std::ptr;
 
-/// Room for a sender's address and for what travels beside the bytes. Fixed for a family, whatever a socket asks for: what
-/// is not used is not touched. But for descriptors: the kernel opens as many as there is room for, asked for or not.
+/// How much space a buffer has before the payload: for the sender's address and for control messages.
+///
+/// It is fixed for a family, whatever options a socket sets, since space that is not used costs nothing. Space for descriptors
+/// is the exception: the kernel opens as many as fit, even if none were asked for.
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) layout: Layout,
@@ -13,15 +15,15 @@ pub(crate) struct Format {
     header: MsgHeader,
 }
 
-/// Packet information and service class, of both protocols; time; segment size.
+/// Packet information and service class of both protocols, time, and segment size.
 const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
 /// Credentials.
 const UNIX_CONTROL: usize = space(12);
 
 impl Format {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
-        // The payload starts with a cache line of its own. What is left over is the name's: in the other room the kernel
-        // would open descriptors.
+        // The payload starts a cache line. The padding goes to the address: in the space for control messages the kernel
+        // could open descriptors.
         let name = (Layout::HEAD + name + control).next_multiple_of(64) - Layout::HEAD - control;
         let layout = Layout { name, control };
         let header = MsgHeader {
@@ -38,13 +40,13 @@ impl Format {
 
     /// `struct sockaddr_in6` is the longest address here: 28 bytes.
     pub(crate) const INET: &'static Self = &Self::new(Domain::Inet, 32, INET_CONTROL);
-    /// The same for sockets that speak IPv6.
+    /// The same for IPv6 sockets.
     pub(crate) const INET6: &'static Self = &Self::new(Domain::Inet6, 32, INET_CONTROL);
     /// `struct sockaddr_un` has 110 bytes.
     pub(crate) const UNIX: &'static Self = &Self::new(Domain::Unix, 112, 0);
-    /// Unix, with room for who sent it, and for nothing else.
+    /// Unix, with space for the sender's credentials only.
     pub(crate) const UNIX_CREDENTIALS: &'static Self = &Self::new(Domain::Unix, 112, UNIX_CONTROL);
-    /// Unix, with room for as many descriptors as one message can carry.
+    /// Unix, with space for as many descriptors as one message can carry.
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
         &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MOST_DESCRIPTORS));
 
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_start_on_a_cache_line_and_leave_room_for_the_largest_datagram() {
+    fn payloads_start_a_cache_line_and_the_largest_datagram_fits() {
         let formats =
             [Format::INET, Format::UNIX, Format::UNIX_CREDENTIALS, Format::UNIX_DESCRIPTORS];
         let payloads = formats.map(|format| format.layout.payload_at());
@@ -69,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_descriptors_only_where_they_are_asked_for() {
-        let room = |format: &Format| format.layout.control;
-        assert_eq!((room(Format::UNIX), room(Format::UNIX_CREDENTIALS)), (0, UNIX_CONTROL));
-        assert!(room(Format::UNIX_DESCRIPTORS) >= space(4 * MOST_DESCRIPTORS));
+    fn only_the_format_with_descriptors_has_space_for_them() {
+        let space_of = |format: &Format| format.layout.control;
+        assert_eq!((space_of(Format::UNIX), space_of(Format::UNIX_CREDENTIALS)), (0, UNIX_CONTROL));
+        assert!(space_of(Format::UNIX_DESCRIPTORS) >= space(4 * MOST_DESCRIPTORS));
     }
 }

@@ -1,78 +1,104 @@
-//! Datagrams. One slot a socket: its receive, its sends. Policy for all drivers and kernels, as `stream` is for streams.
+//! Datagram sockets, UDP and Unix: one slot each, with its receive and its sends. The same policy for all drivers.
 //!
-//! A *mailbox* is a datagram socket's slot. A *letter* is a received datagram in its buffer, not looked at; opened, it is
-//! *mail*. A *parcel* is a datagram on its way out, with everything the kernel reads of it, at a place that does not move.
-//! The *post office* is all of them together, and what the turn has to do for them.
+//! The life of a slot:
 //!
-//! The life of a mailbox: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent (bounded
-//! by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes.
+//! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the slot until they are taken;
+//!    `accepting` queues datagrams to send, and `send` starts them at the end of the turn.
+//! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was accepted for
+//!    sending is still sent, within the linger.
+//! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
+//!
+//! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
 
 mod accepting;
 mod close;
 mod deferred;
 mod errors;
 mod format;
-mod name;
 mod outgoing;
+mod peer_address;
 mod received;
 mod recv;
+mod recv_msg_buf;
 mod send;
 mod send_state;
 
 pub(crate) use format::Format;
-pub(crate) use name::Name;
-pub(crate) use outgoing::Envelope;
-pub(crate) use received::Mail;
-pub(crate) use recv::Desk;
+pub(crate) use outgoing::SendMeta;
+pub(crate) use peer_address::PeerAddress;
+pub(crate) use received::ReceivedMessage;
+pub(crate) use recv_msg_buf::RecvMsgBuf;
 
-use annulus_driver::{PoolSize, Slab};
+use crate::runtime::io::Io;
+use annulus_driver::{Kind, PoolSize, Slab, Token};
 use annulus_kernel::{Domain, Fd};
-use outgoing::Parcel;
-use recv::Inbox;
-use send_state::Outbox;
+use outgoing::OutgoingDatagram;
+use recv::RecvState;
+use send_state::SendState;
 use std::collections::VecDeque;
 use std::io;
+use std::task::Waker;
 
 /// A datagram socket's slot.
-pub(crate) struct Mailbox {
+pub(crate) struct DatagramSlot {
+    id: SlotId,
     pub(crate) fd: Fd,
     /// How its datagrams are laid out, which follows from its family.
-    pub(crate) format: &'static Format,
-    pub(crate) rx: Inbox,
-    pub(crate) tx: Outbox,
+    format: &'static Format,
+    recv: RecvState,
+    send: SendState,
     /// No handle owns it any more.
     dropped: bool,
 }
 
-impl Mailbox {
-    pub(crate) fn new(fd: Fd, format: &'static Format, settings: Settings) -> Self {
-        Self {
-            fd,
-            format,
-            rx: Inbox::new(settings.max_datagram),
-            tx: Outbox::new(settings.unordered),
-            dropped: false,
-        }
+/// The slot's own place in the table.
+#[derive(Clone, Copy, Default)]
+struct SlotId {
+    index: u32,
+    generation: u32,
+}
+
+impl SlotId {
+    fn token(self, kind: Kind) -> Token {
+        Token::new(kind, self.generation, self.index)
     }
 }
 
-/// Most bytes that one may ask to receive whole: all that UDP's length can tell; and as much memory as one receive may take,
-/// where only the sender's buffer is the limit.
+impl DatagramSlot {
+    fn new(fd: Fd, format: &'static Format, settings: Settings) -> Self {
+        Self {
+            id: SlotId::default(),
+            fd,
+            format,
+            recv: RecvState::new(settings.max_datagram),
+            send: SendState::new(settings.unordered),
+            dropped: false,
+        }
+    }
+
+    /// The socket has a peer from now on, so that a writable event tells that the peer has space.
+    pub(crate) fn set_connected(&mut self) {
+        self.send.connected = true;
+    }
+}
+
+/// Most bytes that may be asked for as the largest datagram: all that UDP's length field can hold; for Unix sockets, if only
+/// the sender's buffer is the limit, as much memory as one receive may take.
 const MOST_INET: usize = 65_535;
 const MOST_UNIX: usize = 64 << 20;
 
-/// What is decided when a mailbox is made.
+/// What is decided when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     /// Sends may overtake one another.
     pub(crate) unordered: bool,
-    /// Largest datagram to be received whole; what the pool's buffers hold, where none is given.
+    /// The largest datagram that is received whole; `None` for what the pool's buffers hold.
     pub(crate) max_datagram: Option<usize>,
 }
 
 impl Settings {
     /// # Errors
-    /// `InvalidInput` where datagrams of this family do not get as large as is asked for, naming the limit.
+    /// `InvalidInput` if datagrams of this family never get so large, naming the limit.
     pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {
         let most = if domain == Domain::Unix { MOST_UNIX } else { MOST_INET };
         match self.max_datagram.filter(|wanted| *wanted > most) {
@@ -85,32 +111,74 @@ impl Settings {
     }
 }
 
-/// All mailboxes and parcels, and what the turn has to do for them. Lists name slots, each at most once.
-pub(crate) struct PostOffice {
-    pub(crate) boxes: Slab<Mailbox>,
-    pub(crate) parcels: Slab<Parcel>,
-    /// Mailboxes to arm.
-    pub(crate) arms: VecDeque<u32>,
-    /// Mailboxes with something to send.
-    pub(crate) posts: Vec<u32>,
-    /// Mailboxes whose parcels went out in this turn: done, unless an event says otherwise.
-    pub(crate) posted: Vec<u32>,
-    /// A task waits for one of the posted: no sleep before they are settled.
-    pub(crate) must_settle: bool,
-    /// The size of the pool, which is made with the first mailbox.
-    pub(crate) size: PoolSize,
+/// All datagram sockets of a runtime.
+pub(crate) struct Datagrams {
+    slots: Slab<DatagramSlot>,
+    shared: Shared,
+    /// The size of the receive pool, which is made with the first socket.
+    pool_size: PoolSize,
 }
 
-impl PostOffice {
-    pub(crate) fn new(size: PoolSize) -> Self {
-        Self {
-            boxes: Slab::new(),
-            parcels: Slab::new(),
-            arms: VecDeque::new(),
-            posts: Vec::new(),
-            posted: Vec::new(),
-            must_settle: false,
-            size,
+/// What the sockets share: the datagrams on their way out, and what the turn has to do. A list names each slot at most once.
+#[derive(Default)]
+pub(crate) struct Shared {
+    outgoing: Slab<OutgoingDatagram>,
+    /// Slots whose receive is to be armed, in order.
+    arms: VecDeque<u32>,
+    /// Slots with something to send.
+    sends: Vec<u32>,
+    /// Slots whose sends of this turn count as done, unless an event says otherwise.
+    unsettled: Vec<u32>,
+    /// The outcome of a send is awaited, or more is to follow: this turn must not wait.
+    sleepless: bool,
+}
+
+impl Datagrams {
+    pub(crate) fn new(pool_size: PoolSize) -> Self {
+        Self { slots: Slab::new(), shared: Shared::default(), pool_size }
+    }
+
+    /// A handle's slot, with what its methods need beside it.
+    #[inline]
+    pub(crate) fn get(&mut self, index: u32) -> (&mut DatagramSlot, &mut Shared) {
+        (self.slots.get(index), &mut self.shared)
+    }
+
+    /// Sends were started whose events, if any, have not been taken.
+    #[inline]
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.shared.unsettled.is_empty()
+    }
+
+    /// There is work for the next turn, so that this one must not wait.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shared.sleepless || !self.shared.arms.is_empty()
+    }
+
+    /// What a task, known by its waker, waits for here.
+    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+        for index in self.slots.indices() {
+            let slot = self.slots.get(index);
+            if slot.recv.waiters.include(task) {
+                waits.push(format!("for a datagram on descriptor {}", slot.fd));
+            }
+            if slot.send.waiters.include(task) {
+                waits.push(format!("to send datagrams on descriptor {}", slot.fd));
+            }
         }
+    }
+
+    /// Brings the counts of datagrams that the kernel dropped up to date, as far as it tells them.
+    pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
+        for index in self.slots.indices() {
+            _ = self.slots.get(index).count_drops(io);
+        }
+    }
+
+    /// The next turn fails: it settles the sends of a slot that does not exist.
+    #[cfg(test)]
+    pub(crate) fn break_next_turn(&mut self) {
+        self.shared.unsettled.push(1_000_000);
     }
 }

@@ -1,6 +1,6 @@
-//! A datagram on its way out, with everything that the kernel reads of it, at a place that does not move.
+//! A datagram from the moment at which it is accepted until it has left.
 
-use super::Name;
+use super::PeerAddress;
 use crate::chunk::Chunk;
 use annulus_kernel::{Address, Control, ControlWriter, Direction, IoVec, MsgHeader, space};
 use std::net::{IpAddr, SocketAddr};
@@ -8,63 +8,68 @@ use std::ptr;
 
 /// Where a datagram goes, and how.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Envelope {
-    /// Empty on a connected socket.
-    pub(crate) to: Name,
-    /// Cut into datagrams of this size.
+pub(crate) struct SendMeta {
+    /// Empty for the peer of a connected socket.
+    pub(crate) to: PeerAddress,
+    /// It is split into datagrams of this size.
     pub(crate) segment_size: Option<u16>,
     pub(crate) tos: Option<u8>,
     /// The local address to leave from.
     pub(crate) source: Option<IpAddr>,
-    /// It goes to an IPv4 peer, be it through an IPv6 socket.
+    /// Its destination is an IPv4 address, perhaps on an IPv6 socket.
     pub(crate) v4: bool,
 }
 
-/// Segment size, service class, packet information: nothing more goes out beside the bytes, but descriptors.
+/// Space for the control messages of a datagram without descriptors: segment size, service class, packet information.
 const CONTROL: usize = space(2) + space(4) + space(20);
 
+/// What is known about an outgoing datagram.
+///
+/// *Queued* → *submitted* → what its event said, or still submitted, which means sent once its batch is settled. Settling
+/// frees the sent and failed ones, and queues the others again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum OutgoingState {
     Queued,
-    /// Submitted, not to wait.
-    Now,
-    /// It went, and an event has told.
-    Done,
-    /// It found no room.
-    Refused,
-    /// It is to be tried again at once.
-    Again,
-    /// It is to be cut into datagrams here, and tried again at once.
-    Cut,
-    /// It failed, which has been told.
+    /// In flight.
+    Submitted,
+    /// An event said that it left.
+    Sent,
+    /// It found no space.
+    NoSpace,
+    /// It is to be sent again at once.
+    Retry,
+    /// It is to be split into datagrams here, which are sent at once.
+    Split,
+    /// It failed, which was noted.
     Failed,
 }
 
-/// A datagram's slot.
-pub(crate) struct Parcel {
-    pub(super) mailbox: u32,
-    pub(super) state: State,
-    /// It found no room before.
+/// An outgoing datagram, with everything that the kernel reads of it. It must not move while it is submitted: its header points
+/// into it.
+pub(crate) struct OutgoingDatagram {
+    pub(super) slot: u32,
+    pub(super) state: OutgoingState,
+    /// It found no space before.
     pub(super) waited: bool,
     /// It was sent again after an error that an earlier datagram may have caused.
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
-    pub(super) envelope: Envelope,
+    pub(super) meta: SendMeta,
     header: MsgHeader,
     vector: IoVec,
     control: [u8; CONTROL],
 }
 
-impl Parcel {
+impl OutgoingDatagram {
     #[inline]
-    pub(super) fn new(mailbox: u32, chunk: Chunk, envelope: Envelope) -> Self {
+    pub(super) fn new(slot: u32, chunk: Chunk, meta: SendMeta) -> Self {
         Self {
-            mailbox,
-            state: State::Queued,
+            slot,
+            state: OutgoingState::Queued,
             waited: false,
             retried: false,
             chunk,
-            envelope,
+            meta,
             header: MsgHeader {
                 name: ptr::null(),
                 name_len: 0,
@@ -79,24 +84,24 @@ impl Parcel {
         }
     }
 
-    /// Bytes it counts for.
+    /// Bytes that it counts for against the send bound.
     #[inline]
     pub(super) fn weight(&self) -> usize {
         Self::weight_of(&self.chunk)
     }
 
-    /// What a payload will count for: a parcel is more than that.
+    /// Bytes that a datagram with this payload will count for.
     #[inline]
     pub(super) fn weight_of(chunk: &Chunk) -> usize {
         chunk.len() + size_of::<Self>()
     }
 
-    /// Writes the header, which points into the parcel itself: called where it stays.
-    pub(super) fn seal(&mut self) -> *const u8 {
+    /// Writes the header, which points into `self`. Returns its address.
+    pub(super) fn write_header(&mut self) -> *const u8 {
         let bytes = self.chunk.as_ref();
         self.vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
         self.header.vectors = &raw const self.vector;
-        let to = self.envelope.to.as_bytes();
+        let to = self.meta.to.as_bytes();
         let start = if to.is_empty() { ptr::null() } else { to.as_ptr() };
         (self.header.name, self.header.name_len) = (start, to.len() as u32);
         if self.chunk.control().is_empty() {
@@ -110,7 +115,7 @@ impl Parcel {
     }
 
     fn write_control(&mut self) -> usize {
-        let Envelope { segment_size, tos, source, v4, .. } = self.envelope;
+        let SendMeta { segment_size, tos, source, v4, .. } = self.meta;
         if segment_size.is_none() && tos.is_none() && source.is_none() {
             return 0;
         }
@@ -122,19 +127,13 @@ impl Parcel {
             source.map(|local| Control::PacketInfo { local, interface: 0 }),
         ];
         let fit = controls.into_iter().flatten().all(|control| writer.push(control));
-        debug_assert!(fit, "there is room for one of each");
+        debug_assert!(fit, "there is space for one of each");
         writer.len()
-    }
-
-    /// Who it was for, in words.
-    pub(super) fn addressee(&self) -> Option<String> {
-        let to = &self.envelope.to;
-        (!to.is_empty()).then(|| format!("{to:?}"))
     }
 }
 
-impl Envelope {
-    /// To nobody in particular: the peer of a connected socket.
+impl SendMeta {
+    /// To the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }
     }

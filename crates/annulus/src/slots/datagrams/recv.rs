@@ -1,110 +1,105 @@
-//! Receiving datagrams: at most one receive armed a mailbox, which brings many; letters queue until they are taken.
+//! Receiving datagrams: a slot has at most one receive in flight, which may bring many datagrams. They queue until they are
+//! taken.
 //!
-//! *Idle* → *wanted* (on the list of those to arm) → *armed* (multishot into lent buffers) or *single* (once, into heap
-//! memory) → idle again at the terminal event. What is not taken is bounded by count: at the bound the receive is
-//! cancelled, and armed again once half was taken. Meanwhile the kernel queues, and when its own queue is full it drops
-//! and counts. An empty datagram ends a multishot receive; so does an error, which is told once: neither ends the socket.
+//! Undelivered datagrams are bounded by their number: at the bound the receive is cancelled, and armed again once half of
+//! them were taken. Meanwhile the kernel queues; when its own queue is full, it drops datagrams and counts them. An empty
+//! datagram ends a multishot receive, and so does an error, which is returned once: neither ends the socket.
 #![allow(unsafe_code)]
 
-use super::{Format, Mail};
+use super::{DatagramSlot, Datagrams, ReceivedMessage, RecvMsgBuf, Shared};
 use crate::lease::Lease;
 use crate::runtime::after::After;
-use crate::runtime::inner::Inner;
-use crate::runtime::memory::{HeapMemory, Meter};
+use crate::runtime::io::Io;
 use crate::runtime::recheck::Recheck;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, MemoryOp, Token};
-use annulus_kernel::{Domain, IoVec, Layout, Message, MsgHeader, SocketQuery};
+use annulus_driver::{Event, Kind, MemoryOp};
+use annulus_kernel::{Domain, SocketQuery};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
-use std::task::{Context, Poll, Waker};
+use std::mem;
+use std::task::{Context, Poll};
 
-/// Letters that a mailbox holds before it leaves the rest to the kernel. One run of a multishot receive brings up to 33,
-/// so there can be as many more, once.
-const MOST_LETTERS: usize = 64;
+/// Undelivered datagrams at which the receive ends. One run of a multishot receive brings up to 33, so once there can be as
+/// many more.
+const MOST_QUEUED: usize = 64;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
+/// Where a slot's receive stands.
+///
+/// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, into lent buffers, or
+/// *single*, one datagram into heap memory, if the pool has no buffers or too small ones → idle again at the terminal event.
+/// A receive that is to end before is *cancelling* until that event, and what it still brings is queued as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arming {
     Idle,
-    Wanted,
-    Armed,
+    Listed,
+    Multishot,
     Single,
     Cancelling,
 }
 
-/// A received datagram, not looked at: its buffer, and how much of that is filled.
-enum Letter {
+/// A received datagram, not parsed: its buffer, and how much of that is filled.
+enum RawDatagram {
     Lent { id: u16, len: u32 },
     Heap(Lease),
 }
 
-/// Memory of a receive that is not lent: a buffer of the usual layout, and the header that points into it.
-pub(crate) struct Desk {
-    header: MsgHeader,
-    vector: IoVec,
-    memory: Box<HeapMemory>,
-}
-
-/// The receiving half of a mailbox.
-pub(crate) struct Inbox {
-    state: State,
-    letters: VecDeque<Letter>,
-    /// What is left of datagrams that came together, of which one was taken.
-    rest: Option<Box<Mail>>,
-    /// Told once, to whoever asks next.
+/// The receiving half of a slot.
+pub(super) struct RecvState {
+    arming: Arming,
+    queue: VecDeque<RawDatagram>,
+    /// What is left of a message with several datagrams, of which some were taken.
+    rest: Option<Box<ReceivedMessage>>,
+    /// Returned once, by the next receive.
     error: Option<Errno>,
-    /// In flight, while single.
-    desk: Option<Box<Desk>>,
+    /// In flight, if the receive is a single one.
+    msg_buf: Option<Box<RecvMsgBuf>>,
     max_datagram: Option<usize>,
-    /// Datagrams for which there was no room, as the kernel counted them last, modulo 2^32.
-    drops: u32,
+    /// Datagrams that the kernel dropped, as it counted them last, modulo 2^32.
+    kernel_drops: u32,
     /// All of them.
-    dropped: u64,
+    drops: u64,
     pub(super) waiters: Waiters,
 }
 
-impl Inbox {
+impl RecvState {
     pub(super) fn new(max_datagram: Option<usize>) -> Self {
         Self {
-            state: State::Idle,
-            letters: VecDeque::new(),
+            arming: Arming::Idle,
+            queue: VecDeque::new(),
             rest: None,
             error: None,
-            desk: None,
+            msg_buf: None,
             max_datagram,
+            kernel_drops: 0,
             drops: 0,
-            dropped: 0,
             waiters: Waiters::default(),
         }
     }
 
     /// Nothing in flight.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle | State::Wanted)
+        matches!(self.arming, Arming::Idle | Arming::Listed)
     }
 
-    /// An error that the kernel told of elsewhere is whose turn it is to receive; false where nobody waits for that.
-    pub(super) fn hear(&mut self, errno: Errno) -> bool {
-        let heard = !self.waiters.is_empty();
-        if heard {
+    /// Takes an error that a send got in place of the receive; false if no task waits to receive.
+    pub(super) fn report_error(&mut self, errno: Errno) -> bool {
+        let has_waiters = !self.waiters.is_empty();
+        if has_waiters {
             self.error = Some(errno);
         }
-        heard
-    }
-
-    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waiters.include(task)
+        has_waiters
     }
 
     /// What the next receives would take, at least.
+    #[inline]
     fn available(&self) -> usize {
-        self.letters.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
+        self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
+    #[inline]
     fn wants_more(&self) -> bool {
-        self.state == State::Idle && self.error.is_none() && self.letters.len() <= MOST_LETTERS / 2
+        self.arming == Arming::Idle && self.error.is_none() && self.queue.len() <= MOST_QUEUED / 2
     }
 }
 
@@ -113,319 +108,241 @@ fn ends_the_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
-impl Inner {
-    /// The next datagram; with `singly`, one of those that came together, else all of them.
+impl DatagramSlot {
+    /// The next message; with `split`, one datagram of those that the kernel coalesced.
     ///
     /// # Errors
-    /// What the kernel has told of an earlier datagram, once.
-    pub(crate) fn poll_mail(
+    /// What the kernel reports about an earlier datagram, once.
+    #[inline]
+    pub(crate) fn poll_recv(
         &mut self,
-        slot: u32,
-        singly: bool,
+        shared: &mut Shared,
+        io: &mut Io,
+        split: bool,
         wait: Wait<'_>,
         cx: &Context<'_>,
-    ) -> Poll<io::Result<Mail>> {
-        let outcome = self.take_mail(slot, singly);
-        let rx = &mut self.post.boxes.get(slot).rx;
-        let After { wakes, drops, .. } = &mut self.io.after;
-        match outcome {
-            Some(outcome) => {
-                if wait.has_waited() {
-                    rx.waiters.leave(wait, drops);
-                }
-                if rx.waiters.may_notify() {
-                    self.notify_receivers(slot);
-                }
-                Poll::Ready(outcome)
-            }
-            None => {
-                rx.waiters.wait(wait, cx.waker(), wakes, drops);
-                if rx.state == State::Idle {
-                    self.want_mail(slot);
-                }
-                Poll::Pending
-            }
+    ) -> Poll<io::Result<ReceivedMessage>> {
+        let Some(outcome) = self.take_next(shared, io, split) else {
+            let After { wakes, drops, .. } = &mut io.after;
+            self.recv.waiters.wait(wait, cx.waker(), wakes, drops);
+            self.list_to_arm(shared);
+            return Poll::Pending;
+        };
+        if wait.has_waited() {
+            self.recv.waiters.leave(wait, &mut io.after.drops);
         }
+        if self.recv.waiters.may_notify() {
+            self.notify_receivers(io);
+        }
+        Poll::Ready(outcome)
     }
 
     /// A future that waited for a datagram is gone.
-    pub(crate) fn leave_mail(&mut self, slot: u32, id: &mut Option<WaiterId>) {
-        let waker = self.post.boxes.get(slot).rx.waiters.remove(id);
-        self.io.after.drops.extend(waker);
-        self.notify_receivers(slot);
+    pub(crate) fn leave_recv(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
+        io.after.drops.extend(self.recv.waiters.remove(id));
+        self.notify_receivers(io);
     }
 
-    /// Notifies as many as there are datagrams to take.
-    pub(super) fn notify_receivers(&mut self, slot: u32) {
-        let rx = &mut self.post.boxes.get(slot).rx;
-        if rx.waiters.notify(rx.available(), &mut self.io.after.wakes) {
-            self.list_receivers(slot);
+    /// Notifies as many waiters as there are messages to take.
+    #[inline]
+    pub(super) fn notify_receivers(&mut self, io: &mut Io) {
+        let available = self.recv.available();
+        if self.recv.waiters.notify(available, &mut io.after.wakes) {
+            io.rechecks.push(Recheck::Receive(self.id.index, self.id.generation));
+        }
+    }
+
+    #[inline]
+    fn take_next(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        split: bool,
+    ) -> Option<io::Result<ReceivedMessage>> {
+        if let Some(rest) = self.recv.rest.take() {
+            return Some(Ok(self.keep_rest(rest, split)));
+        }
+        let Some(raw) = self.recv.queue.pop_front() else {
+            return self.recv.error.take().map(|errno| Err(errno.into()));
+        };
+        if self.recv.wants_more() {
+            self.list_to_arm(shared);
+        }
+        let mut message = ReceivedMessage::parse(lease(io, raw, true), self.format);
+        let first = if split { message.split_first() } else { None };
+        match first {
+            Some(first) => {
+                self.recv.rest = Some(Box::new(message));
+                Some(Ok(first))
+            }
+            None => Some(Ok(message)),
         }
     }
 
     #[cold]
-    fn list_receivers(&mut self, slot: u32) {
-        let generation = self.post.boxes.generation(slot);
-        self.io.rechecks.push(Recheck::Receive(slot, generation));
-    }
-
-    pub(crate) fn recheck_receivers(&mut self, slot: u32, generation: u32) {
-        if let Some(mailbox) = self.post.boxes.find(slot, generation) {
-            let available = mailbox.rx.available();
-            mailbox.rx.waiters.recheck(available);
-            self.notify_receivers(slot);
-        }
-    }
-
-    fn take_mail(&mut self, slot: u32, singly: bool) -> Option<io::Result<Mail>> {
-        let rx = &mut self.post.boxes.get(slot).rx;
-        if rx.rest.is_none() && rx.letters.is_empty() {
-            return rx.error.take().map(|errno| Err(errno.into()));
-        }
-        let mut rest = match rx.rest.take() {
-            Some(rest) => rest,
-            None => return Some(Ok(self.open_letter(slot, singly))),
-        };
-        let first = if singly { rest.split_first() } else { None };
-        Some(Ok(match first {
+    fn keep_rest(&mut self, mut rest: Box<ReceivedMessage>, split: bool) -> ReceivedMessage {
+        let first = if split { rest.split_first() } else { None };
+        match first {
             Some(first) => {
-                self.post.boxes.get(slot).rx.rest = Some(rest);
+                self.recv.rest = Some(rest);
                 first
             }
             None => *rest,
-        }))
-    }
-
-    /// Opens the first letter, and has the receive armed again once enough were taken.
-    fn open_letter(&mut self, slot: u32, singly: bool) -> Mail {
-        let mailbox = self.post.boxes.get(slot);
-        let letter = mailbox.rx.letters.pop_front().expect("a letter is there");
-        let format = mailbox.format;
-        let wants_more = mailbox.rx.wants_more();
-        let mut mail = Mail::open(self.lease(letter, true), format);
-        if wants_more {
-            self.want_mail(slot);
-        }
-        let first = if singly { mail.split_first() } else { None };
-        match first {
-            Some(first) => {
-                self.post.boxes.get(slot).rx.rest = Some(Box::new(mail));
-                first
-            }
-            None => mail,
         }
     }
 
-    /// Asks the kernel how many datagrams found no room, of all time. Unix sockets drop none: their senders wait.
+    /// Asks the kernel how many datagrams it has dropped because its queue was full, of all time. On Unix sockets there are
+    /// none: senders wait.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn count_drops(&mut self, slot: u32) -> io::Result<u64> {
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.format.domain == Domain::Unix {
+    pub(crate) fn count_drops(&mut self, io: &mut Io) -> io::Result<u64> {
+        if self.format.domain == Domain::Unix {
             return Ok(0);
         }
-        let drops = self.io.driver.kernel().option(mailbox.fd, SocketQuery::Drops)?;
-        let rx = &mut mailbox.rx;
-        let new = u64::from(drops.wrapping_sub(std::mem::replace(&mut rx.drops, drops)));
-        rx.dropped += new;
-        self.io.driver.counters().dropped_datagrams += new;
-        Ok(rx.dropped)
+        let drops = io.driver.kernel().option(self.fd, SocketQuery::Drops)?;
+        let recv = &mut self.recv;
+        let new = u64::from(drops.wrapping_sub(mem::replace(&mut recv.kernel_drops, drops)));
+        recv.drops += new;
+        io.driver.counters().dropped_datagrams += new;
+        Ok(recv.drops)
     }
 
-    /// Brings the count of all drops up to date, as far as the kernel tells them.
-    pub(crate) fn count_all_drops(&mut self) {
-        for slot in self.post.boxes.indices() {
-            _ = self.count_drops(slot);
-        }
-    }
-
-    /// A letter's memory. One that is `kept` is copied where the pool is short; one that goes back at once is not.
-    fn lease(&mut self, letter: Letter, kept: bool) -> Lease {
-        match letter {
-            Letter::Heap(lease) => lease,
-            Letter::Lent { id, len } => {
-                let pool = self.io.driver.datagram_pool().expect("letters lie in its buffers");
-                let lease = Lease::lent(pool.clone(), id, len as usize);
-                if kept && pool.is_short() { self.io.copied_out(lease) } else { lease }
-            }
-        }
-    }
-
-    /// Puts an idle mailbox on the list of those to arm.
-    fn want_mail(&mut self, slot: u32) {
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.rx.state == State::Idle && !mailbox.dropped {
-            mailbox.rx.state = State::Wanted;
-            self.post.arms.push_back(slot);
-        }
-    }
-
-    /// Arms what is on the list, first come first served, and no more mailboxes a turn than the kernel has buffers.
+    /// Puts an idle slot on the list of those to arm.
     #[inline]
-    pub(crate) fn arm_mail(&mut self) {
-        if self.post.arms.is_empty() {
-            return;
-        }
-        let buffers = self.io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
-        let mut room = if buffers == 0 { self.post.arms.len() } else { buffers };
-        while room > 0
-            && let Some(slot) = self.post.arms.pop_front()
-        {
-            let wanted = |rx: &Inbox| rx.state == State::Wanted;
-            if self.post.boxes.peek(slot).is_some_and(|mailbox| wanted(&mailbox.rx)) {
-                self.arm_one_mailbox(slot, buffers > 0);
-                room -= 1;
-            }
-        }
-        if let Some(pool) = self.io.driver.datagram_pool().filter(|_| !self.post.arms.is_empty()) {
-            pool.starved();
+    fn list_to_arm(&mut self, shared: &mut Shared) {
+        if self.recv.arming == Arming::Idle && !self.dropped {
+            self.recv.arming = Arming::Listed;
+            shared.arms.push_back(self.id.index);
         }
     }
 
-    fn arm_one_mailbox(&mut self, slot: u32, has_buffers: bool) {
-        let token = self.mail_token(slot);
-        let size = self.io.driver.datagram_pool().map_or(0, |pool| pool.buffer_size() as usize);
-        let mailbox = self.post.boxes.get(slot);
-        let (fd, format, rx) = (mailbox.fd, mailbox.format, &mut mailbox.rx);
+    fn arm(&mut self, io: &mut Io, has_buffers: bool) {
+        let (fd, format, recv) = (self.fd, self.format, &mut self.recv);
+        let size = io.driver.datagram_pool().map_or(0, |pool| pool.buffer_size() as usize);
         let fits = size.saturating_sub(format.layout.payload_at());
-        let wanted = rx.max_datagram.unwrap_or(fits);
+        let wanted = recv.max_datagram.unwrap_or(fits);
         let op = if has_buffers && wanted <= fits {
-            rx.state = State::Armed;
+            recv.arming = Arming::Multishot;
             MemoryOp::ReceiveMessages { fd, header: format.header() }
-        } else if rx.waiters.is_empty() {
-            // Nobody waits: the next receive will ask again.
-            rx.state = State::Idle;
+        } else if recv.waiters.is_empty() {
+            // No task waits: the next receive lists the slot again.
+            recv.arming = Arming::Idle;
             return;
         } else {
-            rx.state = State::Single;
-            self.io.driver.counters().heap_receives += 1;
-            MemoryOp::ReceiveMessage {
-                fd,
-                header: Desk::put(&mut rx.desk, format, wanted, &self.io.memory.meter),
-            }
+            recv.arming = Arming::Single;
+            io.driver.counters().heap_receives += 1;
+            let header = RecvMsgBuf::put(&mut recv.msg_buf, format, wanted, &io.memory.meter);
+            MemoryOp::ReceiveMessage { fd, header }
         };
-        // SAFETY: the format's header is static, and the pool's memory outlives the driver; a desk stays in the slot
+        // SAFETY: the format's header is static, and the pool's memory outlives the driver; a `RecvMsgBuf` stays in the slot
         // until the terminal event.
-        unsafe { self.io.start_memory(token, op) };
+        unsafe { io.start_memory(self.id.token(Kind::RecvDatagram), op) };
     }
 
-    pub(crate) fn on_packet(&mut self, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(mailbox) = self.post.boxes.find(slot, generation) else {
-            return self.io.late(event);
-        };
-        let rx = &mut mailbox.rx;
-        let desk = if event.more { None } else { rx.desk.take() };
+    fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: Event) {
+        let msg_buf = if event.more { None } else { self.recv.msg_buf.take() };
         if !event.more {
-            rx.state = State::Idle;
-            self.io.in_flight -= 1;
+            self.recv.arming = Arming::Idle;
+            io.in_flight -= 1;
         }
         match event.result {
             Ok(len) => {
-                let desk =
-                    desk.map(|desk| Letter::Heap(desk.into_lease(mailbox.format, len as usize)));
-                let lent = event.buffer.map(|id| Letter::Lent { id, len });
-                mailbox.rx.letters.extend(lent.or(desk));
+                let heap = |buf: Box<RecvMsgBuf>| buf.into_lease(self.format, len as usize);
+                let lent = event.buffer.map(|id| RawDatagram::Lent { id, len });
+                let raw = lent.or(msg_buf.map(|buf| RawDatagram::Heap(heap(buf))));
+                self.recv.queue.extend(raw);
             }
             Err(errno) if ends_the_operation_only(errno) => {}
-            Err(errno) => rx.error = Some(errno),
+            Err(errno) => self.recv.error = Some(errno),
         }
-        self.after_packet(slot, event.more);
+        if self.dropped {
+            return self.discard_received(io);
+        }
+        self.notify_receivers(io);
+        if self.recv.wants_more() {
+            self.list_to_arm(shared);
+        } else if self.recv.arming == Arming::Multishot && self.recv.queue.len() >= MOST_QUEUED {
+            self.recv.arming = Arming::Cancelling;
+            io.cancel(self.id.token(Kind::RecvDatagram));
+        }
     }
 
-    /// Goes on after an event: wakes a reader, arms again, pauses, or closes.
-    fn after_packet(&mut self, slot: u32, more: bool) {
-        let mailbox = self.post.boxes.get(slot);
-        if mailbox.dropped {
-            self.discard_mail(slot);
-            if !more {
-                self.close_mailbox_if_done(slot);
+    /// Ends a receive in flight, if there is one; its terminal event is still to come.
+    pub(super) fn stop_recv(&mut self, io: &mut Io) {
+        match self.recv.arming {
+            Arming::Multishot | Arming::Single => {
+                self.recv.arming = Arming::Cancelling;
+                io.cancel(self.id.token(Kind::RecvDatagram));
             }
-            return;
-        }
-        let rx = &mut mailbox.rx;
-        let recheck = rx.waiters.notify(rx.available(), &mut self.io.after.wakes);
-        if rx.wants_more() {
-            self.want_mail(slot);
-        } else if rx.state == State::Armed && rx.letters.len() >= MOST_LETTERS {
-            rx.state = State::Cancelling;
-            self.io.cancel(self.mail_token(slot));
-        }
-        if recheck {
-            self.list_receivers(slot);
+            Arming::Listed => self.recv.arming = Arming::Idle,
+            Arming::Idle | Arming::Cancelling => {}
         }
     }
 
-    /// Ends a receive in flight; its terminal event is still to come. Nothing happens where none is.
-    pub(super) fn stop_mail(&mut self, slot: u32) {
-        let token = self.mail_token(slot);
-        let rx = &mut self.post.boxes.get(slot).rx;
-        match rx.state {
-            State::Armed | State::Single => {
-                rx.state = State::Cancelling;
-                self.io.cancel(token);
-            }
-            State::Wanted => rx.state = State::Idle,
-            State::Idle | State::Cancelling => {}
+    /// Gives back what was received and will not be taken. Descriptors that came with it are closed.
+    pub(super) fn discard_received(&mut self, io: &mut Io) {
+        self.recv.rest = None;
+        for raw in mem::take(&mut self.recv.queue) {
+            drop(ReceivedMessage::parse(lease(io, raw, false), self.format));
         }
-    }
-
-    /// Gives back what was received and nobody will take. Descriptors that came along are closed.
-    pub(super) fn discard_mail(&mut self, slot: u32) {
-        let mailbox = self.post.boxes.get(slot);
-        let (format, letters) = (mailbox.format, std::mem::take(&mut mailbox.rx.letters));
-        mailbox.rx.rest = None;
-        for letter in letters {
-            drop(Mail::open(self.lease(letter, false), format));
-        }
-    }
-
-    fn mail_token(&self, slot: u32) -> Token {
-        Token::new(Kind::RecvDatagram, self.post.boxes.generation(slot), slot)
     }
 }
 
-impl Desk {
-    /// Lays memory for one datagram out; the answer is the address of its header.
-    pub(crate) fn put(
-        place: &mut Option<Box<Self>>,
-        format: &Format,
-        most: usize,
-        meter: &Meter,
-    ) -> *mut u8 {
-        let layout = format.layout;
-        let mut memory = HeapMemory::zeroed(layout.payload_at() + most, meter);
-        let start = memory.as_mut_ptr();
-        let at = |offset| start.wrapping_add(offset).cast_const();
-        let desk = place.insert(Box::new(Self {
-            vector: IoVec { base: at(layout.payload_at()), len: most },
-            header: MsgHeader {
-                name: at(Layout::HEAD),
-                name_len: layout.name as u32,
-                vectors: std::ptr::null(),
-                vector_count: 1,
-                control: at(layout.control_at()),
-                control_len: layout.control,
-                flags: 0,
-            },
-            memory,
-        }));
-        desk.header.vectors = &raw const desk.vector;
-        (&raw mut desk.header).cast()
+/// A datagram's memory. One that is `kept` is copied out if the pool is short; one that is dropped at once is not.
+#[inline]
+fn lease(io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
+    match raw {
+        RawDatagram::Heap(lease) => lease,
+        RawDatagram::Lent { id, len } => {
+            let pool = io.driver.datagram_pool().expect("the datagram lies in one of its buffers");
+            let lease = Lease::lent(pool.clone(), id, len as usize);
+            if kept && pool.is_short() { io.copied_out(lease) } else { lease }
+        }
+    }
+}
+
+impl Datagrams {
+    pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
+        let (index, generation) = (event.token.slot(), event.token.generation());
+        let Some(slot) = self.slots.find(index, generation) else { return io.late(event) };
+        slot.on_recv(&mut self.shared, io, event);
+        if slot.is_done() {
+            self.close(io, index);
+        }
     }
 
-    /// The datagram of `len` bytes that has come, with the head that lent buffers begin with.
-    pub(crate) fn into_lease(self, format: &Format, len: usize) -> Lease {
-        let Self { header, mut memory, .. } = self;
-        let head = Message {
-            name_len: header.name_len,
-            control_len: header.control_len as u32,
-            payload_len: len as u32,
-            flags: header.flags as u32,
-        };
-        memory[..Layout::HEAD].copy_from_slice(&head.bytes());
-        let len = memory.len().min(format.layout.payload_at() + len);
-        Lease::of_heap(memory, len)
+    /// Notifies the next waiters of what the first ones have not taken.
+    pub(crate) fn recheck_receivers(&mut self, io: &mut Io, index: u32, generation: u32) {
+        if let Some(slot) = self.slots.find(index, generation) {
+            let available = slot.recv.available();
+            slot.recv.waiters.recheck(available);
+            slot.notify_receivers(io);
+        }
+    }
+
+    /// Arms the listed slots, first come first served, and no more of them a turn than the kernel has buffers.
+    #[inline]
+    pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
+        if !self.shared.arms.is_empty() {
+            self.arm_listed(io);
+        }
+    }
+
+    fn arm_listed(&mut self, io: &mut Io) {
+        let buffers = io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
+        let mut left = if buffers == 0 { self.shared.arms.len() } else { buffers };
+        while left > 0
+            && let Some(index) = self.shared.arms.pop_front()
+        {
+            let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
+            if let Some(slot) = self.slots.peek(index).filter(is_listed) {
+                slot.arm(io, buffers > 0);
+                left -= 1;
+            }
+        }
+        if let Some(pool) = io.driver.datagram_pool().filter(|_| !self.shared.arms.is_empty()) {
+            pool.starved();
+        }
     }
 }

@@ -1,254 +1,263 @@
 //! Sending datagrams.
 //!
-//! What a turn has queued goes out with its one enter, each datagram *now*: it must not wait, and where it went no event is
-//! posted (see `stream::send`). Where no event has come by the time the driver is settled, all of them went; where the
-//! driver does not send quietly, each has its event, and a batch is settled when all have been heard. Those that
-//! found no room stay queued, in order, and the mailbox waits for room: a datagram is never left with the kernel to wait,
-//! since Linux, trying a Unix datagram again, would send it empty.
+//! What a turn has queued is submitted with its one enter, each datagram as a send that does not wait and, if the driver
+//! sends *quietly*, posts an event only if it fails. Once the driver is settled, datagrams without an event have left. If the
+//! driver does not send quietly, each posts an event, and the batch is settled after the last one. Datagrams that found no
+//! space stay queued, and the slot waits for space. None is left with the kernel to wait: when Linux tries a Unix datagram
+//! again, it sends it empty.
 //!
-//! An error is its datagram's own, and told to the next send on the same way, or to a flush; except for what the kernel
-//! remembers of earlier datagrams (an ICMP answer): that goes to who waits to receive, and the datagram is sent again.
+//! An error belongs to its datagram, and the next send to the same destination returns it, or a flush. An error that the
+//! kernel kept from an earlier datagram (an ICMP answer) goes to the tasks that wait to receive, and the datagram is sent again.
 #![allow(unsafe_code)]
 
-use super::Envelope;
-use super::outgoing::{Parcel, State};
+use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
+use super::send_state::SendState;
+use super::{DatagramSlot, Datagrams, Shared};
 use crate::chunk::Chunk;
-use crate::runtime::inner::Inner;
+use crate::runtime::io::Io;
 use crate::time::Fire;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
+use std::mem;
 
-impl Inner {
+impl SendState {
+    /// Takes back what a datagram that has left, or is given up, counts for. Its slot is to be freed next.
     #[inline]
-    pub(super) fn list_post(&mut self, slot: u32) {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if tx.may_start() && !tx.listed {
-            tx.listed = true;
-            self.post.posts.push(slot);
-        }
+    pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
+        self.weight -= datagram.weight();
+        // Taken out in place: a datagram's slot is large.
+        let chunk = mem::replace(&mut datagram.chunk, Chunk::EMPTY);
+        chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
     }
+}
 
-    /// Starts the sends on the list.
+impl DatagramSlot {
+    /// Puts the slot on the list of those with something to send.
     #[inline]
-    pub(crate) fn start_posts(&mut self) {
-        let mut posts = std::mem::take(&mut self.post.posts);
-        for slot in posts.drain(..) {
-            if let Some(mailbox) = self.post.boxes.peek(slot)
-                && std::mem::take(&mut mailbox.tx.listed)
-                && mailbox.tx.may_start()
-            {
-                self.send_batch(slot);
-            }
+    pub(super) fn list_send(&mut self, shared: &mut Shared) {
+        if self.send.may_start() && !self.send.listed {
+            self.send.listed = true;
+            shared.sends.push(self.id.index);
         }
-        // Nothing was listed meanwhile: the list keeps its memory.
-        self.post.posts = posts;
     }
 
-    /// Sends what is queued, each datagram now.
-    fn send_batch(&mut self, slot: u32) {
-        let mailbox = self.post.boxes.get(slot);
-        for _ in 0..mailbox.tx.batch(mailbox.format.domain) {
-            let tx = &mut self.post.boxes.get(slot).tx;
-            let Some(id) = tx.queue.pop_front() else { break };
-            tx.flying.push_back(id);
-            self.submit_parcel(id);
+    /// Submits what is queued.
+    fn start_batch(&mut self, shared: &mut Shared, io: &mut Io) {
+        let quietly = io.driver.has_quiet_sends();
+        for _ in 0..self.send.batch(self.format.domain) {
+            let Some(id) = self.send.queue.pop_front() else { break };
+            self.send.in_flight.push_back(id);
+            self.submit(shared, io, id, quietly);
         }
-        if !self.io.driver.has_quiet_sends() {
-            return;
+        if quietly {
+            shared.unsettled.push(self.id.index);
+            shared.sleepless |=
+                self.dropped || !self.send.waiters.is_empty() || !self.send.queue.is_empty();
         }
-        self.post.posted.push(slot);
-        let mailbox = self.post.boxes.get(slot);
-        let tx = &mailbox.tx;
-        // Where somebody waits to learn it, or more is to follow, this turn must not sleep.
-        self.post.must_settle |= mailbox.dropped || !tx.waiters.is_empty() || !tx.queue.is_empty();
     }
 
-    fn submit_parcel(&mut self, id: u32) {
-        let token = Token::new(Kind::SendDatagram, self.post.parcels.generation(id), id);
-        let parcel = self.post.parcels.get(id);
-        parcel.state = State::Now;
-        let header = parcel.seal();
-        let mailbox = self.post.boxes.get(parcel.mailbox);
-        let fd = mailbox.fd;
-        if self.io.driver.has_quiet_sends() {
-            // SAFETY: the header points into the parcel's slot, which does not move and is freed at the event, or once the
-            // driver is settled.
-            unsafe { self.io.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
+    #[inline]
+    fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32, quietly: bool) {
+        let token = Token::new(Kind::SendDatagram, shared.outgoing.generation(id), id);
+        let datagram = shared.outgoing.get(id);
+        datagram.state = OutgoingState::Submitted;
+        let (fd, header) = (self.fd, datagram.write_header());
+        if quietly {
+            // SAFETY: the header points into the datagram's slot, which does not move, and is freed at the event, or once
+            // the driver is settled.
+            unsafe { io.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
         } else {
-            mailbox.tx.unheard += 1;
-            // SAFETY: as above; the slot is freed after the event.
-            unsafe { self.io.start_memory(token, MemoryOp::SendMessage { fd, header }) };
+            self.send.events_due += 1;
+            // SAFETY: the header points into the datagram's slot, which does not move, and is freed after the event.
+            unsafe { io.start_memory(token, MemoryOp::SendMessage { fd, header }) };
         }
     }
 
-    /// The driver is settled: parcels of which no event came went out.
-    #[inline]
-    pub(crate) fn settle_posts(&mut self) {
-        self.post.must_settle = false;
-        while let Some(slot) = self.post.posted.pop() {
-            self.settle_batch(slot);
-        }
-    }
-
-    fn settle_batch(&mut self, slot: u32) {
-        let (mut refused, mut gone, mut moved) = (false, 0, false);
-        while let Some(id) = self.post.boxes.get(slot).tx.next_flying() {
-            let parcel = self.post.parcels.get(id);
-            match parcel.state {
-                State::Now | State::Done | State::Failed => {
-                    gone += 1;
-                    moved |= parcel.waited;
-                    self.end_parcel(slot, id);
+    /// The outcome of every datagram in flight is known. One without an event has left.
+    fn settle_batch(&mut self, shared: &mut Shared, io: &mut Io) {
+        let (mut refused, mut left, mut moved) = (false, 0, false);
+        while let Some(id) = self.send.next_to_settle() {
+            let datagram = shared.outgoing.get(id);
+            match datagram.state {
+                OutgoingState::Submitted | OutgoingState::Sent | OutgoingState::Failed => {
+                    left += 1;
+                    moved |= datagram.waited;
+                    self.send.release(io, datagram);
+                    shared.outgoing.free(id);
                 }
-                State::Refused => {
+                OutgoingState::NoSpace => {
                     refused = true;
-                    self.set_aside(slot, id);
+                    self.send.defer(id, datagram);
                 }
-                State::Queued | State::Again | State::Cut => self.requeue(slot, id),
+                OutgoingState::Queued | OutgoingState::Retry | OutgoingState::Split => {
+                    self.requeue(shared, io, id);
+                }
             }
         }
-        let tx = &mut self.post.boxes.get(slot).tx;
-        tx.window = if refused { gone.max(1) } else { tx.window.saturating_mul(2) };
+        let window = self.send.window;
+        self.send.window = if refused { left.max(1) } else { window.saturating_mul(2) };
         if moved {
-            tx.has_moved();
+            self.send.has_moved();
         }
         if refused {
-            self.wait_for_room(slot);
+            self.wait_for_space(io);
         }
-        self.go_on_posting(slot);
+        self.continue_sending(shared, io);
     }
 
-    /// Puts a parcel back to the front; cut, where nobody below would do that.
-    fn requeue(&mut self, slot: u32, id: u32) {
-        let cuts_here = self.post.boxes.get(slot).tx.cuts_here;
-        let parcel = self.post.parcels.get(id);
-        let cut = std::mem::replace(&mut parcel.state, State::Queued) == State::Cut || cuts_here;
-        let Some(size) = parcel.envelope.segment_size.filter(|_| cut) else {
-            return self.post.boxes.get(slot).tx.queue.push_front(id);
+    /// Puts a datagram back to the front of the queue; split, if no layer below would do that.
+    #[cold]
+    fn requeue(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
+        let datagram = shared.outgoing.get(id);
+        let state = mem::replace(&mut datagram.state, OutgoingState::Queued);
+        let splits = state == OutgoingState::Split || self.send.splits_here;
+        let Some(size) = datagram.meta.segment_size.filter(|_| splits) else {
+            return self.send.queue.push_front(id);
         };
-        let weight = parcel.weight();
-        let Parcel { mut chunk, envelope, .. } = self.post.parcels.remove(id);
-        let tx = &mut self.post.boxes.get(slot).tx;
-        tx.weight -= weight;
-        self.io.memory.meter.sub(chunk.weight());
-        let queue = std::mem::take(&mut tx.queue);
-        let single = Envelope { segment_size: None, ..envelope };
+        let weight = datagram.weight();
+        let OutgoingDatagram { mut chunk, meta, .. } = shared.outgoing.remove(id);
+        self.send.weight -= weight;
+        io.memory.meter.sub(chunk.weight());
+        let behind = mem::take(&mut self.send.queue);
+        let meta = SendMeta { segment_size: None, ..meta };
         while chunk.len() > usize::from(size) {
             let first = chunk.split_to(size.into());
-            self.queue_parcel(slot, first, single.clone());
+            self.queue(shared, io, first, meta.clone());
         }
-        self.queue_parcel(slot, chunk, single);
-        self.post.boxes.get(slot).tx.queue.extend(queue);
+        self.queue(shared, io, chunk, meta);
+        self.send.queue.extend(behind);
     }
 
-    /// Something found no room. Where nothing would tell that there is some, waits for a moment.
-    fn wait_for_room(&mut self, slot: u32) {
-        let token = self.room_token(slot);
-        let mailbox = self.post.boxes.get(slot);
-        let tx = &mut mailbox.tx;
-        if std::mem::take(&mut tx.untold) {
-            self.pause_posts(slot);
-        } else if !tx.blocked {
-            tx.blocked = true;
-            let op = Op::WritableOnce { fd: mailbox.fd };
-            self.io.start(token, op);
+    /// A datagram found no space. Waits for an event that tells of some or, if there is none for it, for a timer.
+    fn wait_for_space(&mut self, io: &mut Io) {
+        if mem::take(&mut self.send.no_space_event) {
+            self.wait_to_retry(io);
+        } else if !self.send.awaits_writable {
+            self.send.awaits_writable = true;
+            io.start(self.id.token(Kind::DatagramWritable), Op::WritableOnce { fd: self.fd });
         }
     }
 
-    pub(crate) fn on_room(&mut self, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(mailbox) = self.post.boxes.find(slot, generation) else {
-            return self.io.late(event);
-        };
-        mailbox.tx.blocked = false;
-        mailbox.tx.try_again();
-        self.io.in_flight -= 1;
-        self.go_on_posting(slot);
-    }
-
-    fn room_token(&self, slot: u32) -> Token {
-        Token::new(Kind::DatagramWritable, self.post.boxes.generation(slot), slot)
-    }
-
-    fn pause_posts(&mut self, slot: u32) {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if std::mem::replace(&mut tx.pausing, true) {
-            return;
-        }
-        let pause = tx.next_pause();
-        let fire = Fire::Post(slot, self.post.boxes.generation(slot));
-        self.io.timers.insert(self.io.now() + pause, fire);
-    }
-
-    pub(crate) fn on_post_retry(&mut self, slot: u32, generation: u32) {
-        if let Some(mailbox) = self.post.boxes.find(slot, generation)
-            && std::mem::take(&mut mailbox.tx.pausing)
-        {
-            mailbox.tx.try_again();
-            self.go_on_posting(slot);
+    fn wait_to_retry(&mut self, io: &mut Io) {
+        if !mem::replace(&mut self.send.awaits_retry, true) {
+            let deadline = io.now() + self.send.next_retry();
+            io.timers.insert(deadline, Fire::DatagramRetry(self.id.index, self.id.generation));
         }
     }
 
-    /// Something has ended: goes on with what is queued, wakes who waits for room or the end, closes.
-    fn go_on_posting(&mut self, slot: u32) {
-        let bound = self.io.send_bound();
-        let is_below = self.post.boxes.get(slot).tx.weight <= bound;
-        let has_room = is_below || self.first_to_give_up(slot).is_some();
-        let mailbox = self.post.boxes.get(slot);
-        if has_room {
-            mailbox.tx.waiters.notify_all(&mut self.io.after.wakes);
+    /// Sends have ended, or there may be space: wakes tasks that wait for space or a flush, and lists what is queued.
+    fn continue_sending(&mut self, shared: &mut Shared, io: &mut Io) {
+        let has_space = self.send.weight <= io.send_bound()
+            || self.first_discardable(&mut shared.outgoing).is_some();
+        if has_space {
+            self.send.waiters.notify_all(&mut io.after.wakes);
         }
-        let stuck = mailbox.dropped && !mailbox.tx.is_idle();
-        let in_vain = mailbox.tx.is_idle() && mailbox.tx.blocked;
-        self.list_post(slot);
-        if stuck {
-            self.linger_posts(slot);
-        }
-        if in_vain {
-            self.io.cancel(self.room_token(slot));
-        }
-        self.close_mailbox_if_done(slot);
-    }
-
-    pub(crate) fn on_parcel(&mut self, event: Event) {
-        let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(parcel) = self.post.parcels.find(id, generation) else {
-            return self.io.late(event);
-        };
-        let slot = parcel.mailbox;
-        // The batch is settled as a whole.
-        let outcome = event.result.err().map_or(State::Done, |errno| self.judge(slot, id, errno));
-        self.post.parcels.get(id).state = outcome;
-        let tx = &mut self.post.boxes.get(slot).tx;
-        if tx.unheard == 0 {
-            return;
-        }
-        tx.unheard -= 1;
-        let heard_of_all = tx.unheard == 0;
-        self.io.in_flight -= 1;
-        if heard_of_all {
-            self.settle_batch(slot);
+        self.list_send(shared);
+        if !self.send.is_idle() {
+            if self.dropped {
+                self.start_linger(io);
+            }
+        } else if self.send.awaits_writable {
+            // Nothing is left that the wait is for.
+            io.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
 
-    /// A parcel is done with.
+    /// There may be space again.
+    fn retry(&mut self, shared: &mut Shared, io: &mut Io) {
+        self.send.requeue_deferred();
+        self.continue_sending(shared, io);
+    }
+
+    /// Gives up everything that was accepted and has not left.
+    pub(super) fn stop_sends(&mut self, shared: &mut Shared, io: &mut Io) {
+        self.send.requeue_deferred();
+        for id in mem::take(&mut self.send.queue) {
+            self.send.release(io, shared.outgoing.get(id));
+            shared.outgoing.free(id);
+        }
+        if self.send.awaits_writable {
+            io.cancel(self.id.token(Kind::DatagramWritable));
+        }
+    }
+}
+
+impl Datagrams {
+    /// Submits what the listed slots have queued.
     #[inline]
-    pub(super) fn end_parcel(&mut self, slot: u32, id: u32) {
-        let parcel = self.post.parcels.get(id);
-        self.post.boxes.get(slot).tx.weight -= parcel.weight();
-        // Taken out where it lies: a slot is large.
-        let chunk = std::mem::replace(&mut parcel.chunk, Chunk::EMPTY);
-        chunk.retire_accepted(&self.io.memory.meter, &mut self.io.spares, &mut self.io.after);
-        self.post.parcels.free(id);
+    pub(crate) fn start_sends(&mut self, io: &mut Io) {
+        self.shared.sleepless = false;
+        let mut listed = mem::take(&mut self.shared.sends);
+        for index in listed.drain(..) {
+            if let Some(slot) = self.slots.peek(index)
+                && mem::take(&mut slot.send.listed)
+                && slot.send.may_start()
+            {
+                slot.start_batch(&mut self.shared, io);
+            }
+        }
+        // No slot was listed meanwhile: the list keeps its memory.
+        self.shared.sends = listed;
     }
 
-    /// Gives up on everything that was accepted and is not out.
-    pub(super) fn stop_posts(&mut self, slot: u32) {
-        let tx = &mut self.post.boxes.get(slot).tx;
-        tx.try_again();
-        let queue = std::mem::take(&mut tx.queue);
-        queue.into_iter().for_each(|id| self.end_parcel(slot, id));
-        if self.post.boxes.get(slot).tx.blocked {
-            self.io.cancel(self.room_token(slot));
+    /// The driver is settled: sends without an event are done. What they made possible is sent in the next turn.
+    #[inline]
+    pub(crate) fn settle_sends(&mut self, io: &mut Io) {
+        while let Some(index) = self.shared.unsettled.pop() {
+            let slot = self.slots.get(index);
+            slot.settle_batch(&mut self.shared, io);
+            if slot.is_done() {
+                self.close(io, index);
+            }
+        }
+        self.shared.sleepless = !self.shared.sends.is_empty();
+    }
+
+    /// A send has an outcome. A batch that was sent quietly is settled as a whole later, another after its last event.
+    pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
+        let (id, generation) = (event.token.slot(), event.token.generation());
+        let Some(datagram) = self.shared.outgoing.find(id, generation) else {
+            return io.late(event);
+        };
+        let index = datagram.slot;
+        let slot = self.slots.get(index);
+        datagram.state = match event.result {
+            Ok(_) => OutgoingState::Sent,
+            Err(errno) => slot.judge(io, datagram, errno),
+        };
+        if slot.send.events_due == 0 {
+            return;
+        }
+        slot.send.events_due -= 1;
+        io.in_flight -= 1;
+        if slot.send.events_due == 0 {
+            slot.settle_batch(&mut self.shared, io);
+            if slot.is_done() {
+                self.close(io, index);
+            }
+        }
+    }
+
+    /// The wait for a writable socket has ended.
+    pub(crate) fn on_writable(&mut self, io: &mut Io, event: Event) {
+        let (index, generation) = (event.token.slot(), event.token.generation());
+        let Some(slot) = self.slots.find(index, generation) else { return io.late(event) };
+        slot.send.awaits_writable = false;
+        io.in_flight -= 1;
+        slot.retry(&mut self.shared, io);
+        if slot.is_done() {
+            self.close(io, index);
+        }
+    }
+
+    /// The wait for a timer has ended.
+    pub(crate) fn on_retry(&mut self, io: &mut Io, index: u32, generation: u32) {
+        if let Some(slot) = self.slots.find(index, generation)
+            && mem::take(&mut slot.send.awaits_retry)
+        {
+            slot.retry(&mut self.shared, io);
+            if slot.is_done() {
+                self.close(io, index);
+            }
         }
     }
 }

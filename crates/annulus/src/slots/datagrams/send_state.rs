@@ -1,69 +1,75 @@
-//! The sending half of a mailbox: what waits, what is out, and why nothing may start.
+//! The sending half of a slot: what is queued, what is in flight, and what the next send waits for.
 
 use super::errors::Failures;
 use crate::time::TimerKey;
 use crate::waiters::Waiters;
 use annulus_kernel::Domain;
 use std::collections::VecDeque;
-use std::task::Waker;
 use std::time::Duration;
 
-/// When to try again where no readiness tells, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LAST_PAUSE: Duration = Duration::from_millis(64);
+/// When to try again if no event tells of space: at first and at most.
+const FIRST_RETRY: Duration = Duration::from_millis(2);
+const LAST_RETRY: Duration = Duration::from_millis(64);
 
-/// The sending half of a mailbox.
-pub(crate) struct Outbox {
+/// The sending half of a slot.
+///
+/// The lists hold indices of outgoing datagrams, each in one list: accepted ones are *queued* → the turn submits a batch of
+/// them, which is *in flight* → once the batch is settled, each is freed, queued again, or *deferred*. The next batch starts
+/// when the last one is settled and no wait for space is on, neither `awaits_writable` nor `awaits_retry`; if order does not
+/// matter, such a wait does not keep it from starting.
+pub(super) struct SendState {
     /// Accepted, not started.
     pub(super) queue: VecDeque<u32>,
-    /// Out, and not settled.
-    pub(super) flying: VecDeque<u32>,
-    /// Of these, the ones whose events are still to come.
-    pub(super) unheard: usize,
-    /// What all of these weigh.
+    /// Submitted, not settled.
+    pub(super) in_flight: VecDeque<u32>,
+    /// How many of these have an event to come.
+    pub(super) events_due: usize,
+    /// Found no space, and wait to be queued again. Only if order does not matter.
+    pub(super) deferred: VecDeque<u32>,
+    /// What all of these count for.
     pub(super) weight: usize,
-    /// Most datagrams of the next batch: as many as found room in the last one that did not go out whole, and twice as many
-    /// after each that did. What is refused has cost its submission.
+    /// Most datagrams of the next batch: as many as found space in the last batch that did not go out whole, and twice as
+    /// many after each batch that did. A datagram that is refused has cost its submission.
     pub(super) window: usize,
+    /// Sends may overtake one another.
     pub(super) unordered: bool,
-    /// It has a peer, whose room the kernel tells of.
-    pub(crate) connected: bool,
-    /// The device refused to cut datagrams: done here from now on.
-    pub(super) cuts_here: bool,
-    /// Of a mailbox whose datagrams may overtake one another: those that found no room. See `stuck`.
-    pub(super) stuck: VecDeque<u32>,
-    /// Something was refused for a want of room of which nothing will tell: another's than the peer's, or the system's.
-    pub(super) untold: bool,
-    /// Waits for room: an operation is in flight.
-    pub(super) blocked: bool,
-    /// Tries again when a timer goes off.
-    pub(super) pausing: bool,
-    /// How long the next such pause is: twice as long after each that moved nothing.
-    pub(super) pause: Duration,
-    /// On the list of those to send.
+    /// The socket has a peer.
+    pub(super) connected: bool,
+    /// The device refused to split datagrams: from now on it is done here.
+    pub(super) splits_here: bool,
+    /// A datagram of the last batch was refused for lack of space that no event announces: at a destination other than the
+    /// peer, or in the kernel.
+    pub(super) no_space_event: bool,
+    /// Waits for the socket to be writable: an operation is in flight.
+    pub(super) awaits_writable: bool,
+    /// Waits for a timer.
+    pub(super) awaits_retry: bool,
+    /// How long the next such wait is: twice as long after each that moved nothing.
+    retry: Duration,
+    /// On the list of slots with something to send.
     pub(super) listed: bool,
     pub(super) failures: Failures,
     pub(super) waiters: Waiters,
-    /// When to give up, once the mailbox was dropped.
+    /// When to give up, once the socket was dropped.
     pub(super) linger: Option<TimerKey>,
 }
 
-impl Outbox {
+impl SendState {
     pub(super) fn new(unordered: bool) -> Self {
         Self {
             queue: VecDeque::new(),
-            flying: VecDeque::new(),
-            unheard: 0,
-            untold: false,
-            stuck: VecDeque::new(),
-            blocked: false,
+            in_flight: VecDeque::new(),
+            events_due: 0,
+            deferred: VecDeque::new(),
             weight: 0,
             window: usize::MAX,
             unordered,
             connected: false,
-            cuts_here: false,
-            pausing: false,
-            pause: FIRST_PAUSE,
+            splits_here: false,
+            no_space_event: false,
+            awaits_writable: false,
+            awaits_retry: false,
+            retry: FIRST_RETRY,
             listed: false,
             failures: Failures::default(),
             waiters: Waiters::default(),
@@ -71,29 +77,26 @@ impl Outbox {
         }
     }
 
-    /// Nothing queued and nothing in flight.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.flying.is_empty() && self.stuck.is_empty()
+    /// Nothing is accepted that has not left.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.in_flight.is_empty() && self.deferred.is_empty()
     }
 
-    pub(crate) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waiters.include(task)
-    }
-
-    /// Nothing is in flight that names the socket.
+    /// No operation in flight names the socket.
     pub(super) fn is_quiet(&self) -> bool {
-        self.is_idle() && !self.blocked
+        self.is_idle() && !self.awaits_writable
     }
 
-    /// Whether a batch may start now: the last one is settled, and nothing waits that must not be overtaken.
+    /// Whether a batch may start now: the last one is settled, and no wait is on that must not be overtaken.
+    #[inline]
     pub(super) fn may_start(&self) -> bool {
-        let waits = self.blocked || self.pausing;
-        (!waits || self.unordered) && self.flying.is_empty() && !self.queue.is_empty()
+        let waits = self.awaits_writable || self.awaits_retry;
+        (!waits || self.unordered) && self.in_flight.is_empty() && !self.queue.is_empty()
     }
 
-    /// How many leave together. Unix datagrams keep their order whatever happens, so that of those only one is out at a
-    /// time: the second could go where the first had found no room. Where they need not, one's room says nothing of
-    /// another's.
+    /// How many leave together. Ordered Unix datagrams leave one at a time: a second one could find space after the first was
+    /// refused, and overtake it. Without order, a refusal says nothing about the next destination, and all leave.
     pub(super) fn batch(&self, domain: Domain) -> usize {
         match (domain, self.unordered) {
             (Domain::Unix, false) => 1,
@@ -102,20 +105,21 @@ impl Outbox {
         }
     }
 
-    /// What left last, to be settled. Where order matters it is from the last one on, so that those to be sent again keep
-    /// theirs; else what was refused first is set aside first.
-    pub(super) fn next_flying(&mut self) -> Option<u32> {
-        if self.unordered { self.flying.pop_front() } else { self.flying.pop_back() }
+    /// The next one of a batch to be settled. If order matters it is the last, so that those which return to the front of the
+    /// queue keep their order; else the first, so that the first refused is the first deferred.
+    #[inline]
+    pub(super) fn next_to_settle(&mut self) -> Option<u32> {
+        if self.unordered { self.in_flight.pop_front() } else { self.in_flight.pop_back() }
     }
 
     /// How long to wait this time.
-    pub(super) fn next_pause(&mut self) -> Duration {
-        let longer = (2 * self.pause).min(LAST_PAUSE);
-        std::mem::replace(&mut self.pause, longer)
+    pub(super) fn next_retry(&mut self) -> Duration {
+        let longer = (2 * self.retry).min(LAST_RETRY);
+        std::mem::replace(&mut self.retry, longer)
     }
 
-    /// Something that had waited is out.
+    /// A datagram left that had waited for space.
     pub(super) fn has_moved(&mut self) {
-        self.pause = FIRST_PAUSE;
+        self.retry = FIRST_RETRY;
     }
 }

@@ -8,7 +8,7 @@ use super::send_state::SendState;
 use super::vectors::{Passed, Vectors};
 use crate::lease::Lease;
 use crate::runtime::memory::Meter;
-use crate::slots::datagrams::{Desk, Format, Mail};
+use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
 use annulus_driver::MemoryOp;
 use annulus_kernel::{Fd, IoVec};
 use std::mem;
@@ -21,7 +21,7 @@ const MOST: usize = 16 * 1024;
 #[derive(Default)]
 pub(super) struct ScmRights {
     /// Memory of the receive in flight.
-    buffer: Option<Box<Desk>>,
+    buffer: Option<Box<RecvMsgBuf>>,
     /// Came with the bytes that were received last.
     received: Vec<OwnedFd>,
 }
@@ -34,7 +34,7 @@ impl ScmRights {
 
     /// The operation that receives a message. Its memory stays here until [`on_recv`](Self::on_recv).
     pub(super) fn recv(&mut self, fd: Fd, meter: &Meter) -> MemoryOp {
-        let header = Desk::put(&mut self.buffer, Format::UNIX_DESCRIPTORS, MOST, meter);
+        let header = RecvMsgBuf::put(&mut self.buffer, Format::UNIX_DESCRIPTORS, MOST, meter);
         MemoryOp::ReceiveMessage { fd, header }
     }
 
@@ -42,7 +42,7 @@ impl ScmRights {
     pub(super) fn on_recv(&mut self, len: u32) -> Option<Lease> {
         let buffer = self.buffer.take()?;
         let format = Format::UNIX_DESCRIPTORS;
-        let mut message = Mail::open(buffer.into_lease(format, len as usize), format);
+        let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
         // Descriptors that came with bytes that were taken without them are closed.
         self.received = message.take_descriptors();
         (len > 0).then(|| message.into_bytes())

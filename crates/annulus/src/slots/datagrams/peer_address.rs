@@ -1,4 +1,4 @@
-//! A peer's address, small where it can be: every datagram carries one in and one out.
+//! A peer's address, without an allocation if it is short: every datagram has one.
 
 use annulus_kernel::Address;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 const SHORT: usize = Address::INET;
 
-/// An address in the kernel's own layout; empty, it is nobody's: a connected socket's peer, a sender without a name.
+/// An address in the kernel's layout. Empty, it stands for the peer of a connected socket.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Name(Repr);
+pub(crate) struct PeerAddress(Repr);
 
 #[derive(Clone, PartialEq)]
 enum Repr {
@@ -18,7 +18,7 @@ enum Repr {
     Long(Rc<[u8]>),
 }
 
-impl Name {
+impl PeerAddress {
     #[inline]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         if bytes.len() > SHORT {
@@ -29,7 +29,7 @@ impl Name {
         Self(Repr::Short(short, bytes.len() as u8))
     }
 
-    /// The kernel's bytes. They stay where they are as long as the name does.
+    /// The kernel's bytes. They do not move unless the address does.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -48,13 +48,13 @@ impl Name {
     }
 }
 
-impl Default for Name {
+impl Default for PeerAddress {
     fn default() -> Self {
         Self(Repr::Short([0; SHORT], 0))
     }
 }
 
-impl From<SocketAddr> for Name {
+impl From<SocketAddr> for PeerAddress {
     #[inline]
     fn from(address: SocketAddr) -> Self {
         let (bytes, len) = Address::inet_bytes(address);
@@ -62,14 +62,14 @@ impl From<SocketAddr> for Name {
     }
 }
 
-impl From<Address> for Name {
+impl From<Address> for PeerAddress {
     #[inline]
     fn from(address: Address) -> Self {
         Self::from_bytes(address.as_bytes())
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address().fmt(f)
     }
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_and_short_names_keep_their_bytes() {
+    fn long_and_short_addresses_keep_their_bytes() {
         for len in [0, 2, SHORT, SHORT + 1, 110] {
             let bytes: Vec<u8> = (0..len as u8).collect();
-            let name = Name::from_bytes(&bytes);
-            assert_eq!((name.as_bytes(), name.is_empty()), (&*bytes, len == 0));
-            assert!(name == Name::from_bytes(&bytes));
+            let address = PeerAddress::from_bytes(&bytes);
+            assert_eq!((address.as_bytes(), address.is_empty()), (&*bytes, len == 0));
+            assert!(address == PeerAddress::from_bytes(&bytes));
         }
     }
 }
