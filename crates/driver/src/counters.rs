@@ -48,6 +48,10 @@ pub struct Counters {
     pub memory_pauses: u64,
     /// Bytes that count against the memory limit now. Set above the driver.
     pub memory_held: u64,
+    /// The memory limit, which runtimes can share; 0 is none. Set above the driver.
+    pub memory_limit: u64,
+    /// Streams that the memory limit holds back now. Set above the driver.
+    pub streams_held_back: u64,
     /// Wakes and spawns from other threads. Counted above the driver.
     pub remote_wakes: u64,
     /// System calls that other threads made to wake the loop, because it slept. Counted above the driver.

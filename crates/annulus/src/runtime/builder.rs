@@ -45,10 +45,14 @@ enum LimitChoice {
 
 impl LimitChoice {
     /// A simulation has none unless it is given: what the machine has must not change its run.
-    fn limit(&self, is_real: bool) -> Option<MemoryLimit> {
+    fn limit(&self, is_real: bool) -> io::Result<Option<MemoryLimit>> {
         match self {
-            Self::OfProcess => is_real.then(MemoryLimit::of_process),
-            Self::Given(limit) => limit.clone(),
+            Self::OfProcess => Ok(is_real.then(MemoryLimit::of_process)),
+            Self::Given(None) => Ok(None),
+            Self::Given(Some(limit)) => {
+                if is_real { limit.check() } else { limit.check_least() }?;
+                Ok(Some(limit.clone()))
+            }
         }
     }
 }
@@ -273,13 +277,6 @@ impl Builder {
         self.not_above("busy_poll", self.config.busy_poll, LONGEST_LOOK)?;
         let idle = self.config.sq_poll.map_or(Duration::ZERO, |polls| polls.idle);
         self.not_above("the idle time of sq_poll", idle, SqPoll::MOST_IDLE)?;
-        if let LimitChoice::Given(Some(limit)) = &self.memory
-            && limit.bytes() < MemoryLimit::LEAST
-        {
-            let (bytes, least) = (limit.bytes(), MemoryLimit::LEAST);
-            let text = format!("memory_limit of {bytes} bytes is below {least}; take more");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
         if self.task_budget == 0 {
             let text = "task_budget of 0 would let no task go on; take at least 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -300,10 +297,11 @@ impl Builder {
     }
 
     fn core(&self, mut driver: Driver) -> io::Result<Core> {
-        let remote = Remote::new(driver.kernel().real_descriptors())?;
+        let is_real = driver.kernel().real_descriptors();
+        let limit = self.memory.limit(is_real)?;
+        let remote = Remote::new(is_real, limit.clone())?;
         let guard = ForkGuard::new()?;
-        let memory =
-            Memory::new(self.memory.limit(driver.kernel().real_descriptors()), self.bounds.send);
+        let memory = Memory::new(limit, self.bounds.send);
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(alarm) = remote.alarm() {

@@ -93,8 +93,7 @@ impl Core {
         let mut inner = self.enter().ok()?;
         let inner = &mut *inner;
         inner.datagrams.count_all_drops(&mut inner.io);
-        inner.io.driver.counters().memory_held = inner.io.held() as u64;
-        let mut counters = self.inline_policy.add_to(*inner.io.driver.counters());
+        let mut counters = self.inline_policy.add_to(inner.io.counters());
         (counters.remote_wakes, counters.wakeups) = self.remote.counts();
         Some(counters)
     }

@@ -1,5 +1,6 @@
 //! A runtime, from another thread.
 
+use crate::runtime::memory::MemoryLimit;
 use crate::runtime::remote::Remote;
 use crate::task::refused::refuse;
 use crate::task::{self, JoinError, JoinHandle};
@@ -60,6 +61,12 @@ impl Handle {
     /// Streams that are open on the runtime, as of its last turn; what it does besides does not count.
     pub fn streams(&self) -> usize {
         self.remote.streams()
+    }
+
+    /// The limit on the memory of the runtime's streams and datagram sockets; `None` if it has none. It tells how much it is,
+    /// how much is held now, and how many streams are held back, over all runtimes that share it.
+    pub fn memory_limit(&self) -> Option<MemoryLimit> {
+        self.remote.memory_limit().cloned()
     }
 
     /// Makes the runtime's loop look around, as if a task had been woken.

@@ -5,13 +5,13 @@
 
 use super::after::After;
 use super::kernel_held::KernelHeld;
-use super::memory::Memory;
+use super::memory::{Memory, MemoryLimit};
 use super::recheck::{Recheck, Rechecks};
 use super::spares::Spares;
 use crate::lease::Lease;
 use crate::net::Permit;
 use crate::time::{Instant, Timers};
-use annulus_driver::{Driver, Event, Kind, MemoryOp, Op, Token};
+use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::Fd;
 use std::mem;
 use std::time::Duration;
@@ -148,6 +148,16 @@ impl Io {
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.memory.meter.bytes() + self.driver.resident()
+    }
+
+    /// What the driver has counted, and what is held now.
+    pub(crate) fn counters(&mut self) -> Counters {
+        let limit = self.memory.limit().map_or(0, MemoryLimit::bytes);
+        let mut counters = *self.driver.counters();
+        counters.memory_held = self.held() as u64;
+        counters.memory_limit = limit as u64;
+        counters.streams_held_back = self.memory.held_back() as u64;
+        counters
     }
 
     /// The bound of a stream's unsent bytes, as far as there is memory.

@@ -2,6 +2,7 @@
 
 mod wake_state;
 
+use super::memory::MemoryLimit;
 use crate::task::TaskRef;
 use annulus_kernel::named;
 use rustix::event::{EventfdFlags, eventfd};
@@ -23,6 +24,7 @@ pub(crate) struct Remote {
     alarms: AtomicU64,
     /// Streams that are open here, as of the last turn.
     streams: AtomicUsize,
+    memory: Option<MemoryLimit>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,7 @@ struct Inbox {
 
 impl Remote {
     /// With an alarm where the kernel is a real one; a simulated one has no other threads.
-    pub(crate) fn new(real: bool) -> io::Result<Self> {
+    pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let alarm = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
         Ok(Self {
@@ -47,6 +49,7 @@ impl Remote {
             calls: AtomicU64::new(0),
             alarms: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
+            memory,
         })
     }
 
@@ -109,6 +112,11 @@ impl Remote {
     /// Streams that were open here when the loop last told.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The memory limit of the runtime, if it has one.
+    pub(crate) fn memory_limit(&self) -> Option<&MemoryLimit> {
+        self.memory.as_ref()
     }
 
     /// Whether the loop was asked to end since the last call.

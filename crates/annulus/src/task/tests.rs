@@ -26,8 +26,10 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        let home =
-            Self { remote: Arc::new(Remote::new(false).unwrap()), ready: Rc::new(Ready::new()) };
+        let home = Self {
+            remote: Arc::new(Remote::new(false, None).unwrap()),
+            ready: Rc::new(Ready::new()),
+        };
         owner::enter(&home.remote, &home.ready);
         home
     }

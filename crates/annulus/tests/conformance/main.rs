@@ -9,6 +9,7 @@ mod connections;
 mod datagrams;
 mod drops;
 mod ends;
+mod memory;
 mod mode;
 mod nops;
 mod pressure;
@@ -133,6 +134,7 @@ suite! {
     pressure::a_pool_of_eight_is_shared_fairly, with |b| b.buffers(4096, 8);
     pressure::held_leases_stop_nobody, with |b| b.buffers(4096, 4), then pressure::took_the_heap;
     pressure::tiny_queues_serve_two_hundred, with |b| b.entries(2).completions(4), then pressure::overflowed;
+    memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
     timers::sleeps_end_in_order;
     timers::a_timeout_ends_what_is_slow_and_only_that;
     timers::a_thousand_timers_come_and_go;

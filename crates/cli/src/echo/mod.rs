@@ -214,9 +214,7 @@ impl EchoArgs {
 /// Bytes of a limit that a runtime accepts.
 fn memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(size::bytes(text)?).map_err(|error| error.to_string())?;
-    if bytes < MemoryLimit::LEAST {
-        return Err(format!("{bytes} bytes are too few: write 1M or more"));
-    }
+    MemoryLimit::new(bytes).check().map_err(|error| error.to_string())?;
     Ok(bytes)
 }
 

@@ -2,6 +2,7 @@
 
 use super::machine;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +33,8 @@ struct Shared {
     source: String,
     /// What runtimes have told that they hold.
     held: AtomicUsize,
+    /// Their streams that are held back.
+    held_back: AtomicUsize,
 }
 
 impl MemoryLimit {
@@ -41,9 +44,40 @@ impl MemoryLimit {
     /// The [source](Self::source) of a limit that the program gave.
     pub const GIVEN: &'static str = "as given";
 
-    /// A limit of so many bytes.
+    /// A limit of so many bytes. [`check`](Self::check) tells whether a runtime accepts it.
     pub fn new(bytes: usize) -> Self {
         Self::of(bytes, Self::GIVEN.into())
+    }
+
+    /// Whether a runtime accepts it; [`Builder::build`](crate::Builder::build) answers the same. On a simulated kernel, only
+    /// the least limit counts.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is below [`LEAST`](Self::LEAST), or above what the process may use at most.
+    pub fn check(&self) -> io::Result<()> {
+        self.check_with(machine::memory)
+    }
+
+    pub(crate) fn check_least(&self) -> io::Result<()> {
+        self.check_with(|| (usize::MAX, String::new()))
+    }
+
+    fn check_with(&self, most: impl FnOnce() -> (usize, String)) -> io::Result<()> {
+        let (bytes, least) = (self.bytes(), Self::LEAST);
+        if bytes < least {
+            let text = format!(
+                "a memory limit of {bytes} bytes is below the least, {least}: give that or more"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let (most, what) = most();
+        if bytes > most.max(least) {
+            let text = format!(
+                "a memory limit of {bytes} bytes is above {what}, {most} bytes: give less, or no limit"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(())
     }
 
     /// The limit that all runtimes of this process share unless they were given another: a quarter of what the process may
@@ -62,7 +96,8 @@ impl MemoryLimit {
     }
 
     fn of(bytes: usize, source: String) -> Self {
-        Self(Arc::new(Shared { bytes, source, held: AtomicUsize::new(0) }))
+        let [held, held_back] = Default::default();
+        Self(Arc::new(Shared { bytes, source, held, held_back }))
     }
 
     /// The limit.
@@ -79,6 +114,20 @@ impl MemoryLimit {
     #[inline]
     pub fn held(&self) -> usize {
         self.0.held.load(Relaxed)
+    }
+
+    /// Streams that are held back now: they hold more than what is free leaves each of them, so they receive nothing and their
+    /// sends wait.
+    pub fn held_back(&self) -> usize {
+        self.0.held_back.load(Relaxed)
+    }
+
+    pub(super) fn add_held_back(&self) {
+        self.0.held_back.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn sub_held_back(&self, count: usize) {
+        self.0.held_back.fetch_sub(count, Relaxed);
     }
 
     /// A runtime that has `told` to hold so much holds `held` now: all that is held.

@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     most_unsent: usize,
     pub(crate) send_bound: usize,
     is_tight: bool,
+    /// Streams that are held back.
+    held_back: usize,
 }
 
 impl Memory {
@@ -43,12 +45,43 @@ impl Memory {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
         let (meter, send_bound) = (Meter::default(), most_unsent.min(allowance));
-        Self { meter, limit, told: 0, allowance, most_unsent, send_bound, is_tight: false }
+        Self {
+            meter,
+            limit,
+            told: 0,
+            allowance,
+            most_unsent,
+            send_bound,
+            is_tight: false,
+            held_back: 0,
+        }
     }
 
     /// How much receives may bring in a turn while less than half of the limit is held.
     pub(crate) fn first_budget(&self) -> Budget {
         self.limit.as_ref().map_or(Budget::NONE, |limit| budget(limit.bytes(), limit.bytes() / 2))
+    }
+
+    /// The limit, if there is one.
+    pub(crate) fn limit(&self) -> Option<&MemoryLimit> {
+        self.limit.as_ref()
+    }
+
+    /// Streams that are held back now.
+    pub(crate) fn held_back(&self) -> usize {
+        self.held_back
+    }
+
+    /// One more stream is held back.
+    pub(crate) fn add_held_back(&mut self) {
+        self.held_back += 1;
+        self.limit.iter().for_each(MemoryLimit::add_held_back);
+    }
+
+    /// A stream is held back no more.
+    pub(crate) fn sub_held_back(&mut self) {
+        self.held_back -= 1;
+        self.limit.iter().for_each(|limit| limit.sub_held_back(1));
     }
 
     /// More than half of the limit is held.
@@ -90,6 +123,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(limit) = &self.limit {
             limit.end(self.told);
+            limit.sub_held_back(self.held_back);
         }
     }
 }

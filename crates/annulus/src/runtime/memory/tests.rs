@@ -108,16 +108,15 @@ fn on_seed(seed: u64, limit: Option<MemoryLimit>) -> usize {
 fn no_seed_holds_more_than_the_limit_and_every_reader_goes_on() {
     // Both sides of each connection are streams of this runtime.
     let streams = 2 * (CROWD + READERS);
-    for seed in 0..3 {
-        let overshoot = LEAST + streams * (4096 + CHUNK + 64);
-        // So much that most may hold more than the floor, and so little that none may.
-        for bytes in [LIMIT, 1 << 20] {
-            let limit = MemoryLimit::new(bytes);
-            let most = on_seed(seed, Some(limit.clone()));
-            assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
-            assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
-            assert_eq!(limit.held(), 0, "seed {seed}: the runtime has ended");
-        }
+    let overshoot = LEAST + streams * (4096 + CHUNK + 64);
+    // So much that most may hold more than the floor, and so little that none may.
+    for (seed, bytes) in [(0, LIMIT), (1, 4 << 20), (2, 1 << 20)] {
+        let limit = MemoryLimit::new(bytes);
+        let most = on_seed(seed, Some(limit.clone()));
+        assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
+        assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
+        let left = (limit.held(), limit.held_back());
+        assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
     }
     let unlimited = on_seed(0, None);
     assert!(unlimited > 2 * LIMIT, "{unlimited} bytes without a limit are no test");
@@ -179,11 +178,25 @@ fn the_allowance_falls_with_what_is_free_and_no_further_than_the_floor() {
 }
 
 #[test]
-fn a_limit_too_small_is_named() {
-    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1000));
-    let error = builder.build().unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("1000 bytes is below 1048576"), "{error}");
+fn a_limit_that_no_runtime_accepts_is_named_with_the_bound() {
+    let most = machine::memory().0.to_string();
+    for (bytes, bound) in [(0, "1048576"), (1000, "1048576"), (usize::MAX, most.as_str())] {
+        let limit = MemoryLimit::new(bytes);
+        let error = Runtime::builder().memory_limit(limit.clone()).build().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(text.contains(&format!("of {bytes} bytes")) && text.contains(bound), "{text}");
+        assert!(text.contains("give "), "{text}");
+        assert_eq!(limit.check().unwrap_err().to_string(), text);
+    }
+    let accepted = [MemoryLimit::LEAST, machine::memory().0].map(MemoryLimit::new);
+    for limit in accepted.map(Some).into_iter().chain([None]) {
+        let runtime = Runtime::builder().memory_limit(limit.clone()).build().unwrap();
+        let given = limit.map(|limit| limit.bytes());
+        assert_eq!(runtime.handle().memory_limit().map(|limit| limit.bytes()), given);
+    }
+    let default = Runtime::new().unwrap().handle().memory_limit().expect("there is a default");
+    assert_eq!(default.bytes(), MemoryLimit::of_process().bytes());
 }
 
 /// A flood whose reader is slow, and then a minute in which a few bytes come each second.
@@ -223,4 +236,33 @@ fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
     runtime.block_on(light).unwrap().unwrap();
     let left = resident(&runtime);
     assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
+}
+
+#[test]
+fn a_stream_whose_peer_reads_nothing_receives_again_once_another_has_freed_memory() {
+    let sim = Sim::builder(1).build();
+    let limit = MemoryLimit::new(LIMIT);
+    let builder = Runtime::builder().send_bound(1 << 20).memory_limit(limit.clone());
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let (mut client, server) = pair(&listener).await?;
+        let (mut receiving, mut sending) = server.split();
+        sending.send(vec![7; 400 << 10]).await?;
+        let (_other, mut hoarder) = pair(&listener).await?;
+        let mut hoarder = spawn(async move { hoarder.send(vec![7; LIMIT / 8 * 7]).await });
+        sleep(Duration::from_millis(1)).await;
+        client.send("x").await?;
+        let reader = spawn(async move { receiving.recv().await });
+        sleep(Duration::from_secs(1)).await;
+        let now = counters().unwrap_or_default();
+        assert!(!reader.is_finished() && now.streams_held_back >= 1, "{now:?}");
+        assert_eq!(limit.held_back() as u64, now.streams_held_back);
+        // Its stream goes, and what it could not send with it, once the linger is over.
+        hoarder.abort();
+        let lease = timeout(Duration::from_secs(60), reader).await.expect("it goes on");
+        assert_eq!(lease.expect("no panic")?.as_deref(), Some(&b"x"[..]));
+        assert_eq!(limit.held_back(), 0);
+        io::Result::Ok(())
+    });
+    ran.unwrap();
 }

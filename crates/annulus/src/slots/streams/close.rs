@@ -75,11 +75,19 @@ impl Streams {
             return stream.linger(io);
         }
         stream.discard_received(&self.shared, io);
-        let stream = self.slots.remove(slot);
+        let stream = self.remove(io, slot);
         if let Some(key) = stream.tx.linger {
             io.timers.remove(key);
         }
         io.close_accepted(stream.fd, stream.permit);
+    }
+
+    fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
+        let stream = self.slots.remove(slot);
+        if stream.held_back {
+            io.memory.sub_held_back();
+        }
+        stream
     }
 
     /// Takes a stream of which nothing is in flight off the runtime: descriptor, received bytes, and what it counts against.
@@ -89,7 +97,7 @@ impl Streams {
         while let Some(lease) = stream.take_received(&mut self.shared, io) {
             received.extend_from_slice(&lease);
         }
-        let mut stream = self.slots.remove(slot);
+        let mut stream = self.remove(io, slot);
         stream.drop_wakers(io);
         io.driver.release(stream.fd);
         (stream.fd, received, stream.permit)

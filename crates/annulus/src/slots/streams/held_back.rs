@@ -30,6 +30,7 @@ impl Stream {
     pub(super) fn hold_back(&mut self, shared: &mut Shared, io: &mut Io) {
         if !mem::replace(&mut self.held_back, true) {
             shared.agenda.held_back.slots.push_back(self.slot);
+            io.memory.add_held_back();
             io.driver.counters().memory_pauses += 1;
             shared.weigh_again(io);
         }
@@ -87,6 +88,7 @@ impl Streams {
             return self.shared.agenda.held_back.slots.push_back(slot);
         }
         stream.held_back = false;
+        io.memory.sub_held_back();
         stream.recv_more(&mut self.shared, io);
     }
 }
