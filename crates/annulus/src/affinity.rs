@@ -32,7 +32,7 @@ pub struct PinError {
 /// Pins the calling thread, and the threads it starts from now on, to `cpu`.
 ///
 /// # Errors
-/// Where the machine has no such CPU, or this process may not use it.
+/// If the machine has no such CPU, or this process may not use it.
 pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
     let former = usable(cpu)?;
     let mut wanted = CpuSet::new();
@@ -63,7 +63,7 @@ fn usable(cpu: usize) -> Result<CpuSet, PinError> {
 /// The CPUs the calling thread may use.
 ///
 /// # Errors
-/// Where the kernel does not tell.
+/// If the kernel does not tell.
 pub fn allowed() -> io::Result<Vec<usize>> {
     Ok(members(&sched_getaffinity(None)?))
 }
@@ -74,7 +74,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // A set that was in force a moment ago; where it no longer is, staying pinned is all that is left.
+        // A set that was in force a moment ago; if it no longer is, staying pinned is all that is left.
         let _ = sched_setaffinity(None, &self.former);
     }
 }

@@ -146,7 +146,7 @@ impl Chunk {
     /// Takes the first `n` bytes off, without copying.
     ///
     /// # Panics
-    /// Where `n` is more than the length.
+    /// If `n` is more than the length.
     pub(crate) fn split_to(&mut self, n: usize) -> Self {
         match &mut self.0 {
             Repr::Lease(bytes) => Self(Repr::Lease(bytes.split_to(n))),
@@ -180,7 +180,7 @@ impl Chunk {
         self.as_ref().len()
     }
 
-    /// True where there are none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -84,7 +84,7 @@ impl Lease {
     /// the last part is dropped.
     ///
     /// # Panics
-    /// Where `n` is more than the length.
+    /// If `n` is more than the length.
     pub fn split_to(&mut self, n: usize) -> Self {
         let mut head = self.share();
         head.truncate(self.checked(n));
@@ -95,7 +95,7 @@ impl Lease {
     /// Takes the bytes from `n` on off into a lease of their own, without copying.
     ///
     /// # Panics
-    /// Where `n` is more than the length.
+    /// If `n` is more than the length.
     pub fn split_off(&mut self, n: usize) -> Self {
         let mut tail = self.share();
         tail.advance(self.checked(n));
@@ -103,7 +103,7 @@ impl Lease {
         tail
     }
 
-    /// Drops the bytes from `n` on; nothing happens where there are no more than `n`.
+    /// Drops the bytes from `n` on; nothing happens if there are no more than `n`.
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(n);
     }
@@ -111,7 +111,7 @@ impl Lease {
     /// Drops the first `n` bytes.
     ///
     /// # Panics
-    /// Where `n` is more than the length.
+    /// If `n` is more than the length.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         let n = self.checked(n);
@@ -152,7 +152,7 @@ impl Lease {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 
-    /// A second lease on the same bytes. The callers part the ranges that are written before anybody sees the two.
+    /// A second lease on the same bytes. The callers part the ranges that are written before the two are used.
     pub(crate) fn share(&mut self) -> Self {
         let whole = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Part(whole) => whole,

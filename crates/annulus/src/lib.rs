@@ -35,7 +35,7 @@
 //! | datagrams: `send…` | before it is ready, nothing is sent; once it is, the datagram goes |
 //! | `send` | once polled, the chunk is sent all the same, in order |
 //! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
-//! | `nop` | it happens, and nobody is told |
+//! | `nop` | it happens, and its result is discarded |
 //! | reads and writes of files, syncs | one that has begun goes on; its memory is kept until then |
 //! | opening a file | it may be made or emptied all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |

@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 /// Asks the kernel for nothing and waits for its answer: a slot, an entry, a completion and a wake, as every operation
 /// has them. It measures the runtime, as `annulus bench nop` does. On epoll the driver answers, with the next turn.
 ///
-/// Dropping it loses nothing: the answer comes all the same, and nobody is told.
+/// Dropping it loses nothing: it completes all the same, and its result is discarded.
 ///
 /// # Errors
-/// Outside a runtime, or where the kernel refuses.
+/// Outside a runtime, or if the kernel refuses.
 pub fn nop() -> Nop {
     Nop(State::New)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// Counted, read-only bytes: `Send`, `Sync`, cloned and sliced without copying.
 ///
-/// Where they came from a [`Lease`](crate::Lease), their memory goes back to its pool when the last clone is dropped, on
-/// whichever thread, and lives on even where the runtime is gone.
+/// If they came from a [`Lease`](crate::Lease), their memory goes back to its pool when the last clone is dropped, on any
+/// thread, and lives on even if the runtime is gone.
 #[derive(Clone)]
 pub struct SharedBytes {
     start: NonNull<u8>,
@@ -38,7 +38,7 @@ unsafe impl Sync for SharedBytes {}
 
 impl SharedBytes {
     /// # Safety
-    /// `start` and `len` must lie in buffer `id` of `memory`, lent and not given back by anybody else.
+    /// `start` and `len` must lie in buffer `id` of `memory`, lent and given back by nothing else.
     pub(crate) unsafe fn lent(
         memory: Arc<PoolMemory>,
         id: u16,
@@ -56,7 +56,7 @@ impl SharedBytes {
     /// A part of the bytes, without copying.
     ///
     /// # Panics
-    /// Where the range goes past the end, as slices do.
+    /// If the range goes past the end, as slices do.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let part = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
         Self { start: NonNull::from(part).cast(), len: part.len(), owner: self.owner.clone() }
@@ -67,7 +67,7 @@ impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the owner keeps the memory alive, and nobody writes it.
+        // SAFETY: the owner keeps the memory alive, and it is only read.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -35,7 +35,7 @@ impl Signal {
 /// Catches ctrl-c from here on. The signal's default, ending the process, stays off even when this is dropped.
 ///
 /// # Errors
-/// Outside a runtime, under a simulated kernel, or where the handler cannot be installed.
+/// Outside a runtime, under a simulated kernel, or if the handler cannot be installed.
 pub fn ctrl_c() -> io::Result<Signals> {
     signals(&[Signal::Interrupt])
 }

@@ -41,7 +41,7 @@ pub use annulus_sim::{Counts, Device, Disk, Fault, Faults, Link, Profile, Sim};
 /// runtime.
 ///
 /// # Panics
-/// Where memory that was lent to the kernel was touched.
+/// If memory that was lent to the kernel was touched.
 pub fn run<T, E: From<io::Error>>(
     seed: u64,
     future: impl Future<Output = Result<T, E>>,

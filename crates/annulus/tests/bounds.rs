@@ -66,7 +66,7 @@ fn what_nobody_reads_is_bounded_and_nothing_is_lost() {
 #[test]
 fn leases_held_never_keep_a_stream_from_receiving() {
     // 8 buffers in all, and every one of 20 streams holds 20 leases.
-    run_on(Runtime::builder().buffers(4096, 8), async {
+    run_on(Runtime::builder().recv_buffers(4096, 8), async {
         let mut held = Vec::new();
         let mut streams = Vec::new();
         for _ in 0..20 {
@@ -89,7 +89,7 @@ fn leases_held_never_keep_a_stream_from_receiving() {
 
 #[test]
 fn a_pool_far_too_small_starves_nobody() {
-    run_on(Runtime::builder().buffers(4096, 2), async {
+    run_on(Runtime::builder().recv_buffers(4096, 2), async {
         let address = echo_server()?;
         let clients: Vec<_> = (0..30)
             .map(|n| {
@@ -112,7 +112,7 @@ fn a_pool_far_too_small_starves_nobody() {
 
 #[test]
 fn tiny_queues_are_back_pressure_only() {
-    run_on(Runtime::builder().entries(2).completions(4), async {
+    run_on(Runtime::builder().sq_entries(2).cq_entries(4), async {
         let address = echo_server()?;
         let clients: Vec<_> = (0..100)
             .map(|n| {
@@ -185,7 +185,7 @@ fn connections_in_a_burst_are_all_accepted() {
 
 #[test]
 fn a_pool_at_its_limit_is_shared_fairly() {
-    run_on(Runtime::builder().buffers(4096, 4), async {
+    run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let enough = 2 << 20;
         let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
         for count in &received {

@@ -150,7 +150,8 @@ fn epoll_demanded_is_epoll() {
 
 #[test]
 fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
-    let error = |choice| Runtime::builder().driver(choice).buffers(1000, 8).build().unwrap_err();
+    let error =
+        |choice| Runtime::builder().driver(choice).recv_buffers(1000, 8).build().unwrap_err();
     let text = error(DriverChoice::Epoll).to_string();
     assert!(text.starts_with("a pool of 8 buffers of 1000 bytes: take "), "{text}");
     assert_eq!(error(DriverChoice::Auto).to_string(), text);

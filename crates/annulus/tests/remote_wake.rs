@@ -1,4 +1,4 @@
-//! The bell that wakes a sleeping loop, with loom's atomics in place of the real ones: every order of its steps that the
+//! The state by which a sleeping loop is woken, with loom's atomics in place of the real ones: every order of its steps that the
 //! memory model allows is tried.
 
 use loom::sync::atomic::{self, AtomicUsize, Ordering};
@@ -8,54 +8,54 @@ use loom::thread;
 #[path = "../src/runtime/remote/wake_state.rs"]
 mod wake_state;
 
-use wake_state::Bell;
+use wake_state::WakeState;
 
-/// As `Remote`: an inbox, a bell, and in place of the eventfd something that can be waited for.
+/// As `Remote`: an inbox, a wake state, and in place of the eventfd a counter that can be waited for.
 struct Remote {
-    /// How many tasks were put in. No lock: the bell alone must make it seen.
+    /// How many tasks were put in. No lock: the wake state alone must make it seen.
     inbox: AtomicUsize,
-    bell: Bell,
-    alarm: Mutex<usize>,
-    rings: Condvar,
+    state: WakeState,
+    wake_fd: Mutex<usize>,
+    written: Condvar,
 }
 
 impl Remote {
     fn new() -> Self {
         Self {
             inbox: AtomicUsize::new(0),
-            bell: Bell::new(),
-            alarm: Mutex::new(0),
-            rings: Condvar::new(),
+            state: WakeState::new(),
+            wake_fd: Mutex::new(0),
+            written: Condvar::new(),
         }
     }
 
     /// What a waker does.
     fn push(&self) {
         self.inbox.fetch_add(1, Ordering::Relaxed);
-        if self.bell.ring() {
-            *self.alarm.lock().unwrap() += 1;
-            self.rings.notify_one();
+        if self.state.wake() {
+            *self.wake_fd.lock().unwrap() += 1;
+            self.written.notify_one();
         }
     }
 
-    /// The loop's sleep, which only an alarm ends. Loom reports a sleep without end.
+    /// The loop's sleep, which only a write ends. Loom reports a sleep without end.
     fn sleep(&self) {
-        let mut alarm = self.alarm.lock().unwrap();
-        while *alarm == 0 {
-            alarm = self.rings.wait(alarm).unwrap();
+        let mut wake_fd = self.wake_fd.lock().unwrap();
+        while *wake_fd == 0 {
+            wake_fd = self.written.wait(wake_fd).unwrap();
         }
-        *alarm = 0;
+        *wake_fd = 0;
     }
 
-    /// The loop: turns until it has seen so many tasks. Whoever has heard the bell looks into the inbox once.
+    /// The loop: turns until it has seen so many tasks. It looks into the inbox once for each wake that it has taken.
     fn turn_until(&self, tasks: usize) {
         let mut seen = 0;
         while seen < tasks {
-            if self.bell.heard() {
+            if self.state.take() {
                 seen = self.inbox.load(Ordering::Relaxed);
-            } else if self.bell.park() {
+            } else if self.state.park() {
                 self.sleep();
-                self.bell.unpark();
+                self.state.unpark();
             }
         }
     }
@@ -93,19 +93,19 @@ fn no_wake_is_lost_between_two_wakers() {
     model(2, 1, 2);
 }
 
-/// A loop that is awake costs its wakers no alarm, and a sleeping one costs one.
+/// A loop that is awake costs its wakers no system call, and a sleeping one costs one.
 #[test]
 fn only_a_sleeper_is_woken_and_only_once() {
     loom::model(|| {
-        let bell = Bell::new();
-        assert!(!bell.ring(), "the loop is awake");
-        assert!(!bell.park(), "the bell was rung");
-        assert!(!bell.ring(), "the loop is awake again");
-        assert!(bell.heard() && !bell.heard());
-        assert!(bell.park());
-        assert!(bell.park(), "the sleep failed, and is tried again");
-        assert!(bell.ring() && !bell.ring(), "one alarm is enough");
-        bell.unpark();
-        assert!(bell.heard());
+        let state = WakeState::new();
+        assert!(!state.wake(), "the loop is awake");
+        assert!(!state.park(), "there was a wake");
+        assert!(!state.wake(), "the loop is awake again");
+        assert!(state.take() && !state.take());
+        assert!(state.park());
+        assert!(state.park(), "the sleep failed, and is tried again");
+        assert!(state.wake() && !state.wake(), "one system call is enough");
+        state.unpark();
+        assert!(state.take());
     });
 }

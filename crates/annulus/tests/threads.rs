@@ -29,7 +29,7 @@ const _: () =
 #[test]
 fn shared_bytes_come_back_from_another_thread() {
     // 4 buffers, and far more messages than that: they must all come back.
-    common::run_on(Runtime::builder().buffers(4096, 4), async {
+    common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let (mut client, mut server) = pair().await?;
         let (sender, receiver) = mpsc::channel::<SharedBytes>();
         let thread =

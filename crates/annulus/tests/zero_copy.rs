@@ -168,7 +168,8 @@ fn the_linger_brings_back_what_nobody_reads() {
 
 #[test]
 fn the_runtime_ends_in_time_with_memory_that_nobody_gives_back() {
-    let builder = lending().grace(Duration::from_millis(50)).linger(Duration::from_secs(100));
+    let builder =
+        lending().shutdown_timeout(Duration::from_millis(50)).linger(Duration::from_secs(100));
     let kept = on_linux(builder, async {
         let (mut stream, peer) = half_pair().await?;
         assert!(fill(&mut stream).await? > 0);

@@ -30,7 +30,7 @@ pub(crate) fn on_runtime<T>(
     future: impl Future<Output = T>,
 ) -> Result<(String, T), LoadError> {
     // No data is left to send when the future ends.
-    let builder = Runtime::builder().driver(driver).grace(Duration::ZERO);
+    let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO);
     let mut runtime = builder.build().map_err(LoadError::Runtime)?;
     let driver = runtime.driver().to_string();
     let output = runtime.block_on(future).map_err(LoadError::Runtime)?;

@@ -40,7 +40,7 @@ impl Cause {
         if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
-    /// Who forbids it: the sysctl, if it does; a filter otherwise.
+    /// What forbids it: the sysctl, if it does; a filter otherwise.
     fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
         match sysctl.map(str::trim) {
             Some("2") => Self::OffForAll,

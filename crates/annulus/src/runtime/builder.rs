@@ -20,8 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer ones would be a core given away.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// Longer ones would take a whole core.
+const LONGEST_BUSY_POLL: Duration = Duration::from_secs(1);
 
 /// Settings of a runtime. Each has a default that suits a network server.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub struct Builder {
     choice: DriverChoice,
     config: UringConfig,
     bounds: Bounds,
-    grace: Duration,
+    shutdown_timeout: Duration,
     file_policy: Policy,
     datagrams: PoolSize,
     memory: LimitChoice,
@@ -68,7 +68,7 @@ impl Default for Builder {
                 lend: None,
                 linger: Duration::from_secs(10),
             },
-            grace: Duration::from_secs(5),
+            shutdown_timeout: Duration::from_secs(5),
             file_policy: Policy::default(),
             datagrams: PoolSize { buffer: 68 * 1024, count: 1024 },
             memory: LimitChoice::OfProcess,
@@ -86,22 +86,22 @@ impl Builder {
 
     /// Entries of the submission queue: 1 to 32,768, 256 by default. More operations than that in one turn cost one
     /// system call more.
-    pub fn entries(mut self, entries: u32) -> Self {
+    pub fn sq_entries(mut self, entries: u32) -> Self {
         self.config.sq_entries = entries;
         self
     }
 
     /// Entries of the completion queue: 1 to 65,536, 4096 by default. Overflow loses nothing, but ends multishot
     /// operations, which are then armed anew.
-    pub fn completions(mut self, completions: u32) -> Self {
-        self.config.cq_entries = completions;
+    pub fn cq_entries(mut self, entries: u32) -> Self {
+        self.config.cq_entries = entries;
         self
     }
 
     /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 256 KiB ×
     /// 1024 by default. The range is reserved, and takes memory page by page, only as far as recent traffic needs it.
-    pub fn buffers(mut self, bytes: u32, most: u32) -> Self {
-        self.config.pool = PoolSize { buffer: bytes, count: most };
+    pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
+        self.config.pool = PoolSize { buffer: size, count };
         self
     }
 
@@ -113,16 +113,16 @@ impl Builder {
     }
 
     /// Has a kernel thread take the submissions, which costs a core while there is work and for the idle time after it.
-    /// Off by default: it pays only where cores are idle, and costs throughput where they are not. Needs io_uring.
+    /// Off by default: it pays only while cores are idle, and costs throughput otherwise. Needs io_uring.
     pub fn sq_poll(mut self, polls: SqPoll) -> Self {
         self.config.sq_poll = Some(polls);
         self
     }
 
-    /// Looks for work for up to this long before each sleep, where that pays: off by default, at most a second.
+    /// Polls for completions for up to this long before each sleep, while that pays: off by default, at most a second.
     ///
-    /// Where requests come one by one and each is waited for, 20 to 50 µs save the sleep and the wake-up of most. While
-    /// it pays, the thread takes a whole core; where nothing comes in time, it stops by itself. Needs io_uring.
+    /// If requests come one by one and each is waited for, 20 to 50 µs save the sleep and the wake-up of most. While
+    /// it pays, the thread takes a whole core; if nothing comes in time, it stops by itself. Needs io_uring.
     pub fn busy_poll(mut self, upto: Duration) -> Self {
         self.config.busy_poll = upto;
         self
@@ -132,7 +132,7 @@ impl Builder {
     ///
     /// The kernel then reads the memory when the device wants it, and the leases and buffers of such a send come back only
     /// when the peer has acknowledged them. A dropped stream stays for that, within the linger; the runtime's end waits
-    /// within the grace; both reset the connection afterwards. On the loopback, towards sockets that are not TCP, and where
+    /// within the shutdown timeout; both reset the connection afterwards. On the loopback, towards sockets that are not TCP, and if
     /// the system is short of lockable memory (`ulimit -l`) it is copied all the same, which `Counters` tell. Measure it on
     /// the network that it is for: below some kilobytes it costs more than it saves. Needs io_uring, Linux 6.1.
     pub fn zero_copy_above(mut self, bytes: Option<usize>) -> Self {
@@ -142,10 +142,10 @@ impl Builder {
     }
 
     /// Receive memory of datagram sockets, one buffer a datagram: bytes a buffer and the most buffers, as for
-    /// [`buffers`](Self::buffers). 68 KiB × 1024 by default, so that the largest UDP datagram fits with what comes beside
+    /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP datagram fits with what comes beside
     /// it; the range is reserved with the first datagram socket, and takes memory only as far as datagrams fill it.
-    pub fn datagram_buffers(mut self, bytes: u32, most: u32) -> Self {
-        self.datagrams = PoolSize { buffer: bytes, count: most };
+    pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
+        self.datagrams = PoolSize { buffer: size, count };
         self
     }
 
@@ -175,8 +175,8 @@ impl Builder {
     }
 
     /// How long the runtime's end may take to send what streams had accepted; 5 s by default.
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
         self
     }
 
@@ -234,8 +234,8 @@ impl Builder {
     /// Builds the runtime on this thread.
     ///
     /// # Errors
-    /// Where the driver cannot be set up, with the reason and the way out; where `ANNULUS_DRIVER` names none that
-    /// exists; where a bound is zero; or the process cannot be locked down.
+    /// If the driver cannot be set up, with the reason and the way out; if `ANNULUS_DRIVER` names none that exists; if a
+    /// bound is zero; or if the process cannot be locked down.
     pub fn build(self) -> io::Result<Runtime> {
         let restricted = self.config.restricted;
         let runtime = self.build_unsealed()?;
@@ -250,7 +250,12 @@ impl Builder {
         self.check()?;
         let (driver, info) = self.choice.open(self.driver_config())?;
         let core = self.core(driver)?;
-        Ok(Runtime { core: Rc::new(core), info, grace: self.grace, _stays_here: PhantomData })
+        Ok(Runtime {
+            core: Rc::new(core),
+            info,
+            shutdown_timeout: self.shutdown_timeout,
+            _stays_here: PhantomData,
+        })
     }
 
     /// The last buffer of a limited receive is not cut, so a small bound needs small buffers.
@@ -274,7 +279,7 @@ impl Builder {
     }
 
     fn check(&self) -> io::Result<()> {
-        self.not_above("busy_poll", self.config.busy_poll, LONGEST_LOOK)?;
+        self.not_above("busy_poll", self.config.busy_poll, LONGEST_BUSY_POLL)?;
         let idle = self.config.sq_poll.map_or(Duration::ZERO, |polls| polls.idle);
         self.not_above("the idle time of sq_poll", idle, SqPoll::MOST_IDLE)?;
         if self.task_budget == 0 {
@@ -304,8 +309,8 @@ impl Builder {
         let memory = Memory::new(limit, self.bounds.send);
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
-        if let Some(alarm) = remote.alarm() {
-            inner.polls.add(&mut inner.io, alarm);
+        if let Some(wake_fd) = remote.wake_fd() {
+            inner.polls.add(&mut inner.io, wake_fd);
         }
         let core = Core::new(inner, Arc::new(remote), InlinePolicy::new(self.file_policy), guard);
         core.ready.set_task_budget(self.task_budget);

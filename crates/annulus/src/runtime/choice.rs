@@ -12,7 +12,7 @@ use std::io;
 /// What overrides [`DriverChoice::Auto`].
 const VARIABLE: &str = "ANNULUS_DRIVER";
 
-/// The features of io_uring that the uring driver makes use of whatever its settings, where a kernel has them.
+/// The features of io_uring that the uring driver makes use of, whatever its settings, if a kernel has them.
 const ALWAYS: [&str; 7] = [
     "fast poll",
     "wait timeout",
@@ -46,7 +46,7 @@ fn used(config: &UringConfig) -> Vec<&'static str> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverChoice {
-    /// io_uring where it works, epoll otherwise; or what the environment variable `ANNULUS_DRIVER` says.
+    /// io_uring if it works, epoll otherwise; or what the environment variable `ANNULUS_DRIVER` says.
     #[default]
     Auto,
     /// io_uring or nothing.
@@ -62,7 +62,7 @@ named!(DriverChoice, "driver", {
 });
 
 impl DriverChoice {
-    /// The choice with the environment's say, and who made it.
+    /// The choice with the environment's say, and what made it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
         let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
             return Ok((self, "as demanded"));
@@ -79,8 +79,8 @@ impl DriverChoice {
             return self.open_simulated(config);
         }
         match self.decided()? {
-            (Self::Uring, who) => uring(config, who).map_err(|e| Blocked::new(e).into()),
-            (Self::Epoll, who) => epoll(config, who.into(), Features::default()),
+            (Self::Uring, by) => uring(config, by).map_err(|e| Blocked::new(e).into()),
+            (Self::Epoll, by) => epoll(config, by.into(), Features::default()),
             (Self::Auto, _) => open_best(config),
         }
     }
@@ -121,7 +121,7 @@ pub struct DriverInfo {
     pub kind: DriverKind,
     /// Why this one, in a few words.
     pub reason: String,
-    /// What the kernel's io_uring offers. Empty where io_uring cannot be set up, or was not tried.
+    /// What the kernel's io_uring offers. Empty if io_uring cannot be set up, or was not tried.
     pub features: Features,
     /// Those that the settings call for.
     used: Vec<&'static str>,
@@ -150,7 +150,7 @@ impl fmt::Display for DriverInfo {
     }
 }
 
-/// io_uring; where it cannot be set up, whatever the error, epoll.
+/// io_uring; if it cannot be set up, whatever the error, epoll.
 fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     match uring(config.clone(), "io_uring works here") {
         Ok(opened) => Ok(opened),
@@ -165,7 +165,7 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     }
 }
 
-/// Tells the log, where there is one, that io_uring is not in use: once a process.
+/// Tells the log, if there is one, that io_uring is not in use: once a process.
 fn tell_once(reason: &str) {
     #[cfg(feature = "tracing")]
     {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_used_exists() {
-        // Where io_uring is blocked there is nothing to compare with.
+        // If io_uring is blocked there is nothing to compare with.
         let Ok(features) = Features::detect() else { return };
         for name in used(&UringConfig::default()) {
             assert!(features.iter().any(|feature| feature.name == name), "no feature `{name}`");

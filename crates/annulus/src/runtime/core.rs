@@ -15,7 +15,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without.
+/// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without them.
 const ROUNDS: u32 = 8;
 
 /// A runtime, as its streams, timers and tasks see it.
@@ -69,10 +69,10 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
-    /// As [`enter`](Self::enter), for somebody who may have to wait: who else would wake him?
+    /// As [`enter`](Self::enter), for a poll that may be pending: only a loop that runs would ever wake its task.
     ///
     /// # Errors
-    /// As there, and where this runtime is not the one that is running.
+    /// As there, and if this runtime is not the one that is running.
     #[inline]
     pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.enter()?;
@@ -83,7 +83,7 @@ impl Core {
         self.running.set(running);
     }
 
-    /// False in a forked child, after the end, and where its loop does not turn.
+    /// False in a forked child, after the end, and while its loop does not run.
     pub(crate) fn is_running(&self) -> bool {
         self.running.get() && self.at_home()
     }

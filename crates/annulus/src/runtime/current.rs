@@ -16,7 +16,7 @@ pub(crate) struct Entered(());
 /// Makes `core` the thread's current runtime.
 ///
 /// # Errors
-/// Where another one is running on this thread: runtimes do not nest.
+/// If another one is running on this thread: runtimes do not nest.
 pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
     let entered = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
@@ -47,7 +47,7 @@ impl Drop for Entered {
     }
 }
 
-/// Runs `f` on the thread's current runtime; `None` where there is none.
+/// Runs `f` on the thread's current runtime; `None` if there is none.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()

@@ -4,7 +4,7 @@
 use annulus_kernel::{Mapping, named};
 use std::io;
 
-/// A page that children see as zeroes: one load answers, where `getpid` would cost a system call.
+/// A page that children see as zeroes: a check is one load, not a system call as `getpid`.
 pub(crate) struct ForkGuard {
     page: Mapping,
 }

@@ -71,7 +71,7 @@ impl Handle {
 
     /// Makes the runtime's loop look around, as if a task had been woken.
     pub fn wake(&self) {
-        self.remote.call();
+        self.remote.wake();
     }
 
     /// Asks the runtime's `block_on` to return: it answers an error of the kind `Interrupted`.

@@ -44,12 +44,12 @@ pub fn run<T, E: From<std::io::Error>>(future: impl Future<Output = Result<T, E>
 
 /// A runtime. It stays on its thread: the ring under it belongs to the thread that built it.
 ///
-/// Dropping it ends everything in order: its tasks are dropped, what streams had accepted is sent within the grace, all
+/// Dropping it ends everything in order: its tasks are dropped, what streams had accepted is sent within the shutdown timeout, all
 /// else is cancelled and waited for, and only then does memory go that the kernel knew.
 pub struct Runtime {
     core: Rc<Core>,
     info: DriverInfo,
-    grace: Duration,
+    shutdown_timeout: Duration,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -57,7 +57,7 @@ impl Runtime {
     /// A runtime with default settings.
     ///
     /// # Errors
-    /// Where no driver can be set up, with the reason and the way out.
+    /// If no driver can be set up, with the reason and the way out.
     pub fn new() -> std::io::Result<Self> {
         Self::builder().build()
     }
@@ -70,8 +70,8 @@ impl Runtime {
     /// Runs a future to its end, and the tasks it spawns meanwhile. Tasks that are left go on with the next call.
     ///
     /// # Errors
-    /// Where a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or
-    /// where the driver fails for good.
+    /// If a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or if the
+    /// driver fails for good.
     pub fn block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::enter(&self.core)?;
         self.core.run(future)
@@ -87,7 +87,7 @@ impl Runtime {
         self.core.counters().unwrap_or_default()
     }
 
-    /// What every task waits for, a line each, with the place where it was spawned. For the question why nothing happens.
+    /// What every task waits for, a line each, with the place where it was spawned. It answers why nothing happens.
     pub fn waiting(&self) -> Vec<String> {
         let tasks = self.core.ready.tasks();
         let Ok(mut inner) = self.core.enter() else { return Vec::new() };
@@ -105,7 +105,7 @@ impl Runtime {
 
     /// Whether other threads can reach it: not under a simulated kernel.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.core.remote.alarm().is_some()
+        self.core.remote.wake_fd().is_some()
     }
 
     #[cfg(test)]
@@ -122,9 +122,9 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if self.core.at_home() {
-            self.core.end_in_order(self.grace);
+            self.core.end_in_order(self.shutdown_timeout);
         } else {
-            // The parent's ring, sockets and memory are not ours to end.
+            // The ring, the sockets and the memory belong to the parent process.
             std::mem::forget(self.core.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! What other threads may touch of a runtime: its inbox and its alarm.
+//! What other threads may touch of a runtime: its inbox, and the descriptor that wakes it.
 
 mod wake_state;
 
@@ -10,18 +10,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use wake_state::Bell;
+use wake_state::WakeState;
 
-/// Tasks woken from elsewhere, and the way to wake a sleeping loop: a task goes into the inbox, then the bell is rung.
+/// Tasks woken by other threads, and the way to wake a sleeping loop: a task goes into the inbox, then the loop is woken.
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
-    bell: Bell,
+    wake_state: WakeState,
     stopped: AtomicBool,
-    alarm: Option<OwnedFd>,
-    /// Calls from other threads.
-    calls: AtomicU64,
-    /// System calls made to wake the loop.
-    alarms: AtomicU64,
+    /// An eventfd that the loop polls.
+    wake_fd: Option<OwnedFd>,
+    /// Wakes by other threads.
+    remote_wakes: AtomicU64,
+    /// System calls made to end the loop's sleep.
+    wakeups: AtomicU64,
     /// Streams that are open here, as of the last turn.
     streams: AtomicUsize,
     memory: Option<MemoryLimit>,
@@ -37,25 +38,25 @@ struct Inbox {
 }
 
 impl Remote {
-    /// With an alarm where the kernel is a real one; a simulated one has no other threads.
+    /// With a descriptor to wake it if the kernel is a `real` one; a simulated one has no other threads.
     pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let alarm = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
+        let wake_fd = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
         Ok(Self {
             inbox: Mutex::default(),
-            bell: Bell::new(),
+            wake_state: WakeState::new(),
             stopped: AtomicBool::new(false),
-            alarm,
-            calls: AtomicU64::new(0),
-            alarms: AtomicU64::new(0),
+            wake_fd,
+            remote_wakes: AtomicU64::new(0),
+            wakeups: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
             memory,
         })
     }
 
-    /// The descriptor that turns readable when the sleeping loop is wanted.
-    pub(crate) fn alarm(&self) -> Option<BorrowedFd<'_>> {
-        self.alarm.as_ref().map(AsFd::as_fd)
+    /// The descriptor that turns readable when the sleeping loop is woken.
+    pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wake_fd.as_ref().map(AsFd::as_fd)
     }
 
     /// Puts a task in the inbox.
@@ -69,39 +70,39 @@ impl Remote {
         }
         inbox.tasks.push(task);
         drop(inbox);
-        self.call();
+        self.wake();
         Ok(())
     }
 
-    /// Makes the loop look around, from another thread.
-    pub(crate) fn call(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.ring_the_bell();
+    /// Has the loop look at its inbox, from another thread.
+    pub(crate) fn wake(&self) {
+        self.remote_wakes.fetch_add(1, Ordering::Relaxed);
+        self.wake_loop();
     }
 
-    /// Makes the loop look around.
-    pub(crate) fn ring_the_bell(&self) {
-        if self.bell.ring()
-            && let Some(alarm) = &self.alarm
+    /// Has the loop take another turn.
+    pub(crate) fn wake_loop(&self) {
+        if self.wake_state.wake()
+            && let Some(wake_fd) = &self.wake_fd
         {
-            self.alarms.fetch_add(1, Ordering::Relaxed);
-            // It fails only where the counter is full: then the alarm is ringing already.
-            _ = rustix::io::write(alarm, &1u64.to_ne_bytes());
+            self.wakeups.fetch_add(1, Ordering::Relaxed);
+            // It fails only if the counter is full: then the descriptor is readable already.
+            _ = rustix::io::write(wake_fd, &1u64.to_ne_bytes());
         }
     }
 
     /// Asks the loop to end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.call();
+        self.wake();
     }
 
-    /// Calls from other threads, and the system calls they took.
+    /// Wakes by other threads, and the system calls they took.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.calls.load(Ordering::Relaxed), self.alarms.load(Ordering::Relaxed))
+        (self.remote_wakes.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
     }
 
-    /// Tells other threads how many streams are open here. Only the loop calls it: a load, and a store where it changed.
+    /// Tells other threads how many streams are open here. Only the loop calls it: a load, and a store if it has changed.
     #[inline]
     pub(crate) fn publish_streams(&self, count: usize) {
         if self.streams.load(Ordering::Relaxed) != count {
@@ -109,7 +110,7 @@ impl Remote {
         }
     }
 
-    /// Streams that were open here when the loop last told.
+    /// Streams that were open here when the loop last published it.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
@@ -126,25 +127,25 @@ impl Remote {
         self.stopped.load(Ordering::Relaxed) && self.stopped.swap(false, Ordering::Acquire)
     }
 
-    /// The loop is about to sleep. False where there is something to do first.
+    /// The loop is about to sleep. False if there is something to do first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
-        self.bell.park()
+        self.wake_state.park()
     }
 
     /// The loop is awake again.
     #[inline]
     pub(crate) fn unpark(&self) {
-        self.bell.unpark();
+        self.wake_state.unpark();
     }
 
-    /// Takes what others put in.
+    /// Takes what other threads put in.
     #[inline]
     pub(crate) fn take(&self) -> Vec<TaskRef> {
-        if self.bell.heard() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
+        if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
-    /// No more tasks may be spawned from elsewhere. Wakes still arrive, so that every task can be dropped at home.
+    /// No more tasks may be spawned by other threads. Wakes still arrive, so that every task can be dropped on its own thread.
     pub(crate) fn close(&self) {
         self.inbox().closed = true;
     }

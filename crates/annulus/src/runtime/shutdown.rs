@@ -1,4 +1,4 @@
-//! The end of a runtime, in order: tasks dropped at home → accepted sends flushed within the grace → the runtime's inside taken
+//! The end of a runtime, in order: tasks dropped on their own thread → accepted sends flushed within the shutdown timeout → the runtime's inside taken
 //! out, so that handles find it ended; the rest cancelled and waited for → the ring closed → memory freed.
 //!
 //! What the kernel may know is freed on this way only. If something could not be drained, a panic has interrupted the loop's own
@@ -21,14 +21,14 @@ use std::time::Duration;
 const REAP: Duration = Duration::from_secs(2);
 
 impl Core {
-    pub(crate) fn end_in_order(self: &Rc<Self>, grace: Duration) {
+    pub(crate) fn end_in_order(self: &Rc<Self>, timeout: Duration) {
         self.remote.close();
         self.ready.close();
         // An error here means that another runtime is running on this thread: this one was dropped inside it. Its tasks
         // are dropped all the same; what they want to do last, they can't.
         let entered = current::enter(self);
         let whole = self.check_whole().is_ok();
-        let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(grace)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(timeout)));
         // If that has unwound, the inside may still be there: it leaks.
         _ = self.take_inside();
         self.ready.drop_all(|| self.remote.finish());
@@ -42,10 +42,10 @@ impl Core {
         }
     }
 
-    fn wind_down(&self, grace: Duration) {
+    fn wind_down(&self, timeout: Duration) {
         self.drop_remains();
         if self.check_whole().is_ok() {
-            self.flush(grace);
+            self.flush(timeout);
         }
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();

@@ -34,7 +34,7 @@ impl Core {
                 return Ok(value);
             }
             self.ready.extend(self.remote.take());
-            // After the inbox: taking that answers the bell, which is a stop's as well.
+            // After the inbox: a stop wakes the loop as a task in the inbox does.
             if self.remote.take_stop() {
                 return Err(stopped());
             }
@@ -43,7 +43,7 @@ impl Core {
         }
     }
 
-    /// One turn through the kernel. It does not wait where something is ready, and never longer than `upto`.
+    /// One turn through the kernel. It does not wait if something is ready, and never longer than `upto`.
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         // Dropped here, so that what it drops can start operations in this turn.
         let settled = self.settle()?;

@@ -1,11 +1,11 @@
-//! Who waits for what: the answer to "why does nothing happen?".
+//! What each task waits for: the answer to "why does nothing happen?".
 
 use super::inner::Inner;
 use crate::time::Instant;
 use std::task::Waker;
 
 impl Inner {
-    /// What a task, known by its waker, waits for; nothing that the runtime knows of, where it is empty.
+    /// What a task, known by its waker, waits for; empty if it waits for nothing that the runtime knows of.
     pub(crate) fn waits_of(&mut self, task: &Waker) -> Vec<String> {
         let mut waits = Vec::new();
         self.streams.add_waits(task, &mut waits);

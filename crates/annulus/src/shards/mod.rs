@@ -28,7 +28,7 @@
 //! # What crosses, and what it costs
 //!
 //! A stream, its tasks and its leases stay on their shard, and a request that stays there too touches no other: no lock, no
-//! shared line of memory, no call. [`Counters`](crate::Counters) show it: `remote_wakes` and `alarms` stand still.
+//! shared line of memory, no call. [`Counters`](crate::Counters) show it: `remote_wakes` and `wakeups` do not change.
 //!
 //! | to send | use |
 //! |---|---|

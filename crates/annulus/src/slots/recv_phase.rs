@@ -1,4 +1,4 @@
-//! Where a socket's receive is: the states that streams and datagram sockets share.
+//! The phases of a socket's receive, which streams and datagram sockets share.
 //!
 //! *Idle* → *wanted* (on the list of those to arm) → *armed* (one operation that receives again and again, into lent buffers)
 //! or *single* (one that receives once) → idle again at the terminal event. If the driver polls for readiness apart, a wanted

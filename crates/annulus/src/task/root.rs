@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-/// A flag, and a bell for when it is raised from elsewhere.
+/// A flag, and the loop to wake if another thread raises it.
 pub(crate) struct RootWaker {
     woken: AtomicBool,
     remote: Arc<Remote>,
@@ -39,10 +39,10 @@ impl Wake for RootWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
-        // At home the bell tells a turn that has begun not to sleep.
+        // On its own thread this tells a turn that has begun not to sleep.
         match is_home(&self.remote) {
-            true => self.remote.ring_the_bell(),
-            false => self.remote.call(),
+            true => self.remote.wake_loop(),
+            false => self.remote.wake(),
         }
     }
 }

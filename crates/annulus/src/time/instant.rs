@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A moment on the clock of the thread's runtime (the system's monotonic clock outside one).
 ///
-/// Moments of different runtimes compare only where both run on the real kernel.
+/// Moments of different runtimes compare only if both run on the real kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Ticks every `period`, the first time at once.
 ///
 /// # Panics
-/// Where the period is zero.
+/// If the period is zero.
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "an interval of zero would tick without end; take a longer one");
     Interval { period, sleep: sleep_until(Instant::now()) }

@@ -130,10 +130,10 @@ suite! {
     streams::halves_work_apart;
     pressure::a_slow_reader_holds_the_writer_up, with small_bounds;
     pressure::what_is_not_read_is_bounded, with pressure::pages;
-    pressure::a_pool_of_two_starves_nobody, with |b| b.buffers(4096, 2), then pressure::ran_dry;
-    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.buffers(4096, 8);
-    pressure::held_leases_stop_nobody, with |b| b.buffers(4096, 4), then pressure::took_the_heap;
-    pressure::tiny_queues_serve_two_hundred, with |b| b.entries(2).completions(4), then pressure::overflowed;
+    pressure::a_pool_of_two_starves_nobody, with |b| b.recv_buffers(4096, 2), then pressure::ran_dry;
+    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.recv_buffers(4096, 8);
+    pressure::held_leases_stop_nobody, with |b| b.recv_buffers(4096, 4), then pressure::took_the_heap;
+    pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
     memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
     timers::sleeps_end_in_order;
     timers::a_timeout_ends_what_is_slow_and_only_that;

@@ -197,7 +197,7 @@ impl Mode {
     /// Some networks are slow: nothing is to be cut off on them.
     fn on_simulated(self, sim: &Rc<Sim>) -> Builder {
         let long = Duration::from_secs(100_000);
-        self.builder().kernel(sim.clone()).linger(long).grace(long)
+        self.builder().kernel(sim.clone()).linger(long).shutdown_timeout(long)
     }
 
     fn driver(self) -> DriverChoice {

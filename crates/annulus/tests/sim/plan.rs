@@ -125,14 +125,14 @@ impl Plan {
         builder
             .zero_copy_above(lend)
             .busy_poll(self.look)
-            .entries(self.queues.0)
-            .completions(self.queues.1)
-            .buffers(4096, self.buffers)
+            .sq_entries(self.queues.0)
+            .cq_entries(self.queues.1)
+            .recv_buffers(4096, self.buffers)
             .receive_bound(self.bounds.0)
             .send_bound(self.bounds.1)
             .operations(self.operations)
             .linger(long)
-            .grace(long)
+            .shutdown_timeout(long)
     }
 }
 

@@ -44,7 +44,7 @@ fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
     let lends = |features: Features| features.has("zero-copy sendmsg");
     let skipped = if Features::detect().is_ok_and(lends) { 0 } else { 1 };
     for driver in drivers.into_iter().skip(skipped) {
-        let builder = Runtime::builder().driver(driver).grace(Duration::from_millis(20));
+        let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::from_millis(20));
         let lend = (driver == DriverChoice::Uring).then_some(1024);
         let mut runtime = builder.zero_copy_above(lend).send_bound(1 << 20).build().unwrap();
         let prepared = runtime.block_on(async {

@@ -62,5 +62,5 @@ pub(crate) fn on_rings(settings: impl Fn() -> Builder, test: impl Fn(Stage)) {
 
 fn build(builder: Builder) -> Runtime {
     let short = Duration::from_millis(50);
-    builder.grace(short).linger(short).build().expect("a runtime")
+    builder.shutdown_timeout(short).linger(short).build().expect("a runtime")
 }

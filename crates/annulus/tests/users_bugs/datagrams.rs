@@ -101,7 +101,7 @@ fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
 fn compio_746_cancel_loses_a_datagrams_buffer() {
     for seed in 0..20 {
         let sim = unkind(seed);
-        let builder = Runtime::builder().buffers(4096, 4).datagram_buffers(4096, 4);
+        let builder = Runtime::builder().recv_buffers(4096, 4).datagram_buffers(4096, 4);
         let lose = async {
             let sender = UdpSocket::bind("127.0.0.1:0")?;
             for round in 0..50 {

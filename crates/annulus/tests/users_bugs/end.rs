@@ -73,7 +73,7 @@ fn kimojio_rs_40_teardown_order() {
 fn end_before(sim: &Rc<Sim>) -> Rest {
     let kernel = sim.clone();
     let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel);
-    let mut runtime = builder.grace(Duration::from_millis(1)).build().unwrap();
+    let mut runtime = builder.shutdown_timeout(Duration::from_millis(1)).build().unwrap();
     let rest = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         assert!(touch(listener.accept()).is_none());

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Runs a future on a simulated kernel, whole runtime included, and looks at how that ends and what it leaves behind: at
 /// once, and nothing.
 fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
-    let builder = Runtime::builder().grace(Duration::from_millis(100));
+    let builder = Runtime::builder().shutdown_timeout(Duration::from_millis(100));
     let timed = async { future.await.map(|value| (value, sim.now())) };
     let (value, end) = run_on(sim, builder, timed).expect("the test's own steps succeed");
     assert!(

@@ -37,7 +37,7 @@ fn io_uring_302_cq_overflow_at_3000_connections_on_linux() {
 
 /// A far too small completion queue.
 fn tiny_queues() -> Builder {
-    Runtime::builder().entries(64).completions(64).buffers(4096, 4096)
+    Runtime::builder().sq_entries(64).cq_entries(64).recv_buffers(4096, 4096)
 }
 
 /// Echoes on 3000 connections at once; tells how often the completion queue overflowed.

@@ -41,7 +41,7 @@ pub(super) fn with_threads() -> Result<()> {
 /// Makes the calls that serving on a runtime takes, and has one serve, beside those that will.
 pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
     // What keeps a runtime from being made is told by those that will serve.
-    let builder = Runtime::builder().driver(choice).grace(Duration::ZERO);
+    let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
     let Ok(mut runtime) = builder.build() else { return Ok(()) };
     if runtime.driver().kind == DriverKind::Epoll {
         with_plain_calls(Mode::Tasks(choice)).context(CANNOT)?;

@@ -62,10 +62,11 @@ fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>>
 
 fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     // The server closes its connections itself, within its own grace.
-    let builder = plan.ring.configure(Runtime::builder().driver(choice).grace(Duration::ZERO));
+    let builder =
+        plan.ring.configure(Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO));
     let builder = builder.memory_limit(plan.memory.clone());
     match plan.recv_buffers {
-        Some(count) => builder.buffers(PoolSize::default().buffer, count),
+        Some(count) => builder.recv_buffers(PoolSize::default().buffer, count),
         None => builder,
     }
 }

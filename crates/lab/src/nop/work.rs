@@ -116,7 +116,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
 /// A task for each entry, woken by its completion to submit again.
 fn task(entries: u32, meter: Meter) -> Result<Sample> {
     let driver = annulus::DriverChoice::Uring;
-    let builder = Runtime::builder().driver(driver).entries(entries).completions(2 * entries);
+    let builder = Runtime::builder().driver(driver).sq_entries(entries).cq_entries(2 * entries);
     let meter = Rc::new(RefCell::new(meter));
     builder.build()?.block_on(async {
         let worker = |_| {

@@ -101,7 +101,8 @@ fn spawn_pinned<T: Send + 'static>(
     let driver = plan.driver;
     thread::spawn(move || {
         let _pinned = pin.map(affinity::pin).transpose().map_err(io::Error::other)?;
-        let mut runtime = Runtime::builder().driver(driver).grace(Duration::ZERO).build()?;
+        let mut runtime =
+            Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO).build()?;
         runtime.block_on(end())?
     })
 }

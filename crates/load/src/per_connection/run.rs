@@ -130,7 +130,7 @@ fn event_loop(
     start: &Receiver<()>,
 ) {
     // No data is left to send when the clients have ended.
-    let builder = Runtime::builder().driver(run.driver).grace(Duration::ZERO);
+    let builder = Runtime::builder().driver(run.driver).shutdown_timeout(Duration::ZERO);
     let mut runtime = match builder.build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(messages.send(ThreadMessage::Failed(error))),

@@ -153,7 +153,7 @@ mod tests {
             least(&self.0.join("proc"))
         }
 
-        /// Of a process in these groups, where a hierarchy is mounted.
+        /// Of a process in these groups, with a hierarchy mounted.
         fn of(name: &str, groups: &str, mount: &str) -> Self {
             let machine = Self::new(name);
             machine.write("proc/self/cgroup", groups);
