@@ -1,9 +1,9 @@
-//! What callgrind counted, without what was spent in one crate.
+//! The counts of callgrind, without those of one crate.
 
-/// Instructions of a whole run, less those between a call into the crate and its return, whatever they went to.
+/// Instructions of a run, without those between a call into the crate and its return.
 ///
-/// `dump` is callgrind's file, written with `--compress-strings=no --compress-pos=no`: a function's own cost
-/// stands below its `fn=`; below `cfn=` and `calls=` stands the cost of all its calls of another one.
+/// `dump` is the file of callgrind, written with `--compress-strings=no --compress-pos=no`: the cost of a function follows
+/// its `fn=`; after `cfn=` and `calls=` follows the cost of all its calls of another.
 pub(crate) fn outside(dump: &str, krate: &str) -> Option<u64> {
     let (mut total, mut inside) = (None::<u64>, 0);
     let (mut caller, mut callee, mut is_call) = ("", "", false);

@@ -1,4 +1,4 @@
-//! Every feature alone, none, and all together; and the oldest Rust that is promised.
+//! Each feature alone, none, and all together; and the oldest Rust that is supported.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(crate) fn check() -> Outcome {
     Ok(Vec::new())
 }
 
-/// Checks the workspace with the oldest Rust that `Cargo.toml` promises; skipped if rustup does not have it.
+/// Checks the workspace with the oldest Rust that `Cargo.toml` names; skipped if rustup does not have it.
 pub(crate) fn msrv() -> Outcome {
     let version = oldest_rust()?;
     if Step::new("rustup", &format!("run {version} cargo --version")).probe().is_none() {
@@ -31,7 +31,7 @@ pub(crate) fn msrv() -> Outcome {
     Ok(Vec::new())
 }
 
-/// What `cargo metadata` tells, as JSON.
+/// The output of `cargo metadata`.
 pub(crate) fn metadata(arguments: &str) -> Result<Value, Failure> {
     let line = format!("metadata --format-version 1 --locked {arguments}");
     let (status, text) = Step::new("cargo", &line).capture()?;
@@ -50,7 +50,7 @@ fn lint(arguments: &str) -> Result<(), Failure> {
     Step::new("cargo", &format!("clippy --quiet {arguments} -- -D warnings")).run()
 }
 
-/// Packages that have features, with these; `default` is none of its own.
+/// Packages that have features, with these, except `default`.
 fn featured(metadata: &Value) -> Vec<(String, Vec<String>)> {
     let package = |package: &Value| {
         let features = package["features"].as_object()?.keys();

@@ -1,5 +1,5 @@
-//! Fuzzing: what parses bytes from outside, under libFuzzer and AddressSanitizer. The targets are a workspace of their own
-//! in `fuzz/`; the inputs to start from are kept in `fuzz/corpus/TARGET`.
+//! Fuzzing of the code that parses foreign bytes, under libFuzzer and AddressSanitizer. The targets are a separate
+//! workspace in `fuzz/`; their first inputs are in `fuzz/corpus/TARGET`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use std::thread;
 use crate::sanitizers::{TARGET, has_nightly};
 use crate::step::{Failure, Outcome, Step, root, target};
 
-/// How long a target runs if nothing else is said.
+/// The default time of a target.
 const SECONDS: u32 = 60;
 /// How long one input may take before it counts as a hang.
 const HANG: u32 = 10;
-/// What a target may allocate, in MB.
+/// Most memory of a target, in MB.
 const MEMORY: u32 = 1024;
 /// Coverage of every edge and comparison, and the sanitizer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -23,7 +23,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// How much of a failed target's output is shown.
 const SHOWN: usize = 40;
 
-/// What was asked for.
+/// The options of the verb.
 #[derive(Debug, PartialEq, Eq)]
 struct Settings {
     targets: Vec<String>,
@@ -107,7 +107,7 @@ fn build() -> Result<(), Failure> {
     step.env("RUSTFLAGS", FLAGS).run()
 }
 
-/// Where the targets are built.
+/// The directory of the built targets.
 fn directory() -> PathBuf {
     target().join("fuzz")
 }
@@ -116,7 +116,7 @@ fn program(name: &str) -> PathBuf {
     directory().join(TARGET).join("release").join(name)
 }
 
-/// Calls `run` for each name, as many at once as there are cores; returns what went wrong.
+/// Calls `run` for each name, as many at once as there are cores; returns the failures.
 fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<(), String> + Sync) -> Vec<String> {
     let (next, failed) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -136,7 +136,7 @@ fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<(), String> + Sync
     failed.into_inner().expect("no thread panics with it")
 }
 
-/// Where a target's inputs lie: found ones, which are not kept, and those that are.
+/// The inputs of a target: found ones, which are not kept, and those that are.
 fn corpora(name: &str) -> Result<[PathBuf; 2], String> {
     let found = directory().join("corpus").join(name);
     let kept = root().join("fuzz").join("corpus").join(name);
@@ -161,7 +161,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
         command.arg(format!("-dict={}", words.display()));
     }
     command.args(corpora(name)?).current_dir(root());
-    // The suites of this repository are inputs as good as any.
+    // The suites of this repository are inputs, too.
     if name == "suite" {
         command.arg("suites");
     }
@@ -178,19 +178,19 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
     Err(replay(name, &text).unwrap_or_else(|| format!("fuzz {name} ended with {}", output.status)))
 }
 
-/// libFuzzer's last line on what it has covered.
+/// The last line of libFuzzer about coverage.
 fn last_status(text: &str) -> &str {
     let line = text.lines().rev().find(|line| line.contains("cov: "));
     line.unwrap_or("it said nothing").trim()
 }
 
-/// How a failure is seen again.
+/// How to repeat a failure.
 fn replay(name: &str, text: &str) -> Option<String> {
     let written = text.lines().find_map(|line| line.split_once("Test unit written to "))?.1.trim();
     Some(format!("fuzz {name}: replay with `{} {written}`", program(name).display()))
 }
 
-/// Adds to the kept inputs those found that reach what none of them does.
+/// Adds the found inputs that reach new code to those that are kept.
 fn keep(name: &str) -> Result<(), Failure> {
     let [found, kept] = corpora(name).map_err(Failure::Failed)?;
     fs::create_dir_all(&kept).map_err(|error| Failure::Failed(error.to_string()))?;

@@ -1,6 +1,6 @@
-//! How many instructions a message costs in user space, counted by callgrind over the simulated kernel, where batching
-//! and network are the same every time. Each size is run with N messages and with 2N, so that set-up and end cancel out;
-//! what the simulated kernel itself spends is left out.
+//! Counts the instructions of a message in user space, with callgrind over the simulated kernel, where batching and network
+//! are the same every time. Each size is run with N messages and with 2N, so that set-up and end cancel out; the
+//! instructions of the simulated kernel are not counted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use crate::callgrind;
 use crate::step::{Failure, Outcome, Step, root, target};
 
-/// How far a count may be from its figure, in percent: compilers and processors' `memcpy` differ a little.
+/// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
 const TOLERANCE: f64 = 1.5;
 /// Messages of the shorter run.
 const MESSAGES: u64 = 10_000;
-/// The crate that plays the kernel.
+/// The crate of the simulated kernel.
 const PLAYED: &str = "annulus_sim::";
 
-/// What is played at which size, and what a message costs there.
+/// A workload, and the cost of a message.
 struct Figure {
     way: String,
     clients: u32,
@@ -23,7 +23,7 @@ struct Figure {
     instructions: f64,
 }
 
-/// Counts, and compares with the figures on record; with `record`, writes them anew.
+/// Counts, and compares with the figures on record; with `record`, replaces them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let record = match arguments {
         [] => false,
@@ -62,7 +62,7 @@ fn unreadable(why: &str) -> Failure {
     Failure::Failed(format!("xtask/instructions.txt: {why}"))
 }
 
-/// The compiler's version and target: another one makes other instructions.
+/// The version and target of the compiler, on which the instructions depend.
 fn compiler() -> Result<String, Failure> {
     let told = Step::new("rustc", "-vV").probe().unwrap_or_default();
     let field = |name| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -95,7 +95,7 @@ fn build() -> Result<(), Failure> {
         .run()
 }
 
-/// Instructions a message, at a figure's size.
+/// Instructions of a message, at the size of a figure.
 fn count(figure: &Figure) -> Result<Figure, Failure> {
     let &Figure { ref way, clients, bytes, .. } = figure;
     let [once, twice] = [MESSAGES, 2 * MESSAGES].map(|messages| spent(figure, messages));
@@ -103,7 +103,7 @@ fn count(figure: &Figure) -> Result<Figure, Failure> {
     Ok(Figure { way: way.clone(), clients, bytes, instructions })
 }
 
-/// Instructions of one run, without the played kernel's.
+/// Instructions of one run, without those of the simulated kernel.
 fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
     let target = target();
     let dump = target.join("callgrind.out");
@@ -122,7 +122,7 @@ fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
         .ok_or_else(|| Failure::Failed(format!("{} is no dump of callgrind's", dump.display())))
 }
 
-/// Prints both; tells what is wrong, if anything is.
+/// Prints both; returns the error, if there is one.
 fn judge(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {} bytes", known.way, known.clients, known.bytes);

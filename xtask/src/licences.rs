@@ -1,5 +1,5 @@
-//! What may be linked, as `deny.toml` says: licences, sources, banned packages. Read from `cargo metadata`, so that nothing
-//! needs to be installed; `cargo deny` reads the same file, and knows security advisories besides.
+//! What may be linked according to `deny.toml`: licences, sources, banned packages. It reads `cargo metadata`, so that
+//! nothing must be installed; `cargo deny` reads the same file, and checks security advisories besides.
 
 use std::fs;
 
@@ -26,8 +26,8 @@ pub(crate) fn check() -> Outcome {
     }
 }
 
-/// Security advisories, and whatever else `cargo deny` knows; skipped if it is not installed, or if its database, a
-/// repository of its own, cannot be fetched.
+/// Security advisories, and the other checks of `cargo deny`; skipped if it is not installed, or if its database, a
+/// separate repository, cannot be fetched.
 pub(crate) fn advisories() -> Outcome {
     let deny = |arguments: &str| Step::new("cargo", &format!("deny {arguments}"));
     if deny("--version").probe().is_none() {
@@ -41,7 +41,7 @@ pub(crate) fn advisories() -> Outcome {
     Ok(Vec::new())
 }
 
-/// What of `deny.toml` is checked here.
+/// The parts of `deny.toml` that are checked here.
 struct Rules {
     targets: Vec<String>,
     licences: Vec<String>,

@@ -1,6 +1,6 @@
-//! `cargo xtask VERB` runs what CI runs, one verb a check, and needs nothing installed but Rust.
+//! `cargo xtask VERB` runs what CI runs, with a verb for each check, and needs nothing installed except Rust.
 //!
-//! A verb is a row of [`VERBS`]; what it runs is printed before it runs, and the last line is the verdict.
+//! A verb is a row of [`VERBS`]. Each command is printed before it runs, and the last line is the result.
 
 use std::process::ExitCode;
 
@@ -21,10 +21,10 @@ mod verbs;
 
 use step::{Failure, Outcome};
 
-/// Something this program can be asked to do.
+/// A verb.
 struct Verb {
     name: &'static str,
-    /// What it takes, as the help shows it; empty if nothing.
+    /// Its arguments, as the help shows them; empty if there are none.
     arguments: &'static str,
     about: &'static str,
     run: fn(&[String]) -> Outcome,

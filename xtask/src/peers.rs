@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use crate::part::is_ci;
 use crate::step::{Failure, Outcome, Step, root, target};
 
-/// The exit code by which a peer says that this machine lacks what it needs.
+/// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
 
-/// Words in a peer's file `serves` that say it is no echo server, each with a check of its own.
+/// Words in a peer's file `serves` for peers that are not echo servers, each with its check.
 const CONTESTS: [&str; 3] = ["bulk", "file", "nop"];
-/// What CI checks: those in C, which take a second to build, and of those with dependencies the two with the fewest. All of
-/// them take minutes and more than a hundred downloads.
+/// What CI checks: the peers in C, which take a second to build, and the two others with the fewest dependencies. All
+/// together take minutes and more than a hundred downloads.
 const QUICK: [&str; 6] =
     ["bulk-c", "epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
-/// Checks those that CI does.
+/// Checks the peers that CI checks.
 pub(crate) fn quick() -> Outcome {
     run(&QUICK.map(String::from))
 }
@@ -68,7 +68,8 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What checks it, with its arguments: the contenders of `bench nop`, `bench file` and `bench bulk` say so in their file `serves`.
+/// The program that checks it, with its arguments: contenders of `bench nop`, `bench file` and `bench bulk` name theirs in
+/// the file `serves`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
     let contest =
@@ -79,7 +80,7 @@ fn script(name: &str) -> String {
     }
 }
 
-/// The path of the built program, or none where a tool is missing.
+/// The path of the built program; none if a tool is missing.
 fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
     let (status, output) = Step::new(&format!("peers/{name}/build"), "")
         .argument(target().join("peers").join(name))

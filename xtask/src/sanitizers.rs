@@ -1,4 +1,4 @@
-//! Runs that see what a test cannot: AddressSanitizer and Miri, both with a nightly toolchain.
+//! AddressSanitizer and Miri, both with a nightly toolchain.
 
 use crate::step::{Outcome, Step, root};
 
@@ -6,17 +6,17 @@ use crate::step::{Outcome, Step, root};
 const UNSAFE_CRATES: [&str; 6] =
     ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
 
-/// The sanitizer needs `--target`, or build scripts and macros would be instrumented too.
+/// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Left out under the sanitizer: it leaks on purpose, to see what `mem::forget` does.
+/// Not run under the sanitizer: it leaks on purpose, to test `mem::forget`.
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
-/// Modules with unsafe code, or handed memory by such, whose unit tests make no system call that Miri does not know.
+/// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
 const PURE: [&str; 7] =
     ["lease", "slots::datagrams", "shared", "task", "time::heap", "fs::aligned", "fs::buf"];
 
-/// Tests under the address sanitizer; skipped if there is no nightly toolchain.
+/// Runs the tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
@@ -27,13 +27,13 @@ pub(crate) fn asan() -> Outcome {
     );
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
-    // As the system's, its allocator answers that there is no memory, instead of ending the program.
+    // As the system's allocator, it returns null if there is no memory, instead of aborting.
     let step = step.env("ASAN_OPTIONS", "allocator_may_return_null=1");
     step.env("LSAN_OPTIONS", &known).run()?;
     Ok(Vec::new())
 }
 
-/// Unit tests under Miri, which knows what a compiler may assume of references; skipped if there is none.
+/// Runs unit tests under Miri, which checks the aliasing rules of references; skipped if there is none.
 pub(crate) fn miri() -> Outcome {
     if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";
@@ -51,7 +51,7 @@ pub(crate) fn has_nightly() -> bool {
     toolchains.lines().any(|toolchain| toolchain.starts_with("nightly"))
 }
 
-/// What is named here must exist: a filter that fits nothing passes.
+/// Each name must exist: a filter that matches nothing passes.
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -4,7 +4,7 @@
 /// exception is allowed by name.
 ///
 /// # Errors
-/// If it is no expression, with the place at which it ends to be one.
+/// If it is not an expression, with the position of the error.
 pub(crate) fn satisfies(
     expression: &str,
     is_allowed: &dyn Fn(&str) -> bool,

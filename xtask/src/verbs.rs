@@ -1,4 +1,4 @@
-//! The verbs that are no more than a command or a list of parts. Each returns the steps it had to skip.
+//! The verbs that are one command or a list of parts. Each returns the steps that were skipped.
 
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
@@ -17,7 +17,7 @@ const MORE: [Part; 9] = [
     Part { name: "advisories", required: false, run: licences::advisories },
 ];
 
-/// Everything a change must pass.
+/// All that a change must pass.
 pub(crate) fn ci() -> Outcome {
     let parts: Vec<Part> = check::PARTS.into_iter().chain(MORE).collect();
     part::run(&parts)
@@ -29,7 +29,7 @@ pub(crate) fn test() -> Outcome {
     Ok(Vec::new())
 }
 
-/// The simulated workload for the seeds from 0 on. The test itself prints what replays a failure.
+/// The simulated workload with the seeds from 0 on. The test prints how to repeat a failure.
 pub(crate) fn sim(arguments: &[String]) -> Outcome {
     let (seeds, surplus) = match arguments {
         [seeds, surplus @ ..] => (seeds.as_str(), surplus.first()),

@@ -1,4 +1,4 @@
-//! Buffer groups: memory that was lent for receives, watched until it is used.
+//! Buffer groups: memory for receives, which is checked until it is used.
 
 use crate::memory::{BufferEntries, Piece};
 use annulus_ring::CompletionFlags;
@@ -12,7 +12,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// What a completion says of it.
+    /// The flags of a completion with it.
     pub(crate) fn flags(self) -> u32 {
         CompletionFlags::BUFFER.bits() | u32::from(self.id) << 16
     }
@@ -23,12 +23,12 @@ pub(crate) struct BufferGroup {
     number: u16,
     entries: BufferEntries,
     count: u32,
-    /// The next one to use, and the first one not yet seen; both wrap.
+    /// The next buffer to use, and the first that was not seen yet; both wrap.
     head: u16,
     seen: u16,
-    /// By id: published and not yet used.
+    /// By id: published and not used yet.
     held: Vec<bool>,
-    /// Bytes at either end of a buffer that are poisoned.
+    /// Bytes at both ends of a buffer that are poisoned.
     span: usize,
 }
 
@@ -46,11 +46,10 @@ impl BufferGroup {
         usize::from(self.seen.wrapping_sub(self.head))
     }
 
-    /// Takes in what was published since the last look, and poisons it.
-    ///
-    /// Panics where a buffer is published that the kernel still has, or more of them than the ring has entries.
+    /// Takes the buffers that were published since the last call, and poisons them. Panics if the kernel still has one of
+    /// them, or if there are more than the ring has entries.
     #[inline]
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn take_published(&mut self) {
         let tail = self.entries.tail();
         while self.seen != tail {
             let (id, memory) = self.entries.buffer(self.seen);
@@ -80,15 +79,13 @@ impl BufferGroup {
         self.held[index] = true;
     }
 
-    /// The buffer that a receive would use next.
+    /// The buffer that a receive will use next.
     #[inline]
     pub(crate) fn next(&self) -> Option<Buffer> {
         (self.head != self.seen).then(|| self.buffer(self.head))
     }
 
-    /// Uses the next buffer: from here on it is the submitter's again.
-    ///
-    /// Panics where somebody wrote to it while it was with the kernel.
+    /// Uses the next buffer: it belongs to the submitter again. Panics if it was written to while it was with the kernel.
     #[inline]
     pub(crate) fn take(&mut self) -> Buffer {
         let buffer = self.buffer(self.head);
@@ -98,12 +95,12 @@ impl BufferGroup {
         buffer
     }
 
-    /// Looks for writes to any buffer that the kernel has. Panics as [`take`](Self::take) does.
+    /// Checks all buffers that the kernel has. Panics as [`take`](Self::take).
     pub(crate) fn verify_all(&self) {
         self.held().for_each(|buffer| self.verify(buffer));
     }
 
-    /// Poisons the buffers that the kernel has anew, as far as they lie in this range.
+    /// Poisons the buffers of a range again.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let within = self.held().filter(|buffer| range.contains(&buffer.memory.address()));
         within.for_each(|buffer| buffer.memory.poison(self.span));

@@ -1,4 +1,4 @@
-//! Choosing what is simulated.
+//! The settings of a simulation.
 
 use crate::faults::Faults;
 use crate::fs::{Device, Disk};
@@ -11,7 +11,7 @@ use crate::world::{Settings, World};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Sets a simulation up. Without further wishes: the newest kernel, a quiet local network, and nothing goes wrong.
+/// Builds a simulation. By default: the newest kernel, a local network without load, and no faults.
 #[derive(Clone, Debug)]
 pub struct Builder {
     seed: u64,
@@ -40,13 +40,13 @@ impl Builder {
         }
     }
 
-    /// Which kernel is played. [`Profile::current`] by default.
+    /// The kernel to simulate. [`Profile::current`] by default.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// What goes wrong. Nothing by default.
+    /// The faults. None by default.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
@@ -58,46 +58,46 @@ impl Builder {
         self
     }
 
-    /// The disk: an empty one by default. What a run left of one goes on with [`Sim::disk`].
+    /// The disk: empty by default. [`Sim::disk`] is the disk of an earlier run.
     pub fn disk(mut self, disk: Disk) -> Self {
         self.disk = disk;
         self
     }
 
-    /// Network and faults of the seed's choice: [`Link::any`] and [`Faults::mixture`].
+    /// Network and faults chosen by the seed: [`Link::any`] and [`Faults::mixture`].
     pub fn chaos(self) -> Self {
-        // Not the seed itself: what is chosen here must not repeat in the run.
+        // Not the seed itself, so that the run does not draw the same numbers.
         let mut random = Random::new(self.seed.rotate_left(32) ^ 0x00C4_A05C);
         let link = Link::any(&mut random);
         self.link(link).faults(Faults::mixture(&mut random))
     }
 
-    /// Most open descriptors, rings included: beyond that, EMFILE. 65,536 by default.
+    /// Most open descriptors, including rings: EMFILE beyond that. 65,536 by default.
     pub fn descriptors(mut self, most: usize) -> Self {
         self.descriptors = most;
         self
     }
 
-    /// What each enter costs of virtual time, so that a loop that only polls gets somewhere. 1 µs by default.
+    /// The virtual time of each enter, so that time passes for a loop that only polls. 1 µs by default.
     pub fn turn(mut self, cost: Duration) -> Self {
         self.turn = cost;
         self
     }
 
-    /// Bytes at either end of lent memory that are watched for strangers' writes: 256 by default. `usize::MAX` watches
-    /// all of it, which takes time.
+    /// Bytes at both ends of lent memory that are checked for writes: 256 by default. `usize::MAX` checks all of it, which takes
+    /// time.
     pub fn poison(mut self, bytes: usize) -> Self {
         self.poison = bytes;
         self
     }
 
-    /// Keeps the trace as text too: see [`Sim::trace_lines`].
+    /// Records the trace as text too: see [`Sim::trace_lines`].
     pub fn trace_text(mut self) -> Self {
         self.text = true;
         self
     }
 
-    /// The simulated kernel. As `Rc<dyn Kernel>` it goes under a ring, a driver or a runtime.
+    /// The simulated kernel, for a ring, a driver or a runtime.
     pub fn build(self) -> Rc<Sim> {
         let settings = Settings {
             seed: self.seed,

@@ -1,4 +1,4 @@
-//! What happened, in numbers.
+//! Counters of a simulation.
 
 /// Counts since the simulation began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,8 +9,8 @@ pub struct Counts {
     pub completed: u64,
     /// Completions that found the queue full.
     pub overflowed: u64,
-    /// Calls of enter.
+    /// Enters.
     pub enters: u64,
-    /// Faults that struck.
+    /// Faults that occurred.
     pub faults: u64,
 }

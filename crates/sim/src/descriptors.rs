@@ -1,4 +1,4 @@
-//! Descriptors and the files behind them. A file lives as long as its descriptor or an operation on it.
+//! Descriptors and the files behind them. A file exists as long as a descriptor or an operation refers to it.
 
 use crate::slab::Slab;
 use rustix::io::Errno;
@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::os::fd::RawFd;
 
-/// The first descriptor: far above those that the process has from Linux, so that the two are not mixed up unnoticed.
+/// The first descriptor: far above those of the process, so that a mix-up is noticed.
 pub(crate) const FIRST: RawFd = 10_000;
 
-/// What a descriptor stands for, by number.
+/// What a descriptor refers to, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     Socket(u32),
@@ -17,7 +17,7 @@ pub(crate) enum File {
     Open(u32),
 }
 
-/// A file's number.
+/// The number of a file.
 pub(crate) type FileId = u32;
 
 #[derive(Debug)]
@@ -40,13 +40,13 @@ impl Descriptors {
         Self { table: Vec::new(), free: BinaryHeap::new(), files: Slab::new(), most }
     }
 
-    /// Whether another one could be opened.
-    pub(crate) fn has_room(&self) -> bool {
-        self.room() > 0
+    /// Whether another descriptor can be opened.
+    pub(crate) fn has_free(&self) -> bool {
+        self.free() > 0
     }
 
-    /// How many more could be opened.
-    pub(crate) fn room(&self) -> usize {
+    /// How many more can be opened.
+    pub(crate) fn free(&self) -> usize {
         self.most.saturating_sub(self.len())
     }
 
@@ -57,46 +57,46 @@ impl Descriptors {
 
     /// The lowest free descriptor, now open.
     pub(crate) fn open(&mut self, file: File) -> Result<RawFd, Errno> {
-        if !self.has_room() {
+        if !self.has_free() {
             return Err(Errno::MFILE);
         }
         let id = self.files.insert(Open { file, holders: 1 });
-        Ok(self.place(id))
+        Ok(self.slot(id))
     }
 
-    /// Gives a file that is held a descriptor, to which the hold passes.
+    /// Gives a file a descriptor, which takes over a reference.
     pub(crate) fn install(&mut self, id: FileId) -> Result<RawFd, Errno> {
-        if self.has_room() { Ok(self.place(id)) } else { Err(Errno::MFILE) }
+        if self.has_free() { Ok(self.slot(id)) } else { Err(Errno::MFILE) }
     }
 
-    fn place(&mut self, id: FileId) -> RawFd {
-        let place = match self.free.pop() {
-            Some(Reverse(place)) => {
-                self.table[place as usize] = Some(id);
-                place as usize
+    fn slot(&mut self, id: FileId) -> RawFd {
+        let slot = match self.free.pop() {
+            Some(Reverse(slot)) => {
+                self.table[slot as usize] = Some(id);
+                slot as usize
             }
             None => {
                 self.table.push(Some(id));
                 self.table.len() - 1
             }
         };
-        FIRST + place as RawFd
+        FIRST + slot as RawFd
     }
 
     #[inline]
     pub(crate) fn find(&self, fd: RawFd) -> Result<(FileId, File), Errno> {
-        let place = fd.checked_sub(FIRST).and_then(|place| usize::try_from(place).ok());
-        let id = place.and_then(|place| *self.table.get(place)?).ok_or(Errno::BADF)?;
+        let slot = fd.checked_sub(FIRST).and_then(|slot| usize::try_from(slot).ok());
+        let id = slot.and_then(|slot| *self.table.get(slot)?).ok_or(Errno::BADF)?;
         Ok((id, self.files.at(id).file))
     }
 
-    /// Keeps a file alive beyond its descriptor.
+    /// Adds a reference to a file.
     #[inline]
     pub(crate) fn hold(&mut self, id: FileId) {
         self.files.at_mut(id).holders += 1;
     }
 
-    /// Ends a hold. What nobody holds any more is handed out, to be torn down.
+    /// Drops a reference. A file without references is returned, to be closed.
     #[inline]
     pub(crate) fn release(&mut self, id: FileId) -> Option<File> {
         let open = self.files.at_mut(id);
@@ -104,23 +104,23 @@ impl Descriptors {
         (open.holders == 0).then(|| self.files.remove(id).file)
     }
 
-    /// Frees a descriptor; as [`release`](Self::release).
+    /// Closes a descriptor; as [`release`](Self::release).
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<Option<File>, Errno> {
         let (id, _) = self.find(fd)?;
-        let place = (fd - FIRST) as u32;
-        self.table[place as usize] = None;
-        self.free.push(Reverse(place));
+        let slot = (fd - FIRST) as u32;
+        self.table[slot as usize] = None;
+        self.free.push(Reverse(slot));
         Ok(self.release(id))
     }
 
-    /// Files that have no descriptor: operations hold them, or they are being passed along.
+    /// Files without a descriptor: operations refer to them, or they are being passed.
     pub(crate) fn without_descriptor(&self) -> impl Iterator<Item = File> {
-        let placed: BTreeSet<FileId> = self.table.iter().flatten().copied().collect();
-        let hidden = self.files.iter().filter(move |(id, _)| !placed.contains(id));
+        let with_descriptor: BTreeSet<FileId> = self.table.iter().flatten().copied().collect();
+        let hidden = self.files.iter().filter(move |(id, _)| !with_descriptor.contains(id));
         hidden.map(|(_, open)| open.file)
     }
 
-    /// Everything that is open: descriptor and file.
+    /// All open descriptors and their files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RawFd, File)> {
         let open = (FIRST..).zip(&self.table);
         open.filter_map(|(fd, id)| Some((fd, self.files.at((*id)?).file)))

@@ -1,10 +1,10 @@
-//! What may go wrong, and how often. Everything is off until it is asked for.
+//! Faults, and how often they occur. All are off by default.
 
 use crate::random::Random;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One thing that can go wrong. Each is something Linux may do as well.
+        /// A fault. Each is something that Linux may do, too.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Fault {
@@ -12,18 +12,18 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
         }
     };
 }
 
 faults! {
-    /// A wait ends with EINTR, before anything came.
+    /// A wait ends with EINTR.
     Interrupt,
-    /// An enter answers EAGAIN and consumes nothing.
+    /// An enter fails with EAGAIN and consumes nothing.
     EnterAgain,
-    /// An enter answers EBUSY and consumes nothing.
+    /// An enter fails with EBUSY and consumes nothing.
     EnterBusy,
     /// An enter consumes some of the entries, and does not wait.
     PartialSubmit,
@@ -31,46 +31,45 @@ faults! {
     AcceptLimit,
     /// `socket` finds no descriptor (EMFILE).
     SocketLimit,
-    /// A receive, send, accept or connect answers ENOMEM.
+    /// A receive, send, accept or connect fails with ENOMEM.
     NoMemory,
-    /// A receive from a buffer group answers ENOBUFS although there are buffers.
+    /// A receive into a buffer group fails with ENOBUFS although there are buffers.
     NoBuffers,
-    /// A multishot ends early, and its last completion is a success.
+    /// A multishot operation ends early, with a success as its last completion.
     EndsWell,
-    /// A multishot ends early, with ENOMEM behind what it brought.
+    /// A multishot operation ends early, with ENOMEM as its last completion.
     EndsBadly,
     /// A cancelled operation completes before its cancel does.
     CancelSecond,
-    /// A cancel comes too late: EALREADY or ENOENT, and its target does what it would have done.
+    /// A cancel comes too late: EALREADY or ENOENT, and the target completes without it.
     CancelLost,
-    /// Deferred work runs out of turn; the order on one socket stays.
+    /// Deferred work runs in another order, except on one socket.
     Shuffle,
-    /// An operation that could be done at once is deferred.
+    /// An operation that could complete at once is deferred.
     Defer,
-    /// A receive brings less than there is.
+    /// A receive gets less than there is.
     ShortRead,
-    /// A send takes less than there is room for.
+    /// A send takes less than there is space for.
     ShortWrite,
-    /// A send that asks to be cut into segments answers EIO, as where the device cannot.
+    /// A segmented send fails with EIO, as on a device that cannot segment.
     SegmentsRefused,
-    /// A connection is reset in mid-stream. Bytes are lost.
+    /// A connection is reset. Bytes are lost.
     Reset,
 }
 
-/// How often each [`Fault`] strikes, in thousandths of its occasions.
+/// How often each [`Fault`] occurs, in thousandths of its opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     per_mille: [u16; Fault::ALL.len()],
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No faults.
     pub fn none() -> Self {
         Self { per_mille: [0; Fault::ALL.len()] }
     }
 
-    /// A mixture: each fault is off, rare or frequent, as `random` has it. [`Fault::Reset`] stays off, because it alone
-    /// changes what arrives.
+    /// A random mixture: each fault is off, rare or frequent. [`Fault::Reset`] is off, because it alone loses bytes.
     pub fn mixture(random: &mut Random) -> Self {
         let mut faults = Self::none();
         for &fault in Fault::ALL {
@@ -79,14 +78,14 @@ impl Faults {
         faults.with(Fault::Reset, 0)
     }
 
-    /// The same faults, but `fault` strikes `per_mille` times in a thousand.
+    /// The same faults, with `fault` occurring `per_mille` times in a thousand.
     #[must_use]
     pub fn with(mut self, fault: Fault, per_mille: u16) -> Self {
         self.per_mille[fault as usize] = per_mille;
         self
     }
 
-    /// How often `fault` strikes, in thousandths.
+    /// How often `fault` occurs, in thousandths.
     #[inline]
     pub fn of(&self, fault: Fault) -> u16 {
         self.per_mille[fault as usize]
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mixture_is_its_seed_and_never_resets() {
+    fn a_mixture_depends_on_its_seed_and_has_no_resets() {
         let mixed = |seed| Faults::mixture(&mut Random::new(seed));
         assert_eq!(mixed(3), mixed(3));
         assert!((0..50).any(|seed| mixed(seed) != mixed(3)));

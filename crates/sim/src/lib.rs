@@ -1,15 +1,15 @@
 //! A simulated kernel under annulus.
 //!
-//! [`Sim`] implements [`annulus_kernel::Kernel`], so the real ring, driver and runtime run above it unchanged: it reads
-//! their submission entries from the memory it maps for them, takes buffers from their buffer rings, and posts
-//! completions. There are no real sockets and no real time. A seed decides everything: one seed, one run, bit for bit.
+//! [`Sim`] implements [`annulus_kernel::Kernel`], so that ring, driver and runtime run above it unchanged: it reads their entries
+//! from the memory that it maps for them, takes buffers from their buffer rings, and posts completions. It has no real sockets and
+//! no real time. A run depends only on its seed, and repeats exactly.
 //!
-//! It has TCP, UDP and Unix sockets, and files on a [`Disk`] that a power cut leaves as far as they were synced.
-//! What it plays beyond the good weather: latency, bandwidth, windows and back pressure, half-closes and resets; and,
-//! where asked, the [`Fault`]s. It watches lent memory: who writes to a buffer that is with the kernel, publishes one
-//! twice, or changes bytes that are being sent, is told so by a panic.
+//! It has TCP, UDP and Unix sockets, and files on a [`Disk`] of which a power cut leaves what was synced. It simulates latency,
+//! bandwidth, windows and back pressure, half-closes and resets, and the [`Fault`]s that are asked for. It checks lent memory: a
+//! write to a buffer that is with the kernel, a buffer that is published twice, and bytes that change while they are being sent
+//! are panics.
 //!
-//! Where it differs from Linux is written in DIVERGENCES.md, next to this crate's manifest.
+//! DIVERGENCES.md, next to the manifest of this crate, lists the differences from Linux.
 //!
 //! ```
 //! use annulus_kernel::Kernel;
@@ -23,7 +23,7 @@
 //! ring.enter(Wait::For { completions: 1, timeout: None })?;
 //! assert_eq!(ring.completions().next().unwrap().user_data, 7);
 //!
-//! // An hour of waiting takes no time.
+//! // Waiting for an hour takes no real time.
 //! ring.enter(Wait::For { completions: 1, timeout: Some(Duration::from_secs(3600)) })?;
 //! assert!(sim.now() >= Duration::from_secs(3600));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

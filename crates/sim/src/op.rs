@@ -3,7 +3,7 @@
 use crate::descriptors::FileId;
 use crate::fs::Call;
 use crate::memory::{Header, Piece, Seal};
-use crate::net::{Side, SocketId, Wishes};
+use crate::net::{SendMeta, Side, SocketId};
 use crate::slab::Slab;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, Layout};
@@ -11,32 +11,32 @@ use annulus_ring::op::poll;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
 
-/// An operation's name: its place, and the order it was submitted in, which no other one shares.
+/// The id of an operation: its slot, and the order of its submission, which is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpId {
     pub(crate) order: u64,
-    pub(crate) place: u32,
+    pub(crate) slot: u32,
 }
 
-/// An operation that was submitted and not completed.
+/// An operation in flight.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) user_data: u64,
     pub(crate) ring: u32,
-    /// What it works on: the file it keeps alive, and its socket.
+    /// The file that it keeps open, and its socket.
     pub(crate) file: Option<(FileId, SocketId)>,
-    /// Success posts nothing.
+    /// A success has no completion.
     pub(crate) skip: bool,
     /// It must not wait.
     pub(crate) nowait: bool,
-    /// Its turn has come: it stands in its ring's work queue.
+    /// It is in the work queue of its ring.
     pub(crate) queued: bool,
-    /// A cancel found it.
+    /// It was cancelled.
     pub(crate) cancelled: bool,
     pub(crate) body: Body,
 }
 
-/// What it does.
+/// The kind of an operation.
 #[derive(Debug)]
 pub(crate) enum Body {
     Accept {
@@ -49,15 +49,15 @@ pub(crate) enum Body {
         events: u32,
         multi: bool,
     },
-    /// A length of time; the network's clock tells its end.
+    /// A timeout, which the clock of the network ends.
     Timer {
         after: Nanos,
     },
-    /// Memory that was lent for a send that has completed, and when it comes back.
+    /// The memory of a zero-copy send that has completed, until its notification.
     Notice(Notice),
-    /// A call that the device makes wait.
+    /// A file call that waits for the device.
     File(Box<FileWork>),
-    /// A poll of something that is not ours: it never comes.
+    /// A poll of a descriptor that is not simulated: it never completes.
     Never,
 }
 
@@ -66,40 +66,40 @@ pub(crate) enum Body {
 pub(crate) struct Receive {
     pub(crate) into: Into,
     pub(crate) multi: bool,
-    /// Bytes it may still bring; `None` is no limit.
+    /// Bytes it may still receive; `None` is no limit.
     pub(crate) left: Option<u32>,
-    /// Where what comes beside the bytes goes; without it, that is lost.
+    /// Where the metadata goes; without it, that is lost.
     pub(crate) cover: Option<Box<Cover>>,
-    /// A datagram's whole length is told, whatever fits.
+    /// The whole length of a datagram is reported, even if it was truncated.
     pub(crate) whole: bool,
     /// It waits, and its memory is poisoned.
     pub(crate) watched: bool,
 }
 
-/// Where a message's sender, control messages and flags go.
+/// Where the sender, the control messages and the flags of a message go.
 #[derive(Debug)]
 pub(crate) enum Cover {
-    /// To where its header says, and into that.
+    /// To the header, and the memory that it names.
     Header(Header),
     /// In front of the payload.
     Front(Layout),
 }
 
 impl Receive {
-    /// Begins to watch memory of the submitter's own.
+    /// Begins to check memory of the submitter.
     pub(crate) fn watch(&mut self, span: usize) {
         self.into.pieces().iter().for_each(|piece| piece.poison(span));
         self.watched = true;
     }
 
-    /// Where watched memory was written to, if it was.
+    /// The offset at which checked memory was written to, if it was.
     pub(crate) fn touched(&self, span: usize) -> Option<u64> {
         let pieces = if self.watched { self.into.pieces() } else { &[] };
         pieces.iter().find_map(|piece| piece.touched(span))
     }
 }
 
-/// Where a receive puts its bytes.
+/// Where the bytes of a receive go.
 #[derive(Debug)]
 pub(crate) enum Into {
     Memory(Piece),
@@ -113,19 +113,19 @@ pub(crate) struct Send {
     pub(crate) source: Source,
     pub(crate) total: usize,
     pub(crate) done: usize,
-    /// It goes on until all is sent.
+    /// It continues until everything is sent.
     pub(crate) all: bool,
-    /// A short count is told even where success is not.
+    /// A short count has a completion even if a success has none.
     pub(crate) short_fails: bool,
-    /// What goes with the bytes.
-    pub(crate) enclosure: Option<Box<Enclosure>>,
-    /// Its memory stays lent after its completion.
+    /// What is sent beside the bytes.
+    pub(crate) ancillary: Option<Box<Ancillary>>,
+    /// Its memory is lent until a notification.
     pub(crate) lent: bool,
-    /// What its memory looked like when it began to wait.
+    /// The seal of its memory when it began to wait.
     pub(crate) seal: Option<Seal>,
 }
 
-/// Memory that a completed send may still be read from.
+/// The memory of a completed zero-copy send.
 #[derive(Debug)]
 pub(crate) struct Notice {
     source: Source,
@@ -138,24 +138,24 @@ impl Notice {
         Self { seal: source.seal(span), source, after }
     }
 
-    /// Whether its memory was left alone since.
+    /// Whether its memory is unchanged.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         self.seal == self.source.seal(span)
     }
 }
 
-/// What a message takes along.
+/// What a message is sent with beside its bytes.
 #[derive(Debug)]
-pub(crate) struct Enclosure {
+pub(crate) struct Ancillary {
     pub(crate) to: Option<Address>,
-    /// Where its control messages lie.
+    /// The memory of its control messages.
     pub(crate) control: Piece,
-    pub(crate) wishes: Wishes,
-    /// Files that it holds until they are sent.
+    pub(crate) meta: SendMeta,
+    /// Files that it keeps open until they are sent.
     pub(crate) rights: Vec<FileId>,
 }
 
-/// A call on a file, put off.
+/// A file call that waits for the device.
 #[derive(Debug)]
 pub(crate) struct FileWork {
     /// Taken when its time has come.
@@ -163,12 +163,12 @@ pub(crate) struct FileWork {
     pub(crate) after: Nanos,
     /// The file that it keeps open.
     pub(crate) held: Vec<FileId>,
-    /// What the memory of a write looked like when it began to wait.
+    /// The seal of the memory of a write when it began to wait.
     pub(crate) seal: Option<Seal>,
 }
 
 impl FileWork {
-    /// Begins to watch its memory.
+    /// Begins to check its memory.
     pub(crate) fn watch(&mut self, span: usize) {
         match &self.call {
             Some(Call::Read { into, .. }) => into.iter().for_each(|piece| piece.poison(span)),
@@ -177,7 +177,7 @@ impl FileWork {
         }
     }
 
-    /// Whether its memory was left alone since.
+    /// Whether its memory is unchanged.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         match &self.call {
             Some(Call::Read { into, .. }) => into.iter().all(|piece| piece.touched(span).is_none()),
@@ -198,27 +198,27 @@ pub(crate) enum Source {
     Many(Box<[Piece]>),
 }
 
-/// What came of a try.
+/// The outcome of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(Answer),
     /// It waits until its socket is ready.
     Waits,
-    /// It goes on, but others come first.
+    /// It continues after other work.
     GoesOn,
 }
 
-/// An operation's last word.
+/// The last completion of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) result: i32,
     pub(crate) flags: u32,
-    /// Not what was hoped for, though perhaps no error: posted even where success is not.
+    /// Not a full success, even if no error: it has a completion even if a success has none.
     pub(crate) failed: bool,
 }
 
 impl Op {
-    /// An operation on no socket.
+    /// An operation without a socket.
     pub(crate) fn alone(ring: u32, user_data: u64, skip: bool, body: Body) -> Self {
         let (file, nowait, queued, cancelled) = (None, false, false, false);
         Self { user_data, ring, file, skip, nowait, queued, cancelled, body }
@@ -228,7 +228,7 @@ impl Op {
         self.file.map(|(_, socket)| socket)
     }
 
-    /// What it waits for.
+    /// The side of the socket that it waits for.
     pub(crate) fn side(&self) -> Side {
         match self.body {
             Body::Connect | Body::Send(_) => Side::Write,
@@ -237,16 +237,16 @@ impl Op {
         }
     }
 
-    /// Files that it holds beside the one it works on: to send them, or for the device.
+    /// Other files that it keeps open: to send them, or for the device.
     pub(crate) fn rights(&self) -> &[FileId] {
         match &self.body {
-            Body::Send(Send { enclosure: Some(enclosure), .. }) => &enclosure.rights,
+            Body::Send(Send { ancillary: Some(ancillary), .. }) => &ancillary.rights,
             Body::File(work) => &work.held,
             _ => &[],
         }
     }
 
-    /// How it ends when something stops it: what a send has done counts.
+    /// The result if it is stopped now: what a send has done counts.
     pub(crate) fn stopped_by(&self, errno: Errno) -> Answer {
         match &self.body {
             Body::Send(send) if send.done > 0 => Answer { failed: true, ..Answer::good(send.done) },
@@ -256,7 +256,7 @@ impl Op {
 }
 
 impl Into {
-    /// Memory of the submitter's own.
+    /// Memory of the submitter.
     pub(crate) fn pieces(&self) -> &[Piece] {
         match self {
             Self::Memory(piece) => std::slice::from_ref(piece),
@@ -267,14 +267,14 @@ impl Into {
 }
 
 impl Send {
-    /// Where a datagram goes; not said where its socket is connected.
+    /// The destination of a datagram; none if its socket is connected.
     pub(crate) fn to(&self) -> Option<&Address> {
-        self.enclosure.as_ref()?.to.as_ref()
+        self.ancillary.as_ref()?.to.as_ref()
     }
 
-    /// What its memory looks like now.
-    pub(crate) fn look(&self, span: usize) -> Option<Seal> {
-        let control = self.enclosure.as_ref().map(|enclosure| enclosure.control.seal(span));
+    /// The seal of its memory.
+    pub(crate) fn seal_memory(&self, span: usize) -> Option<Seal> {
+        let control = self.ancillary.as_ref().map(|ancillary| ancillary.control.seal(span));
         self.source.seal(span).into_iter().chain(control).reduce(Seal::join)
     }
 }
@@ -288,14 +288,14 @@ impl Source {
         }
     }
 
-    /// A copy of all of it.
+    /// A copy of the memory.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let mut bytes = VecDeque::new();
         self.pieces().iter().for_each(|piece| piece.append_to(&mut bytes));
         bytes.into()
     }
 
-    /// What the memory looks like now.
+    /// The seal of the memory.
     fn seal(&self, span: usize) -> Option<Seal> {
         seal(self.pieces(), span)
     }
@@ -319,7 +319,7 @@ impl From<Result<usize, Errno>> for Answer {
     }
 }
 
-/// All operations in flight, by place and by `user_data`.
+/// All operations in flight, by slot and by `user_data`.
 pub(crate) struct Ops {
     slab: Slab<(u64, Op)>,
     by_data: BTreeSet<(u32, u64, OpId)>,
@@ -334,7 +334,7 @@ impl Ops {
     pub(crate) fn insert(&mut self, op: Op) -> OpId {
         self.order += 1;
         let (order, ring, data) = (self.order, op.ring, op.user_data);
-        let id = OpId { order, place: self.slab.insert((order, op)) };
+        let id = OpId { order, slot: self.slab.insert((order, op)) };
         self.by_data.insert((ring, data, id));
         id
     }
@@ -342,37 +342,37 @@ impl Ops {
     /// The operation, unless it has ended.
     #[inline]
     pub(crate) fn find(&mut self, id: OpId) -> Option<&mut Op> {
-        self.slab.find(id.place).filter(|(order, _)| *order == id.order)?;
-        Some(&mut self.slab.at_mut(id.place).1)
+        self.slab.find(id.slot).filter(|(order, _)| *order == id.order)?;
+        Some(&mut self.slab.at_mut(id.slot).1)
     }
 
-    /// As [`find`](Self::find), to look at.
+    /// As [`find`](Self::find), without mutation.
     #[inline]
     pub(crate) fn peek(&self, id: OpId) -> Option<&Op> {
-        self.slab.find(id.place).filter(|(order, _)| *order == id.order).map(|(_, op)| op)
+        self.slab.find(id.slot).filter(|(order, _)| *order == id.order).map(|(_, op)| op)
     }
 
-    /// Takes an operation out to be tried; [`put`](Self::put) or [`end`](Self::end) must follow.
+    /// Takes an operation out to try it; [`put`](Self::put) or [`end`](Self::end) must follow.
     #[inline]
     pub(crate) fn take(&mut self, id: OpId) -> Op {
-        self.slab.take(id.place).1
+        self.slab.take(id.slot).1
     }
 
     #[inline]
     pub(crate) fn put(&mut self, id: OpId, op: Op) {
-        self.slab.put(id.place, (id.order, op));
+        self.slab.put(id.slot, (id.order, op));
     }
 
     /// An operation that was taken out has ended.
     #[inline]
     pub(crate) fn end(&mut self, id: OpId, op: &Op) {
-        self.slab.forget(id.place);
+        self.slab.forget(id.slot);
         self.by_data.remove(&(op.ring, op.user_data, id));
     }
 
-    /// The oldest operation of this name on a ring.
+    /// The oldest operation with this `user_data` on a ring.
     pub(crate) fn named(&self, ring: u32, user_data: u64) -> Option<OpId> {
-        let first = OpId { order: 0, place: 0 };
+        let first = OpId { order: 0, slot: 0 };
         let (found_ring, data, id) = *self.by_data.range((ring, user_data, first)..).next()?;
         (found_ring == ring && data == user_data).then_some(id)
     }
@@ -385,7 +385,7 @@ impl Ops {
     /// Everything that is in flight on a ring, oldest first.
     pub(crate) fn of_ring(&self, ring: u32) -> Vec<OpId> {
         let own = self.slab.iter().filter(|(_, (_, op))| op.ring == ring);
-        let mut ids: Vec<OpId> = own.map(|(place, &(order, _))| OpId { order, place }).collect();
+        let mut ids: Vec<OpId> = own.map(|(slot, &(order, _))| OpId { order, slot }).collect();
         ids.sort_unstable();
         ids
     }

@@ -1,10 +1,10 @@
-//! Which kernel is played: what it grants at set-up, and which operations it has.
+//! The kernel to simulate: the set-up flags that it grants, and its operations.
 
 use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
-/// The operations this kernel can play.
-const PLAYED: [u8; 31] = [
+/// The operations that are simulated.
+const SIMULATED: [u8; 31] = [
     opcode::NOP,
     opcode::READV,
     opcode::WRITEV,
@@ -39,31 +39,31 @@ const PLAYED: [u8; 31] = [
 ];
 
 /// The same, by bits.
-const PLAYED_BITS: u64 = {
+const SIMULATED_BITS: u64 = {
     let (mut bits, mut at) = (0, 0);
-    while at < PLAYED.len() {
-        bits |= 1 << PLAYED[at];
+    while at < SIMULATED.len() {
+        bits |= 1 << SIMULATED[at];
         at += 1;
     }
     bits
 };
 
-/// A kernel's abilities.
+/// The features of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Set-up flags that are granted; any other one is answered EINVAL.
+    /// Set-up flags that are granted; others fail with EINVAL.
     pub setup: SetupFlags,
-    /// What the kernel says of itself.
+    /// The features that the kernel reports.
     pub features: KernelFeatures,
-    /// Whether a multishot receive can be given a total limit (6.17); else a non-zero one is EINVAL.
+    /// Whether a multishot receive can have a limit (6.17); if not, one fails with EINVAL.
     pub receive_limit: bool,
-    /// Whether a zero-copy send can be asked to report (6.2); else that is EINVAL.
+    /// Whether a zero-copy send can report (6.2); if not, asking for it fails with EINVAL.
     pub zero_copy_report: bool,
-    /// Bytes that a process may have registered (`RLIMIT_MEMLOCK`); more is ENOMEM.
+    /// Bytes that a process may register (`RLIMIT_MEMLOCK`); more fails with ENOMEM.
     pub lockable: u64,
-    /// Operations to do without: EINVAL, and absent from the probe.
+    /// Operations that are missing: EINVAL, and not in the probe.
     pub missing: Vec<u8>,
-    /// What every set-up answers instead of a ring.
+    /// The error of every set-up.
     pub refusal: Option<Errno>,
 }
 
@@ -82,7 +82,7 @@ impl Profile {
         }
     }
 
-    /// Linux 6.0: no deferred task work, an index array, receives without a limit, messages only with a copy.
+    /// Linux 6.0: no deferred task work, an index array, no limit of receives, no zero-copy sendmsg.
     pub fn old() -> Self {
         Self {
             setup: SetupFlags::CQSIZE
@@ -108,7 +108,7 @@ impl Profile {
         }
     }
 
-    /// The same kernel, but every set-up answers `errno`: blocked, missing, or short of memory.
+    /// The same kernel, on which every set-up fails with `errno`.
     #[must_use]
     pub fn refusing(self, errno: Errno) -> Self {
         Self { refusal: Some(errno), ..self }
@@ -121,17 +121,17 @@ impl Profile {
         self
     }
 
-    /// Whether the operation is there.
+    /// Whether it has an operation.
     #[inline]
     pub fn has(&self, opcode: u8) -> bool {
-        // Asked for each entry: a bit each, and no search.
-        let played = opcode < 64 && PLAYED_BITS >> opcode & 1 == 1;
-        played && (self.missing.is_empty() || !self.missing.contains(&opcode))
+        // This is checked for each entry: a bit, not a search.
+        let simulated = opcode < 64 && SIMULATED_BITS >> opcode & 1 == 1;
+        simulated && (self.missing.is_empty() || !self.missing.contains(&opcode))
     }
 
     /// The highest opcode the kernel knows.
     pub(crate) fn last_opcode(&self) -> u8 {
-        PLAYED.into_iter().filter(|&code| self.has(code)).max().unwrap_or(0)
+        SIMULATED.into_iter().filter(|&code| self.has(code)).max().unwrap_or(0)
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_operation_is_gone_and_the_rest_stays() {
+    fn only_the_operation_that_was_removed_is_missing() {
         let profile = Profile::current().without(opcode::SHUTDOWN);
         assert!(!profile.has(opcode::SHUTDOWN) && profile.has(opcode::RECV));
         assert!(!profile.has(opcode::FUTEX_WAIT));

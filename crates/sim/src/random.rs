@@ -1,13 +1,13 @@
-//! The one source of chance: a generator that is its seed and nothing else.
+//! The random generator, which depends only on its seed.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixing function; every seed is a good one.
+/// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixing function. Every seed is good.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// A generator whose whole future is `seed`.
+    /// A generator with a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -19,10 +19,10 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number below `limit`; zero where the limit is zero.
+    /// A number below `limit`; zero if the limit is zero.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
-        // The high half of a product: biased by less than limit/2^64.
+        // The high half of a product; the bias is less than limit/2^64.
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
@@ -32,7 +32,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True `per_mille` times in a thousand. Nothing is drawn where the answer is certain.
+    /// True `per_mille` times in a thousand. Nothing is drawn if the result is certain.
     #[inline]
     pub fn chance(&mut self, per_mille: u16) -> bool {
         match per_mille {
@@ -45,7 +45,7 @@ impl Random {
     /// One of `choices`.
     ///
     /// # Panics
-    /// Where there are none.
+    /// If there are none.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_one_sequence() {
+    fn a_seed_has_one_sequence() {
         let draw = |seed| {
             let mut random = Random::new(seed);
             (0..100).map(|_| random.bits()).collect::<Vec<_>>()
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_about_what_it_says() {
+    fn chance_has_the_probability_asked_for() {
         let mut random = Random::new(2);
         let hits = (0..100_000).filter(|_| random.chance(100)).count();
         assert!((9_000..11_000).contains(&hits), "{hits} of 100000 at 100 per mille");

@@ -1,4 +1,4 @@
-//! The simulated kernel as others see it: the seam, and what a test may look at.
+//! The simulated kernel: the implementation of the trait, and what tests can inspect.
 #![allow(unsafe_code)]
 
 use crate::builder::Builder;
@@ -20,16 +20,16 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// A kernel in the process: virtual time, a network of its own, one seed.
+/// A kernel in the process, with virtual time, its own network and one seed.
 ///
-/// It belongs to one thread. Time passes inside `enter`: a little each time, and as much as it takes if something is waited for; and in
-/// [`compute`](Self::compute). A wait that nothing can ever end answers EDEADLK.
+/// It belongs to one thread. Time passes in each `enter`, a little, and as long as it waits; and in [`compute`](Self::compute). A
+/// wait that nothing can end fails with EDEADLK.
 pub struct Sim {
     world: RefCell<World>,
 }
 
 impl Sim {
-    /// A simulation that is decided by `seed`, and by what is asked of it.
+    /// A simulation that depends only on `seed` and on the calls made to it.
     pub fn builder(seed: u64) -> Builder {
         Builder::new(seed)
     }
@@ -38,32 +38,32 @@ impl Sim {
         Self { world: RefCell::new(world) }
     }
 
-    /// A hash of every entry consumed, completion posted and fault that struck, with its time. Equal for equal runs.
+    /// A hash of all entries, completions and faults with their times. Equal for equal runs.
     pub fn trace_hash(&self) -> u64 {
         self.world.borrow().trace.hash()
     }
 
-    /// The trace as text, a line each; empty unless [`Builder::trace_text`] asked for it.
+    /// The trace as lines of text; empty without [`Builder::trace_text`].
     pub fn trace_lines(&self) -> Vec<String> {
         self.world.borrow().trace.lines().to_vec()
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub fn counts(&self) -> Counts {
         self.world.borrow().counts
     }
 
-    /// Descriptors that are open, those of rings included.
+    /// Open descriptors, including those of rings.
     pub fn open_descriptors(&self) -> usize {
         self.world.borrow().files.len()
     }
 
-    /// Operations that were submitted and have not completed.
+    /// Operations in flight.
     pub fn pending_operations(&self) -> usize {
         self.world.borrow().ops.len()
     }
 
-    /// What is open and what is in flight, a line each: for the message of a test that expected nothing.
+    /// What is open and in flight, as lines: for the message of a test that expects nothing.
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
         let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
@@ -74,41 +74,41 @@ impl Sim {
         open.chain(hidden).chain(ops).collect()
     }
 
-    /// Sockets that exist: with a descriptor, with an operation, waiting to be accepted, or still sending their last.
+    /// Sockets that exist: with a descriptor, with an operation, in a backlog, or still sending.
     pub fn sockets(&self) -> usize {
         self.world.borrow().net.len()
     }
 
-    /// Buffers that were published and have not been used, in all groups of all rings.
+    /// Buffers that were published and not used, in all groups of all rings.
     pub fn buffers_held(&self) -> usize {
         self.world.borrow().buffers_held()
     }
 
-    /// Looks at all memory that is lent to the kernel now.
+    /// Checks all memory that is lent to the kernel now.
     ///
     /// # Panics
-    /// Where somebody has written to it; the message says to which.
+    /// If it was written to; the message names the memory.
     pub fn check(&self) {
         self.world.borrow().check();
     }
 
-    /// A copy of the disk as it is now, page cache and all, but nothing open: to go on with, perhaps after a
+    /// A copy of the disk with its page cache and nothing open, for another simulation, perhaps after a
     /// [power cut](Disk::after_power_cut).
     pub fn disk(&self) -> Disk {
         self.world.borrow().disk.set_down()
     }
 
-    /// Empties the page cache, but for what the device does not have.
+    /// Drops pages from the cache that the device has.
     pub fn drop_page_cache(&self) {
         self.world.borrow_mut().disk.drop_cache();
     }
 
-    /// Changes what goes wrong from here on.
+    /// Changes the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.world.borrow_mut().set_faults(faults);
     }
 
-    /// Lets time pass in which the program computes: what is due happens, and is found by the next enter.
+    /// Lets time pass in which the program computes. The next enter finds what happened meanwhile.
     pub fn compute(&self, time: Duration) {
         self.world.borrow_mut().pass(nanos(time));
     }
@@ -118,8 +118,8 @@ impl Sim {
     }
 }
 
-// SAFETY: rings' memory is mapped from the process's own and stays until it is unmapped; counts, buffers and results are checked
-// against what was submitted (`memory`); and a descriptor's number names what was opened, until it is closed.
+// SAFETY: the memory of rings is mapped until `unmap`; counts, buffers and results come from what was submitted (`memory`), within
+// its lengths; and the number of a descriptor is unique until it is closed.
 unsafe impl Kernel for Sim {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         self.call(|world| world.setup(entries, params))
@@ -143,7 +143,7 @@ unsafe impl Kernel for Sim {
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
-        // SAFETY: the caller vouches for `arg` and `count`.
+        // SAFETY: `arg` points to `count` items of what the registration expects, which this function demands.
         let arg = unsafe { Argument::new(arg, count) };
         self.call(|world| world.register(ring.raw(), what, arg))
     }
@@ -156,9 +156,9 @@ unsafe impl Kernel for Sim {
         self.world.borrow_mut().unmap(address);
     }
 
-    /// The memory is zero from here on, so that bytes that were still wanted are missed.
+    /// Overwrites the memory with zeros, so that a later use of its bytes is noticed.
     unsafe fn discard(&self, address: *mut u8, len: usize) {
-        // SAFETY: the caller vouches for the range, and needs its content no more.
+        // SAFETY: the range belongs to the caller and its content is not needed, which this function demands.
         unsafe { std::ptr::write_bytes(address, 0, len) };
         let start = address.expose_provenance() as u64;
         self.world.borrow().poison_again(&(start..start + len as u64));
@@ -168,9 +168,9 @@ unsafe impl Kernel for Sim {
         false
     }
 
-    /// The device's time passes for everybody.
+    /// The time that the device takes passes in the whole simulation.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
-        // SAFETY: the caller vouches for what the call points to.
+        // SAFETY: what the call points to is valid, which this function demands.
         let request = unsafe { FileRequest::new(call) };
         self.call(|world| world.file(&request))
     }
@@ -183,7 +183,7 @@ unsafe impl Kernel for Sim {
         Duration::from_nanos(self.world.borrow().net.time.now())
     }
 
-    /// On a ring a non-blocking descriptor waits like any other; only a Unix connect does not.
+    /// Operations of a ring wait even on a non-blocking descriptor; only a Unix connect does not.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         self.call(|world| world.socket(domain, kind, nonblocking))
     }
@@ -246,7 +246,7 @@ impl fmt::Debug for Sim {
                 .field("descriptors", &world.files)
                 .field("counts", &world.counts)
                 .finish_non_exhaustive(),
-            Err(_) => f.write_str("Sim(at work)"),
+            Err(_) => f.write_str("Sim(borrowed)"),
         }
     }
 }

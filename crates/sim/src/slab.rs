@@ -1,74 +1,74 @@
-//! Numbered places: the last one freed is the next one used, so the numbers depend on nothing but the history.
+//! Numbered slots: the last one freed is the next one used, so that the numbers depend only on the history.
 
 /// Values by number.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Option<T>>,
+    slots: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         if let Some(index) = self.free.pop() {
-            self.places[index as usize] = Some(value);
+            self.slots[index as usize] = Some(value);
             return index;
         }
-        self.places.push(Some(value));
-        (self.places.len() - 1) as u32
+        self.slots.push(Some(value));
+        (self.slots.len() - 1) as u32
     }
 
-    /// Takes a value out for good.
+    /// Takes a value out, and frees its slot.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         self.free.push(index);
-        self.places[index as usize].take().expect("a freed place was freed again")
+        self.slots[index as usize].take().expect("a slot was freed twice")
     }
 
-    /// Takes a value out for a moment: its place stays reserved until [`put`](Self::put).
+    /// Takes a value out for a moment: its slot stays reserved until [`put`](Self::put).
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> T {
-        self.places[index as usize].take().expect("nothing is in this place")
+        self.slots[index as usize].take().expect("the slot is empty")
     }
 
     #[inline]
     pub(crate) fn put(&mut self, index: u32, value: T) {
-        self.places[index as usize] = Some(value);
+        self.slots[index as usize] = Some(value);
     }
 
-    /// Gives up the place of a value that was taken out.
+    /// Frees the slot of a value that was taken out.
     #[inline]
     pub(crate) fn forget(&mut self, index: u32) {
-        debug_assert!(self.places[index as usize].is_none());
+        debug_assert!(self.slots[index as usize].is_none());
         self.free.push(index);
     }
 
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
-        self.places.get(index as usize).and_then(Option::as_ref)
+        self.slots.get(index as usize).and_then(Option::as_ref)
     }
 
     #[inline]
     pub(crate) fn at(&self, index: u32) -> &T {
-        self.places[index as usize].as_ref().expect("nothing is in this place")
+        self.slots[index as usize].as_ref().expect("the slot is empty")
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
-        self.places[index as usize].as_mut().expect("nothing is in this place")
+        self.slots[index as usize].as_mut().expect("the slot is empty")
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// All values with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.places).filter_map(|(index, place)| Some((index, place.as_ref()?)))
+        (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_used_again_last_in_first_out() {
+    fn slots_are_reused_last_in_first_out() {
         let mut slab = Slab::new();
         let numbers: Vec<u32> = ["a", "b", "c"].into_iter().map(|v| slab.insert(v)).collect();
         assert_eq!(numbers, [0, 1, 2]);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_taken_for_a_moment_keeps_its_place() {
+    fn a_value_taken_for_a_moment_keeps_its_slot() {
         let mut slab = Slab::new();
         let index = slab.insert(1);
         let value = slab.take(index);

@@ -1,13 +1,13 @@
-//! Virtual time: what will happen, in order. Time moves only when the kernel is entered.
+//! Virtual time: the clock and the scheduled events. Time passes only when the kernel is entered.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// A moment, in nanoseconds since the beginning.
+/// A time, in nanoseconds since the beginning.
 pub(crate) type Nanos = u64;
 
-/// The clock, and the events ahead of it. Events of one moment happen in the order they were scheduled.
+/// The clock, and the scheduled events. Events of one time happen in the order in which they were scheduled.
 pub(crate) struct Timeline<E> {
     now: Nanos,
     scheduled: u64,
@@ -42,7 +42,7 @@ impl<E> Timeline<E> {
         self.ahead.peek().map(|due| due.at)
     }
 
-    /// The next event that is due by now.
+    /// The next event that is due.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<E> {
         if self.next()? > self.now {
@@ -51,7 +51,7 @@ impl<E> Timeline<E> {
         self.ahead.pop().map(|due| due.event)
     }
 
-    /// Moves the clock, never back.
+    /// Advances the clock; never back.
     #[inline]
     pub(crate) fn advance_to(&mut self, at: Nanos) {
         self.now = self.now.max(at);
@@ -73,13 +73,13 @@ impl<E> PartialOrd for Due<E> {
 }
 
 impl<E> Ord for Due<E> {
-    /// Reversed: the heap's greatest is the earliest.
+    /// Reversed, since the heap pops the greatest, and the earliest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
 
-/// A duration as nanoseconds; what is longer than 584 years is cut to that.
+/// A duration as nanoseconds, at most 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_ties_in_order() {
+    fn events_are_ordered_by_time_and_then_by_schedule() {
         let mut time = Timeline::new();
         for (at, name) in [(5, "late"), (1, "first"), (3, "tie 1"), (3, "tie 2")] {
             time.schedule(at, name);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_scheduled_in_the_past_and_time_never_goes_back() {
+    fn time_never_goes_back() {
         let mut time = Timeline::new();
         time.advance_to(10);
         time.advance_to(4);

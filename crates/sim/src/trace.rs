@@ -1,5 +1,4 @@
-//! What happened, as a hash that two runs can compare, and as text where asked for. No address goes in: those differ
-//! from run to run.
+//! A trace of the run: a hash to compare runs, and text if asked for. It has no addresses, which differ between runs.
 
 use crate::descriptors::FIRST;
 use crate::faults::Fault;
@@ -7,16 +6,16 @@ use crate::random::mix;
 use crate::timeline::Nanos;
 use annulus_ring::{Completion, Entry, opcode};
 
-/// Something to remember.
+/// An event of the trace.
 #[derive(Clone, Copy)]
 pub(crate) enum Note<'a> {
-    /// An entry was consumed; the file is a descriptor of ours, or nothing that a trace may name.
+    /// An entry was consumed.
     Submitted(&'a Entry),
     Completed(&'a Completion),
     Fault(Fault),
 }
 
-/// The run so far.
+/// The trace so far.
 pub(crate) struct Trace {
     hash: u64,
     lines: Option<Vec<String>>,
@@ -49,12 +48,12 @@ impl Trace {
     }
 }
 
-/// A descriptor as far as it is the same in every run: those of the process are not.
+/// A descriptor of the simulation; zero for those of the process, which differ between runs.
 fn descriptor(fd: i32) -> u32 {
     if (0..FIRST).contains(&fd) { 0 } else { fd as u32 }
 }
 
-/// What an entry's address field means to a trace: only a cancel's target, which is no address.
+/// The target of a cancel, which is in the address field but not an address.
 fn target(entry: &Entry) -> u64 {
     if entry.opcode == opcode::ASYNC_CANCEL { entry.addr } else { 0 }
 }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_time_and_content_count_and_addresses_do_not() {
+    fn the_hash_depends_on_order_time_and_content_but_not_on_addresses() {
         let hash = |notes: &[(u64, Note<'_>)]| {
             let mut trace = Trace::new(false);
             notes.iter().for_each(|(now, note)| trace.note(*now, *note));
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_there_where_it_was_asked_for() {
+    fn text_is_recorded_if_asked_for() {
         let mut trace = Trace::new(true);
         trace.note(
             1_000_000_002,

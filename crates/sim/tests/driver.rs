@@ -1,4 +1,4 @@
-//! The uring driver stands on the simulated kernel unchanged.
+//! The io_uring driver over the simulated kernel.
 #![allow(unsafe_code)]
 
 use annulus_driver::*;
@@ -27,12 +27,12 @@ fn events(driver: &mut Driver, count: usize) -> Vec<Event> {
 }
 
 fn submit_memory(driver: &mut Driver, token: Token, op: MemoryOp) {
-    // SAFETY: the tests' memory lives until the terminal events.
+    // SAFETY: each test keeps the memory until the terminal event.
     unsafe { driver.submit_memory(token, op) };
 }
 
 fn owned(number: i32) -> Fd {
-    // SAFETY: the test's own, of its simulated kernel, closed once.
+    // SAFETY: the descriptor belongs to the test, which uses it with its simulated kernel only and closes it once.
     unsafe { Fd::from_raw(number) }
 }
 
@@ -71,7 +71,7 @@ fn an_echo_through_the_driver() {
         let got = events(&mut driver, 1)[0];
         assert_eq!((got.result, got.more), (Ok(len), true));
         let id = got.buffer.unwrap();
-        // SAFETY: the event lent us the buffer.
+        // SAFETY: the event has lent the buffer to this test.
         let bytes = unsafe { std::slice::from_raw_parts(driver.pool().address(id), text.len()) };
         assert_eq!(bytes, text);
         driver.pool().give_back(id);
@@ -90,7 +90,7 @@ fn an_echo_through_the_driver() {
 }
 
 #[test]
-fn there_is_no_epoll_under_a_simulated_kernel() {
+fn a_simulated_kernel_has_no_epoll() {
     let refused = Epoll::new(Sim::builder(1).build(), PoolSize { buffer: 4096, count: 4 });
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

@@ -1,4 +1,4 @@
-//! Each fault alone, always on: what it looks like from above.
+//! The effect of each fault alone, at every opportunity.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::*;
 use rustix::io::Errno;
 use std::rc::Rc;
 
-/// A connection made in good weather, with buffers; from then on the fault strikes every time.
+/// A connection made without faults, with buffers; from then on the fault always occurs.
 fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [Fd; 2]) {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
@@ -41,20 +41,20 @@ fn a_multishot_can_end_with_a_success() {
 }
 
 #[test]
-fn a_multishot_can_end_badly_behind_what_it_brought() {
+fn a_multishot_can_end_with_an_error_after_its_data() {
     let (mut host, _sim, _lent, ends) = under(Fault::EndsBadly);
     let expected = [(1, 16, true), (1, errno(Errno::NOMEM), false)];
     assert_eq!(receive_two(&mut host, ends), expected);
 }
 
 #[test]
-fn a_group_can_seem_empty() {
+fn a_buffer_group_can_seem_empty() {
     let (mut host, _sim, _lent, ends) = under(Fault::NoBuffers);
     assert_eq!(receive_two(&mut host, ends), [(1, errno(Errno::NOBUFS), false)]);
 }
 
 #[test]
-fn memory_can_be_short_for_any_operation() {
+fn any_operation_can_fail_with_nomem() {
     let (mut host, _sim, _lent, [client, server]) = under(Fault::NoMemory);
     let nomem = errno(Errno::NOMEM);
     assert_eq!(host.send(client, b"x"), nomem);
@@ -68,7 +68,7 @@ fn reads_and_writes_can_be_short() {
     let (mut host, sim, _lent, [client, server]) = under(Fault::ShortWrite);
     let short = host.once(send(client, &[1; 100], NOW));
     assert!((1..100).contains(&short), "{short}");
-    assert_eq!(host.send(client, &[1; 100]), 100, "one that may wait goes on");
+    assert_eq!(host.send(client, &[1; 100]), 100, "a send that may wait continues");
     sim.set_faults(Faults::none().with(Fault::ShortRead, 1000));
     host.settle();
     let got = host.recv(server).unwrap().len() as i32;
@@ -76,7 +76,7 @@ fn reads_and_writes_can_be_short() {
 }
 
 #[test]
-fn what_could_be_done_at_once_can_be_deferred() {
+fn an_operation_can_be_deferred() {
     let (mut host, _sim, _lent, [client, _]) = under(Fault::Defer);
     host.push(1, send(client, b"later", ALL));
     host.ring.enter(Wait::No).unwrap();
@@ -84,11 +84,11 @@ fn what_could_be_done_at_once_can_be_deferred() {
     assert_eq!(told(&host.take(1)[0]), (1, 5, false));
     host.push(2, send(client, b"now", NOW));
     host.ring.enter(Wait::No).unwrap();
-    assert_eq!(host.ring.ready(), 1, "what must not wait does not");
+    assert_eq!(host.ring.ready(), 1, "an operation that must not wait is not deferred");
 }
 
 #[test]
-fn a_cancel_can_answer_behind_its_target() {
+fn a_cancel_can_complete_after_its_target() {
     let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelSecond);
     host.push(1, recv_multi(server, 0));
     host.push(2, cancel(1));
@@ -97,7 +97,7 @@ fn a_cancel_can_answer_behind_its_target() {
 }
 
 #[test]
-fn a_cancel_can_lose_the_race_to_its_targets_data() {
+fn data_can_arrive_before_a_cancel() {
     let (mut host, sim, mut lent, [client, server]) = under(Fault::CancelLost);
     let mut answers = Vec::new();
     for single in [true, false, true, true, true, true] {
@@ -111,7 +111,7 @@ fn a_cancel_can_lose_the_race_to_its_targets_data() {
         }
         host.push(2, cancel(1));
         let taken = host.settle();
-        let data = taken.iter().find(|c| c.result == 8).expect("the target consumed it");
+        let data = taken.iter().find(|c| c.result == 8).expect("the target has the data");
         assert_eq!((lent.bytes(data), data.more()), (b"consumed".to_vec(), !single));
         let last = taken.iter().rfind(|c| c.user_data == 1).unwrap();
         assert_eq!((last.more(), last.result == 8), (false, single));
@@ -123,7 +123,7 @@ fn a_cancel_can_lose_the_race_to_its_targets_data() {
 }
 
 #[test]
-fn a_cancel_that_is_too_late_for_a_waiting_target_still_ends_it() {
+fn a_late_cancel_still_ends_a_waiting_target() {
     let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelLost);
     host.push(1, recv_multi(server, 0));
     host.push(2, cancel(1));
@@ -132,7 +132,7 @@ fn a_cancel_that_is_too_late_for_a_waiting_target_still_ends_it() {
 }
 
 #[test]
-fn enters_can_be_refused_interrupted_or_cut_short() {
+fn enters_can_fail_be_interrupted_or_submit_a_part() {
     let (mut host, sim, _lent, [client, _]) = under(Fault::EnterAgain);
     host.push(1, op::Nop.entry());
     let wait = Wait::For { completions: 1, timeout: None };
@@ -150,12 +150,12 @@ fn enters_can_be_refused_interrupted_or_cut_short() {
     let mut memory = [0; 8];
     let (fd, buffer) = (client, memory.as_mut_ptr());
     host.push(20, op::Recv { fd, buffer, len: 8 }.entry());
-    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done, "it submitted something");
+    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done, "it has submitted something");
     assert_eq!(host.ring.enter(wait).unwrap(), Entered::Interrupted);
 }
 
 #[test]
-fn descriptors_can_run_out_for_no_reason() {
+fn any_call_can_fail_with_mfile() {
     let (mut host, sim, _lent, _) = under(Fault::SocketLimit);
     let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
     assert_eq!(errno_of(&error), Some(Errno::MFILE));
@@ -166,7 +166,7 @@ fn descriptors_can_run_out_for_no_reason() {
 }
 
 #[test]
-fn a_torn_connection_resets_both_ends() {
+fn a_reset_by_the_network_resets_both_ends() {
     let (mut host, _sim, _lent, [client, server]) = under(Fault::Reset);
     assert_eq!(host.send(client, b"lost"), 4);
     host.settle();
@@ -176,7 +176,7 @@ fn a_torn_connection_resets_both_ends() {
 }
 
 #[test]
-fn independent_work_is_shuffled_and_the_order_on_a_socket_stays() {
+fn work_is_shuffled_except_on_one_socket() {
     let (mut host, _sim, _lent, _) = under(Fault::Shuffle);
     let pairs: Vec<_> = (0..6).map(|_| host.pair()).collect();
     let mut memory = [[0u8; 4]; 12];

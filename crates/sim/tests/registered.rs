@@ -1,4 +1,4 @@
-//! Registered memory: the simulated kernel answers what Linux answers.
+//! Registered memory: the simulated kernel gives the same results as Linux.
 #![allow(unsafe_code)]
 
 mod common;
@@ -16,10 +16,10 @@ use std::os::fd::RawFd;
 
 const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE);
 
-fn set(host: &Host, table: &BufferTable, place: u32, memory: &mut [u8]) -> Result<(), Errno> {
+fn set(host: &Host, table: &BufferTable, index: u32, memory: &mut [u8]) -> Result<(), Errno> {
     let vector = IoVec { base: memory.as_mut_ptr(), len: memory.len() };
-    // SAFETY: the tests' memory outlives their rings' operations.
-    let set = unsafe { table.set(&host.ring, place, vector) };
+    // SAFETY: each test keeps the memory longer than the operations of its ring.
+    let set = unsafe { table.set(&host.ring, index, vector) };
     set.map_err(|error| errno_of(&error).unwrap())
 }
 
@@ -34,31 +34,35 @@ fn write(fd: RawFd, from: &[u8]) -> Entry {
 }
 
 #[test]
-fn what_lies_in_a_place_is_read_and_written_and_nothing_else() {
-    on_both_disks(|mut home| {
+fn only_registered_memory_can_be_named_by_index() {
+    on_both_disks(|mut fixture| {
         let fault = errno(Errno::FAULT);
-        let file = home.open("a", CREATE).unwrap();
-        let table = BufferTable::register(&home.host.ring, 2).unwrap();
+        let file = fixture.open("a", CREATE).unwrap();
+        let table = BufferTable::register(&fixture.host.ring, 2).unwrap();
         let mut memory = *b"what lies in a place";
         let (inside, outside) = (write(file, &memory[5..9]), write(file, b"elsewhere"));
-        assert_eq!(home.host.once(inside.registered(1)), fault, "the place is empty");
-        set(&home.host, &table, 1, &mut memory).unwrap();
-        assert_eq!(home.host.once(inside.registered(1)), 4);
-        assert_eq!(home.host.once(outside.registered(1)), fault);
-        assert_eq!(home.host.once(inside.registered(7)), fault, "there are two places");
+        assert_eq!(fixture.host.once(inside.registered(1)), fault, "the index is empty");
+        set(&fixture.host, &table, 1, &mut memory).unwrap();
+        assert_eq!(fixture.host.once(inside.registered(1)), 4);
+        assert_eq!(fixture.host.once(outside.registered(1)), fault);
+        assert_eq!(fixture.host.once(inside.registered(7)), fault, "the table has two indices");
         let into = read(file, &mut memory[16..]);
-        assert_eq!(home.host.once(into.registered(1)), 4);
+        assert_eq!(fixture.host.once(into.registered(1)), 4);
         assert_eq!(&memory, b"what lies in a plies");
         let over = Entry { len: 30, ..into };
-        assert_eq!(home.host.once(over.registered(1)), fault, "it ends behind the place");
-        table.clear(&home.host.ring, 1).unwrap();
-        assert_eq!(home.host.once(inside.registered(1)), fault);
-        home.close(file);
+        assert_eq!(
+            fixture.host.once(over.registered(1)),
+            fault,
+            "it ends after the registered memory"
+        );
+        table.clear(&fixture.host.ring, 1).unwrap();
+        assert_eq!(fixture.host.once(inside.registered(1)), fault);
+        fixture.close(file);
     });
 }
 
 #[test]
-fn there_is_one_table_and_what_it_has_not_is_refused() {
+fn a_ring_has_one_table_and_other_indices_are_refused() {
     on_both(|host| {
         assert!(BufferTable::register(&host.ring, 0).is_err());
         let table = BufferTable::register(&host.ring, 2).unwrap();
@@ -67,13 +71,13 @@ fn there_is_one_table_and_what_it_has_not_is_refused() {
         let mut memory = [0; 8];
         assert_eq!(set(&host, &table, 2, &mut memory), Err(Errno::INVAL));
         assert_eq!(set(&host, &table, 1, &mut memory), Ok(()));
-        assert_eq!(set(&host, &table, 1, &mut memory), Ok(()), "another one in its place");
+        assert_eq!(set(&host, &table, 1, &mut memory), Ok(()), "an index can be registered again");
         table.clear(&host.ring, 0).unwrap();
     });
 }
 
 #[test]
-fn no_more_is_locked_than_may_be() {
+fn locked_memory_is_limited() {
     let profile = Profile { lockable: 12, ..Profile::current() };
     let (host, _) = Host::simulated(Sim::builder(1).profile(profile));
     let table = BufferTable::register(&host.ring, 4).unwrap();

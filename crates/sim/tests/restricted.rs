@@ -1,4 +1,4 @@
-//! A ring restricted to some operations before it is enabled, driven by hand.
+//! A ring that is restricted before it is enabled, set up by the test itself.
 #![allow(unsafe_code)]
 
 mod common;
@@ -31,16 +31,16 @@ fn register(
 ) -> Result<u32, Errno> {
     let (arg, count) = (rules.as_mut_ptr().cast(), rules.len() as u32);
     let arg = if rules.is_empty() { std::ptr::null_mut() } else { arg };
-    // SAFETY: the rules are those that a restriction expects.
+    // SAFETY: the argument is an array of restrictions, with its length.
     let answer = unsafe { kernel.register(ring, what, arg, count) };
     answer.map_err(|error| Errno::from_io_error(&error).unwrap())
 }
 
-/// Submits one entry to a ring that nothing was submitted to before, and tells its result.
+/// Submits the first entry of a ring, and returns its result.
 fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
     let rings = kernel.map(ring, RINGS, PAGE).unwrap();
     let entries = kernel.map(ring, ENTRIES, size_of::<Entry>()).unwrap();
-    // SAFETY: the offsets are the kernel's own, for these mappings; the kernel looks at them only inside `enter`.
+    // SAFETY: the offsets are the kernel's for these mappings, which it accesses only in `enter`.
     unsafe {
         let word = |offset: u32| &*rings.add(offset as usize).cast::<AtomicU32>();
         let tail = word(params.sq_off.tail).load(Ordering::Relaxed);
@@ -59,7 +59,7 @@ fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
 }
 
 #[test]
-fn a_restricted_ring_refuses_what_it_was_not_allowed() {
+fn a_restricted_ring_refuses_what_is_not_listed() {
     let quiet = EntryFlags::SKIP_SUCCESS.bits();
     let nop = Entry::new(opcode::NOP, Fd::NONE);
     let cases = [
@@ -84,7 +84,7 @@ fn a_restricted_ring_refuses_what_it_was_not_allowed() {
             let forbidden = register(&*kernel, ring, Register::Restrictions, &mut rules);
             assert_eq!(forbidden, Err(Errno::ACCESS));
             let allowed = register(&*kernel, ring, Register::EnableRings, &mut []);
-            assert_eq!(allowed, Err(Errno::BADFD), "allowed, though enabled already");
+            assert_eq!(allowed, Err(Errno::BADFD), "a restriction of an enabled ring is refused");
             assert_eq!(submit(&*kernel, ring, &params, entry), answer, "{entry:?}");
             kernel.close(ring);
         }

@@ -1,4 +1,4 @@
-//! The ring's own rules: the simulated kernel keeps them as Linux does.
+//! Rings: the simulated kernel behaves as Linux.
 
 mod common;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::time::Duration;
 
 #[test]
-fn nops_come_back_in_order_through_many_wraps() {
+fn nops_complete_in_order_through_many_wraps() {
     on_both(|mut host| {
         for round in 0..1000u64 {
             (0..4).for_each(|i| host.push(round * 4 + i, op::Nop.entry()));
@@ -30,7 +30,7 @@ fn a_wait_without_work_times_out() {
 }
 
 #[test]
-fn a_timeout_is_not_told_where_something_was_submitted() {
+fn a_timeout_is_not_reported_if_something_was_submitted() {
     on_both(|mut host| {
         let (_client, server) = host.pair();
         let lent = Lent::new(&host.ring, 2, 16);
@@ -43,7 +43,7 @@ fn a_timeout_is_not_told_where_something_was_submitted() {
 }
 
 #[test]
-fn an_overflowing_queue_loses_nothing_and_says_so() {
+fn an_overflowing_queue_is_reported_and_loses_nothing() {
     on_both(|mut host| {
         for round in 0..20 {
             (0..8).for_each(|i| host.push(round * 8 + i, op::Nop.entry()));
@@ -58,7 +58,7 @@ fn an_overflowing_queue_loses_nothing_and_says_so() {
 }
 
 #[test]
-fn a_completion_does_not_overtake_those_that_wait_for_room() {
+fn completions_that_overflowed_come_first() {
     on_both(|mut host| {
         for n in 0..72 {
             host.push(n, op::Nop.entry());
@@ -67,7 +67,7 @@ fn a_completion_does_not_overtake_those_that_wait_for_room() {
         let mut seen: Vec<u64> = host.ring.completions().map(|c| c.user_data).collect();
         host.push(72, op::Nop.entry());
         host.ring.enter(Wait::No).unwrap();
-        assert_eq!(host.ring.ready(), 0, "there is room, but others come first");
+        assert_eq!(host.ring.ready(), 0, "there is space, but others come first");
         seen.extend(host.take(9).iter().map(|c| c.user_data));
         assert_eq!(seen, (0..73).collect::<Vec<_>>());
     });
@@ -86,7 +86,7 @@ fn overflow_ends_a_multishot_with_a_success() {
             (0..8).for_each(|_| host.push(9, op::Nop.entry()));
             host.ring.enter(Wait::No).unwrap();
         });
-        assert_eq!((host.ring.ready(), host.ring.overflowed()), (64, false), "full to the brim");
+        assert_eq!((host.ring.ready(), host.ring.overflowed()), (64, false), "the queue is full");
         pass(&host, SOON);
         host.ring.enter(Wait::Reap).unwrap();
         host.ring.enter(Wait::Reap).unwrap();
@@ -119,7 +119,7 @@ fn a_multishot_receive_stops_at_its_limit() {
                 taken.extend(host.settle());
                 let told: Vec<_> = taken.iter().map(told).collect();
                 let expected: Vec<_> = (1..=parts).map(|i| (1, 16, i < parts)).collect();
-                assert_eq!(told, expected, "a limit of {limit}: no buffer is cut");
+                assert_eq!(told, expected, "a limit of {limit}: no buffer is shortened");
                 host.kernel.close(client);
                 host.kernel.close(server);
                 lent.unregister(&host.ring);
@@ -129,7 +129,7 @@ fn a_multishot_receive_stops_at_its_limit() {
 }
 
 #[test]
-fn no_buffers_is_told_at_once_and_when_they_run_out() {
+fn enobufs_is_reported_at_once_and_when_buffers_run_out() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 2, 16);
@@ -140,7 +140,7 @@ fn no_buffers_is_told_at_once_and_when_they_run_out() {
         assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), expected);
         host.push(3, recv_multi(client, 0));
         let none = (3, errno(Errno::NOBUFS), false);
-        assert_eq!(told(&host.take(1)[0]), none, "although there is nothing to receive");
+        assert_eq!(told(&host.take(1)[0]), none, "even if there is nothing to receive");
         assert_eq!(lent.bytes(&taken[0]), [5; 16]);
         host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
         assert_eq!(told(&host.take(1)[0]), (4, 8, false));
@@ -151,7 +151,7 @@ fn no_buffers_is_told_at_once_and_when_they_run_out() {
 }
 
 #[test]
-fn the_end_of_the_stream_ends_a_multishot_behind_its_data() {
+fn the_end_of_the_stream_ends_a_multishot_after_its_data() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let lent = Lent::new(&host.ring, 4, 16);
@@ -168,7 +168,7 @@ fn the_end_of_the_stream_ends_a_multishot_behind_its_data() {
 }
 
 #[test]
-fn a_send_that_skips_its_success_tells_only_what_is_missing() {
+fn a_send_that_skips_its_success_reports_a_short_count() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let quiet = |bytes| send(client, bytes, NOW).with(EntryFlags::SKIP_SUCCESS);
@@ -179,7 +179,7 @@ fn a_send_that_skips_its_success_tells_only_what_is_missing() {
         host.push(2, quiet(&big));
         let short = host.take(1)[0];
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
-        // What Linux's loopback moves on in the meantime makes room again.
+        // On Linux, the loopback may move bytes meanwhile, which makes space.
         let full = (0..1000).find_map(|_| {
             host.push(3, quiet(&big));
             let again = host.take(1)[0];
@@ -190,7 +190,7 @@ fn a_send_that_skips_its_success_tells_only_what_is_missing() {
 }
 
 #[test]
-fn a_cancel_answers_first_and_its_target_keeps_the_data() {
+fn a_cancel_completes_first_and_loses_no_data() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let lent = Lent::new(&host.ring, 4, 16);
@@ -210,7 +210,7 @@ fn a_cancel_answers_first_and_its_target_keeps_the_data() {
 }
 
 #[test]
-fn a_cancelled_send_tells_what_went() {
+fn a_cancelled_send_reports_what_was_sent() {
     on_both(|mut host| {
         let (client, _server) = host.pair();
         let big = vec![1; 32 << 20];
@@ -245,7 +245,7 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
 }
 
 #[test]
-fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
+fn a_multishot_poll_reports_each_arrival_until_it_is_cancelled() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         host.push(1, op::PollMulti { fd: server, events: op::poll::IN }.entry());
@@ -258,7 +258,7 @@ fn a_poll_of_many_edges_tells_each_arrival_until_it_is_cancelled() {
     });
 }
 
-/// A timer whose time is the test's own, and may be changed once it was consumed.
+/// A timeout whose duration is in memory of the test, which may change once the entry was consumed.
 fn timeout(after: &op::TimeSpec) -> Entry {
     let addr = std::ptr::from_ref(after) as u64;
     const NONE: op::TimeSpec = op::TimeSpec { seconds: 0, nanoseconds: 0 };
@@ -266,7 +266,7 @@ fn timeout(after: &op::TimeSpec) -> Entry {
 }
 
 #[test]
-fn a_timer_ends_after_its_time_or_is_cancelled() {
+fn a_timeout_expires_or_is_cancelled() {
     on_both(|mut host| {
         let time = op::TimeSpec { seconds: 0, nanoseconds: 5_000_000 };
         let before = host.kernel.now();
@@ -289,7 +289,7 @@ fn a_timer_ends_after_its_time_or_is_cancelled() {
 }
 
 #[test]
-fn bad_entries_are_answered_in_the_order_of_linux() {
+fn entries_are_checked_in_the_order_of_linux() {
     on_both(|mut host| {
         let (_client, server) = host.pair();
         let fd = server;
@@ -301,7 +301,7 @@ fn bad_entries_are_answered_in_the_order_of_linux() {
             ("an unknown operation", Entry { opcode: 250, ..bare }, inval),
             ("a multishot without a group", Entry { flags: 0, ..many }, inval),
             ("unknown receive flags", Entry { ioprio: 1 << 14, ..many }, inval),
-            ("a file that is not there", none, badf),
+            ("a descriptor that is not open", none, badf),
             ("a close of nothing", op::Close { fd: owned(9_999) }.entry().into(), badf),
         ];
         for (what, entry, answer) in cases {
@@ -311,7 +311,7 @@ fn bad_entries_are_answered_in_the_order_of_linux() {
 }
 
 #[test]
-fn one_enter_harvests_twenty_unless_more_is_asked_for() {
+fn one_enter_runs_twenty_items_unless_it_waits_for_more() {
     on_both(|mut host| {
         let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
         let mut memory = vec![[0u8; 8]; pairs.len()];
@@ -327,7 +327,7 @@ fn one_enter_harvests_twenty_unless_more_is_asked_for() {
         }
         pass(&host, SOON);
         host.ring.enter(Wait::No).unwrap();
-        assert_eq!(host.ring.ready(), 0, "deferred work runs only where it was asked for");
+        assert_eq!(host.ring.ready(), 0, "deferred work runs only if asked for");
         assert!(host.ring.work_pending());
         assert_eq!(host.reap().len(), 20);
         let wait = Wait::For { completions: 25, timeout: Some(SOON) };
@@ -338,7 +338,7 @@ fn one_enter_harvests_twenty_unless_more_is_asked_for() {
     });
 }
 
-/// Lets time pass without looking at the ring: through another one.
+/// Lets time pass without entering this ring: through another one.
 fn pass(host: &Host, time: Duration) {
     let mut other = Host::over(host.kernel.clone(), 1, 1);
     let entered = other.ring.enter(Wait::For { completions: 1, timeout: Some(time) }).unwrap();
@@ -346,7 +346,7 @@ fn pass(host: &Host, time: Duration) {
 }
 
 #[test]
-fn both_kernels_offer_what_the_driver_needs() {
+fn both_kernels_have_what_the_driver_needs() {
     on_both(|host| {
         let features = Features::detect_on(host.kernel.clone()).unwrap();
         for name in ["multishot receive", "multishot accept", "receive limit", "no index array"] {
@@ -358,7 +358,7 @@ fn both_kernels_offer_what_the_driver_needs() {
 }
 
 #[test]
-fn every_rung_of_the_ladder_works() {
+fn every_set_of_setup_flags_works() {
     on_both(|host| {
         for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
             let builder = Ring::builder().kernel(host.kernel.clone()).entries(4).without(without);
@@ -373,7 +373,7 @@ fn every_rung_of_the_ladder_works() {
 }
 
 #[test]
-fn a_thread_has_sixteen_places_and_a_dropped_ring_leaves_its_own() {
+fn a_thread_registers_sixteen_rings_and_a_drop_frees_one() {
     on_both(|host| {
         for _ in 0..40 {
             drop(Host::over(host.kernel.clone(), 4, 8));

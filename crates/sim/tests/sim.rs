@@ -1,4 +1,4 @@
-//! What only a simulated kernel can do: virtual time, a network of one's choice, other kernels, and their limits.
+//! What only a simulated kernel has: virtual time, a configurable network, other kernels, and limits.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn about(time: Duration, expected: Duration) -> bool {
 }
 
 #[test]
-fn a_day_of_waiting_takes_a_day_of_virtual_time() {
+fn a_wait_of_a_day_takes_a_day_of_virtual_time() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let day = Duration::from_secs(24 * 3600);
     let waited = time(&mut host, |host| {
@@ -40,7 +40,7 @@ fn a_day_of_waiting_takes_a_day_of_virtual_time() {
 }
 
 #[test]
-fn polling_moves_the_clock_too() {
+fn time_passes_while_polling() {
     let (mut host, sim) = Host::simulated(Sim::builder(1).turn(Duration::from_micros(3)));
     let polled = time(&mut host, |host| (0..100).for_each(|_| assert_eq!(host.reap(), [])));
     assert_eq!(polled, Duration::from_micros(300));
@@ -61,7 +61,7 @@ fn a_wait_that_nothing_can_end_is_a_deadlock() {
 }
 
 #[test]
-fn latency_is_paid_once_a_direction() {
+fn each_direction_has_the_latency_once() {
     let latency = Duration::from_millis(20);
     let (mut host, _) = Host::simulated(link(|link| link.latency = latency));
     let (mut client, mut server) = (Fd::NONE, Fd::NONE);
@@ -77,7 +77,7 @@ fn latency_is_paid_once_a_direction() {
 }
 
 #[test]
-fn bandwidth_is_shared_by_nobody() {
+fn each_connection_has_the_whole_bandwidth() {
     let (mut host, _) = Host::simulated(link(|link| {
         link.bandwidth = 1_000_000;
         link.segment = 1_000;
@@ -104,7 +104,7 @@ fn bandwidth_is_shared_by_nobody() {
 }
 
 #[test]
-fn a_full_backlog_makes_clients_try_again_later() {
+fn clients_retry_if_the_backlog_is_full() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let (listener, address) = host.listener(1);
     let bytes = Address::from(address);
@@ -113,14 +113,14 @@ fn a_full_backlog_makes_clients_try_again_later() {
         let (address, len) = (address.as_ptr(), address.len() as u32);
         host.push(n, op::Connect { fd, address, len }.entry());
     }
-    assert_eq!(host.settle().len(), 2, "a backlog of one keeps two, as Linux does");
+    assert_eq!(host.settle().len(), 2, "a backlog of one has two, as on Linux");
     host.accept(listener);
     let waited = time(&mut host, |host| assert_eq!(told(&host.take(1)[0]), (2, 0, false)));
     assert!(about(waited, Duration::from_secs(1) - SOON), "{waited:?}");
 }
 
 #[test]
-fn a_backlog_that_stays_full_is_a_timeout_in_the_end() {
+fn a_connect_times_out_if_the_backlog_stays_full() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let (_listener, address) = host.listener(0);
     let first = host.socket();
@@ -141,7 +141,7 @@ fn a_backlog_that_stays_full_is_a_timeout_in_the_end() {
 }
 
 #[test]
-fn descriptors_run_out_and_come_back() {
+fn descriptors_run_out_and_can_be_reused() {
     let (mut host, _) = Host::simulated(Sim::builder(1).descriptors(4));
     let (listener, address) = host.listener(4);
     let client = host.socket();
@@ -155,12 +155,12 @@ fn descriptors_run_out_and_come_back() {
     assert_eq!(
         host.accept(listener),
         third,
-        "the connection had waited, and the lowest number is free"
+        "the connection has waited, and takes the lowest number"
     );
 }
 
 #[test]
-fn an_old_kernel_is_one_to_the_ring() {
+fn an_old_kernel_has_the_features_of_its_version() {
     let sim = Sim::builder(1).profile(Profile::old()).build();
     let features = Features::detect_on(sim).unwrap();
     for missing in ["deferred task work", "no index array", "receive limit", "honest iowait"] {
@@ -172,7 +172,7 @@ fn an_old_kernel_is_one_to_the_ring() {
 }
 
 #[test]
-fn an_old_kernel_harvests_all_there_is() {
+fn an_old_kernel_runs_all_work_in_one_enter() {
     let (mut host, _) = Host::simulated(Sim::builder(1).profile(Profile::old()));
     let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
     let mut memory = [0; 8];
@@ -190,7 +190,7 @@ fn an_old_kernel_harvests_all_there_is() {
 }
 
 #[test]
-fn a_refused_set_up_is_told_with_its_reason() {
+fn a_refused_set_up_names_its_reason() {
     for errno in [Errno::PERM, Errno::NOSYS, Errno::NOMEM, Errno::OPNOTSUPP] {
         let sim = Sim::builder(1).profile(Profile::current().refusing(errno)).build();
         let error = Ring::builder().kernel(sim.clone()).build().unwrap_err();
@@ -209,7 +209,7 @@ fn a_missing_operation_is_refused_and_not_probed() {
 }
 
 #[test]
-fn a_ring_that_goes_leaves_nothing_behind() {
+fn a_dropped_ring_leaves_nothing_open() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let mut memory = [0; 8];
@@ -237,7 +237,7 @@ fn a_descriptor_of_the_process_never_becomes_readable_and_can_be_cancelled() {
 }
 
 #[test]
-fn the_trace_is_the_run() {
+fn the_trace_records_the_run() {
     let run = |builder: Builder| {
         let (mut host, sim) = Host::simulated(builder.trace_text());
         let (client, server) = host.pair();

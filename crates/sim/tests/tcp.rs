@@ -1,4 +1,4 @@
-//! TCP as the ring sees it: the simulated kernel answers what Linux answers.
+//! TCP: the simulated kernel gives the same results as Linux.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 #[test]
-fn bytes_go_there_and_back() {
+fn bytes_are_echoed() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         assert_eq!(host.send(client, b"question"), 8);
@@ -21,7 +21,7 @@ fn bytes_go_there_and_back() {
 }
 
 #[test]
-fn each_end_knows_both_addresses() {
+fn each_end_has_both_addresses() {
     on_both(|mut host| {
         let (listener, address) = host.listener(1);
         let (client, server) = host.pair_through(listener, address);
@@ -40,21 +40,21 @@ fn a_half_closed_connection_still_carries_the_other_half() {
         for client_first in [true, false] {
             let (client, server) = host.pair();
             let (first, second) = if client_first { (client, server) } else { (server, client) };
-            assert_eq!(host.send(first, b"last words"), 10);
+            assert_eq!(host.send(first, b"last bytes"), 10);
             host.kernel.shutdown(first, Shutdown::Write).unwrap();
-            assert_eq!(host.recv_to_end(second), b"last words");
-            assert_eq!(host.recv(second).unwrap(), b"", "the end stays the end");
+            assert_eq!(host.recv_to_end(second), b"last bytes");
+            assert_eq!(host.recv(second).unwrap(), b"", "the end is sticky");
             assert_eq!(host.send(first, b"more"), errno(Errno::PIPE));
-            assert_eq!(host.send(second, b"still here"), 10);
+            assert_eq!(host.send(second, b"still open"), 10);
             host.kernel.close(second);
-            assert_eq!(host.recv_to_end(first), b"still here");
+            assert_eq!(host.recv_to_end(first), b"still open");
             host.kernel.close(first);
         }
     });
 }
 
 #[test]
-fn a_receive_that_waits_learns_the_end() {
+fn a_waiting_receive_gets_the_end() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let lent = Lent::new(&host.ring, 2, 16);
@@ -67,7 +67,7 @@ fn a_receive_that_waits_learns_the_end() {
 }
 
 #[test]
-fn an_abortive_close_resets_the_peer_behind_the_data() {
+fn an_abortive_close_resets_the_peer_after_the_data() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         assert_eq!(host.send(client, b"before"), 6);
@@ -78,7 +78,7 @@ fn an_abortive_close_resets_the_peer_behind_the_data() {
         host.settle();
         assert_eq!(host.recv(server).unwrap(), b"before");
         assert_eq!(host.recv(server), Err(errno(Errno::CONNRESET)));
-        assert_eq!(host.recv(server).unwrap(), b"", "the error shows once");
+        assert_eq!(host.recv(server).unwrap(), b"", "the error is reported once");
         assert_eq!(host.send(server, b"x"), errno(Errno::PIPE));
     });
 }
@@ -87,7 +87,7 @@ fn an_abortive_close_resets_the_peer_behind_the_data() {
 fn a_close_with_unread_data_is_a_reset() {
     on_both(|mut host| {
         let (client, server) = host.pair();
-        assert_eq!(host.send(server, b"nobody reads this"), 17);
+        assert_eq!(host.send(server, b"this is not read"), 16);
         host.settle();
         host.kernel.close(client);
         host.settle();
@@ -110,7 +110,7 @@ fn sending_to_a_closed_peer_works_once() {
 }
 
 #[test]
-fn nobody_listening_is_a_refusal_and_the_socket_can_try_again() {
+fn a_connect_without_listener_is_refused_and_can_be_repeated() {
     on_both(|mut host| {
         let (listener, address) = host.listener(1);
         host.kernel.close(listener);
@@ -135,7 +135,7 @@ fn an_address_in_use_is_refused_until_its_listener_is_gone() {
 }
 
 #[test]
-fn a_socket_that_is_not_connected_says_so() {
+fn calls_on_an_unconnected_socket_fail() {
     on_both(|mut host| {
         let fd = host.socket();
         assert_eq!(host.recv(fd), Err(errno(Errno::NOTCONN)));
@@ -161,7 +161,7 @@ fn a_listener_that_is_shut_down_ends_its_accepts() {
 }
 
 #[test]
-fn a_closed_descriptor_leaves_its_operations_alone() {
+fn operations_outlive_their_descriptor() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 4, 16);
@@ -177,14 +177,14 @@ fn a_closed_descriptor_leaves_its_operations_alone() {
         assert!(
             ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false))
         );
-        // The last hold is gone, and with it the connection.
+        // The last reference is dropped, and the connection closed.
         assert_eq!(host.recv(client).unwrap(), b"");
         lent.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_multishot_accept_takes_everybody() {
+fn a_multishot_accept_takes_all_connections() {
     on_both(|mut host| {
         let (listener, address) = host.listener(16);
         host.push(1, op::AcceptMulti { fd: listener }.entry());
@@ -250,7 +250,7 @@ fn vectors_are_read_when_they_are_submitted() {
 }
 
 #[test]
-fn a_slow_reader_holds_the_sender_back() {
+fn a_slow_reader_blocks_the_sender() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let bytes: Vec<u8> = (0..8 << 20).map(|i| (i % 251) as u8).collect();
@@ -277,7 +277,7 @@ fn a_slow_reader_holds_the_sender_back() {
 }
 
 #[test]
-fn families_do_not_mix_but_a_dual_listener_takes_both() {
+fn a_dual_listener_takes_both_families() {
     on_both(|mut host| {
         let dual = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
         let any: SocketAddr = "[::]:0".parse().unwrap();

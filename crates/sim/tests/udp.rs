@@ -1,15 +1,15 @@
-//! UDP as the ring sees it: the simulated kernel answers what Linux answers.
+//! UDP: the simulated kernel gives the same results as Linux.
 
 mod common;
 
 use annulus_kernel::*;
-use common::mail::*;
+use common::messages::*;
 use common::*;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
 #[test]
-fn datagrams_come_whole_with_their_senders_address() {
+fn datagrams_arrive_whole_with_the_address_of_the_sender() {
     on_both(|mut host| {
         for domain in [Domain::Inet, Domain::Inet6] {
             let ((a, from), (b, to)) = (host.udp(domain), host.udp(domain));
@@ -25,7 +25,7 @@ fn datagrams_come_whole_with_their_senders_address() {
 }
 
 #[test]
-fn what_does_not_fit_is_cut_and_told() {
+fn what_does_not_fit_is_truncated_and_reported() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         (0..3).for_each(|_| assert_eq!(host.send_to(a, &to, &[7; 100]), 100));
@@ -33,13 +33,13 @@ fn what_does_not_fit_is_cut_and_told() {
         assert_eq!((got.bytes, got.result, got.flags), (vec![7; 30], 30, msg::TRUNC));
         let got = host.recv_msg(b, 30, 0, msg::TRUNC).unwrap();
         assert_eq!((got.bytes.len(), got.result, got.flags), (30, 100, msg::TRUNC));
-        assert_eq!(host.recv_some(b, 30), Ok(30), "a plain receive does not say so");
+        assert_eq!(host.recv_some(b, 30), Ok(30), "a receive without a header does not report it");
         assert_eq!(host.settle(), []);
     });
 }
 
 #[test]
-fn an_empty_datagram_is_one() {
+fn an_empty_datagram_arrives() {
     on_both(|mut host| {
         let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         assert_eq!(host.send_to(a, &to, b""), 0);
@@ -51,10 +51,10 @@ fn an_empty_datagram_is_one() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn invalid_sends_fail() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        assert_eq!(host.send(a, b"to nobody"), errno(Errno::DESTADDRREQ));
+        assert_eq!(host.send(a, b"no target"), errno(Errno::DESTADDRREQ));
         assert_eq!(host.send_to(a, &to, &vec![0; 65_507]), 65_507);
         assert_eq!(host.send_to(a, &to, &vec![0; 65_508]), errno(Errno::MSGSIZE));
         let (newer, other) = host.udp(Domain::Inet6);
@@ -66,7 +66,7 @@ fn what_cannot_be_sent_is_refused() {
 }
 
 #[test]
-fn ports_are_claimed_and_given_back() {
+fn ports_are_bound_and_freed() {
     on_both(|host| {
         let (a, address) = host.udp(Domain::Inet);
         let other = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
@@ -85,7 +85,7 @@ fn ports_are_claimed_and_given_back() {
 }
 
 #[test]
-fn a_first_send_takes_a_port() {
+fn the_first_send_binds_a_port() {
     on_both(|mut host| {
         let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
         let (b, to) = host.udp(Domain::Inet);
@@ -98,24 +98,28 @@ fn a_first_send_takes_a_port() {
 }
 
 #[test]
-fn a_connected_socket_hears_its_peer_only_and_learns_of_its_end() {
+fn a_connected_socket_receives_from_its_peer_only_and_gets_its_errors() {
     on_both(|mut host| {
         let ((a, from), (b, to), (c, _)) =
             (host.udp(Domain::Inet), host.udp(Domain::Inet), host.udp(Domain::Inet));
         assert_eq!(refused(host.kernel.peer_address(a)), Errno::NOTCONN);
         host.kernel.connect(a, &to).unwrap();
         assert_eq!(inet_of(&host.kernel.peer_address(a).unwrap()), inet_of(&to));
-        assert_eq!(host.send_to(c, &from, b"from a stranger"), 15);
+        assert_eq!(host.send_to(c, &from, b"from some other"), 15);
         assert_eq!(host.send_to(b, &from, b"from the peer"), 13);
         assert_eq!(host.recv(a).unwrap(), b"from the peer");
         assert_eq!(host.send(a, b"question"), 8);
         assert_eq!(host.recv(b).unwrap(), b"question");
         host.kernel.close(b);
-        assert_eq!(host.send(a, b"nobody there"), 12);
+        assert_eq!(host.send(a, b"unreachable!"), 12);
         assert_eq!(host.settle(), []);
-        assert_eq!(host.send(a, b"the error shows"), errno(Errno::CONNREFUSED));
+        assert_eq!(host.send(a, b"reports error"), errno(Errno::CONNREFUSED));
         host.settle();
-        assert_eq!(host.kernel.option(a, SocketQuery::Error).unwrap(), 0, "and only once");
+        assert_eq!(
+            host.kernel.option(a, SocketQuery::Error).unwrap(),
+            0,
+            "the error is reported once"
+        );
         assert_eq!(host.send(a, b"again"), 5);
         assert_eq!(host.settle(), []);
         assert_eq!(host.recv(a), Err(errno(Errno::CONNREFUSED)));
@@ -123,7 +127,7 @@ fn a_connected_socket_hears_its_peer_only_and_learns_of_its_end() {
 }
 
 #[test]
-fn a_receive_that_waits_learns_that_nobody_is_there() {
+fn a_waiting_receive_gets_an_unreachable_error() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         host.kernel.connect(a, &to).unwrap();
@@ -141,7 +145,7 @@ fn a_receive_that_waits_learns_that_nobody_is_there() {
 }
 
 #[test]
-fn a_multishot_receive_frames_what_it_brings() {
+fn a_multishot_receive_writes_headers() {
     on_both(|mut host| {
         let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4, true)).unwrap();
@@ -167,7 +171,7 @@ fn a_multishot_receive_frames_what_it_brings() {
         assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
         let done = host.take_of(1);
         assert_eq!((done.more(), done.result as usize), (false, layout.payload_at()));
-        assert_eq!(lent.framed(&done, layout).head.payload_len, 0, "an empty one ends it");
+        assert_eq!(lent.framed(&done, layout).head.payload_len, 0, "an empty datagram ends it");
         lent.unregister(&host.ring);
     });
 }
@@ -193,7 +197,7 @@ fn a_multishot_receive_can_be_cancelled_and_runs_out_of_buffers() {
         assert_eq!(lent.framed(&taken[0], layout).bytes, [0; 9]);
         host.push(1, recv_msg_multi(b, &header, 0));
         let taken = host.settle();
-        // The last buffer is used, and nobody knows whether there is more: one looks, and finds no buffer.
+        // The last buffer is used. The kernel tries again, and finds no buffer.
         let told: Vec<_> = taken.iter().map(common::told).collect();
         assert_eq!(told, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
         lent.unregister(&host.ring);
@@ -221,7 +225,7 @@ fn plain_multishot_receives_take_datagrams_too() {
 }
 
 #[test]
-fn a_buffer_without_room_for_the_frame_is_a_fault() {
+fn a_buffer_that_is_too_small_for_the_header_is_a_fault() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let lent = Lent::new(&host.ring, 4, 32);
@@ -238,7 +242,7 @@ fn a_buffer_without_room_for_the_frame_is_a_fault() {
 }
 
 #[test]
-fn control_messages_tell_what_was_asked_for() {
+fn control_messages_are_those_asked_for() {
     on_both(|mut host| {
         for (domain, ip, loopback) in
             [(Domain::Inet, Ip::V4, "127.0.0.1"), (Domain::Inet6, Ip::V6, "::1")]
@@ -256,13 +260,13 @@ fn control_messages_tell_what_was_asked_for() {
             assert_eq!(got.controls(), [Control::PacketInfo { local, interface: 1 }, mark]);
             assert_eq!(host.send_msg(a, Some(&to), b"x", &[]), 1);
             let got = host.recv_msg(b, 10, 8, 0).unwrap();
-            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no room for any");
+            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no space for any");
         }
     });
 }
 
 #[test]
-fn a_send_is_cut_into_segments_and_they_come_together_where_asked_for() {
+fn sends_are_segmented_and_received_datagrams_coalesced_if_asked_for() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let bytes: Vec<u8> = (0..250).collect();
@@ -308,7 +312,7 @@ fn a_full_socket_drops_and_counts() {
 }
 
 #[test]
-fn groups_hear_what_is_for_them() {
+fn members_receive_what_is_sent_to_their_group() {
     on_both(|mut host| {
         let group = [239, 7, 8, 9].into();
         let interface = [127, 0, 0, 1].into();
@@ -330,19 +334,19 @@ fn groups_hear_what_is_for_them() {
         members.iter().for_each(|&fd| assert_eq!(host.recv(fd).unwrap(), b"to all"));
         let leave = SocketOption::LeaveV4 { group, interface };
         let again = Err(errno(Errno::AGAIN));
-        for (leaver, heard) in members.into_iter().zip([Ok(4), again]) {
+        for (leaver, received) in members.into_iter().zip([Ok(4), again]) {
             host.kernel.set_option(leaver, leave).unwrap();
             assert_eq!(host.send_to(a, &to, b"rest"), 4);
             host.settle();
-            // Whoever is bound to it hears a group as long as anybody is a member.
-            assert_eq!(members.map(|fd| host.take_now(fd)), [heard; 2]);
+            // All sockets bound to the group receive, as long as one is a member.
+            assert_eq!(members.map(|fd| host.take_now(fd)), [received; 2]);
         }
         assert_eq!(refused(host.kernel.set_option(members[1], leave)), Errno::ADDRNOTAVAIL);
     });
 }
 
 #[test]
-fn a_dual_socket_speaks_both_protocols() {
+fn a_dual_socket_has_both_protocols() {
     on_both(|mut host| {
         let dual = host.new_socket(Domain::Inet6, SocketType::Datagram, false).unwrap();
         host.kernel.bind(dual, &inet("[::]:0")).unwrap();

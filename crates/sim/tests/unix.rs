@@ -1,15 +1,15 @@
-//! Unix sockets as the ring sees them: the simulated kernel answers what Linux answers.
+//! Unix sockets: the simulated kernel gives the same results as Linux.
 
 mod common;
 
 use annulus_kernel::*;
 use annulus_ring::*;
-use common::mail::*;
+use common::messages::*;
 use common::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A name that nobody else has, on either kernel.
+/// A unique name.
 fn fresh() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ fn same(one: &Address, other: &Address) -> bool {
 }
 
 #[test]
-fn a_stream_goes_there_and_back_and_half_closes() {
+fn a_stream_echoes_and_half_closes() {
     on_both(|mut host| {
         let name = abstract_name();
         let listener = listener(&host, 4, &name);
@@ -75,14 +75,14 @@ fn a_stream_goes_there_and_back_and_half_closes() {
 }
 
 #[test]
-fn a_peer_that_closes_is_felt_at_once() {
+fn a_close_is_seen_by_the_peer_at_once() {
     on_both(|mut host| {
         let (one, other) = host.new_pair(SocketType::Stream, false);
         host.kernel.close(other);
         assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
         assert_eq!(host.recv(one).unwrap(), b"");
         let (one, other) = host.new_pair(SocketType::Stream, false);
-        assert_eq!(host.send(one, b"nobody reads this"), 17);
+        assert_eq!(host.send(one, b"this is not read"), 16);
         assert_eq!(host.send(other, b"before"), 6);
         host.kernel.close(other);
         assert_eq!(host.recv(one).unwrap(), b"before");
@@ -95,7 +95,7 @@ fn a_peer_that_closes_is_felt_at_once() {
 }
 
 #[test]
-fn a_slow_reader_holds_a_stream_back() {
+fn a_slow_reader_blocks_the_sender() {
     on_both(|mut host| {
         let (one, other) = host.new_pair(SocketType::Stream, false);
         let bytes: Vec<u8> = (0..4 << 20).map(|i| (i % 251) as u8).collect();
@@ -138,7 +138,7 @@ fn paths_outlive_their_sockets() {
 }
 
 #[test]
-fn who_waits_to_be_accepted_is_reset_when_the_listener_goes() {
+fn unaccepted_connections_are_reset_when_the_listener_closes() {
     on_both(|mut host| {
         let name = abstract_name();
         let fd = listener(&host, 4, &name);
@@ -201,7 +201,7 @@ fn a_caller_that_waits_is_refused_or_cancelled() {
 }
 
 #[test]
-fn datagrams_arrive_whole_in_order_and_are_cut_as_elsewhere() {
+fn datagrams_arrive_whole_and_in_order_and_can_be_truncated() {
     on_both(|mut host| {
         let (one, other) = host.new_pair(SocketType::Datagram, false);
         for len in [1, 0, 5000, 60_000] {
@@ -216,7 +216,7 @@ fn datagrams_arrive_whole_in_order_and_are_cut_as_elsewhere() {
 }
 
 #[test]
-fn a_send_that_waits_for_a_full_box_arrives_empty() {
+fn a_send_that_waited_for_a_full_socket_arrives_empty() {
     on_both(|mut host| {
         let name = abstract_name();
         let receiver = bound(&host, SocketType::Datagram, &name);
@@ -227,7 +227,7 @@ fn a_send_that_waits_for_a_full_box_arrives_empty() {
         while host.once(send(sender, &[sent], now)) == 1 {
             sent += 1;
         }
-        assert!((2..100).contains(&sent), "{sent} datagrams had a place");
+        assert!((2..100).contains(&sent), "{sent} datagrams fit");
         let last = [sent];
         host.push(1, send(sender, &last, ALL));
         assert_eq!(host.settle(), []);
@@ -238,13 +238,13 @@ fn a_send_that_waits_for_a_full_box_arrives_empty() {
             let got = if expected < sent { (1, expected) } else { (0, 0) };
             assert_eq!((host.take_of(2).result, memory[0]), got);
         }
-        // So nobody may wait with one: the bytes were copied, and dropped, before the box was found full.
+        // So a send must not wait: the bytes were copied, and dropped, before the socket was found full.
         assert_eq!(host.take_of(1).result, 0);
     });
 }
 
 #[test]
-fn a_poll_tells_when_a_full_box_has_a_place() {
+fn a_poll_reports_when_a_full_socket_has_space() {
     on_both(|mut host| {
         let name = abstract_name();
         let receiver = bound(&host, SocketType::Datagram, &name);
@@ -263,7 +263,7 @@ fn a_poll_tells_when_a_full_box_has_a_place() {
 }
 
 #[test]
-fn datagrams_to_nobody_are_refused() {
+fn datagrams_without_a_receiver_are_refused() {
     on_both(|mut host| {
         let name = path();
         let fd = socket(&host, SocketType::Datagram, false);
@@ -292,14 +292,14 @@ fn datagrams_to_nobody_are_refused() {
 }
 
 #[test]
-fn a_connected_datagram_socket_hears_its_peer_only() {
+fn a_connected_datagram_socket_receives_from_its_peer_only() {
     on_both(|mut host| {
         let (one, other) = (abstract_name(), abstract_name());
         let a = bound(&host, SocketType::Datagram, &one);
         let b = bound(&host, SocketType::Datagram, &other);
         host.kernel.connect(a, &other).unwrap();
-        let stranger = socket(&host, SocketType::Datagram, false);
-        assert_eq!(host.send_to(stranger, &one, b"x"), errno(Errno::PERM));
+        let third = socket(&host, SocketType::Datagram, false);
+        assert_eq!(host.send_to(third, &one, b"x"), errno(Errno::PERM));
         assert_eq!(host.send_to(b, &one, b"x"), 1);
         let got = host.recv_msg(a, 10, 0, 0).unwrap();
         assert!(same(&got.from.unwrap(), &other));
@@ -357,7 +357,7 @@ fn descriptors_are_passed_and_stay_open() {
 }
 
 #[test]
-fn descriptors_that_find_no_room_or_no_reader_are_closed() {
+fn descriptors_without_space_or_reader_are_closed() {
     on_both(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
             let (one, other) = host.new_pair(kind, false);
@@ -370,12 +370,12 @@ fn descriptors_that_find_no_room_or_no_reader_are_closed() {
             });
             let got = host.recv_msg(other, 1, 8, 0).unwrap();
             assert_eq!((got.result, got.flags & msg::CTRUNC), (1, msg::CTRUNC));
-            assert_eq!(host.send(ends[0], b"x"), errno(Errno::PIPE), "no room");
+            assert_eq!(host.send(ends[0], b"x"), errno(Errno::PIPE), "no space");
             assert_eq!(host.recv_some(other, 1), Ok(1));
-            assert_eq!(host.send(ends[1], b"x"), errno(Errno::PIPE), "a plain receive");
-            assert_eq!(host.send(ends[2], b"x"), 1, "on its way");
+            assert_eq!(host.send(ends[1], b"x"), errno(Errno::PIPE), "a receive without a header");
+            assert_eq!(host.send(ends[2], b"x"), 1, "in flight");
             host.kernel.close(other);
-            assert_eq!(host.send(ends[2], b"x"), errno(Errno::PIPE), "nobody will read it");
+            assert_eq!(host.send(ends[2], b"x"), errno(Errno::PIPE), "it will not be read");
         }
     });
 }
@@ -399,7 +399,7 @@ fn two_sends_with_descriptors_are_not_read_together() {
 }
 
 #[test]
-fn a_descriptor_that_is_none_is_refused() {
+fn an_invalid_descriptor_is_refused() {
     on_both(|mut host| {
         let (one, _) = host.new_pair(SocketType::Stream, false);
         let rights = passing(&[owned(99_999)]);
@@ -416,10 +416,10 @@ fn credentials_come_with_what_is_received() {
             host.kernel.set_option(other, SocketOption::PassCredentials(true)).unwrap();
             assert_eq!(host.send(one, b"x"), 1);
             let got = host.recv_msg(other, 10, 64, 0).unwrap();
-            let who = host.kernel.peer_credentials(other).unwrap();
+            let sender = host.kernel.peer_credentials(other).unwrap();
             assert_eq!(
-                (got.controls(), who.pid),
-                (vec![Control::Credentials(who)], std::process::id())
+                (got.controls(), sender.pid),
+                (vec![Control::Credentials(sender)], std::process::id())
             );
         }
     });

@@ -10,7 +10,7 @@ use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
 use std::ptr;
 
-/// A receive by each verb into a lent buffer; those that can wait for readiness, so too.
+/// A receive by each verb into a buffer of a group, also with poll-first if the verb has it.
 fn receives(fd: Fd) -> [SafeEntry; 6] {
     let group = GROUP;
     let recv = op::RecvSelect { fd, group }.entry();
@@ -35,7 +35,7 @@ fn quiet(fd: Fd, bytes: &[u8]) -> Entry {
 }
 
 #[test]
-fn each_verb_receives_into_a_lent_buffer_before_and_after_it_waits() {
+fn each_verb_receives_at_once_and_after_a_wait() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 2, 64);
@@ -55,7 +55,7 @@ fn each_verb_receives_into_a_lent_buffer_before_and_after_it_waits() {
 }
 
 #[test]
-fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
+fn each_verb_ends_by_cancel_without_buffers_and_at_the_end_of_stream() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let mut lent = Lent::new(&host.ring, 1, 64);
@@ -70,7 +70,7 @@ fn each_verb_ends_by_a_cancel_without_buffers_and_at_the_end() {
         let last = receives(server)[0];
         host.push(3, last);
         let taken = host.take(1)[0];
-        // The only buffer is ours.
+        // The test has the only buffer.
         for receive in receives(server) {
             host.send(client, b"y");
             assert_eq!(host.once(receive), errno(Errno::NOBUFS));
@@ -105,7 +105,7 @@ fn a_read_goes_into_memory_of_the_submitter() {
     });
 }
 
-/// Writes until there is no room, and returns what the last one answered.
+/// Writes until there is no space, and returns the last result.
 fn fill(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
     for _ in 0..1000 {
         host.push(3, quiet(fd, big));
@@ -114,11 +114,11 @@ fn fill(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
             return answer;
         }
     }
-    panic!("a socket takes all of it, and nobody reads");
+    panic!("a socket takes all of it, although it is not read");
 }
 
 #[test]
-fn a_write_that_skips_its_success_tells_what_is_missing() {
+fn a_write_that_skips_its_success_reports_a_short_count() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         host.push(1, quiet(client, b"all of it"));
@@ -133,32 +133,32 @@ fn a_write_that_skips_its_success_tells_what_is_missing() {
 }
 
 #[test]
-fn a_write_waits_for_room_and_sends_what_there_is_room_for() {
+fn a_write_waits_for_space_and_sends_what_fits() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let big = vec![1; 32 << 20];
-        // What Linux's loopback moves on in the meantime makes room again.
+        // On Linux, the loopback may move bytes meanwhile, which makes space.
         for _ in 0..3 {
             fill(&mut host, client, &big);
             assert_eq!(host.settle(), []);
         }
         host.push(5, write(client, &big, 0));
         assert_eq!(host.settle(), []);
-        // Enough to make room, however the kernel counts it.
+        // Enough to make space on both kernels.
         let mut read = 0;
         let short = loop {
             read += host_receives(&mut host, server);
             if let Some(done) = host.reap().first().copied() {
                 break done;
             }
-            assert!(read < big.len(), "{read} bytes were read, and there is no room");
+            assert!(read < big.len(), "{read} bytes were read, and there is no space");
         };
         assert_eq!(short.user_data, 5);
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
     });
 }
 
-/// Receives a piece beside another operation that may end meanwhile.
+/// Receives a part while another operation may complete.
 fn host_receives(host: &mut Host, fd: Fd) -> usize {
     let mut memory = vec![0; 1 << 16];
     let len = memory.len() as u32;
@@ -185,7 +185,7 @@ fn vectors_are_written_in_order() {
 }
 
 #[test]
-fn readiness_is_told_once() {
+fn a_poll_reports_readiness_once() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         let poll = op::Poll { fd: server, events: op::poll::IN }.entry();
@@ -194,18 +194,18 @@ fn readiness_is_told_once() {
         host.push(9, quiet(client, b"ready"));
         let taken = host.settle();
         assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), [(1, 1, false)]);
-        // It is still so.
+        // It is still readable.
         assert_eq!(host.once(poll), 1);
     });
 }
 
-/// A send that is not copied; only Linux since 6.2 can be asked for a report.
+/// A zero-copy send.
 fn lent(fd: Fd, bytes: &[u8]) -> Entry {
     op::zero_copy(send(fd, bytes, msg::WAITALL), false)
 }
 
 #[test]
-fn a_send_without_a_copy_has_two_completions() {
+fn a_zero_copy_send_has_two_completions() {
     on_both(|mut host| {
         let (client, server) = host.pair();
         host.push(1, lent(client, b"there"));
@@ -233,7 +233,7 @@ fn a_send_without_a_copy_has_two_completions() {
 }
 
 #[test]
-fn a_send_without_a_copy_is_refused_where_it_cannot_be() {
+fn an_impossible_zero_copy_send_fails() {
     on_both(|mut host| {
         let (one, _other) = host.new_pair(SocketType::Stream, false);
         host.push(1, lent(one, b"there"));

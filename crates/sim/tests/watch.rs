@@ -1,4 +1,4 @@
-//! Lent memory is watched: who breaks the contract is told, and by whom.
+//! Lent memory is checked: a write that breaks the contract is a panic that names the memory.
 
 #![allow(unsafe_code)]
 
@@ -22,23 +22,23 @@ fn armed(builder: Builder) -> (Host, Rc<Sim>, Lent, Fd) {
     (host, sim, lent, client)
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn panic_of(body: impl FnOnce()) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("a panic was due");
+    let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("the body must panic");
     *panic.downcast::<String>().expect("a formatted message")
 }
 
-/// Writes where the kernel owns.
-fn scribble(lent: &Lent, id: u16, at: usize) {
-    // SAFETY: the byte lies in the mapping. That the kernel owns it is the offence under test; in the simulation
-    // nobody reads it at the same time.
+/// Writes to memory that is with the kernel.
+fn write_to_lent(lent: &Lent, id: u16, at: usize) {
+    // SAFETY: the byte lies in the mapping. The write breaks the contract on purpose; in the simulation no other thread
+    // accesses it.
     unsafe { lent.address(id).add(at).write(1) };
 }
 
 #[test]
-fn a_buffer_written_to_while_it_is_lent_is_found_at_its_use() {
+fn a_write_to_a_lent_buffer_is_found_when_it_is_used() {
     let (mut host, _sim, lent, client) = armed(Sim::builder(1));
-    scribble(&lent, 0, 7);
+    write_to_lent(&lent, 0, 7);
     let text = panic_of(|| {
         host.send(client, b"hello");
         host.settle();
@@ -49,26 +49,26 @@ fn a_buffer_written_to_while_it_is_lent_is_found_at_its_use() {
 }
 
 #[test]
-fn a_buffer_written_to_is_found_by_a_check_and_by_the_end_of_its_group() {
+fn a_write_to_a_lent_buffer_is_found_by_a_check_and_when_its_group_ends() {
     let (host, sim, lent, _) = armed(Sim::builder(1));
     sim.check();
     assert_eq!(sim.buffers_held(), 2);
-    scribble(&lent, 1, 1023);
+    write_to_lent(&lent, 1, 1023);
     assert!(panic_of(|| sim.check()).starts_with("buffer 1 of group 3 was written to"));
     assert!(panic_of(|| lent.unregister(&host.ring)).starts_with("buffer 1 of group 3"));
 }
 
 #[test]
-fn the_middle_of_a_buffer_is_watched_where_that_was_asked_for() {
+fn the_middle_of_a_buffer_is_checked_if_asked_for() {
     for (span, found) in [(256, false), (usize::MAX, true)] {
         let (_host, sim, lent, _) = armed(Sim::builder(1).poison(span));
-        scribble(&lent, 0, 512);
+        write_to_lent(&lent, 0, 512);
         assert_eq!(catch_unwind(AssertUnwindSafe(|| sim.check())).is_err(), found);
     }
 }
 
 #[test]
-fn a_buffer_published_twice_is_told_by_its_number() {
+fn a_buffer_that_is_published_twice_is_named() {
     let (mut host, _sim, mut lent, _) = armed(Sim::builder(1));
     lent.publish(1);
     let text = panic_of(|| _ = host.reap());
@@ -76,7 +76,7 @@ fn a_buffer_published_twice_is_told_by_its_number() {
 }
 
 #[test]
-fn memory_of_a_waiting_receive_is_watched() {
+fn memory_of_a_waiting_receive_is_checked() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let memory = Mapping::anonymous(4096).unwrap();
@@ -84,7 +84,7 @@ fn memory_of_a_waiting_receive_is_watched() {
     host.push(7, op::Recv { fd, buffer, len: 100 }.entry());
     host.reap();
     sim.check();
-    // SAFETY: the byte lies in the mapping; see `scribble`.
+    // SAFETY: the byte lies in the mapping; see `write_to_lent`.
     unsafe { buffer.add(99).write(1) };
     let expected = "the memory of a receive (user_data 0x7) was written to while it was with the kernel (byte 99)";
     assert_eq!(panic_of(|| sim.check()), expected);
@@ -96,7 +96,7 @@ fn memory_of_a_waiting_receive_is_watched() {
 }
 
 #[test]
-fn memory_of_a_waiting_send_is_watched_and_read_when_there_is_room() {
+fn memory_of_a_waiting_send_is_checked_and_read_when_there_is_space() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let mut bytes = vec![5; 1 << 20];
@@ -115,7 +115,7 @@ fn memory_of_a_waiting_send_is_watched_and_read_when_there_is_room() {
 }
 
 #[test]
-fn memory_that_was_not_copied_is_watched_until_the_notification() {
+fn memory_of_a_zero_copy_send_is_checked_until_the_notification() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, _server) = host.pair();
     let mut bytes = vec![5; 1000];
@@ -129,7 +129,7 @@ fn memory_that_was_not_copied_is_watched_until_the_notification() {
     assert_eq!(
         host.once(cancel(7)),
         errno(Errno::NOENT),
-        "what has completed is not there any more"
+        "a completed operation does not exist any more"
     );
     assert!(host.take(1)[0].is_notification());
     bytes[0] = 6;
@@ -142,7 +142,7 @@ fn memory_is_free_again_with_the_completion() {
     for _ in 0..5 {
         host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
         let got = host.take(1)[0];
-        scribble(&lent, got.buffer().unwrap(), 0);
+        write_to_lent(&lent, got.buffer().unwrap(), 0);
         sim.check();
         lent.bytes(&got);
     }
@@ -154,7 +154,7 @@ fn a_receive_writes_no_further_than_it_says() {
     let (mut host, _sim, lent, client) = armed(Sim::builder(1));
     host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
     let id = host.take(1)[0].buffer().unwrap();
-    // SAFETY: the completion gave the buffer back; all of it was initialised by the kernel.
+    // SAFETY: the completion has given the buffer back, and the poison has initialised all of it.
     let whole = unsafe { std::slice::from_raw_parts(lent.address(id), 1024) };
     assert_eq!(&whole[..5], b"hello");
     assert!(whole[5..].iter().take(200).all(|&byte| byte >= 0x80), "still poisoned");

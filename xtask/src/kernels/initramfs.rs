@@ -1,5 +1,5 @@
-//! What a machine boots from: a shell, the modules that lead to its files, and the script that takes it there, as one archive
-//! of the format "newc".
+//! What a machine boots from: a shell, the modules for its files, and the script that mounts them, as an archive of the
+//! format "newc".
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +9,8 @@ use super::Missing;
 use super::packages::{Kernel, about, bytes, run};
 use std::process::Command;
 
-/// Modules for the disk, the shared files and what lies over them. One that is built into a kernel, or that this kernel does
-/// not have, is left out.
+/// Modules for the disk, the shared files and the file systems over them. A module that is built into the kernel, or that
+/// it does not have, is skipped.
 const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_blk",
@@ -51,7 +51,7 @@ pub(super) fn build(kernel: &Kernel, busybox: &Path) -> Result<Vec<u8>, Missing>
     Ok(archive.finish())
 }
 
-/// A module, unpacked: the shell's loader takes no packed one.
+/// A module, decompressed: the loader of the shell does not decompress.
 fn module(path: &Path, busybox: &Path) -> Result<Vec<u8>, Missing> {
     if path.extension().is_some_and(|ending| ending == "xz") {
         return bytes(Command::new(busybox).arg("xzcat").arg(path));
@@ -59,7 +59,7 @@ fn module(path: &Path, busybox: &Path) -> Result<Vec<u8>, Missing> {
     fs::read(path).map_err(|error| about(path, &error))
 }
 
-/// The paths of the modules of these names, each behind those that it needs.
+/// The paths of the modules of these names, each after those that it needs.
 fn in_order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     let needs: BTreeMap<&str, &str> =
         table.lines().filter_map(|line| line.split_once(':')).collect();
@@ -74,7 +74,7 @@ fn in_order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     order
 }
 
-/// Adds a module behind what it needs, unless it is there already.
+/// Adds a module after what it needs, unless it was added before.
 fn add<'a>(path: &'a str, needs: &BTreeMap<&'a str, &'a str>, order: &mut Vec<&'a str>) {
     if order.contains(&path) {
         return;
@@ -85,7 +85,7 @@ fn add<'a>(path: &'a str, needs: &BTreeMap<&'a str, &'a str>, order: &mut Vec<&'
     order.push(path);
 }
 
-/// A module's name: its file's, without `.ko` and what may follow; files have `-` in place of some `_`.
+/// The name of a module: that of its file without `.ko` and what may follow, with `_` for `-`.
 fn stem(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")

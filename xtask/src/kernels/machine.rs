@@ -10,14 +10,14 @@ use super::Missing;
 use super::packages::{about, run};
 
 const QEMU: &str = "qemu-system-x86_64";
-/// Room of the disk, which takes none here until it is written to.
+/// The size of the disk, which takes no space here until it is written to.
 const DISK: &str = "4G";
-/// Longer than a machine with hardware support takes to reach its first process, on a host that is busy.
+/// More than the time that a machine with hardware support takes to start its first process on a busy host.
 const PROBE: Duration = Duration::from_secs(20);
-/// How often is looked whether a machine has ended.
+/// How often the machine is polled for its end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a machine's instructions are run.
+/// How the instructions of a machine are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accelerator {
     /// By the processor itself.
@@ -35,22 +35,22 @@ impl Accelerator {
     }
 }
 
-/// What a machine boots from, and what it shares.
+/// What a machine boots from, and the files it shares.
 pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// Where it finds what it is to do, and leaves what came of it; disk and console are put beside it. `None` to see whether
-    /// it boots.
+    /// The directory of its plan and its results; the disk and the console are put beside it. `None` to test whether it
+    /// boots.
     pub(super) results: Option<&'a Path>,
 }
 
-/// Whether QEMU is here.
+/// Whether QEMU is installed.
 pub(super) fn check() -> Result<(), Missing> {
     let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
     version.map(|_| ()).map_err(|error| Missing(format!("{QEMU}: {error}")))
 }
 
-/// The accelerator that works, by booting: a device for KVM that exists may not work.
+/// The accelerator that works, by booting: a device for KVM may exist and not work.
 pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> Accelerator {
     if !Path::new("/dev/kvm").exists() {
         return Accelerator::Tcg;
@@ -63,7 +63,7 @@ pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> Accelerator {
 }
 
 impl Machine<'_> {
-    /// Runs the machine to its end, and returns what it wrote to its console. One that takes longer than `most` is ended.
+    /// Runs the machine to its end, and returns its console output. It is stopped after `most`.
     #[allow(clippy::disallowed_methods)] // A time-out for another process.
     pub(super) fn boot(&self, accelerator: Accelerator, most: Duration) -> Result<String, Missing> {
         let console = self.beside(".console");
@@ -73,7 +73,7 @@ impl Machine<'_> {
         command.args(accelerator.arguments()).args(["-smp", "2", "-m", "2048", "-nodefaults"]);
         command.args(["-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(self.kernel).arg("-initrd").arg(self.initramfs);
-        // On a busy host a timer that is tried at boot seems broken.
+        // On a busy host, the boot-time test of the timer can fail.
         let words = "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check";
         match self.results {
             None => _ = command.arg("-append").arg(format!("{words} annulus.probe")),
@@ -95,16 +95,16 @@ impl Machine<'_> {
     }
 
     fn beside(&self, name: &str) -> PathBuf {
-        // Not `with_extension`, which would take the last part of a version for one.
+        // Not `with_extension`, which would replace the last part of a version.
         let mut place = self.results.unwrap_or(self.initramfs).as_os_str().to_owned();
         place.push(name);
         place.into()
     }
 
-    /// The files of this machine, a place for results, and an empty disk.
+    /// The files of this machine, a directory for results, and an empty disk.
     fn share(&self, command: &mut Command, results: &Path) -> Result<(), Missing> {
         let disk = self.beside(".disk");
-        // `mke2fs` keeps what a file holds: a fresh disk is a new file.
+        // `mke2fs` does not erase a file: a fresh disk is a new file.
         _ = fs::remove_file(&disk);
         run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-F"]).arg(&disk).arg(DISK))?;
         let local = "local,security_model=none,multidevs=remap";

@@ -1,7 +1,7 @@
-//! The tests on other kernels than this machine's: Debian's packages, booted in QEMU on the files of this machine.
+//! The tests on other kernels: those of Debian's packages, booted in QEMU with the files of this machine.
 //!
-//! `packages` gets the kernels, `initramfs` makes what they boot from, `machine` boots them, `plan` says what is run there,
-//! `run.sh` runs it, and `results` reads what came of it. Everything lies below `target/kernel-images`.
+//! `packages` gets the kernels, `initramfs` makes what they boot from, `machine` boots them, `plan` lists what is run,
+//! `run.sh` runs it, and `results` reads the outcome. All files are below `target/kernel-images`.
 
 mod initramfs;
 mod machine;
@@ -22,23 +22,23 @@ use packages::{Kernel, Packages, make_directory, write};
 use plan::{Plan, quoted};
 use results::Results;
 
-/// What is run without a word.
+/// The kernels that are run by default.
 const DEFAULT: [&str; 2] = ["6.1", "6.12"];
-/// The word for the kernel of this machine.
+/// The name of the kernel of this machine.
 const HERE: &str = "here";
-/// How long a machine takes to get to its work, and from it to its end.
+/// The time that a machine takes to start, and to end.
 const BOOT: u64 = 300;
 
 /// Why something cannot be run here.
 #[derive(Debug)]
 struct Missing(String);
 
-/// What was asked for.
+/// The options of the verb.
 struct Wish {
     versions: Vec<String>,
     /// The kernel of this machine, too.
     here: bool,
-    /// Every test, instead of those that speak to the kernel most.
+    /// Every test, instead of those that use the kernel most.
     all: bool,
     /// Write the document.
     write: bool,
@@ -117,7 +117,7 @@ struct Bootable {
     initramfs: PathBuf,
 }
 
-/// The kernels of these versions, and why there are not all of them.
+/// The kernels of these versions, and why some are missing.
 fn kernels_of(
     versions: &[String],
     directory: &Path,
@@ -151,7 +151,7 @@ fn bootable(
     Ok(Bootable { version: version.into(), kernel, initramfs })
 }
 
-/// Where plans are run.
+/// The directory in which plans are run.
 struct Runner {
     directory: PathBuf,
     plan: Plan,
@@ -197,7 +197,7 @@ impl Runner {
         Ok(Results::read(&format!("{} (here)", release.trim()), &self.plan, &results))
     }
 
-    /// An empty directory for what comes of a run.
+    /// An empty directory for the results of a run.
     fn fresh(&self, name: &str) -> Result<PathBuf, Missing> {
         let results = self.directory.join("results").join(name);
         _ = fs::remove_dir_all(&results);

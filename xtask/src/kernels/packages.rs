@@ -1,7 +1,7 @@
 //! Kernels and the shell of the virtual machine, from Debian's packages: downloaded and unpacked, never installed.
 //!
-//! apt runs on directories of its own, so that nothing of this machine changes and no root is needed. The mirror is the
-//! one that the machine uses; only the releases are chosen here.
+//! apt uses separate directories, so that nothing of this machine changes and no root is needed. The mirror is that of the
+//! machine; only the releases are chosen here.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,33 +14,33 @@ use super::Missing;
 const RELEASES: [(&str, &[&str]); 3] =
     [("5.10", &["bullseye"]), ("6.1", &["bookworm"]), ("6.12", &["bookworm", "trixie"])];
 
-/// The versions that there are packages of.
+/// The versions that have packages.
 pub(super) fn versions() -> impl Iterator<Item = &'static str> {
     RELEASES.iter().map(|(version, _)| *version)
 }
 
-/// apt, with lists and archives below a directory of ours.
+/// apt, with lists and archives in a directory of the build.
 pub(super) struct Packages {
     directory: PathBuf,
 }
 
 /// A kernel's package, unpacked.
 pub(super) struct Kernel {
-    /// As `uname -r` will say it.
+    /// The output of `uname -r`.
     pub(super) release: String,
     /// The package's files, with `boot` and `lib/modules`.
     pub(super) root: PathBuf,
 }
 
 impl Kernel {
-    /// What boots.
+    /// The file that boots.
     pub(super) fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
     }
 }
 
 impl Packages {
-    /// Reads the lists of the releases that have these kernels. Without a network, the lists of the last time serve.
+    /// Reads the lists of the releases that have these kernels. Without a network, the last lists are used.
     pub(super) fn open(directory: &Path, versions: &[String]) -> Result<Self, Missing> {
         let packages = Self { directory: directory.to_owned() };
         let sources = sources(versions)?;
@@ -49,12 +49,12 @@ impl Packages {
         }
         write(&directory.join("sources.list"), &sources)?;
         write(&directory.join("status"), "")?;
-        // A release that this mirror lacks is no error: its packages are missed by name.
+        // A release that this mirror does not have is no error: its packages are reported as missing.
         _ = packages.apt("apt-get").args(["-qq", "update"]).status();
         Ok(packages)
     }
 
-    /// The newest kernel of a version, downloaded and unpacked unless that was done before.
+    /// The newest kernel of a version, downloaded and unpacked if necessary.
     pub(super) fn kernel(&self, version: &str) -> Result<Kernel, Missing> {
         let prefix = format!("linux-image-{version}.");
         let names = output(self.apt("apt-cache").args(["pkgnames", &prefix]))?;
@@ -65,10 +65,10 @@ impl Packages {
         Ok(Kernel { release, root })
     }
 
-    /// A shell with everything that the machine needs before it has its own files.
+    /// A shell with all that the machine needs before its files are mounted.
     pub(super) fn busybox(&self) -> Result<PathBuf, Missing> {
         let unpacked = self.unpacked("busybox-static")?;
-        // Where /bin is a link to /usr/bin, so is the package's.
+        // If /bin is a link to /usr/bin, the package has it there.
         let places = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
         let found = places.into_iter().find(|place| place.is_file());
         found.ok_or_else(|| Missing("the package busybox-static has no busybox".into()))
@@ -87,7 +87,7 @@ impl Packages {
         _ = fs::remove_dir_all(&partial);
         run(Command::new("dpkg-deb").arg("-x").args([&archive, &partial]))?;
         fs::rename(&partial, &target).map_err(|error| about(&target, &error))?;
-        // It is as large as what came out of it.
+        // The archive is as large as its content.
         _ = fs::remove_file(archive);
         Ok(target)
     }
@@ -105,7 +105,7 @@ impl Packages {
         for (option, place) in places {
             command.arg("-o").arg(format!("{option}={}", self.directory.join(place).display()));
         }
-        // Its own user could not write here.
+        // The user of apt could not write here.
         command.args(["-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User=root"]);
         command.stdin(Stdio::null());
         command
@@ -149,7 +149,7 @@ fn sources(versions: &[String]) -> Result<String, Missing> {
     Ok(lines)
 }
 
-/// Of the packages' names the kernel of the highest version: plain ones, not those for clouds, real time, or debugging.
+/// Of the names of packages, the kernel of the highest version: not those for clouds, real time, or debugging.
 fn newest(names: &str, prefix: &str) -> Option<String> {
     let plain = |name: &&str| {
         let variant = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("-amd64"));
@@ -159,7 +159,7 @@ fn newest(names: &str, prefix: &str) -> Option<String> {
     newest.strip_prefix("linux-image-").map(str::to_owned)
 }
 
-/// The numbers in a name, in order: what versions are compared by.
+/// The numbers in a name, in order, to compare versions.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
@@ -174,7 +174,7 @@ fn archive_of(archives: &Path, package: &str) -> Result<PathBuf, Missing> {
     found.ok_or_else(|| Missing(format!("apt-get download left no archive of {package}")))
 }
 
-/// What a program prints; a program that is not here, or fails, is what is missing.
+/// The output of a program; an error if it is missing, or fails.
 fn output(command: &mut Command) -> Result<String, Missing> {
     Ok(String::from_utf8_lossy(&bytes(command)?).into_owned())
 }

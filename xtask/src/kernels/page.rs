@@ -1,4 +1,4 @@
-//! The page of kernels: what each kernel offers, what runs on it, and what was tested there.
+//! The page of kernels: the features of each, what runs on it, and what was tested there.
 
 use std::fs;
 
@@ -43,14 +43,14 @@ fn text(plan: &Plan, all: &[Results]) -> String {
     text
 }
 
-/// A table's first lines: a column a kernel between the name's and what may follow.
+/// The header of a table: a column for each kernel between the names and the rest.
 fn heading(name: &str, all: &[Results], last: &str) -> String {
     let kernels: Vec<_> = all.iter().map(|results| results.kernel.as_str()).collect();
     let rule = "---|".repeat(all.len() + 1 + usize::from(!last.is_empty()));
     format!("| {name} | {} |{last}\n|{rule}\n", kernels.join(" | "))
 }
 
-/// The features, as the kernel tells of them that tells of the most.
+/// The features, from the kernel that reports the most.
 fn features(all: &[Results]) -> Vec<Value> {
     let lists = all.iter().filter_map(|results| results.doctor["io_uring"]["features"].as_array());
     lists.max_by_key(|list| list.len()).cloned().unwrap_or_default()
@@ -63,7 +63,7 @@ fn feature_row(feature: &Value, all: &[Results]) -> String {
     format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
 }
 
-/// Whether a kernel has a feature; nothing, if its ring cannot be asked.
+/// Whether a kernel has a feature; `None` if its ring cannot be tested.
 fn cell(results: &Results, name: &Value) -> &'static str {
     let features = results.doctor["io_uring"]["features"].as_array();
     let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));

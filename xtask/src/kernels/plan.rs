@@ -1,12 +1,12 @@
-//! What is run on every kernel: tests, built once, and the program itself.
+//! What is run on each kernel: tests, built once, and the program itself.
 
 use std::path::{Path, PathBuf};
 
 use crate::step::{Failure, Step, root};
 use serde_json::Value;
 
-/// The tests that are run unless all are asked for: a package's directory below `crates`, and its test, or none for those in
-/// its library.
+/// The tests that are run by default: the directory of a package below `crates`, and its test, or none for the tests in its
+/// library.
 const CHOSEN: [(&str, Option<&str>); 9] = [
     ("kernel", None),
     ("ring", None),
@@ -21,37 +21,37 @@ const CHOSEN: [(&str, Option<&str>); 9] = [
 
 /// What cargo builds for all of them.
 const EVERYTHING: &str = "--workspace --exclude xtask --lib --bins --tests";
-/// Longest that a test may take, translated and on a busy machine: seconds.
+/// The longest time of a test, emulated on a busy machine: seconds.
 const TEST: u32 = 600;
-/// The same of serving and loading.
+/// The same for serving and loading.
 const ECHO: u32 = 120;
 
-/// Something to run, and to pass or fail.
+/// A check, which passes or fails.
 pub(super) struct Check {
     pub(super) name: String,
-    /// Longest it may take.
+    /// Its longest time.
     seconds: u32,
     directory: PathBuf,
     command: String,
 }
 
-/// What cargo has built.
+/// A test that cargo has built.
 struct Built {
     /// The package's directory, and its last part.
     directory: PathBuf,
     package: String,
-    /// The test's name; none for a library's or a program's own.
+    /// The name of the test; none for the tests in a library or program.
     test: Option<String>,
     executable: PathBuf,
 }
 
-/// Everything that is to be run, in order.
+/// All that is run, in order.
 pub(super) struct Plan {
     pub(super) checks: Vec<Check>,
 }
 
 impl Plan {
-    /// Builds what it takes.
+    /// Builds what the checks need.
     pub(super) fn build(all: bool) -> Result<Self, Failure> {
         let program = cargo("build", "-p annulus-cli --bin annulus")?;
         let annulus = program.iter().find_map(program_of);
@@ -74,7 +74,7 @@ impl Plan {
         self.checks.iter().map(line).collect()
     }
 
-    /// Longest that all of it may take.
+    /// The longest time of all together.
     pub(super) fn seconds(&self) -> u64 {
         self.checks.iter().map(|check| u64::from(check.seconds)).sum()
     }
@@ -105,7 +105,7 @@ impl From<Built> for Check {
     }
 }
 
-/// What cargo says that it has built.
+/// The files that cargo reports as built.
 fn cargo(verb: &str, what: &str) -> Result<Vec<Value>, Failure> {
     let options = "--profile kernels --message-format=json-render-diagnostics";
     let (status, messages) = Step::new("cargo", &format!("{verb} {options} {what}")).capture()?;
@@ -115,7 +115,7 @@ fn cargo(verb: &str, what: &str) -> Result<Vec<Value>, Failure> {
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// What cargo builds for the chosen ones; more than those, since it takes a test's name for all packages at once.
+/// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
 fn chosen() -> String {
     let tests = CHOSEN.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
     let packages = ["kernel", "ring", "driver"].map(|name| format!(" -p annulus-{name}"));
@@ -126,13 +126,13 @@ fn is_chosen(built: &Built) -> bool {
     CHOSEN.contains(&(built.package.as_str(), built.test.as_deref()))
 }
 
-/// What the machine offers, for the log and for the table in the documents.
+/// The features of the machine, for the log and for the table in the documents.
 fn doctor(annulus: &Path) -> Check {
     let command = format!("{} doctor --json \"$results/doctor.json\"", quoted(annulus));
     Check { name: "doctor".into(), seconds: ECHO, directory: root(), command }
 }
 
-/// A server a driver, and of io_uring one for each way of carrying bytes.
+/// The servers: one for each driver, and for io_uring one for each choice of operations.
 fn echoes(annulus: &Path) -> Vec<Check> {
     let ways = ["recv-send", "read-write", "recvmsg-sendmsg", "readv-writev"];
     let ways = ways.into_iter().flat_map(|way| [way.to_owned(), format!("poll-{way}")]);
@@ -148,7 +148,7 @@ fn echoes(annulus: &Path) -> Vec<Check> {
     drivers.into_iter().chain(ways).map(check).collect()
 }
 
-/// The test that a message of cargo's tells of.
+/// The test in a message of cargo, if there is one.
 fn test_of(message: &Value) -> Option<Built> {
     let executable =
         message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
@@ -160,13 +160,13 @@ fn test_of(message: &Value) -> Option<Built> {
     Some(Built { directory, package, test: is_test.then_some(name), executable: executable.into() })
 }
 
-/// The program, if a message of cargo's tells of it.
+/// The program in a message of cargo, if there is one.
 fn program_of(message: &Value) -> Option<PathBuf> {
     let is_it = message["target"]["name"] == "annulus" && message["profile"]["test"] == false;
     message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for the shell.
 pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! What came of a plan on one kernel, read from the files that `run.sh` leaves, and the table of all kernels.
+//! The results of a plan on one kernel, read from the files that `run.sh` writes, and the table of all kernels.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,19 +7,19 @@ use std::path::Path;
 use super::plan::Plan;
 use serde_json::Value;
 
-/// What a check ends with that has nothing to check on this kernel.
+/// The exit status of a check that has nothing to check on this kernel.
 const NOT_HERE: i32 = 77;
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// With so many tests, if it is a test.
+    /// The number of tests, if it is a test.
     Passed(Option<u32>),
-    /// Failed, with the tests that did, as far as they are known.
+    /// Failed, with the failed tests, as far as they are known.
     Failed(Vec<String>),
-    /// It needs what this kernel has not.
+    /// It needs a feature that this kernel does not have.
     NotHere,
-    /// The machine ended before it came to it.
+    /// The machine ended before the check.
     NotRun,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Checked {
     pub(super) seconds: u64,
 }
 
-/// All that was found out on one kernel.
+/// The results of one kernel.
 pub(super) struct Results {
     /// The kernel's name.
     pub(super) kernel: String,
-    /// A check each, in the plan's order.
+    /// One for each check, in the order of the plan.
     pub(super) checks: Vec<Checked>,
-    /// What the doctor says; null if it did not run.
+    /// The output of the doctor; null if it did not run.
     pub(super) doctor: Value,
 }
 
@@ -68,7 +68,7 @@ impl Verdict {
             Some(0) => Self::Passed(passed(log)),
             Some(NOT_HERE) => Self::NotHere,
             Some(_) => {
-                // A test that runs itself in a process of its own is listed there, too.
+                // A test that runs itself in another process is listed there, too.
                 let failed: BTreeSet<_> = log
                     .lines()
                     .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
@@ -82,7 +82,7 @@ impl Verdict {
         matches!(self, Self::Failed(_) | Self::NotRun)
     }
 
-    /// In a word or two.
+    /// The outcome in a word or two.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Passed(None) => "passed".into(),
@@ -95,7 +95,7 @@ impl Verdict {
     }
 }
 
-/// The table for the screen: a row a check, a column a kernel.
+/// The table for the screen: a row for each check, a column for each kernel.
 pub(super) fn table(plan: &Plan, results: &[Results]) -> String {
     let name = plan.checks.iter().map(|check| check.name.len()).max().unwrap_or(0) + 2;
     let mut text = format!("{:<name$}", "");
@@ -113,7 +113,7 @@ pub(super) fn table(plan: &Plan, results: &[Results]) -> String {
     text
 }
 
-/// The status and the time of a line of this name.
+/// The status and the time of a line with this name.
 fn outcome(line: &str, name: &str) -> Option<(i32, u64)> {
     let mut fields = line.split('\t');
     if fields.next() != Some(name) {
@@ -122,13 +122,13 @@ fn outcome(line: &str, name: &str) -> Option<(i32, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// How many tests passed, as the test harness says.
+/// How many tests passed, from the output of the test harness.
 fn passed(log: &str) -> Option<u32> {
     let line = log.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// A file that is not there has nothing to say.
+/// A missing file counts as empty.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

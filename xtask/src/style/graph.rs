@@ -1,6 +1,6 @@
 //! A directed graph over numbers, and its largest cycle.
 
-/// Nodes are the indices; each lists where its edges lead.
+/// Nodes are indices; each lists the targets of its edges.
 pub(super) type Graph = Vec<Vec<usize>>;
 
 /// The largest set of nodes each of which reaches every other one (Tarjan's algorithm), sorted; empty if there is no
@@ -60,7 +60,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes the component that `root` was the first of off the stack.
+    /// Takes the component whose first node is `root` off the stack.
     fn close(&mut self, root: usize) {
         let start = self.stack.iter().rposition(|&node| node == root).unwrap_or(0);
         let component = self.stack.split_off(start);

@@ -1,7 +1,7 @@
 //! The rules of style that a program can check: sizes, words, cycles of modules, references.
 //!
-//! The code does not keep all of them yet, so what it violates is counted by rule and compared with the counts on record
-//! ([`ratchet`]): more is a failure, less is an invitation to lower the number.
+//! The code does not keep all of them yet, so violations are counted by rule and compared with the counts on record
+//! ([`ratchet`]): more is a failure, and a lower count can be recorded.
 
 mod graph;
 mod modules;
@@ -20,10 +20,10 @@ use words::Words;
 
 /// The crate whose modules must not form large cycles.
 const CRATE: &str = "crates/annulus/src/lib.rs";
-/// Up to so many findings of a rule are listed without being asked for.
+/// Up to so many findings of a rule are listed even if not asked for.
 const LISTED: usize = 20;
 
-/// A place that breaks a rule.
+/// A violation of a rule.
 #[derive(Debug)]
 struct Finding {
     path: String,
@@ -43,14 +43,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found by one rule.
+/// The findings of one rule.
 struct Rule {
     name: &'static str,
     about: &'static str,
     found: Vec<Finding>,
 }
 
-/// Compares what the rules find with what is on record.
+/// Compares the findings with the counts on record.
 pub(crate) fn check() -> Outcome {
     let rules = apply()?;
     let verdict = ratchet::compare(&counts(&rules), &ratchet::read()?);
@@ -88,7 +88,7 @@ pub(crate) fn lower() -> Outcome {
     check()
 }
 
-/// Lists what the named rules find, and prints the counts of all.
+/// Lists the findings of the named rules, and prints the counts of all.
 pub(crate) fn list(names: &[String]) -> Outcome {
     let rules = apply()?;
     if let Some(unknown) = names.iter().find(|name| !rules.iter().any(|rule| rule.name == **name)) {
@@ -133,7 +133,7 @@ fn apply() -> Result<Vec<Rule>, Failure> {
     ])
 }
 
-/// The files of the largest cycle, each with the members that it names.
+/// The files of the largest cycle, each with the members that it uses.
 fn cycle(tree: &Tree) -> Result<Vec<Finding>, String> {
     let modules = Modules::read(tree, CRATE)?;
     let graph = modules.graph();

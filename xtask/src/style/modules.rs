@@ -1,4 +1,4 @@
-//! The modules of a crate, and which file names something in which: read from its source, tests left out.
+//! The modules of a crate, and which file names something in which: read from its source, without tests.
 //!
 //! A name counts for the file that defines it: `use crate::net::Stream` leads to `net/stream.rs` if `net/mod.rs` only
 //! re-exports it. Paths inside macros are not seen.
@@ -10,10 +10,10 @@ use syn::visit::{self, Visit};
 use super::graph::Graph;
 use super::tree::Tree;
 
-/// A module's place in its crate: the names that lead to it. The crate's root is empty.
+/// The path of a module in its crate. That of the root is empty.
 type Place = Vec<String>;
 
-/// How many re-exports a name may pass through: more than any does, and a bound on those that lead in a circle.
+/// How many re-exports a name may pass through: more than any does, and a limit for cycles.
 const HOPS: usize = 16;
 
 /// All modules of a crate.
@@ -22,10 +22,10 @@ pub(super) struct Modules {
     modules: HashMap<Place, Module>,
 }
 
-/// One module, in a file of its own or inline.
+/// One module, in its file or inline.
 struct Module {
     file: usize,
-    /// What `use` brings into scope: the name there, and the path that it stands for.
+    /// What `use` brings into scope: the name there, and its path.
     imports: HashMap<String, Vec<String>>,
     /// Every path that its code names, without those of `use`.
     named: Vec<Vec<String>>,
@@ -119,8 +119,8 @@ impl Modules {
         }
     }
 
-    /// The file that defines what `path` names in the module at `place`; none if that is outside the crate, or is a
-    /// module itself, which says nothing until something in it is named.
+    /// The file that defines what `path` names in the module at `place`; none if it is outside the crate, or a module
+    /// itself.
     fn file_of(&self, place: &[String], path: &[String], hops: usize) -> Option<usize> {
         let (mut at, mut rest) = self.start(place, path, hops)?;
         loop {
@@ -190,8 +190,7 @@ impl Modules {
 }
 
 impl Module {
-    /// Adds what a `use` brings, each name with its whole path. A glob brings names that are not told: it counts as a
-    /// name in the module that it is of.
+    /// Adds what a `use` brings, each name with its path. A glob counts as a name in its module.
     fn import(&mut self, tree: &syn::UseTree, path: &mut Vec<String>) {
         match tree {
             syn::UseTree::Path(inner) => {

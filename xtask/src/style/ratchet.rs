@@ -1,4 +1,4 @@
-//! What the code still violates, counted by rule, on record in `xtask/style/ratchet.txt`: a count may only go down.
+//! The violations of the code, counted by rule, on record in `xtask/style/ratchet.txt`: a count may only fall.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ const HEAD: &str = "\
 # file anew once there is less; nothing raises a number.
 ";
 
-/// How counts compare with those on record.
+/// The comparison of counts with those on record.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Rules with more: the count, and the one on record.
+    /// Rules with more than on record: the count, and the one on record.
     pub(super) above: Vec<(Count, usize)>,
-    /// Rules with less, likewise.
+    /// Rules with less than on record, likewise.
     pub(super) below: Vec<(Count, usize)>,
 }
 

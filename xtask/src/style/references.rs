@@ -3,15 +3,15 @@
 use super::Finding;
 use super::tree::{SourceFile, Tree};
 
-/// Endings by which a word is taken for the name of a file of this repository.
+/// Endings of words that count as names of files of this repository.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
-/// Beginnings of paths that lead elsewhere: absolute ones, options, build output, headers of the kernel.
+/// Beginnings of paths that are not in the repository: absolute ones, options, build output, headers of the kernel.
 const FOREIGN: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
-/// The document in which invariants stand numbered.
+/// The document with the numbered invariants.
 const INVARIANTS: &str = "docs/ARCHITECTURE.md";
 const DECISIONS: &str = "docs/adr/";
 
-/// Every reference that leads nowhere.
+/// Every reference to something that does not exist.
 pub(super) fn find(tree: &Tree) -> Vec<Finding> {
     let known = Known { tree, invariants: invariants(tree) };
     tree.files.iter().flat_map(|file| known.check(file)).collect()
@@ -170,7 +170,7 @@ fn beside(file: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Braces mean each of what they list.
+/// Expands braces to each of their alternatives.
 fn alternatives(path: &str) -> Vec<String> {
     match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
         Some((before, (inside, after))) => {
@@ -180,7 +180,7 @@ fn alternatives(path: &str) -> Vec<String> {
     }
 }
 
-/// Whether a path ends with another one, in whole names.
+/// Whether a path ends with another, in whole names.
 fn ends_with(known: &str, wanted: &str) -> bool {
     let (known, wanted): (Vec<_>, Vec<_>) =
         (known.split('/').collect(), wanted.split('/').collect());
@@ -190,7 +190,7 @@ fn ends_with(known: &str, wanted: &str) -> bool {
     })
 }
 
-/// Whether a name fits a pattern with at most one `*`. `NNNN` in the name of a decision stands for any number.
+/// Whether a name matches a pattern with at most one `*`. `NNNN` in the name of a decision is any number.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.starts_with("NNNN-") {
         return name.starts_with(|c: char| c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Files and functions that are too long to be read in one go.
+//! Files and functions that are too long.
 
 use syn::visit::{self, Visit};
 
@@ -21,7 +21,7 @@ pub(super) fn files(tree: &Tree) -> Vec<Finding> {
     long.collect()
 }
 
-/// Rust functions above the limit, tests included.
+/// Rust functions above the limit, including tests.
 pub(super) fn functions(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::step::{Failure, root};
 
-/// Directories that hold no text of ours: build output, the repository itself, inputs of the fuzz targets, and the lists
-/// of this check, which name every word that must not come back.
+/// Directories that are not read: build output, the repository itself, inputs of the fuzz targets, and the lists of this
+/// check, which name every word that must not come back.
 const LEFT_OUT: [&str; 6] =
     ["target", ".git", "fuzz/corpus", "fuzz/target", "fuzz/artifacts", "xtask/style"];
 
@@ -30,7 +30,7 @@ impl SourceFile {
     }
 }
 
-/// Everything that is read, and the paths of all that exists.
+/// The text files, and the paths of all files.
 pub(super) struct Tree {
     /// Text files, by path.
     pub(super) files: Vec<SourceFile>,

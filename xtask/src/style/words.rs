@@ -15,7 +15,7 @@ use crate::step::{Failure, root};
 pub(super) struct Words {
     /// A word, and what to say instead.
     instead: HashMap<String, String>,
-    /// A path and a word that is right there; `*` stands for every word.
+    /// A path and a word that is allowed there; `*` is every word.
     allowed: Vec<(String, String)>,
 }
 
@@ -50,12 +50,12 @@ impl Words {
         Ok(Words { instead, allowed: allowed.collect::<Result<_, _>>()? })
     }
 
-    /// Every place with a listed word.
+    /// Every line with a listed word.
     pub(super) fn find(&self, tree: &Tree) -> Vec<Finding> {
         tree.files.iter().flat_map(|file| self.find_in(file)).collect()
     }
 
-    /// Entries of `allowed.txt` that allow nothing any more.
+    /// Entries of `allowed.txt` that allow nothing.
     pub(super) fn unused(&self, tree: &Tree) -> Vec<String> {
         let is_used = |(path, word): &&(String, String)| {
             let file = tree.file(path);

@@ -1,24 +1,24 @@
-//! How slow a disk is, and how large.
+//! The speed and the size of a disk.
 
 use std::time::Duration;
 
-/// A simulated disk's device.
+/// The device of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What a read takes that finds not everything in the page cache, or goes past it.
+    /// The time of a read that is not all in the page cache, or bypasses it.
     pub read: Duration,
-    /// What writing to the device takes: what was written past the cache, or is synced.
+    /// The time of a write to the device: by direct I/O, or by a sync.
     pub write: Duration,
-    /// What a sync takes beside.
+    /// The time of a sync beside that.
     pub sync: Duration,
-    /// Bytes that all files together may have, in whole pages: beyond that, ENOSPC.
+    /// Bytes that all files together may have, in whole pages: ENOSPC beyond that.
     pub capacity: u64,
-    /// What direct I/O's memory, offset and length must be multiples of: else EINVAL.
+    /// The alignment of direct I/O, of memory, offset and length: EINVAL otherwise.
     pub alignment: u32,
 }
 
 impl Default for Device {
-    /// A quick one: 80 µs to read, 20 µs to write, half a millisecond to sync, 1 GiB.
+    /// A fast one: 80 µs to read, 20 µs to write, half a millisecond to sync, 1 GiB.
     fn default() -> Self {
         Self {
             read: Duration::from_micros(80),

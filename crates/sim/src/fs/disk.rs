@@ -1,6 +1,6 @@
 //! A disk with a file system on it: open files, and the calls on them.
 
-use super::call::{Answer, Call, Pieces, Place};
+use super::call::{Answer, Call, Pieces, StartedPath};
 use super::device::Device;
 use super::names;
 use super::pages::{PAGE, Pages};
@@ -12,14 +12,14 @@ use crate::timeline::{Nanos, nanos};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-/// An open file's number.
+/// The number of an open file.
 pub(crate) type OpenId = u32;
 
 /// A simulated disk: a device, and files on it.
 ///
-/// What is written is in the page cache, and on the device once it was synced. A power cut
-/// ([`after_power_cut`](Self::after_power_cut)) leaves what was synced, and of the rest any pages, each whole, and the
-/// earliest changes of names: a sync of anything makes all names of its time durable, as a journal does.
+/// What is written is in the page cache, and on the device once it was synced. After a power cut
+/// ([`after_power_cut`](Self::after_power_cut)) the disk has what was synced, and of the rest any whole pages, and the
+/// earliest changes of names: as in a journal, any sync makes all changes of names so far durable.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) device: Device,
@@ -32,7 +32,7 @@ pub struct Disk {
 pub(super) struct Open {
     pub(super) ino: Ino,
     pub(super) flags: OFlags,
-    /// The next byte, or of a directory the next entry.
+    /// The offset of the next byte; of a directory, the next entry.
     pub(super) cursor: u64,
 }
 
@@ -42,14 +42,14 @@ impl Disk {
         Self { device, tree: Tree::new(), opens: Slab::new() }
     }
 
-    /// The disk as it might be found if the power were cut now; another `seed`, another possibility.
+    /// The disk after a power cut now: each `seed` is another possible outcome.
     pub fn after_power_cut(&self, seed: u64) -> Self {
         let mut tree = self.tree.clone();
         tree.survive(&mut Random::new(seed));
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// The same disk, with nothing open on it.
+    /// The same disk, with nothing open.
     pub(crate) fn set_down(&self) -> Self {
         let mut tree = self.tree.clone();
         self.opens.iter().for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
@@ -57,12 +57,12 @@ impl Disk {
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// The page cache keeps only what the device does not have.
+    /// Drops pages from the cache that the device has.
     pub(crate) fn drop_cache(&mut self) {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
 
-    /// How long a call keeps its caller; what fails at once takes no time.
+    /// How long a call takes; one that fails at once takes no time.
     pub(crate) fn duration(&self, call: &Call) -> Nanos {
         let Device { read, write, sync, .. } = self.device;
         match call {
@@ -112,21 +112,21 @@ impl Disk {
         Ok(Answer::Count(count as u32))
     }
 
-    /// Nothing stands for an open file any more.
+    /// Closes an open file.
     pub(crate) fn close(&mut self, file: OpenId) {
         let open = self.opens.remove(file);
         self.tree.inode_mut(open.ino).opens -= 1;
         self.tree.sweep();
     }
 
-    fn open(&mut self, at: &Place, flags: u32, mode: u32) -> Result<OpenId, Errno> {
+    fn open(&mut self, at: &StartedPath, flags: u32, mode: u32) -> Result<OpenId, Errno> {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start(at)?;
         let ino = match self.tree.find(from, &at.path) {
             Ok(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => return Err(Errno::EXIST),
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
-                let place = self.tree.place(from, &at.path)?;
-                self.tree.create(place, Node::File(Pages::default()), mode & 0o7777)
+                let name = self.tree.parent_and_name(from, &at.path)?;
+                self.tree.create(name, Node::File(Pages::default()), mode & 0o7777)
             }
             found => found?,
         };
@@ -147,8 +147,8 @@ impl Disk {
         Ok(self.opens.insert(Open { ino, flags, cursor: 0 }))
     }
 
-    /// Where a path starts.
-    pub(super) fn start(&self, at: &Place) -> Result<Ino, Errno> {
+    /// The inode where a path starts.
+    pub(super) fn start(&self, at: &StartedPath) -> Result<Ino, Errno> {
         at.dir.map_or(Ok(ROOT), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
     }
 
@@ -228,7 +228,7 @@ impl Disk {
         Ok(count)
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as there is space for.
     fn put(&mut self, file: OpenId, bytes: &[u8], offset: Option<u64>) -> Result<usize, Errno> {
         let (cursor, append) =
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
@@ -243,7 +243,7 @@ impl Disk {
         Ok(count)
     }
 
-    /// How much of a write fits: ENOSPC where nothing does.
+    /// How much of a write fits: ENOSPC if nothing does.
     fn room(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
         let free = (self.device.capacity / PAGE as u64).saturating_sub(self.tree.pages() as u64);
         let pages = self.pages(file)?;
@@ -262,7 +262,7 @@ impl Disk {
         }
     }
 
-    /// Past the cache, only whole blocks move, from and to aligned memory.
+    /// Direct I/O moves only whole blocks, from and to aligned memory.
     fn check_alignment(
         &self,
         file: OpenId,
@@ -327,7 +327,7 @@ impl Disk {
         Ok(0)
     }
 
-    fn stat(&mut self, at: &Place, itself: bool, into: Piece) -> Result<usize, Errno> {
+    fn stat(&mut self, at: &StartedPath, itself: bool, into: Piece) -> Result<usize, Errno> {
         let ino = match at.dir.filter(|_| itself && at.path.is_empty()) {
             Some(file) => self.ino(file),
             None => self.tree.find(self.start(at)?, &at.path)?,

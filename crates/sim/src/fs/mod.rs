@@ -7,7 +7,7 @@ mod names;
 mod pages;
 mod tree;
 
-pub(crate) use call::{Answer, Call, Pieces, Place};
+pub(crate) use call::{Answer, Call, Pieces, StartedPath};
 pub use device::Device;
 pub use disk::Disk;
 pub(crate) use disk::OpenId;

@@ -1,6 +1,6 @@
-//! Calls that are about names: what is made, moved, removed and listed.
+//! Calls on names: create, rename, remove and list.
 
-use super::call::Place;
+use super::call::StartedPath;
 use super::disk::{Disk, OpenId};
 use super::pages::PAGE;
 use super::tree::{Ino, Node};
@@ -17,11 +17,11 @@ impl Disk {
         matches!(self.tree.inode(ino).node, Node::Dir { .. })
     }
 
-    pub(super) fn remove(&mut self, at: &Place, directory: bool) -> Result<usize, Errno> {
+    pub(super) fn remove(&mut self, at: &StartedPath, directory: bool) -> Result<usize, Errno> {
         let from = self.start(at)?;
         let ino = self.tree.find(from, &at.path)?;
         self.check_removal(ino, directory)?;
-        let (dir, name) = self.tree.place(from, &at.path)?;
+        let (dir, name) = self.tree.parent_and_name(from, &at.path)?;
         self.tree.change(vec![(dir, name.to_vec(), None)]);
         self.unname(ino, dir);
         Ok(0)
@@ -36,7 +36,7 @@ impl Disk {
         }
     }
 
-    /// A name less; of a directory, its own `.` goes as well, and its `..`.
+    /// Removes a link; of a directory also its `.`, and its `..`.
     fn unname(&mut self, ino: Ino, dir: Ino) {
         if self.is_directory(ino) {
             self.tree.inode_mut(ino).links = 0;
@@ -49,14 +49,14 @@ impl Disk {
 
     pub(super) fn rename(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &StartedPath,
+        to: &StartedPath,
         replace: bool,
     ) -> Result<usize, Errno> {
         let (start, end) = (self.start(from)?, self.start(to)?);
         let ino = self.tree.find(start, &from.path)?;
-        let (old_dir, old_name) = self.tree.place(start, &from.path)?;
-        let (new_dir, new_name) = self.tree.place(end, &to.path)?;
+        let (old_dir, old_name) = self.tree.parent_and_name(start, &from.path)?;
+        let (new_dir, new_name) = self.tree.parent_and_name(end, &to.path)?;
         if self.is_within(new_dir, ino) {
             return Err(Errno::INVAL);
         }
@@ -79,7 +79,7 @@ impl Disk {
         Ok(0)
     }
 
-    /// Whether a directory lies in another one, or is it.
+    /// Whether a directory is in another one, or is the same.
     fn is_within(&self, mut dir: Ino, above: Ino) -> bool {
         while let Node::Dir { parent, .. } = self.tree.inode(dir).node {
             if dir == above || parent == dir {
@@ -98,34 +98,34 @@ impl Disk {
         }
     }
 
-    pub(super) fn link(&mut self, from: &Place, to: &Place) -> Result<usize, Errno> {
+    pub(super) fn link(&mut self, from: &StartedPath, to: &StartedPath) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(from)?, &from.path)?;
         if self.is_directory(ino) {
             return Err(Errno::PERM);
         }
-        let (dir, name) = self.free_place(to)?;
+        let (dir, name) = self.free_name(to)?;
         self.tree.change(vec![(dir, name.to_vec(), Some(ino))]);
         self.tree.inode_mut(ino).links += 1;
         Ok(0)
     }
 
-    pub(super) fn make_dir(&mut self, at: &Place, mode: u32) -> Result<usize, Errno> {
-        let place = self.free_place(at)?;
-        self.tree.create(place, Node::directory(place.0), mode & 0o7777);
-        self.tree.inode_mut(place.0).links += 1;
+    pub(super) fn make_dir(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
+        let name = self.free_name(at)?;
+        self.tree.create(name, Node::directory(name.0), mode & 0o7777);
+        self.tree.inode_mut(name.0).links += 1;
         Ok(0)
     }
 
-    /// A place where nothing is yet.
-    fn free_place<'a>(&self, at: &'a Place) -> Result<(Ino, &'a [u8]), Errno> {
+    /// The parent and the name of a path that does not exist.
+    fn free_name<'a>(&self, at: &'a StartedPath) -> Result<(Ino, &'a [u8]), Errno> {
         let start = self.start(at)?;
         if self.tree.find(start, &at.path).is_ok() {
             return Err(Errno::EXIST);
         }
-        self.tree.place(start, &at.path)
+        self.tree.parent_and_name(start, &at.path)
     }
 
-    pub(super) fn set_mode(&mut self, at: &Place, mode: u32) -> Result<usize, Errno> {
+    pub(super) fn set_mode(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(at)?, &at.path)?;
         Ok(self.set_mode_of(ino, mode))
     }
@@ -163,7 +163,7 @@ impl Disk {
     }
 }
 
-/// `struct linux_dirent64`: number, the next entry's place, length, kind, name.
+/// `struct linux_dirent64`: inode, offset of the next entry, length, type, name.
 fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
     let len = (19 + name.len() + 1).next_multiple_of(8);
     let mut bytes = Vec::with_capacity(len);
@@ -176,7 +176,7 @@ fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// What `statx` answers.
+/// The result of `statx`.
 pub(super) fn stat(
     inode: Ino,
     links: u32,

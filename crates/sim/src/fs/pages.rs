@@ -1,4 +1,4 @@
-//! A file's content: what is written, what of it the device has, and what a power cut leaves.
+//! The content of a file: what was written, what the device has, and what a power cut leaves.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use std::rc::Rc;
 /// Bytes of a page.
 pub(super) const PAGE: usize = 4096;
 
-/// The content of a file. What is not there reads as zeros.
+/// The content of a file. Missing pages are zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     live: BTreeMap<u64, Page>,
     len: u64,
-    /// What the device has.
+    /// The content on the device.
     durable: BTreeMap<u64, Rc<[u8; PAGE]>>,
     durable_len: u64,
 }
@@ -26,7 +26,7 @@ struct Page {
     cached: bool,
 }
 
-/// The parts of pages that a range touches: page, first byte in it, how many.
+/// The parts of pages in a range: page, first byte, number of bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len as u64;
     let mut at = offset;
@@ -44,17 +44,17 @@ impl Pages {
         self.len
     }
 
-    /// Pages that take room on the device.
+    /// Pages that take space on the device.
     pub(super) fn count(&self) -> usize {
         self.live.len()
     }
 
-    /// How many pages a write there would add.
+    /// How many pages a write would add.
     pub(super) fn missing(&self, offset: u64, len: usize) -> usize {
         parts(offset, len).filter(|(page, ..)| !self.live.contains_key(page)).count()
     }
 
-    /// Whether a read there needs the device.
+    /// Whether a read needs the device.
     pub(super) fn is_cached(&self, offset: u64, len: usize) -> bool {
         let readable = len.min(self.len.saturating_sub(offset) as usize);
         parts(offset, readable).all(|(page, ..)| self.live.get(&page).is_none_or(|it| it.cached))
@@ -64,7 +64,7 @@ impl Pages {
         self.len != self.durable_len || self.live.values().any(|page| page.dirty)
     }
 
-    /// The bytes there, up to the file's end. They are in the cache from now on, unless read past it.
+    /// The bytes in a range, up to the end of the file. They are cached afterwards, unless by direct I/O.
     pub(super) fn read(&mut self, offset: u64, len: usize, past_cache: bool) -> Vec<u8> {
         let readable = len.min(self.len.saturating_sub(offset) as usize);
         let mut bytes = Vec::with_capacity(readable);
@@ -90,7 +90,7 @@ impl Pages {
         self.len = self.len.max(offset + bytes.len() as u64);
     }
 
-    /// Has pages there, of zeros where there are none yet.
+    /// Allocates pages of zeros if there are none.
     pub(super) fn allocate(&mut self, offset: u64, len: usize) {
         for (page, ..) in parts(offset, len) {
             if !self.live.contains_key(&page) {
@@ -99,7 +99,7 @@ impl Pages {
         }
     }
 
-    /// A page that is about to be changed.
+    /// A page to write to.
     fn dirty(&mut self, page: u64) -> &mut Page {
         let empty = || Page { bytes: Rc::new([0; PAGE]), dirty: true, cached: true };
         let page = self.live.entry(page).or_insert_with(empty);
@@ -118,7 +118,7 @@ impl Pages {
         self.len = len;
     }
 
-    /// The device has it all.
+    /// Everything is on the device.
     pub(super) fn sync(&mut self) {
         self.durable.clear();
         for (&number, page) in &mut self.live {
@@ -128,12 +128,12 @@ impl Pages {
         self.durable_len = self.len;
     }
 
-    /// The cache keeps only what the device does not have.
+    /// Drops pages from the cache that the device has.
     pub(super) fn drop_cache(&mut self) {
         self.live.values_mut().for_each(|page| page.cached = page.dirty);
     }
 
-    /// What a power cut leaves: what was synced, and of the rest any pages, whole.
+    /// The content after a power cut: what was synced, and of the rest any whole pages.
     pub(super) fn survive(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {

@@ -1,11 +1,11 @@
-//! Names: directories, what they hold, and a journal of what changed since the device last heard of it.
+//! Directories and names, and a journal of changes that are not on the device yet.
 
 use super::pages::Pages;
 use crate::random::Random;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A file's or directory's number, never used again.
+/// The number of an inode, which is not reused.
 pub(super) type Ino = u64;
 
 pub(super) const ROOT: Ino = 1;
@@ -17,7 +17,7 @@ pub(super) struct Inode {
     pub(super) node: Node,
     pub(super) mode: u32,
     pub(super) links: u32,
-    /// Open files that stand for it.
+    /// Open files of the inode.
     pub(super) opens: u32,
 }
 
@@ -29,15 +29,15 @@ pub(super) enum Node {
 
 type Entries = BTreeMap<Vec<u8>, Ino>;
 
-/// Names that change together: a directory's name stands for something else from now on, or for nothing.
+/// Names that change together: each names another inode from now on, or none.
 type Change = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 
-/// Everything on a disk.
+/// All inodes of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
-    /// The directories as the device has them, and what it has not heard of.
+    /// The directories on the device, and the changes that are not on it.
     durable: BTreeMap<Ino, Entries>,
     journal: Vec<Change>,
 }
@@ -64,7 +64,7 @@ impl Tree {
         })
     }
 
-    /// Pages that all files take which are named or open.
+    /// Pages of all files that have a name or are open.
     pub(super) fn pages(&self) -> usize {
         let alive = self.inodes.values().filter(|inode| inode.links + inode.opens > 0);
         alive.map(|inode| if let Node::File(pages) = &inode.node { pages.count() } else { 0 }).sum()
@@ -77,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// What a path leads to.
+    /// The inode of a path.
     pub(super) fn find(&self, from: Ino, path: &[u8]) -> Result<Ino, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -100,8 +100,12 @@ impl Tree {
         }
     }
 
-    /// The directory that a path ends in, and the last name, which need not exist.
-    pub(super) fn place<'a>(&self, from: Ino, path: &'a [u8]) -> Result<(Ino, &'a [u8]), Errno> {
+    /// The parent directory and the last name of a path, which need not exist.
+    pub(super) fn parent_and_name<'a>(
+        &self,
+        from: Ino,
+        path: &'a [u8],
+    ) -> Result<(Ino, &'a [u8]), Errno> {
         let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Errno::NOENT)? + 1;
         let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let (name, dir) = (&path[start..end], &path[..start]);
@@ -114,7 +118,7 @@ impl Tree {
         }
     }
 
-    /// Makes something new under a name that is free.
+    /// Creates an inode under a free name.
     pub(super) fn create(&mut self, (dir, name): (Ino, &[u8]), node: Node, mode: u32) -> Ino {
         let ino = self.next;
         self.next += 1;
@@ -124,7 +128,7 @@ impl Tree {
         ino
     }
 
-    /// Changes names, all together; the device learns it later.
+    /// Changes names together; the device gets the change later.
     pub(super) fn change(&mut self, change: Change) {
         for (dir, name, ino) in &change {
             if let Node::Dir { entries, .. } = &mut self.inode_mut(*dir).node {
@@ -137,7 +141,7 @@ impl Tree {
         self.journal.push(change);
     }
 
-    /// The device hears of all changes of names so far.
+    /// Writes all changes of names so far to the device.
     pub(super) fn commit(&mut self) {
         let all = std::mem::take(&mut self.journal);
         self.apply(all);
@@ -154,7 +158,7 @@ impl Tree {
         self.sweep();
     }
 
-    /// Forgets what is neither open nor named, by the directories, the device or the journal.
+    /// Removes inodes that are not open, and not named in the directories, on the device or in the journal.
     pub(super) fn sweep(&mut self) {
         let named = self.durable.values().flat_map(BTreeMap::values).copied();
         let noted = self.journal.iter().flatten().filter_map(|(.., ino)| *ino);
@@ -163,8 +167,8 @@ impl Tree {
         self.durable.retain(|ino, _| self.inodes.contains_key(ino));
     }
 
-    /// What a power cut leaves: the changes of names that the device had heard of, and of the rest the first few; of the
-    /// files what [`Pages::survive`] says.
+    /// The disk after a power cut: the changes of names on the device, and the first few of the others; of each file what
+    /// [`Pages::survive`] leaves.
     pub(super) fn survive(&mut self, random: &mut Random) {
         let heard = random.below(self.journal.len() as u64 + 1) as usize;
         let journal = std::mem::take(&mut self.journal);
@@ -176,7 +180,7 @@ impl Tree {
         self.files_mut().for_each(|pages| pages.survive(random));
     }
 
-    /// Names a directory and all below it as the device has them.
+    /// Restores a directory and everything below as it is on the device.
     fn restore(&mut self, dir: Ino, above: Ino, durable: &BTreeMap<Ino, Entries>) {
         let kept = durable.get(&dir).cloned().unwrap_or_default();
         let inode = self.inode_mut(dir);

@@ -17,7 +17,7 @@ pub(crate) struct Argument {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Restriction {
-    /// Which kind: 1 allows a submission opcode.
+    /// 1 allows a submission opcode.
     pub(crate) kind: u16,
     pub(crate) value: u8,
     reserved: u8,
@@ -26,7 +26,7 @@ pub(crate) struct Restriction {
 
 impl Argument {
     /// # Safety
-    /// The promise of `Kernel::register`: `start` points to what the registration expects, `count` items of it.
+    /// `start` must point to `count` items of what the registration expects, as the contract of `Kernel::register` demands.
     pub(crate) unsafe fn new(start: *mut u8, count: u32) -> Self {
         Self { start, count }
     }
@@ -37,75 +37,80 @@ impl Argument {
 
     pub(crate) fn ring_update(self) -> Result<RingUpdate, Errno> {
         self.check(1)?;
-        // SAFETY: the promise, for a registration or release of ring descriptors.
-        Ok(unsafe { self.start.cast::<RingUpdate>().read() })
+        Ok(self.read())
     }
 
     pub(crate) fn answer_ring_update(self, update: RingUpdate) {
-        // SAFETY: as in `ring_update`, which was called before.
+        // SAFETY: the argument is a `RingUpdate`, which `ring_update` has read.
         unsafe { self.start.cast::<RingUpdate>().write(update) };
     }
 
     /// The set-up of a buffer ring.
     pub(crate) fn buffer_ring(self) -> Result<BufferRingSetup, Errno> {
         self.check(1)?;
-        // SAFETY: the promise, for a registration or release of a buffer ring.
-        Ok(unsafe { self.start.cast::<BufferRingSetup>().read() })
+        Ok(self.read())
     }
 
-    /// The entries of a buffer ring to register, once its set-up was found good.
+    /// The entries of a buffer ring to register, if its set-up is valid.
     pub(crate) fn buffer_entries(self, setup: &BufferRingSetup) -> Result<BufferEntries, Errno> {
-        let sound = setup.ring_entries.is_power_of_two() && setup.ring_entries <= 32_768;
-        if !sound || setup.ring_addr == 0 || !setup.ring_addr.is_multiple_of(4096) {
+        let valid = setup.ring_entries.is_power_of_two() && setup.ring_entries <= 32_768;
+        if !valid || setup.ring_addr == 0 || !setup.ring_addr.is_multiple_of(4096) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: the promise covers the entries, until they are unregistered.
+        // SAFETY: the entries are valid until they are unregistered, as the contract of `Kernel::register` demands.
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
-    /// How a table of registered memory is to be.
+    /// The set-up of a table of registered memory.
     pub(crate) fn table(self) -> Result<BufferTableSetup, Errno> {
         self.check_size(size_of::<BufferTableSetup>())?;
-        // SAFETY: the promise, for a registration of a table; its size was given.
-        Ok(unsafe { self.start.cast::<BufferTableSetup>().read() })
+        Ok(self.read())
     }
 
-    /// What is to lie in one place of a table: its number, and an address and a length.
-    pub(crate) fn place(self) -> Result<(u32, IoVec), Errno> {
+    /// An index of a table, and the memory to register there.
+    pub(crate) fn index(self) -> Result<(u32, IoVec), Errno> {
         self.check_size(size_of::<BufferTableUpdate>())?;
-        // SAFETY: the promise, for an update of a table; its size was given.
-        let update = unsafe { self.start.cast::<BufferTableUpdate>().read() };
+        let update: BufferTableUpdate = self.read();
         if update.count != 1 || update.tags != 0 {
             return Err(Errno::INVAL);
         }
         let vector = std::ptr::with_exposed_provenance::<IoVec>(update.vectors as usize);
-        // SAFETY: the promise covers the vectors, of which there is one.
+        // SAFETY: the update names one vector, which is valid as the contract of `Kernel::register` demands.
         Ok((update.index, unsafe { vector.read() }))
     }
 
     pub(crate) fn restriction(self, index: u32) -> Restriction {
         assert!(index < self.count);
-        // SAFETY: the promise, for `count` restrictions.
+        // SAFETY: the argument has `count` restrictions.
         unsafe { self.start.cast::<Restriction>().add(index as usize).read_unaligned() }
     }
 
-    /// Answers a probe: the operations up to `last`, as many as there is room for.
+    /// Writes the result of a probe: the operations up to `last`, as far as there is space.
     pub(crate) fn answer_probe(self, last: u8, has: impl Fn(u8) -> bool) -> Result<(), Errno> {
         self.check(u32::MAX)?;
         let shown = (u32::from(last) + 1).min(self.count) as u8;
         let header: [u8; 16] = std::array::from_fn(|i| [last, shown].get(i).copied().unwrap_or(0));
-        // SAFETY: the promise, for a probe: a header of 16 bytes and `count` lines of 8.
-        unsafe { self.start.cast::<[u8; 16]>().write(header) };
-        for code in 0..shown {
+        let line = |code| {
             let [low, high] = u16::from(has(code)).to_ne_bytes();
-            let line = [code, 0, low, high, 0, 0, 0, 0];
-            // SAFETY: as above; `code` is below `count`.
-            unsafe { self.start.add(16).cast::<[u8; 8]>().add(usize::from(code)).write(line) };
+            [code, 0, low, high, 0, 0, 0, 0]
+        };
+        // SAFETY: the argument is a header of 16 bytes and `count` lines of 8, and `shown` is at most `count`.
+        unsafe {
+            self.start.cast::<[u8; 16]>().write(header);
+            let lines = self.start.add(16).cast::<[u8; 8]>();
+            (0..shown).for_each(|code| lines.add(usize::from(code)).write(line(code)));
         }
         Ok(())
     }
 
-    /// Where the count is a size in bytes.
+    /// The argument, as the structure that its registration expects.
+    fn read<T: Structure>(self) -> T {
+        // SAFETY: `start` points to what the registration expects, as `new` demands. Each caller is the accessor for one
+        // kind of registration, and asks for its structure; all of them are plain integers.
+        unsafe { self.start.cast::<T>().read() }
+    }
+
+    /// For registrations whose count is a size in bytes.
     fn check_size(self, size: usize) -> Result<(), Errno> {
         self.check(u32::MAX)?;
         if self.count as usize == size { Ok(()) } else { Err(Errno::INVAL) }
@@ -118,5 +123,13 @@ impl Argument {
         if self.count == 0 || self.count > most { Err(Errno::INVAL) } else { Ok(()) }
     }
 }
+
+/// The structures of plain integers that registrations take.
+trait Structure: Copy {}
+
+impl Structure for RingUpdate {}
+impl Structure for BufferRingSetup {}
+impl Structure for BufferTableSetup {}
+impl Structure for BufferTableUpdate {}
 
 const _: () = assert!(size_of::<Restriction>() == 16);

@@ -1,4 +1,4 @@
-//! A registered buffer ring, from the kernel's side.
+//! A registered buffer ring, as the kernel sees it.
 #![allow(unsafe_code)]
 
 use super::Piece;
@@ -23,7 +23,7 @@ pub(crate) struct BufferEntries {
 
 impl BufferEntries {
     /// # Safety
-    /// The setup was registered under the promise of `Kernel::register`: the entries live until the group is
+    /// The set-up was registered under the contract of `Kernel::register`: the entries stay until the group is
     /// unregistered, and their number is a power of two up to 32,768.
     pub(super) unsafe fn new(setup: &BufferRingSetup) -> Self {
         let first = std::ptr::with_exposed_provenance(setup.ring_addr as usize);
@@ -33,16 +33,16 @@ impl BufferEntries {
     /// How many buffers were published, wrapping.
     #[inline]
     pub(crate) fn tail(self) -> u16 {
-        // SAFETY: entry 0 exists, and its tail is reached only through this atomic. Acquire pairs with the submitter's
-        // release store: whoever sees the tail sees the entries below it.
+        // SAFETY: entry 0 exists, and its tail is accessed atomically only. Acquire pairs with the release store of the
+        // submitter: if this side sees the tail, it sees the entries below.
         unsafe { (*self.first).tail.load(Ordering::Acquire) }
     }
 
-    /// The buffer published as the `index`th, wrapping.
+    /// The `index`th buffer that was published, wrapping.
     #[inline]
     pub(crate) fn buffer(self, index: u16) -> (u16, Piece) {
-        // SAFETY: the masked index lies inside the ring; the submitter leaves published entries alone. The tail field
-        // beside is not read.
+        // SAFETY: the masked index lies inside the ring, and the submitter does not change published entries. The tail
+        // field, which it does change, is not read.
         unsafe {
             let slot = self.first.add(usize::from(index & self.mask));
             let (address, len) =

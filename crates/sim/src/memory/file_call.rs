@@ -1,9 +1,9 @@
-//! Calls on files, read from where they lie.
+//! File calls, with the arguments that they point to.
 #![allow(unsafe_code)]
 
 use super::header::pieces;
 use super::{Piece, Submitted};
-use crate::fs::{Call, OpenId, Pieces, Place};
+use crate::fs::{Call, OpenId, Pieces, StartedPath};
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;
@@ -19,50 +19,50 @@ const AT_REMOVEDIR: u32 = 0x200;
 const FSYNC_DATASYNC: u32 = 1;
 const FALLOCATE_KEEP_SIZE: u32 = 1;
 const RENAME_NOREPLACE: u32 = 1;
-/// Most bytes of a path, its zero included.
+/// Most bytes of a path, including its zero.
 const MOST_PATH: usize = 4096;
 const CURSOR: u64 = u64::MAX;
 
 /// Looks descriptors up.
 type Find<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
 
-/// A call whose caller vouches for what it points to.
+/// A call under the contract of [`FileCall::call`].
 pub(crate) struct FileRequest(FileCall);
 
 impl FileRequest {
     /// # Safety
-    /// The promise of [`FileCall::call`], until the call is done.
+    /// The contract of [`FileCall::call`], until the call is done.
     pub(crate) unsafe fn new(call: &FileCall) -> Self {
         Self(*call)
     }
 
-    /// The call with what it points to read, but for the bytes that it is about.
+    /// Reads what the call points to, except the bytes that it transfers.
     pub(crate) fn read(&self, find: Find<'_>) -> Result<Call, Errno> {
-        let at = |place: PathAt| place_of(place, find);
+        let at = |path: PathAt| read_path(path, find);
         Ok(match self.0 {
-            FileCall::Open { at: place, how } => {
-                // SAFETY: the promise covers how to open.
+            FileCall::Open { at: path, how } => {
+                // SAFETY: `how` is valid until the call is done, as `new` demands.
                 let OpenHow { flags, mode, .. } = unsafe { how.read() };
-                Call::Open { at: at(place)?, flags: flags as u32, mode: mode as u32 }
+                Call::Open { at: at(path)?, flags: flags as u32, mode: mode as u32 }
             }
-            FileCall::Stat { at: place, flags, stat } => Call::Stat {
-                at: at(place)?,
+            FileCall::Stat { at: path, flags, stat } => Call::Stat {
+                at: at(path)?,
                 itself: flags & AT_EMPTY_PATH != 0,
                 into: piece(stat.cast(), size_of::<FileStat>()),
             },
-            FileCall::Remove { at: place, directory } => Call::Remove { at: at(place)?, directory },
+            FileCall::Remove { at: path, directory } => Call::Remove { at: at(path)?, directory },
             FileCall::Rename { from, to, flags } if flags & !RENAME_NOREPLACE == 0 => {
                 Call::Rename { from: at(from)?, to: at(to)?, replace: flags == 0 }
             }
             FileCall::Link { from, to, .. } => Call::Link { from: at(from)?, to: at(to)? },
-            FileCall::MakeDir { at: place, mode } => Call::MakeDir { at: at(place)?, mode },
-            FileCall::SetMode { at: place, mode } => Call::SetMode { at: at(place)?, mode },
+            FileCall::MakeDir { at: path, mode } => Call::MakeDir { at: at(path)?, mode },
+            FileCall::SetMode { at: path, mode } => Call::SetMode { at: at(path)?, mode },
             FileCall::SetModeOf { fd, mode } => Call::SetModeOf { file: find(fd)?, mode },
             _ => return self.read_file(find),
         })
     }
 
-    /// Of the calls on an open file.
+    /// The calls on an open file.
     fn read_file(&self, find: Find<'_>) -> Result<Call, Errno> {
         let offset = |at: u64| (at != CURSOR).then_some(at);
         Ok(match self.0 {
@@ -87,7 +87,7 @@ impl FileRequest {
             FileCall::Allocate { fd, mode, offset, len } if mode <= FALLOCATE_KEEP_SIZE => {
                 Call::Allocate { file: find(fd)?, keep_len: mode != 0, offset, len }
             }
-            // There are no pipes: status flags that may change mean nothing here.
+            // There are no pipes: status flags do not matter here.
             FileCall::Advise { fd, .. } | FileCall::SetFlags { fd, .. } => {
                 find(fd)?;
                 Call::Nothing
@@ -108,12 +108,12 @@ impl FileRequest {
 }
 
 impl Submitted {
-    /// The call on files that an entry stands for, if it is one.
+    /// The file call of an entry, if it is one.
     pub(crate) fn file_call(&self, find: Find<'_>) -> Result<Call, Errno> {
         let mut how = OpenHow::default();
         let call = self.as_call(&mut how).ok_or(Errno::INVAL)?;
-        // SAFETY: the entry's promise covers what it points to: names until it is consumed, which is now; the bytes until
-        // the terminal completion.
+        // SAFETY: the entry was published under the contract of `Kernel::enter`: names are valid until it is consumed,
+        // which is now, and bytes until the terminal completion.
         unsafe { FileRequest::new(&call) }.read(find)
     }
 
@@ -167,17 +167,18 @@ fn pointer<T>(address: u64) -> *mut T {
 }
 
 fn piece(start: *mut u8, len: usize) -> Piece {
-    // SAFETY: `FileRequest` and `Submitted` exist under the promise that this memory is lent until the call is done.
+    // SAFETY: the memory belongs to the call until it is done: the calls come from a `FileRequest` or a `Submitted`, which
+    // demand that.
     unsafe { Piece::new(start.expose_provenance() as u64, len) }
 }
 
 fn vectors_of(first: *const IoVec, count: u32) -> Pieces {
-    // SAFETY: as above, for the vectors and the memory that they name.
+    // SAFETY: vectors and memory belong to the call until it is done: the calls come from a `FileRequest` or a `Submitted`.
     unsafe { pieces(first, count as usize) }
 }
 
-/// A path, read, and where it starts.
-fn place_of(at: PathAt, find: Find<'_>) -> Result<Place, Errno> {
+/// The path, and the file where it starts.
+fn read_path(at: PathAt, find: Find<'_>) -> Result<StartedPath, Errno> {
     if at.path.is_null() {
         return Err(Errno::FAULT);
     }
@@ -186,10 +187,10 @@ fn place_of(at: PathAt, find: Find<'_>) -> Result<Place, Errno> {
         return Err(Errno::NAMETOOLONG);
     }
     let absolute = path.starts_with(b"/") || at.dir == CURRENT;
-    Ok(Place { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
+    Ok(StartedPath { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
 }
 
 fn path_bytes(path: *const c_char) -> Vec<u8> {
-    // SAFETY: as above: the path is there, with its zero.
+    // SAFETY: the path is valid and ends with a zero: the calls come from a `FileRequest` or a `Submitted`.
     unsafe { CStr::from_ptr(path) }.to_bytes().to_vec()
 }

@@ -1,9 +1,8 @@
-//! Memory shared with the submitter: the only place, beside the seam itself, that follows an address.
-//!
-//! An address gets in here in two ways only: from a submission entry, whose submitter promised under
-//! [`Kernel::enter`](annulus_kernel::Kernel::enter) that its memory is valid and untouched until the terminal completion;
-//! and from an argument or a buffer ring passed under [`Kernel::register`](annulus_kernel::Kernel::register). The types
-//! here have no other constructors, so what holds one may use it until it has posted that completion.
+//! Memory shared with the submitter. Only this module, and the trait itself, use addresses. An address comes from a
+//! submission entry, whose memory is valid and unused until the terminal completion under the contract of
+//! [`Kernel::enter`](annulus_kernel::Kernel::enter), or from an argument or a buffer ring under that of
+//! [`Kernel::register`](annulus_kernel::Kernel::register). The types here have no other constructors, so a value of them
+//! may be used until that completion was posted.
 
 mod argument;
 mod buffer_entries;

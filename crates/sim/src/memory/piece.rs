@@ -1,11 +1,11 @@
-//! A range of the submitter's memory, and how to tell whether somebody touched it meanwhile.
+//! A range of the submitter's memory, and the check that it was not written to meanwhile.
 #![allow(unsafe_code)]
 
 use crate::random::mix;
 use annulus_kernel::file::FileStat;
 use std::collections::VecDeque;
 
-/// What memory is filled with while it is the kernel's: no two neighbours alike, and nothing that text would contain.
+/// The bytes that fill memory while the kernel has it: neighbours differ, and none is ASCII.
 const POISON: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut i = 0;
@@ -16,20 +16,20 @@ const POISON: [u8; 256] = {
     bytes
 };
 
-/// A range of memory that was lent to the kernel.
+/// A range of memory that is lent to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     address: u64,
     len: usize,
 }
 
-/// What a piece looked like when it was sealed.
+/// A hash of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal(u64);
 
 impl Piece {
     /// # Safety
-    /// See the module: the memory is lent to the kernel until it posts the terminal completion.
+    /// The memory must be lent to the kernel until it posts the terminal completion.
     pub(super) unsafe fn new(address: u64, len: usize) -> Self {
         Self { address, len }
     }
@@ -39,7 +39,7 @@ impl Piece {
         self.len
     }
 
-    /// The piece without its first `count` bytes.
+    /// The range without its first `count` bytes.
     #[inline]
     pub(crate) fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
@@ -52,17 +52,15 @@ impl Piece {
         Self { len: self.len.min(count), ..self }
     }
 
-    /// Reads it all.
+    /// Reads all of it.
     #[inline]
     pub(crate) fn append_to(self, bytes: &mut VecDeque<u8>) {
         if self.len > 0 {
-            // SAFETY: the memory is lent, and the submitter initialised what it wants sent.
-            let source = unsafe { std::slice::from_raw_parts(self.pointer(), self.len) };
-            bytes.extend(source);
+            bytes.extend(self.slice());
         }
     }
 
-    /// Writes what fits from the front of `bytes`, which loses it; returns how much that was.
+    /// Moves what fits from the front of `bytes`, and returns how much.
     #[inline]
     pub(crate) fn fill_from(self, bytes: &mut VecDeque<u8>, most: usize) -> usize {
         let count = self.len.min(most).min(bytes.len());
@@ -74,14 +72,14 @@ impl Piece {
         count
     }
 
-    /// A copy of it all.
+    /// A copy of all of it.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = VecDeque::with_capacity(self.len);
         self.append_to(&mut bytes);
         bytes.into()
     }
 
-    /// Writes the beginning of `bytes`, as much as fits; nothing at address zero, whatever its length.
+    /// Writes the beginning of `bytes`, as much as fits; nothing if the address is zero.
     #[inline]
     pub(crate) fn put(self, bytes: &[u8]) {
         if self.address != 0 {
@@ -89,31 +87,30 @@ impl Piece {
         }
     }
 
-    /// Writes what `statx` answers.
+    /// Writes the result of `statx`.
     pub(crate) fn put_stat(self, stat: &FileStat) {
         let start = std::ptr::from_ref(stat).cast::<u8>();
-        // SAFETY: it is made of numbers, without gaps between them.
+        // SAFETY: the structure consists of integers without padding.
         self.put(unsafe { std::slice::from_raw_parts(start, size_of::<FileStat>()) });
     }
 
-    /// Where it starts.
+    /// The address of the first byte.
     pub(crate) fn address(self) -> u64 {
         self.address
     }
 
-    /// Marks the first and last `span` bytes as the kernel's.
+    /// Poisons the first and last `span` bytes.
     #[inline]
     pub(crate) fn poison(self, span: usize) {
         self.edges(span, |part| part.write(&POISON));
     }
 
-    /// Where the poison was first written over, if it was.
+    /// The offset of the first byte of poison that was overwritten, if any.
     #[inline]
     pub(crate) fn touched(self, span: usize) -> Option<u64> {
         let mut found = None;
         self.edges(span, |part| {
-            // SAFETY: the memory is lent, and `poison` has initialised these bytes.
-            let bytes = unsafe { std::slice::from_raw_parts(part.pointer(), part.len) };
+            let bytes = part.slice();
             if found.is_none() && *bytes != POISON[..part.len] {
                 let at = bytes.iter().zip(&POISON).position(|(a, b)| a != b).unwrap_or(0);
                 found = Some(part.address - self.address + at as u64);
@@ -122,12 +119,11 @@ impl Piece {
         found
     }
 
-    /// What the first and last `span` bytes look like. For memory that the submitter initialised.
+    /// A hash of the first and last `span` bytes, which must be initialised.
     pub(crate) fn seal(self, span: usize) -> Seal {
         let mut hash = self.len as u64;
         self.edges(span, |part| {
-            // SAFETY: the memory is lent, and the submitter initialised what it wants sent.
-            let bytes = unsafe { std::slice::from_raw_parts(part.pointer(), part.len) };
+            let bytes = part.slice();
             for chunk in bytes.chunks(8) {
                 let mut word = [0; 8];
                 word[..chunk.len()].copy_from_slice(chunk);
@@ -137,15 +133,15 @@ impl Piece {
         Seal(hash)
     }
 
-    /// Calls `visit` with the parts of the two edges, each no longer than the poison.
+    /// Calls `each` with the parts of both edges, each no longer than the poison.
     #[inline]
-    fn edges(self, span: usize, mut visit: impl FnMut(Self)) {
+    fn edges(self, span: usize, mut each: impl FnMut(Self)) {
         let span = span.min(self.len);
         let tail = self.len.saturating_sub(span).max(span);
         for edge in [self.first(span), self.skip(tail)] {
             let mut rest = edge;
             while rest.len > 0 {
-                visit(rest.first(POISON.len()));
+                each(rest.first(POISON.len()));
                 rest = rest.skip(POISON.len());
             }
         }
@@ -155,8 +151,16 @@ impl Piece {
     #[inline]
     fn write(self, bytes: &[u8]) {
         let count = self.len.min(bytes.len());
-        // SAFETY: the memory is lent to us for writing, and nobody else has a reference to it.
+        // SAFETY: the memory is lent to the kernel for writing, and no other code uses it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), count) };
+    }
+
+    /// The bytes, which must be initialised: by the submitter, if they are to be sent, or by `poison`. Not for address zero.
+    #[inline]
+    fn slice(&self) -> &[u8] {
+        // SAFETY: the memory is lent to the kernel, so that no other code writes to it, and its bytes are initialised: the
+        // submitter has written what it sends, and the edges that `touched` reads were poisoned.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 
     #[inline]
@@ -166,7 +170,7 @@ impl Piece {
 }
 
 impl Seal {
-    /// A seal over several pieces.
+    /// A seal over several ranges.
     pub(crate) fn join(self, other: Self) -> Self {
         Self(mix(self.0 ^ other.0.rotate_left(1)))
     }
@@ -177,12 +181,12 @@ mod tests {
     use super::*;
 
     fn piece(memory: &mut [u8]) -> Piece {
-        // SAFETY: the tests touch the memory only between two uses of the piece.
+        // SAFETY: the tests use the memory only while they do not use the piece.
         unsafe { Piece::new(memory.as_mut_ptr().expose_provenance() as u64, memory.len()) }
     }
 
     #[test]
-    fn bytes_go_through_a_queue_that_wraps() {
+    fn bytes_pass_through_a_queue_that_wraps() {
         let mut queue: VecDeque<u8> = VecDeque::with_capacity(8);
         let mut text = *b"abcdefgh";
         piece(&mut text).append_to(&mut queue);
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_written_over_the_poison_is_seen_at_either_edge() {
+    fn one_overwritten_byte_is_found_at_both_edges() {
         for len in [1, 7, 256, 600, 4096] {
             for at in [0, len / 2, len - 1] {
                 let mut memory = vec![0; len];
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_tells_a_change() {
+    fn a_seal_detects_a_change() {
         let mut memory = vec![3; 1000];
         let seal = piece(&mut memory).seal(64);
         assert_eq!(piece(&mut memory).seal(64), seal);

@@ -1,4 +1,4 @@
-//! A ring's two queues, from the kernel's side.
+//! The two queues of a ring, as the kernel sees them.
 #![allow(unsafe_code)]
 
 use super::Submitted;
@@ -7,7 +7,7 @@ use annulus_ring::{Completion, Entry};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where things lie in a ring's first mapping. The completions follow at `CQES`, the index array behind them.
+/// The layout of the first mapping of a ring. The completions follow at `CQES`, the index array after them.
 pub(crate) const SUBMISSIONS: SubmissionOffsets = SubmissionOffsets {
     head: 0,
     tail: 4,
@@ -32,20 +32,20 @@ pub(crate) const COMPLETIONS: CompletionOffsets = CompletionOffsets {
 };
 const CQES: u32 = 128;
 const PAGE: usize = 4096;
-/// Indices start just below the wrap: Linux starts at zero, but nobody may rely on it.
+/// Indices start just below the wrap. On Linux they start at zero, which programs must not rely on.
 const START: u32 = u32::MAX - 7;
 
-/// The shape of a ring's memory.
+/// The sizes of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) submissions: u32,
     pub(crate) completions: u32,
-    /// Whether an index array lies between the submission queue and the entries.
+    /// Whether there is an index array in front of the entries.
     pub(crate) array: bool,
 }
 
 impl Shape {
-    /// Where the index array lies; zero without one.
+    /// The offset of the index array; zero without one.
     pub(crate) fn array_offset(self) -> u32 {
         if self.array { CQES + self.completions * size_of::<Completion>() as u32 } else { 0 }
     }
@@ -56,7 +56,7 @@ impl Shape {
     }
 }
 
-/// The memory of both queues and of the entries, with the indices that are the kernel's to move.
+/// The memory of both queues and of the entries, with the indices that the kernel changes.
 pub(crate) struct Queues {
     rings: Mapping,
     entries: Mapping,
@@ -81,18 +81,18 @@ impl Queues {
         Ok(queues)
     }
 
-    /// The first byte of the mapping at `offset`, where it holds `len` bytes.
+    /// The first byte of the mapping at `offset`, if it has `len` bytes.
     pub(crate) fn address(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let mapping = match offset {
             0 => &self.rings,
             0x1000_0000 => &self.entries,
             _ => return None,
         };
-        // A mapping has whole pages, whatever was asked for.
+        // A mapping has whole pages.
         (len <= mapping.len().next_multiple_of(PAGE)).then(|| mapping.as_ptr())
     }
 
-    /// Whether one of the mappings starts there.
+    /// Whether a mapping starts at an address.
     pub(crate) fn owns(&self, address: *const u8) -> bool {
         [&self.rings, &self.entries].iter().any(|mapping| mapping.as_ptr().cast_const() == address)
     }
@@ -101,7 +101,7 @@ impl Queues {
         self.shape.completions
     }
 
-    /// Entries the submitter has published and we have not read.
+    /// Entries that were published and not read.
     #[inline]
     pub(crate) fn submitted(&self) -> u32 {
         // Acquire pairs with the submitter's release store of the tail.
@@ -109,8 +109,7 @@ impl Queues {
         tail.wrapping_sub(self.head).min(self.shape.submissions)
     }
 
-    /// Reads the next entry; `None` where the index array names one that does not exist. Only after
-    /// [`submitted`](Self::submitted) said that there is one.
+    /// Reads the next entry; `None` if the index array names none. Only if [`submitted`](Self::submitted) is not zero.
     #[inline]
     pub(crate) fn take_entry(&mut self) -> Option<Submitted> {
         let slot = self.head & (self.shape.submissions - 1);
@@ -119,20 +118,21 @@ impl Queues {
         if index >= self.shape.submissions {
             return None;
         }
-        // SAFETY: the index lies inside the mapping, and the submitter leaves the entry alone until the head passed it.
-        let entry = unsafe { self.entries.as_ptr().cast::<Entry>().add(index as usize).read() };
-        // SAFETY: published entries keep the promise of `Kernel::enter`.
-        Some(unsafe { Submitted::new(entry) })
+        // SAFETY: the index lies inside the mapping, and the submitter does not change the entry until the head has passed
+        // it. It was published under the contract of `Kernel::enter`, as `Submitted::new` demands.
+        Some(unsafe {
+            Submitted::new(self.entries.as_ptr().cast::<Entry>().add(index as usize).read())
+        })
     }
 
-    /// Tells the submitter which entries were read.
+    /// Publishes how many entries were read.
     #[inline]
     pub(crate) fn commit(&self) {
-        // Release pairs with the submitter's acquire load of the head: only then may it write over the entries.
+        // Release pairs with the submitter's acquire load of the head: only then may it overwrite the entries.
         self.word(SUBMISSIONS.head).store(self.head, Ordering::Release);
     }
 
-    /// Completions posted and not yet taken.
+    /// Completions that were posted and not taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
         self.tail.wrapping_sub(self.taken())
@@ -141,7 +141,7 @@ impl Queues {
     /// The submitter's head of the completion queue.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
-        // Acquire pairs with the submitter's release store of the head: the slots before it are ours again.
+        // Acquire pairs with the submitter's release store of the head: the slots before it can be reused.
         self.word(COMPLETIONS.head).load(Ordering::Acquire)
     }
 
@@ -151,14 +151,14 @@ impl Queues {
         self.tail
     }
 
-    /// Posts a completion; false where there is no room.
+    /// Posts a completion; false if there is no space.
     #[inline]
     pub(crate) fn post(&mut self, completion: Completion) -> bool {
         if self.ready() >= self.shape.completions {
             return false;
         }
         let slot = (self.tail & (self.shape.completions - 1)) as usize;
-        // SAFETY: the slot lies inside the mapping, and the submitter has taken what stood there.
+        // SAFETY: the slot lies inside the mapping, and the submitter has taken the completion that was there.
         unsafe {
             let first = self.rings.as_ptr().add(CQES as usize).cast::<Completion>();
             first.add(slot).write(completion);
@@ -184,8 +184,8 @@ impl Queues {
     #[inline]
     fn word(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + 4 <= self.rings.len());
-        // SAFETY: the callers' offsets are of the layout above: aligned, inside the mapping, and reached only through
-        // atomics on both sides.
+        // SAFETY: the offsets are those of the layout above: aligned, inside the mapping, and accessed atomically only on
+        // both sides.
         unsafe { &*self.rings.as_ptr().add(offset as usize).cast::<AtomicU32>() }
     }
 }

@@ -1,4 +1,4 @@
-//! A submission entry that came through the queue, and the memory it names.
+//! A submission entry that came through the queue, and the memory that it names.
 #![allow(unsafe_code)]
 
 use super::Piece;
@@ -13,21 +13,22 @@ use std::ops::Deref;
 /// Most vectors a message may have (`UIO_MAXIOV`).
 const MOST_VECTORS: usize = 1024;
 
-/// An entry whose submitter keeps the promise of [`Ring::push`](annulus_ring::Ring::push).
+/// An entry under the contract of [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
 #[derive(Clone, Copy)]
 pub(crate) struct Submitted(Entry);
 
 impl Submitted {
     /// # Safety
-    /// The entry was published under the promise of `Kernel::enter`.
+    /// The entry was published under the contract of `Kernel::enter`.
     pub(super) unsafe fn new(entry: Entry) -> Self {
         Self(entry)
     }
 
-    /// The memory of a plain receive or send.
+    /// The memory of a receive or send.
     #[inline]
     pub(crate) fn memory(&self) -> Piece {
-        // SAFETY: the promise covers what a receive or send names by address and length.
+        // SAFETY: `addr` and `len` of a receive or send name memory that is valid until the terminal completion, as `new`
+        // demands.
         unsafe { Piece::new(self.0.addr, self.0.len as usize) }
     }
 
@@ -41,17 +42,17 @@ impl Submitted {
             return Err(Errno::FAULT);
         }
         let start = std::ptr::with_exposed_provenance::<u8>(self.0.addr as usize);
-        // SAFETY: the promise covers the address of a connect, `off` bytes of it.
+        // SAFETY: a connect names `off` bytes of address, which are valid until the terminal completion, as `new` demands.
         Ok(Address::from_bytes(unsafe { std::slice::from_raw_parts(start, len) }))
     }
 
-    /// The length of time of a timeout.
+    /// The duration of a timeout.
     pub(crate) fn time(&self) -> Result<Nanos, Errno> {
         if self.0.addr == 0 {
             return Err(Errno::FAULT);
         }
         let start = std::ptr::with_exposed_provenance::<TimeSpec>(self.0.addr as usize);
-        // SAFETY: the promise covers the time of a timeout until the entry is consumed, which is now.
+        // SAFETY: the time of a timeout is valid until the entry is consumed, which is now, as `new` demands.
         let TimeSpec { seconds, nanoseconds } = unsafe { start.read() };
         let seconds = Nanos::try_from(seconds).map_err(|_| Errno::INVAL)?;
         let rest = Nanos::try_from(nanoseconds).map_err(|_| Errno::INVAL)?;
@@ -64,17 +65,18 @@ impl Submitted {
             return Err(Errno::FAULT);
         }
         let place = std::ptr::with_exposed_provenance_mut::<MsgHeader>(self.0.addr as usize);
-        // SAFETY: the promise covers the header at least until the entry is consumed, which is now.
-        let header = unsafe { place.read() };
-        if header.vector_count > MOST_VECTORS {
-            return Err(Errno::MSGSIZE);
+        // SAFETY: the header and its vectors are valid until the entry is consumed, which is now; name, control messages and bytes
+        // until the terminal completion; and the header of a receive, too.
+        unsafe {
+            let header = place.read();
+            if header.vector_count > MOST_VECTORS {
+                return Err(Errno::MSGSIZE);
+            }
+            Ok(Header::new(place, &header))
         }
-        // SAFETY: the promise covers what the header names: its vectors until the entry is consumed, and name, control
-        // messages and the vectors' bytes as `Header` says.
-        unsafe { Ok(Header::new(place, &header)) }
     }
 
-    /// The bytes that the vectors of a write name.
+    /// The memory of the vectors of a write.
     pub(crate) fn vectors(&self) -> Result<Box<[Piece]>, Errno> {
         let count = self.0.len as usize;
         if count > MOST_VECTORS {
@@ -84,7 +86,8 @@ impl Submitted {
             return Err(Errno::FAULT);
         }
         let first = std::ptr::with_exposed_provenance::<IoVec>(self.0.addr as usize);
-        // SAFETY: the promise covers the vectors at least until the entry is consumed, which is now.
+        // SAFETY: the vectors are valid until the entry is consumed, which is now, and their bytes until the terminal
+        // completion.
         Ok(unsafe { pieces(first, count) })
     }
 }

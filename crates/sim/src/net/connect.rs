@@ -1,7 +1,7 @@
-//! How a connection comes about.
+//! How a connection is made.
 
+use super::datagram_queue::Partner;
 use super::internet;
-use super::mailbox::Partner;
 use super::ports::{mapped, reachable};
 use super::socket::{Side, Socket, SocketId, State};
 use super::{Change, Net};
@@ -10,15 +10,15 @@ use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
-/// Attempts at a listener whose queue is full, the waits between them doubling from a second: `tcp_syn_retries`.
+/// Attempts at a listener whose queue is full. The waits between them double from one second: `tcp_syn_retries`.
 const RETRIES: u8 = 6;
 const FIRST_WAIT: Nanos = 1_000_000_000;
 
-/// `AF_UNSPEC`: connecting to it ends the connection of a datagram socket.
+/// `AF_UNSPEC`: a connect to it disconnects a datagram socket.
 const UNSPECIFIED: u16 = 0;
 
 impl Net {
-    /// Starts connecting. The outcome shows as the end of [`State::Connecting`].
+    /// Starts a connect. Its outcome ends [`State::Connecting`].
     pub(crate) fn connect(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let socket = self.socket(id);
         match (socket.domain, socket.is_datagram()) {
@@ -33,7 +33,7 @@ impl Net {
         }
     }
 
-    /// A datagram socket hears everybody again.
+    /// A datagram socket receives from all senders again.
     fn disconnect(&mut self, id: SocketId) {
         self.socket_mut(id).remote = None;
         self.set_partner(id, Partner::None);
@@ -44,7 +44,7 @@ impl Net {
         match socket.state {
             State::Connecting => return Err(Errno::ALREADY),
             State::Listening(_) => return Err(Errno::ISCONN),
-            // A connection that was reset was one all the same.
+            // A connection that was reset counts.
             _ if socket.peer.is_some() => return Err(Errno::ISCONN),
             _ => {}
         }
@@ -70,7 +70,7 @@ impl Net {
         self.schedule(self.time.now() + wait + delay, id, Change::Attempt(nth));
     }
 
-    /// An attempt reaches the address it was made for.
+    /// An attempt arrives at the address.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
         if client.released || !matches!(client.state, State::Connecting) {
@@ -80,7 +80,7 @@ impl Net {
         let Some(listener) = self.ports.listener(remote, &mut self.random) else {
             return self.tell(id, Change::Refused);
         };
-        if !self.has_place(listener) {
+        if !self.has_backlog_space(listener) {
             return self.try_later(id, nth);
         }
         let child = self.child(listener, id);
@@ -91,8 +91,8 @@ impl Net {
         self.tell(id, Change::Established);
     }
 
-    /// A full queue takes one more than the backlog, then lets attempts go unanswered.
-    pub(super) fn has_place(&self, listener: SocketId) -> bool {
+    /// A full queue takes one more than the backlog, then attempts get no answer.
+    pub(super) fn has_backlog_space(&self, listener: SocketId) -> bool {
         match &self.socket(listener).state {
             State::Listening(listening) => listening.queue.len() <= listening.backlog,
             _ => false,
@@ -144,7 +144,7 @@ impl Net {
         }
     }
 
-    /// What a connect that waits finds: done, or why not.
+    /// The result of a connect that waits.
     pub(crate) fn connected(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {
@@ -158,13 +158,13 @@ impl Net {
         }
     }
 
-    /// Takes the connection that has waited longest at a listener.
+    /// Takes the connection that has waited longest.
     pub(crate) fn accept(&mut self, id: SocketId) -> Result<SocketId, Errno> {
         let child = match &mut self.socket_mut(id).state {
             State::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN)?,
             _ => return Err(Errno::INVAL),
         };
-        self.admit_caller(id);
+        self.admit_next(id);
         Ok(child)
     }
 }

@@ -1,84 +1,84 @@
-//! One direction of a connection, kept at its receiving end: bytes that wait to be read, bytes under way, bytes that wait
-//! to leave. One queue holds all three, so a byte is copied in once and out once.
+//! One direction of a connection, stored at its receiving end: bytes that wait to be read, bytes in flight, bytes that wait
+//! to be sent. One queue holds all three, so that a byte is copied in once and out once.
 
 use super::wire::Wire;
 use std::collections::VecDeque;
 
-/// Where the end of the stream is.
+/// The state of the end of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
     /// The sender may send more.
     #[default]
     Open,
-    /// It leaves behind the last byte.
+    /// It is sent after the last byte.
     Queued,
-    /// Under way.
+    /// In flight.
     Flying,
-    /// The receiver knows.
+    /// The receiver has it.
     Arrived,
 }
 
 /// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// Front: `arrived` readable bytes; then `flying` ones; then those that wait to leave.
+    /// First `arrived` readable bytes, then `in_flight` ones, then those that wait to be sent.
     pub(crate) bytes: VecDeque<u8>,
     pub(crate) arrived: usize,
-    flying: usize,
+    in_flight: usize,
     pub(crate) end: End,
     pub(crate) wire: Wire,
 }
 
 impl Flow {
-    /// Bytes that wait to leave.
+    /// Bytes that wait to be sent.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
-        self.bytes.len() - self.arrived - self.flying
+        self.bytes.len() - self.arrived - self.in_flight
     }
 
-    /// Bytes that the sender still has to keep.
+    /// Bytes that the sender still stores.
     #[inline]
     pub(crate) fn unacknowledged(&self) -> usize {
         self.bytes.len() - self.arrived
     }
 
-    /// How much may leave now: what the receiver has room for, but not in driblets.
+    /// How much may be sent now: what the window has space for, but no tiny segments.
     #[inline]
     pub(crate) fn sendable(&self, receive_buffer: usize, segment: usize) -> usize {
-        let window = receive_buffer.saturating_sub(self.arrived + self.flying);
+        let window = receive_buffer.saturating_sub(self.arrived + self.in_flight);
         let unsent = self.unsent();
         let worthwhile = segment.min(receive_buffer / 2).max(1);
         if window >= unsent.min(worthwhile) { window.min(unsent).min(segment) } else { 0 }
     }
 
-    /// The next `count` unsent bytes leave.
+    /// Sends the next `count` unsent bytes.
     #[inline]
     pub(crate) fn depart(&mut self, count: usize) {
-        self.flying += count;
+        self.in_flight += count;
     }
 
-    /// The oldest `count` flying bytes are there.
+    /// The oldest `count` bytes in flight arrive.
     #[inline]
     pub(crate) fn arrive(&mut self, count: usize) {
-        self.flying -= count;
+        self.in_flight -= count;
         self.arrived += count;
     }
 
-    /// The oldest `count` flying bytes arrive where nobody wants them.
+    /// The oldest `count` bytes in flight arrive at a closed socket, and are dropped.
     pub(crate) fn lose(&mut self, count: usize) {
-        self.flying -= count;
+        self.in_flight -= count;
         self.bytes.drain(self.arrived..self.arrived + count);
     }
 
-    /// What is readable is lost.
+    /// Drops what is readable.
     pub(crate) fn discard_arrived(&mut self) {
         self.bytes.drain(..self.arrived);
         self.arrived = 0;
     }
 
-    /// What has not left never will, the end of the stream included.
+    /// Drops what was not sent, including the end of the stream.
     pub(crate) fn discard_unsent(&mut self) {
-        self.bytes.truncate(self.arrived + self.flying);
+        self.bytes.truncate(self.arrived + self.in_flight);
         if self.end == End::Queued {
             self.end = End::Open;
         }

@@ -1,38 +1,38 @@
-//! What lies between two ends of a connection, or a datagram's sender and its receiver.
+//! The network between two ends of a connection, or between sender and receiver of a datagram.
 
 use crate::random::Random;
 use crate::timeline::{Nanos, nanos};
 use std::time::Duration;
 
-/// A datagram that is held up takes at most so much longer, and two journeys.
-const LONGEST_DETOUR: Nanos = 100_000;
+/// The most that a reordered datagram is delayed, beside two latencies.
+const LONGEST_EXTRA_DELAY: Nanos = 100_000;
 
-/// The network: the same for all connections, each direction on its own. Loss, duplication and reordering are for
+/// The network, the same for all connections, each direction separately. Loss, duplication and reordering apply to
 /// datagrams: on a connection they would show as latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// From one end to the other.
     pub latency: Duration,
-    /// Up to this much more, as it comes; bytes never overtake each other.
+    /// Up to so much more, at random; bytes are not reordered.
     pub jitter: Duration,
-    /// Bytes a second a connection; zero is no limit.
+    /// Bytes a second of a connection; zero is no limit.
     pub bandwidth: u64,
-    /// Most bytes that travel together.
+    /// Most bytes of one segment.
     pub segment: u32,
-    /// Bytes that the receiving end keeps unread.
+    /// Bytes that the receiving end stores unread.
     pub receive_buffer: u32,
-    /// Bytes that the sending end keeps until they have arrived.
+    /// Bytes that the sending end stores until they have arrived.
     pub send_buffer: u32,
-    /// Of a thousand datagrams, so many are lost.
+    /// So many of a thousand datagrams are lost.
     pub loss: u16,
     /// So many arrive twice.
     pub duplication: u16,
-    /// So many are held up, and overtaken by later ones.
+    /// So many are delayed, and overtaken by later ones.
     pub reordering: u16,
 }
 
 impl Link {
-    /// A network of `random`'s choice: near or far, wide or narrow, with buffers of any size.
+    /// A network chosen by `random`: any latency, bandwidth and buffer size.
     pub fn any(random: &mut Random) -> Self {
         Self {
             latency: Duration::from_nanos(random.pick(&[0, 1_000, 25_000, 500_000, 20_000_000])),
@@ -47,28 +47,28 @@ impl Link {
         }
     }
 
-    /// How long `bytes` occupy the wire.
+    /// How long `bytes` occupy the link.
     #[inline]
     pub(crate) fn time_on_wire(&self, bytes: u32) -> Nanos {
         (u64::from(bytes) * 1_000_000_000).checked_div(self.bandwidth).unwrap_or(0)
     }
 
-    /// How long something travels.
+    /// The latency of one transmission.
     #[inline]
     pub(crate) fn delay(&self, random: &mut Random) -> Nanos {
         let jitter = nanos(self.jitter);
         nanos(self.latency) + if jitter == 0 { 0 } else { random.between(0, jitter) }
     }
 
-    /// How much longer a datagram travels that others may overtake; mostly not at all.
-    pub(crate) fn detour(&self, random: &mut Random) -> Nanos {
+    /// The extra delay of a datagram that may be reordered; mostly zero.
+    pub(crate) fn extra_delay(&self, random: &mut Random) -> Nanos {
         let late = random.chance(self.reordering);
-        if late { random.between(1, 2 * nanos(self.latency) + LONGEST_DETOUR) } else { 0 }
+        if late { random.between(1, 2 * nanos(self.latency) + LONGEST_EXTRA_DELAY) } else { 0 }
     }
 }
 
 impl Default for Link {
-    /// A quiet local network: 25 µs, 10 Gbit/s, buffers of 128 KiB.
+    /// A local network without load: 25 µs, 10 Gbit/s, buffers of 128 KiB.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(25),

@@ -1,13 +1,13 @@
-//! The network and the sockets on it. It knows no rings and no operations: whom an event concerns, it only notes.
+//! The network and its sockets. It knows no rings and no operations: it only records which sockets changed.
 
 mod connect;
+mod datagram_queue;
+mod datagrams;
 mod flow;
 mod link;
-mod mailbox;
 mod names;
 mod options;
 mod ports;
-mod post;
 mod socket;
 mod stream;
 mod udp;
@@ -15,9 +15,9 @@ mod unix;
 mod unix_datagram;
 mod wire;
 
+pub(crate) use datagram_queue::Datagram;
+pub(crate) use datagrams::{OutgoingDatagram, SendMeta};
 pub use link::Link;
-pub(crate) use mailbox::Letter;
-pub(crate) use post::{Draft, Wishes};
 pub(crate) use socket::{Side, Socket, SocketId, State};
 pub(crate) use unix::credentials;
 
@@ -27,7 +27,7 @@ use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, Timeline};
 use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketQuery, SocketType};
-use mailbox::Mailbox;
+use datagram_queue::DatagramQueue;
 use names::Names;
 use options::Options;
 use ports::{Binding, Ports};
@@ -36,26 +36,26 @@ use socket::Listening;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most connections a listener keeps for `accept`, whatever it asks for (`somaxconn`).
+/// Most connections that a listener keeps for `accept`, even if it asks for more (`somaxconn`).
 const MOST_WAITING: u32 = 4096;
 
-/// Something that happens later.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// To a socket.
+    /// At a socket.
     Socket(SocketId, Change),
-    /// A timer's end.
-    Alarm(OpId),
-    /// A letter's, by its number.
+    /// A timer expires.
+    Timer(OpId),
+    /// A datagram arrives; its number.
     Arrival(u32),
-    /// Of the answer to a letter that nobody heard.
-    Bounce(u32),
+    /// The report that a datagram found no receiver arrives.
+    Unreachable(u32),
 }
 
-/// What happens to a socket.
+/// A change of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Its connection attempt reaches the other side, for the nth time.
+    /// Its nth connection attempt arrives.
     Attempt(u8),
     Established,
     Refused,
@@ -71,15 +71,15 @@ pub(crate) struct Net {
     ports: Ports,
     udp_ports: Ports,
     names: Names,
-    /// Letters under way.
-    flying: Slab<Letter>,
+    /// Datagrams in flight.
+    in_flight: Slab<Datagram>,
     link: Link,
     random: Random,
-    /// Whose waiters should look again.
+    /// Sockets whose waiting operations must be tried again.
     woken: VecDeque<(SocketId, Side)>,
-    /// Timers that have ended.
+    /// Timers that have expired.
     fired: VecDeque<OpId>,
-    /// Files that were passed along, and that nobody will receive.
+    /// Passed files that will not be received.
     orphans: VecDeque<FileId>,
 }
 
@@ -91,7 +91,7 @@ impl Net {
             ports: Ports::new(),
             udp_ports: Ports::new(),
             names: Names::default(),
-            flying: Slab::new(),
+            in_flight: Slab::new(),
             link,
             random,
             woken: VecDeque::new(),
@@ -108,7 +108,7 @@ impl Net {
     ) -> SocketId {
         let mut socket = Socket::new(domain, Options::new(&self.link));
         socket.nonblocking = nonblocking;
-        socket.mail = (kind == SocketType::Datagram).then(Box::<Mailbox>::default);
+        socket.datagrams = (kind == SocketType::Datagram).then(Box::<DatagramQueue>::default);
         self.sockets.insert(socket)
     }
 
@@ -122,37 +122,37 @@ impl Net {
         self.sockets.at_mut(id)
     }
 
-    /// Sockets that exist, those without a descriptor included.
+    /// Sockets that exist, including those without a descriptor.
     pub(crate) fn len(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Takes the next note of somebody to wake.
+    /// The next socket whose waiting operations must be tried again.
     #[inline]
     pub(crate) fn next_woken(&mut self) -> Option<(SocketId, Side)> {
         self.woken.pop_front()
     }
 
-    /// Takes the next timer that has ended.
+    /// The next timer that has expired.
     #[inline]
     pub(crate) fn next_fired(&mut self) -> Option<OpId> {
         self.fired.pop_front()
     }
 
-    /// Takes the next file that nobody will receive.
+    /// The next passed file that will not be received.
     #[inline]
     pub(crate) fn next_orphan(&mut self) -> Option<FileId> {
         self.orphans.pop_front()
     }
 
-    /// Descriptors that came with what was read last.
-    fn unpack(&mut self, id: SocketId) -> Vec<FileId> {
-        self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.unpack())
+    /// Descriptors that came with the last read.
+    fn take_rights(&mut self, id: SocketId) -> Vec<FileId> {
+        self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.take_rights())
     }
 
-    /// Notes the end of a timer after so much time.
-    pub(crate) fn set_alarm(&mut self, after: Nanos, id: OpId) {
-        self.time.schedule(self.time.now().saturating_add(after), Event::Alarm(id));
+    /// Starts a timer.
+    pub(crate) fn start_timer(&mut self, after: Nanos, id: OpId) {
+        self.time.schedule(self.time.now().saturating_add(after), Event::Timer(id));
     }
 
     pub(crate) fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<(), Errno> {
@@ -173,7 +173,7 @@ impl Net {
             SocketQuery::Error => {
                 Ok(socket.error.take().map_or(0, |error| error.raw_os_error() as u32))
             }
-            SocketQuery::Drops => Ok(socket.mail.as_ref().map_or(0, |mail| mail.drops)),
+            SocketQuery::Drops => Ok(socket.datagrams.as_ref().map_or(0, |queue| queue.drops)),
             _ => socket.options.query(socket.domain, query),
         }
     }
@@ -212,7 +212,7 @@ impl Net {
         Ok(())
     }
 
-    /// The ports of a socket's protocol.
+    /// The ports of the protocol of a socket.
     fn ports_of(&mut self, id: SocketId) -> &mut Ports {
         if self.socket(id).is_datagram() { &mut self.udp_ports } else { &mut self.ports }
     }
@@ -266,7 +266,7 @@ impl Net {
         }
     }
 
-    /// Who made the other end of a Unix socket: this process, as there is no other.
+    /// The process that made the other end of a Unix socket: this one, since there is no other.
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
         let socket = self.socket(id);
         match &socket.unix {
@@ -276,7 +276,7 @@ impl Net {
         }
     }
 
-    /// Lets everything happen that is due by now.
+    /// Runs all events that are due.
     #[inline]
     pub(crate) fn run(&mut self) {
         while let Some(event) = self.time.pop_due() {
@@ -286,18 +286,18 @@ impl Net {
 
     fn happen(&mut self, event: Event) {
         let (id, change) = match event {
-            Event::Alarm(id) => return self.fired.push_back(id),
-            Event::Arrival(letter) => return self.on_arrival(letter),
-            Event::Bounce(letter) => return self.on_bounce(letter),
+            Event::Timer(id) => return self.fired.push_back(id),
+            Event::Arrival(datagram) => return self.on_arrival(datagram),
+            Event::Unreachable(datagram) => return self.on_unreachable(datagram),
             Event::Socket(id, change) => (id, change),
         };
         self.socket_mut(id).events -= 1;
-        self.befall(id, change);
+        self.apply(id, change);
         self.reap(id);
     }
 
     #[inline]
-    fn befall(&mut self, id: SocketId, change: Change) {
+    fn apply(&mut self, id: SocketId, change: Change) {
         match change {
             Change::Attempt(nth) => self.on_attempt(id, nth),
             Change::Established => self.on_established(id),
@@ -308,19 +308,18 @@ impl Net {
         }
     }
 
-    /// Schedules a change that occupies the wire for no time.
+    /// Schedules a change that occupies the link for no time.
     fn tell(&mut self, to: SocketId, change: Change) {
         self.travel(to, 0, change);
     }
 
-    /// Schedules a change behind everything that is on its way to `to`.
-    /// Within the host it is there at once.
+    /// Schedules a change behind everything that is in flight to `to`. Within the host it is applied at once.
     #[inline]
     fn travel(&mut self, to: SocketId, bytes: u32, change: Change) {
         let Self { sockets, link, random, time, .. } = self;
         let socket = sockets.at_mut(to);
         if socket.unix.is_some() {
-            return self.befall(to, change);
+            return self.apply(to, change);
         }
         let (now, occupied) = (time.now(), link.time_on_wire(bytes));
         let at = socket.inbound.wire.schedule(now, occupied, link.delay(random));
@@ -341,7 +340,7 @@ impl Net {
         }
     }
 
-    /// Frees a socket, and its peer with it, once nothing names either.
+    /// Frees a socket and its peer once nothing refers to either.
     fn reap(&mut self, id: SocketId) {
         let over = |socket: &Socket| socket.released && socket.events == 0;
         let socket = self.socket(id);
@@ -358,7 +357,7 @@ impl Net {
     }
 }
 
-/// An address of a socket that talks to other hosts.
+/// The internet address of a socket.
 fn internet(address: &Address) -> Result<SocketAddr, Errno> {
     let least = if address.family() == 2 { 16 } else { 28 };
     if address.as_bytes().len() < least {
@@ -367,7 +366,7 @@ fn internet(address: &Address) -> Result<SocketAddr, Errno> {
     address.to_inet().map_err(|_| Errno::AFNOSUPPORT)
 }
 
-/// What an unbound Unix socket is called: its family, and nothing more.
+/// The address of an unbound Unix socket: only its family.
 fn unnamed() -> Address {
     Address::from_bytes(&1u16.to_ne_bytes())
 }

@@ -1,4 +1,4 @@
-//! What Unix sockets are called: paths, which outlive their sockets, and abstract names, which do not.
+//! Names of Unix sockets: paths, which outlive their sockets, and abstract names, which do not.
 
 use super::socket::SocketId;
 use annulus_kernel::{Address, UnixName};
@@ -6,19 +6,19 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The namespace.
+/// All names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// A path that nobody is bound to any more is stale: it is there, and refuses.
+    /// A path without a socket is stale: it exists, and refuses.
     paths: BTreeMap<Vec<u8>, Option<SocketId>>,
-    /// Streams and datagram sockets (true) have abstract names of their own.
+    /// Streams and datagram sockets (true) have separate abstract names.
     abstracts: BTreeMap<(bool, Vec<u8>), SocketId>,
-    /// The next name to give to a socket that asks for any.
+    /// The next name for a socket that asks for any.
     next: u32,
 }
 
 impl Names {
-    /// Names a socket; answers under which address. The unnamed address takes a free abstract name.
+    /// Binds a socket, and returns its address. The unnamed address takes a free abstract name.
     pub(crate) fn bind(
         &mut self,
         to: &Address,
@@ -35,7 +35,7 @@ impl Names {
         Ok(*to)
     }
 
-    /// As Linux: five hexadecimal digits.
+    /// As on Linux: five hexadecimal digits.
     fn bind_any(&mut self, socket: SocketId, datagram: bool) -> Result<Address, Errno> {
         loop {
             let name = format!("{:05x}", self.next % (1 << 20));
@@ -49,7 +49,7 @@ impl Names {
         }
     }
 
-    /// Who is called so.
+    /// The socket with a name.
     pub(crate) fn find(&self, name: &Address, datagram: bool) -> Result<SocketId, Errno> {
         match name.to_unix().map_err(|_| Errno::INVAL)? {
             UnixName::Path(path) => {
@@ -62,7 +62,7 @@ impl Names {
         }
     }
 
-    /// A socket is gone: its path becomes stale. A name that is another's by now stays.
+    /// A socket is closed: its path becomes stale, unless it belongs to another socket by now.
     pub(crate) fn release(&mut self, name: &Address, socket: SocketId) {
         match name.to_unix() {
             Ok(UnixName::Path(path)) => {

@@ -1,11 +1,11 @@
-//! What `setsockopt` sets, and `getsockopt` tells.
+//! The options of sockets.
 
 use super::link::Link;
 use annulus_kernel::{Domain, Ip, SocketOption, SocketQuery};
 use rustix::io::Errno;
 use std::time::Duration;
 
-/// A socket's options.
+/// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) reuse_address: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Options {
     pub(crate) receive_buffer: usize,
     pub(crate) send_buffer: usize,
     pub(crate) broadcast: bool,
-    /// Sends are cut into datagrams of this size; zero is off.
+    /// Sends are split into datagrams of this size; zero is off.
     pub(crate) segment: u16,
     pub(crate) coalesce: bool,
     pub(crate) timestamps: bool,
@@ -25,16 +25,16 @@ pub(crate) struct Options {
     ip: [IpOptions; 2],
 }
 
-/// Options that each internet protocol has for itself.
+/// Options that each internet protocol has separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IpOptions {
     pub(crate) tos: u8,
     pub(crate) ttl: u8,
     pub(crate) multicast_ttl: u8,
-    pub(crate) tell_tos: bool,
-    pub(crate) tell_local: bool,
-    /// Errors are told to unconnected sockets too.
-    pub(crate) tell_errors: bool,
+    pub(crate) report_tos: bool,
+    pub(crate) report_local: bool,
+    /// Errors are reported to unconnected sockets too.
+    pub(crate) report_errors: bool,
 }
 
 impl Options {
@@ -60,12 +60,12 @@ impl Options {
         &self.ip[index(ip)]
     }
 
-    /// Takes an option on. Memberships are not kept here.
+    /// Sets an option. Memberships are stored elsewhere.
     pub(crate) fn set(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
         match option {
             SocketOption::ReuseAddress(on) => self.reuse_address = on,
             SocketOption::ReusePort(on) => self.reuse_port = on,
-            // A bind takes a port that nobody has, which a connect may use as well.
+            // A bind takes a free port, which a connect may use too.
             SocketOption::NoDelay(_)
             | SocketOption::BindAddressNoPort(_)
             | SocketOption::IncomingCpu(_) => {}
@@ -74,7 +74,7 @@ impl Options {
                 known(domain, Ip::V6)?;
                 self.v6_only = on;
             }
-            // As Linux: doubled, for its own overhead, and never absurdly small.
+            // As on Linux: doubled, for overhead, and not less than a minimum.
             SocketOption::RecvBuffer(bytes) => self.receive_buffer = (2 * bytes).max(2304),
             SocketOption::SendBuffer(bytes) => self.send_buffer = (2 * bytes).max(4608),
             SocketOption::Broadcast(on) => self.broadcast = on,
@@ -88,19 +88,19 @@ impl Options {
         Ok(())
     }
 
-    /// Options of one protocol or the other.
+    /// Options of one protocol.
     fn set_ip(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
         match option {
             SocketOption::MulticastTtl(ip, ttl) => self.of(domain, ip)?.multicast_ttl = ttl,
             SocketOption::Ttl(ip, ttl) => self.of(domain, ip)?.ttl = ttl,
             SocketOption::Tos(ip, tos) => self.of(domain, ip)?.tos = tos,
-            SocketOption::RecvTos(ip, on) => self.of(domain, ip)?.tell_tos = on,
-            SocketOption::PacketInfo(ip, on) => self.of(domain, ip)?.tell_local = on,
-            SocketOption::RecvErrors(ip, on) => self.of(domain, ip)?.tell_errors = on,
-            // There is one interface, and nothing is too large for it.
+            SocketOption::RecvTos(ip, on) => self.of(domain, ip)?.report_tos = on,
+            SocketOption::PacketInfo(ip, on) => self.of(domain, ip)?.report_local = on,
+            SocketOption::RecvErrors(ip, on) => self.of(domain, ip)?.report_errors = on,
+            // There is one interface, and its MTU is not limited.
             SocketOption::MulticastInterfaceV4(_) => known(domain, Ip::V4)?,
             SocketOption::MulticastInterfaceV6(_) => known(domain, Ip::V6)?,
-            // Which is the loopback: what it sends, it hears.
+            // The interface is the loopback: it receives what it sends.
             SocketOption::MulticastLoop(ip, _) => known(domain, ip)?,
             SocketOption::DontFragment(ip, _) => known(domain, ip)?,
             _ => return Err(Errno::NOPROTOOPT),
@@ -108,7 +108,7 @@ impl Options {
         Ok(())
     }
 
-    /// The number that a query asks for; an error is not an option's, nor are drops.
+    /// The value of an option. Errors and drops are stored elsewhere.
     pub(crate) fn query(&self, domain: Domain, query: SocketQuery) -> Result<u32, Errno> {
         Ok(match query {
             SocketQuery::RecvBuffer => self.receive_buffer as u32,
@@ -120,7 +120,7 @@ impl Options {
         })
     }
 
-    /// The options of a protocol, where the socket's family knows it.
+    /// The options of a protocol, if the family of the socket has it.
     fn of(&mut self, domain: Domain, ip: Ip) -> Result<&mut IpOptions, Errno> {
         known(domain, ip)?;
         Ok(&mut self.ip[index(ip)])
@@ -133,14 +133,14 @@ impl IpOptions {
             tos: 0,
             ttl: 64,
             multicast_ttl: 1,
-            tell_tos: false,
-            tell_local: false,
-            tell_errors: false,
+            report_tos: false,
+            report_local: false,
+            report_errors: false,
         }
     }
 }
 
-/// The newer family knows the older protocol; not the other way round.
+/// IPv6 sockets have IPv4, but not the reverse.
 fn known(domain: Domain, ip: Ip) -> Result<(), Errno> {
     match (domain, ip) {
         (Domain::Inet6, _) | (Domain::Inet, Ip::V4) => Ok(()),

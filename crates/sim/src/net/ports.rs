@@ -1,4 +1,4 @@
-//! Who is bound to which port.
+//! The sockets bound to each port.
 
 use super::socket::SocketId;
 use crate::random::Random;
@@ -6,10 +6,10 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `ip_local_port_range`: from here on up.
+/// The first port of `ip_local_port_range`.
 const EPHEMERAL: u16 = 32_768;
 
-/// A socket's claim on a port.
+/// A socket bound to a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     pub(crate) socket: SocketId,
@@ -36,13 +36,14 @@ impl Binding {
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
-    /// Whether what is for a group of hosts is for it, too.
-    pub(crate) fn hears_group(&self, group: IpAddr) -> bool {
-        self.ip == group || self.ip.is_unspecified() && self.suits(group).is_some()
+    /// Whether it receives what is sent to a group.
+    pub(crate) fn matches_group(&self, group: IpAddr) -> bool {
+        self.ip == group || self.ip.is_unspecified() && self.match_quality(group).is_some()
     }
 
-    /// How well it suits a connection to `ip`: an exact address best, then its family's wildcard, then the other's.
-    pub(crate) fn suits(&self, ip: IpAddr) -> Option<u8> {
+    /// How well it matches a connection to `ip`: best an exact address, then the wildcard of its family, then that of the
+    /// other.
+    pub(crate) fn match_quality(&self, ip: IpAddr) -> Option<u8> {
         match self.ip {
             own if own == ip => Some(2),
             own if !own.is_unspecified() => None,
@@ -53,7 +54,7 @@ impl Binding {
     }
 }
 
-/// All claims, by port.
+/// All bindings, by port.
 #[derive(Debug)]
 pub(crate) struct Ports {
     bound: BTreeMap<u16, Vec<Binding>>,
@@ -65,7 +66,7 @@ impl Ports {
         Self { bound: BTreeMap::new(), next: EPHEMERAL }
     }
 
-    /// Claims a port; zero takes a free one.
+    /// Binds a port; zero takes a free one.
     pub(crate) fn bind(&mut self, port: u16, binding: Binding) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port()? } else { port };
         if self.on(port).any(|other| binding.conflicts(other)) {
@@ -75,7 +76,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// A port that nobody has claimed, each time another one.
+    /// A free port, each time another.
     pub(crate) fn free_port(&mut self) -> Result<u16, Errno> {
         for _ in EPHEMERAL..=u16::MAX {
             let port = self.next;
@@ -87,7 +88,7 @@ impl Ports {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Makes a claim that of a listener.
+    /// Makes a binding that of a listener.
     pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
         let mut own =
             *self.on(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
@@ -110,28 +111,29 @@ impl Ports {
         }
     }
 
-    /// The listener for a connection; among several that share a port, any.
+    /// The listener for a connection; at random among several that share a port.
     pub(crate) fn listener(&self, to: SocketAddr, random: &mut Random) -> Option<SocketId> {
-        let suits = |binding: &Binding| binding.suits(to.ip()).filter(|_| binding.listening);
+        let suits =
+            |binding: &Binding| binding.match_quality(to.ip()).filter(|_| binding.listening);
         let best = self.on(to.port()).filter_map(suits).max()?;
         let fit: Vec<SocketId> =
             self.on(to.port()).filter(|b| suits(b) == Some(best)).map(|b| b.socket).collect();
         Some(if fit.len() == 1 { fit[0] } else { random.pick(&fit) })
     }
 
-    /// Makes a claim one on a single address.
+    /// Restricts a binding to one address.
     pub(crate) fn narrow(&mut self, port: u16, socket: SocketId, ip: IpAddr) {
         let claims = self.bound.get_mut(&port).into_iter().flatten();
         claims.filter(|binding| binding.socket == socket).for_each(|binding| binding.ip = ip);
     }
 
-    /// All claims on a port, in the order they were made.
+    /// All bindings of a port, in the order they were made.
     pub(crate) fn on(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
         self.bound.get(&port).into_iter().flatten()
     }
 }
 
-/// The address that a connection to a wildcard really goes to.
+/// The address that a connection to a wildcard goes to.
 pub(crate) fn reachable(to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
@@ -140,7 +142,7 @@ pub(crate) fn reachable(to: SocketAddr) -> SocketAddr {
     }
 }
 
-/// How a socket of the newer family sees an address of the older one.
+/// An IPv4 address as an IPv6 socket sees it.
 pub(crate) fn mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),

@@ -1,7 +1,7 @@
-//! A socket: what the calls and the network change.
+//! A socket: the state that calls and the network change.
 
+use super::datagram_queue::{DatagramQueue, Partner};
 use super::flow::{End, Flow};
-use super::mailbox::{Mailbox, Partner};
 use super::options::Options;
 use super::unix::UnixPart;
 use crate::op::OpId;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// A socket's number.
+/// The number of a socket.
 pub(crate) type SocketId = u32;
 
-/// Which waiters an event concerns.
+/// The waiting operations that an event concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Receives and accepts.
@@ -22,14 +22,14 @@ pub(crate) enum Side {
     Write,
 }
 
-/// Where a socket is in its life.
+/// The state of a socket.
 #[derive(Debug)]
 pub(crate) enum State {
     Fresh,
     Listening(Listening),
     Connecting,
     Open,
-    /// Reset, or a listener that was shut down: beyond use.
+    /// Reset, or a listener that was shut down: it cannot be used.
     Closed,
 }
 
@@ -40,29 +40,29 @@ pub(crate) struct Listening {
     pub(crate) queue: VecDeque<SocketId>,
 }
 
-/// A socket: a TCP connection's end, unless `mail` or `unix` say otherwise.
+/// A socket: an end of a TCP connection, unless it has `datagrams` or `unix`.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
     /// Its descriptor was opened as a non-blocking one.
     pub(crate) nonblocking: bool,
-    /// What a datagram socket has.
-    pub(crate) mail: Option<Box<Mailbox>>,
-    /// What a Unix socket has.
+    /// The part of a datagram socket.
+    pub(crate) datagrams: Option<Box<DatagramQueue>>,
+    /// The part of a Unix socket.
     pub(crate) unix: Option<Box<UnixPart>>,
     pub(crate) state: State,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) peer: Option<SocketId>,
-    /// What the next call answers, once.
+    /// The error that the next call returns, once.
     pub(crate) error: Option<Errno>,
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
-    /// No file stands for it any more.
+    /// No file refers to it.
     pub(crate) released: bool,
-    /// Scheduled events that name it.
+    /// Scheduled events that refer to it.
     pub(crate) events: u32,
     readers: Vec<OpId>,
     writers: Vec<OpId>,
@@ -74,7 +74,7 @@ impl Socket {
             domain,
             options,
             nonblocking: false,
-            mail: None,
+            datagrams: None,
             unix: (domain == Domain::Unix).then(Box::default),
             state: State::Fresh,
             local: None,
@@ -99,16 +99,16 @@ impl Socket {
         }
     }
 
-    /// Whether it is a Unix datagram socket that is connected.
+    /// Whether it is a connected Unix datagram socket.
     pub(crate) fn has_partner(&self) -> bool {
-        self.mail.as_ref().is_some_and(|mail| mail.partner != Partner::None)
+        self.datagrams.as_ref().is_some_and(|queue| queue.partner != Partner::None)
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
-        self.mail.is_some()
+        self.datagrams.is_some()
     }
 
-    /// How much it may have received and not read: within the host, the sender's buffer is the limit.
+    /// How much it may store unread: within the host, the buffer of the sender is the limit.
     #[inline]
     pub(crate) fn window(&self) -> usize {
         if self.unix.is_some() { usize::MAX } else { self.options.receive_buffer }
@@ -122,11 +122,11 @@ impl Socket {
         matches!(self.state, State::Closed)
     }
 
-    /// Whether a receive or accept would not have to wait.
+    /// Whether a receive or accept would not wait.
     #[inline]
     pub(crate) fn readable(&self) -> bool {
-        if let Some(mail) = &self.mail {
-            return !mail.is_empty() || self.error.is_some() || self.stopped_receiving;
+        if let Some(queue) = &self.datagrams {
+            return !queue.is_empty() || self.error.is_some() || self.stopped_receiving;
         }
         match &self.state {
             State::Listening(listening) => !listening.queue.is_empty(),
@@ -136,17 +136,16 @@ impl Socket {
         }
     }
 
-    /// Whether there is more to read: bytes, or the end of the stream.
-    ///
-    /// Of a datagram socket nobody says so: as on Linux, one looks again.
+    /// Whether there is more to read: bytes, or the end of the stream. False for a datagram socket, of which Linux reports
+    /// nothing.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.inbound.arrived > 0 || self.inbound.end == End::Arrived
     }
 
-    /// What a receive finds: how many bytes, zero at the end, or why not.
+    /// The result of a receive: how many bytes, zero at the end, or the error.
     #[inline]
-    pub(crate) fn look(&mut self) -> Result<usize, Errno> {
+    pub(crate) fn receivable(&mut self) -> Result<usize, Errno> {
         if self.inbound.arrived > 0 {
             return Ok(self.inbound.arrived);
         }
@@ -164,7 +163,7 @@ impl Socket {
         }
     }
 
-    /// Why nothing can be sent now, if that is so: to be asked before the room is looked at.
+    /// The error of a send now, if there is one. It comes before the check for space.
     #[inline]
     pub(crate) fn refuses_to_send(&mut self) -> Option<Errno> {
         if let Some(error) = self.error.take() {

@@ -1,7 +1,7 @@
-//! A connection at work, and how it ends.
+//! Connections: transfer of bytes, and the end.
 
+use super::datagram_queue::Datagram;
 use super::flow::End;
-use super::mailbox::Letter;
 use super::socket::{Side, SocketId, State};
 use super::{Change, Net};
 use crate::memory::Piece;
@@ -9,11 +9,11 @@ use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 
 impl Net {
-    /// Room for bytes to send, or why there is none.
+    /// Space for bytes to send, or the error.
     #[inline]
-    pub(crate) fn room(&mut self, id: SocketId) -> Result<usize, Errno> {
+    pub(crate) fn send_space(&mut self, id: SocketId) -> Result<usize, Errno> {
         let socket = self.socket_mut(id);
-        if socket.unix.is_some() && self.is_cut_off(id) {
+        if socket.unix.is_some() && self.peer_is_closed(id) {
             return Err(Errno::PIPE);
         }
         let socket = self.socket_mut(id);
@@ -25,7 +25,7 @@ impl Net {
         if kept < most { Ok(most - kept) } else { Err(Errno::AGAIN) }
     }
 
-    /// Bytes that a sender keeps until its peer has them: within the host, until they are read.
+    /// Bytes that a sender stores until its peer has them; within the host, until they are read.
     #[inline]
     fn kept_for(&self, peer: SocketId) -> usize {
         let peer = self.socket(peer);
@@ -33,41 +33,41 @@ impl Net {
         if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
     }
 
-    /// Whether nobody will ever read what a socket sends. A Unix socket knows that at once.
+    /// Whether the peer can no longer read. A Unix socket reports it at once.
     #[cold]
-    fn is_cut_off(&self, id: SocketId) -> bool {
+    fn peer_is_closed(&self, id: SocketId) -> bool {
         let peer = self.socket(id).peer.map(|peer| self.socket(peer));
         peer.is_some_and(|peer| peer.released || peer.stopped_receiving)
     }
 
-    /// Whether a send or connect that waits would get on.
+    /// Whether a send or connect that waits could proceed.
     pub(crate) fn writable(&self, id: SocketId) -> bool {
         let socket = self.socket(id);
         if socket.is_datagram() {
-            return self.may_post(id, None);
+            return self.can_send_datagram(id, None);
         }
         match (&socket.state, socket.peer) {
             (State::Connecting, _) => false,
             (State::Open, Some(peer)) => {
                 let most = socket.options.send_buffer;
                 let kept = self.kept_for(peer);
-                let cut_off = socket.unix.is_some() && self.is_cut_off(id);
+                let cut_off = socket.unix.is_some() && self.peer_is_closed(id);
                 let over = socket.error.is_some() || socket.stopped_sending || cut_off;
-                // A third, as Linux: a sender that is woken for each freed byte gets nowhere.
+                // A third, as on Linux: a sender that is woken for each freed byte makes no progress.
                 over || 3 * kept <= 2 * most
             }
             _ => true,
         }
     }
 
-    /// Takes a piece of the sender's memory, of which [`room`](Self::room) said that it fits.
+    /// Takes memory of the sender, for which [`send_space`](Self::send_space) has returned enough.
     #[inline]
     pub(crate) fn write(&mut self, id: SocketId, piece: Piece) {
         let peer = self.socket(id).peer.expect("an open socket has a peer");
         piece.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
-    /// Puts on the wire what the receiver has room for.
+    /// Sends what the receiver has space for.
     #[inline]
     pub(crate) fn transmit_from(&mut self, id: SocketId) {
         if let Some(peer) = self.socket(id).peer {
@@ -104,7 +104,7 @@ impl Net {
         self.wake_sender_to(id);
     }
 
-    /// The peer of a socket, should it have room to send now.
+    /// Wakes the peer of a socket if it has space to send now.
     #[inline]
     fn wake_sender_to(&mut self, id: SocketId) {
         if let Some(peer) = self.socket(id).peer.filter(|&peer| self.writable(peer)) {
@@ -134,15 +134,15 @@ impl Net {
         self.wake(id, Side::Write);
     }
 
-    /// What a receive finds: how many bytes, zero at the end, or why not.
+    /// The result of a receive: how many bytes, zero at the end, or the error.
     #[inline]
-    pub(crate) fn look(&mut self, id: SocketId) -> Result<usize, Errno> {
+    pub(crate) fn receivable(&mut self, id: SocketId) -> Result<usize, Errno> {
         let socket = self.socket_mut(id);
-        let there = socket.look()?;
-        Ok(socket.unix.as_ref().map_or(there, |part| part.stretch().min(there)))
+        let there = socket.receivable()?;
+        Ok(socket.unix.as_ref().map_or(there, |part| part.readable_together().min(there)))
     }
 
-    /// Copies received bytes out, `most` of them at most. [`look`](Self::look) said that there are some.
+    /// Copies at most `most` received bytes. [`receivable`](Self::receivable) has returned that there are some.
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId, into: Piece, most: usize) -> usize {
         let socket = self.socket_mut(id);
@@ -151,8 +151,8 @@ impl Net {
         inbound.arrived -= count;
         if socket.unix.is_some() {
             self.after_local_read(id, count);
-            // What came beside these bytes has no place to go.
-            let rights = self.unpack(id);
+            // The descriptors that came with these bytes are lost.
+            let rights = self.take_rights(id);
             self.orphans.extend(rights);
         } else if inbound.unsent() > 0 {
             // The window has opened.
@@ -169,8 +169,8 @@ impl Net {
         self.wake_sender_to(id);
     }
 
-    /// Takes received bytes out, with what came beside them.
-    pub(crate) fn read_message(&mut self, id: SocketId, most: usize) -> Letter {
+    /// Takes received bytes and the descriptors that came with them.
+    pub(crate) fn read_message(&mut self, id: SocketId, most: usize) -> Datagram {
         let inbound = &mut self.socket_mut(id).inbound;
         let bytes: Vec<u8> = inbound.bytes.drain(..most).collect();
         inbound.arrived -= most;
@@ -181,12 +181,12 @@ impl Net {
             self.transmit(id);
         }
         let from = self.socket(id).unix.as_ref().and_then(|part| part.peer_name);
-        Letter { bytes, from, rights: self.unpack(id), ..Letter::default() }
+        Datagram { bytes, from, rights: self.take_rights(id), ..Datagram::default() }
     }
 
     pub(crate) fn shutdown(&mut self, id: SocketId, how: Shutdown) -> Result<(), Errno> {
         if self.socket(id).is_datagram() {
-            return self.shut_datagram(id, how != Shutdown::Write, how != Shutdown::Read);
+            return self.shutdown_datagram(id, how != Shutdown::Write, how != Shutdown::Read);
         }
         match self.socket(id).state {
             State::Listening(_) if how != Shutdown::Write => self.stop_listening(id),
@@ -196,7 +196,7 @@ impl Net {
         if how != Shutdown::Write {
             self.socket_mut(id).stopped_receiving = true;
             self.wake(id, Side::Read);
-            // Within the host, whoever waits to send learns it.
+            // Within the host, a sender that waits gets an error.
             self.wake_sender_to(id);
         }
         if how != Shutdown::Read {
@@ -205,7 +205,7 @@ impl Net {
         Ok(())
     }
 
-    /// The end of the stream leaves behind what was accepted so far.
+    /// Sends the end of the stream after what was accepted so far.
     fn stop_sending(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let Some(peer) = socket.peer else { return };
@@ -216,7 +216,7 @@ impl Net {
         }
     }
 
-    /// Those who wait to be accepted are turned away.
+    /// Resets connections that wait to be accepted.
     fn stop_listening(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let port = socket.local.map_or(0, |local| local.port());
@@ -228,10 +228,10 @@ impl Net {
                 self.release(child);
             }
         }
-        self.refuse_callers(id);
+        self.refuse_connecting(id);
     }
 
-    /// The last file that stood for a socket is gone.
+    /// The last file of a socket is closed.
     pub(crate) fn release(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         socket.released = true;
@@ -248,7 +248,7 @@ impl Net {
             State::Fresh | State::Closed => {}
         }
         if self.socket(id).is_datagram() {
-            self.release_mail(id);
+            self.release_datagrams(id);
         }
         if self.socket(id).unix.is_some() {
             self.wake_sender_to(id);
@@ -260,7 +260,7 @@ impl Net {
         self.reap(id);
     }
 
-    /// Ends a connection at once: what was not yet sent is lost, and the peer learns it.
+    /// Ends a connection at once: unsent bytes are lost, and the peer gets a reset.
     fn reset_peer(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let gone = matches!(std::mem::replace(&mut socket.state, State::Closed), State::Closed);
@@ -270,8 +270,8 @@ impl Net {
         }
     }
 
-    /// The network loses a connection: both ends are reset.
-    pub(crate) fn tear(&mut self, id: SocketId) {
+    /// Both ends of a connection are reset, by a fault of the network.
+    pub(crate) fn reset_both(&mut self, id: SocketId) {
         let socket = self.socket(id);
         let ends = if socket.is_open() { [Some(id), socket.peer] } else { [None; 2] };
         for end in ends.into_iter().flatten() {

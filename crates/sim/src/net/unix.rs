@@ -1,4 +1,4 @@
-//! Unix stream sockets: connections within the host, by name. What is sent has arrived.
+//! Unix stream sockets: connections within the host, by name. What is sent arrives at once.
 
 use super::Net;
 use super::socket::{Side, Socket, SocketId, State};
@@ -7,70 +7,71 @@ use annulus_kernel::{Address, Credentials, SocketType};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// What a Unix socket has beyond others.
+/// The part of a socket that only Unix sockets have.
 #[derive(Debug, Default)]
 pub(crate) struct UnixPart {
     pub(crate) name: Option<Address>,
     pub(crate) peer_name: Option<Address>,
-    /// Descriptors among the bytes that it has not read yet.
-    parcels: VecDeque<Parcel>,
-    /// Bytes read so far: what the parcels' places are counted from.
+    /// Descriptors that came with bytes that were not read yet.
+    passed: VecDeque<PassedDescriptors>,
+    /// Bytes read so far: the offsets of `passed` count from the first byte.
     read: u64,
     /// Descriptors that came with the bytes read last.
-    unpacked: Vec<FileId>,
-    /// A listener's callers that found no place.
-    callers: VecDeque<SocketId>,
-    /// The listener that it is a caller of.
-    calling: Option<SocketId>,
+    received_rights: Vec<FileId>,
+    /// Connects that wait for space in the backlog of this listener.
+    connecting: VecDeque<SocketId>,
+    /// The listener whose backlog this socket waits for.
+    connecting_to: Option<SocketId>,
 }
 
-/// Descriptors that came with a stretch of bytes.
+/// Descriptors that came with a range of bytes.
 #[derive(Debug)]
-struct Parcel {
+struct PassedDescriptors {
     start: u64,
     end: u64,
     rights: Vec<FileId>,
 }
 
 impl UnixPart {
-    /// How many bytes can be read together: the descriptors of two sends are never handed over at once.
-    pub(crate) fn stretch(&self) -> usize {
-        self.parcels.front().map_or(usize::MAX, |parcel| (parcel.end - self.read) as usize)
+    /// How many bytes can be read together: not those of two sends with descriptors.
+    pub(crate) fn readable_together(&self) -> usize {
+        self.passed.front().map_or(usize::MAX, |group| (group.end - self.read) as usize)
     }
 
-    /// So many bytes were read; what was sent with the first of them is there to be taken.
+    /// Records that bytes were read; the descriptors that came with them can be taken.
     pub(crate) fn advance(&mut self, count: usize) {
         self.read += count as u64;
-        while self.parcels.front().is_some_and(|parcel| parcel.start < self.read) {
-            self.unpacked.extend(self.parcels.pop_front().into_iter().flat_map(|it| it.rights));
+        while self.passed.front().is_some_and(|group| group.start < self.read) {
+            self.received_rights
+                .extend(self.passed.pop_front().into_iter().flat_map(|it| it.rights));
         }
     }
 
-    pub(crate) fn unpack(&mut self) -> Vec<FileId> {
-        std::mem::take(&mut self.unpacked)
+    pub(crate) fn take_rights(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.received_rights)
     }
 
-    /// Every descriptor that nobody will read.
+    /// Every descriptor that will not be read.
     fn clear(&mut self) -> impl Iterator<Item = FileId> {
-        let parcels = std::mem::take(&mut self.parcels);
-        parcels.into_iter().flat_map(|parcel| parcel.rights).chain(self.unpack())
+        let passed = std::mem::take(&mut self.passed);
+        passed.into_iter().flat_map(|group| group.rights).chain(self.take_rights())
     }
 }
 
-/// Who the one process of the simulation is.
+/// The credentials of the process of the simulation.
 pub(crate) fn credentials() -> Credentials {
     use rustix::process::{getegid, geteuid};
     Credentials { pid: std::process::id(), uid: geteuid().as_raw(), gid: getegid().as_raw() }
 }
 
 impl Net {
-    /// Two sockets that are each other's peers.
+    /// Two connected sockets.
     pub(crate) fn create_pair(&mut self, kind: SocketType, nonblocking: bool) -> [SocketId; 2] {
         let pair = [(); 2].map(|()| self.create(annulus_kernel::Domain::Unix, kind, nonblocking));
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             let socket = self.socket_mut(id);
-            match &mut socket.mail {
-                Some(mail) => mail.partner = super::mailbox::Partner::Living(peer),
+            match &mut socket.datagrams {
+                Some(queue) => queue.partner = super::datagram_queue::Partner::Open(peer),
                 None => (socket.state, socket.peer) = (State::Open, Some(peer)),
             }
         }
@@ -95,7 +96,7 @@ impl Net {
         self.socket_mut(id).unix.as_mut().expect("asked of Unix sockets only")
     }
 
-    /// Connects a stream; one that finds no place waits for one, unless its descriptor must not.
+    /// Connects a stream. If the backlog is full, it waits, unless the socket is non-blocking.
     pub(super) fn connect_unix(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let listener = self.names.find(to, false)?;
         if self.socket(listener).is_datagram() {
@@ -110,7 +111,7 @@ impl Net {
             State::Listening(_) => return Err(Errno::INVAL),
             State::Open | State::Closed => return Err(Errno::ISCONN),
         }
-        if self.has_place(listener) {
+        if self.has_backlog_space(listener) {
             self.join(listener, id);
             return Ok(());
         }
@@ -118,12 +119,12 @@ impl Net {
             return Err(Errno::AGAIN);
         }
         self.socket_mut(id).state = State::Connecting;
-        self.unix_mut(id).calling = Some(listener);
-        self.unix_mut(listener).callers.push_back(id);
+        self.unix_mut(id).connecting_to = Some(listener);
+        self.unix_mut(listener).connecting.push_back(id);
         Ok(())
     }
 
-    /// Makes a connection of a caller and a listener.
+    /// Makes a connection.
     fn join(&mut self, listener: SocketId, client: SocketId) {
         let parent = self.socket(listener);
         let mut child = Socket::new(parent.domain, parent.options);
@@ -131,8 +132,8 @@ impl Net {
         child.unix = Some(Box::new(UnixPart { name, peer_name, ..UnixPart::default() }));
         (child.state, child.peer) = (State::Open, Some(client));
         let child = self.sockets.insert(child);
-        let caller = self.socket_mut(client);
-        (caller.state, caller.peer) = (State::Open, Some(child));
+        let connected = self.socket_mut(client);
+        (connected.state, connected.peer) = (State::Open, Some(child));
         self.unix_mut(client).peer_name = name;
         if let State::Listening(listening) = &mut self.socket_mut(listener).state {
             listening.queue.push_back(child);
@@ -141,43 +142,43 @@ impl Net {
         self.wake(client, Side::Write);
     }
 
-    /// A place has become free at a listener.
-    pub(super) fn admit_caller(&mut self, listener: SocketId) {
+    /// The backlog of a listener has space.
+    pub(super) fn admit_next(&mut self, listener: SocketId) {
         let Some(part) = &mut self.socket_mut(listener).unix else { return };
-        if let Some(caller) = part.callers.pop_front() {
-            self.unix_mut(caller).calling = None;
-            self.join(listener, caller);
+        if let Some(client) = part.connecting.pop_front() {
+            self.unix_mut(client).connecting_to = None;
+            self.join(listener, client);
         }
     }
 
-    /// A connect that waited does so no more.
+    /// A connect that waits is cancelled.
     pub(crate) fn give_up_connect(&mut self, id: SocketId) {
         let Some(part) = &mut self.socket_mut(id).unix else { return };
-        if let Some(listener) = part.calling.take() {
-            self.unix_mut(listener).callers.retain(|caller| *caller != id);
+        if let Some(listener) = part.connecting_to.take() {
+            self.unix_mut(listener).connecting.retain(|client| *client != id);
             self.socket_mut(id).state = State::Fresh;
         }
     }
 
-    /// Whoever waits for a place at a listener that is gone is refused.
-    pub(super) fn refuse_callers(&mut self, listener: SocketId) {
+    /// Refuses the connects that wait for a listener that is closed.
+    pub(super) fn refuse_connecting(&mut self, listener: SocketId) {
         let Some(part) = &mut self.socket_mut(listener).unix else { return };
-        for caller in std::mem::take(&mut part.callers) {
-            self.unix_mut(caller).calling = None;
-            self.on_refused(caller, Errno::CONNREFUSED);
+        for client in std::mem::take(&mut part.connecting) {
+            self.unix_mut(client).connecting_to = None;
+            self.on_refused(client, Errno::CONNREFUSED);
         }
     }
 
-    /// Sends descriptors along with the next `len` bytes that `id` writes.
-    pub(crate) fn enclose(&mut self, id: SocketId, len: usize, rights: Vec<FileId>) {
+    /// Passes descriptors with the next `len` bytes that `id` writes.
+    pub(crate) fn attach_rights(&mut self, id: SocketId, len: usize, rights: Vec<FileId>) {
         let Some(peer) = self.socket(id).peer else { return };
         let waiting = self.socket(peer).inbound.bytes.len() as u64;
         let part = self.unix_mut(peer);
         let start = part.read + waiting;
-        part.parcels.push_back(Parcel { start, end: start + len as u64, rights });
+        part.passed.push_back(PassedDescriptors { start, end: start + len as u64, rights });
     }
 
-    /// The name and the descriptors of a socket that is gone are free.
+    /// Frees the name and the descriptors of a closed socket.
     pub(super) fn release_unix(&mut self, id: SocketId) {
         let Some(part) = &mut self.sockets.at_mut(id).unix else { return };
         self.orphans.extend(part.clear());

@@ -1,17 +1,17 @@
-//! The order in which things arrive that leave by one way.
+//! The order of arrival on one link.
 
 use crate::timeline::Nanos;
 
-/// One way out: what leaves by it waits for what left before.
+/// A link in one direction: transmissions wait for earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wire {
-    /// When it is free, and when the last thing sent arrives: nothing overtakes that.
+    /// When the link is free, and when the last transmission arrives, which no later one overtakes.
     free: Nanos,
     last: Nanos,
 }
 
 impl Wire {
-    /// When something arrives that occupies the wire for `occupied` and travels for `delay`.
+    /// When a transmission arrives that occupies the link for `occupied` and has a latency of `delay`.
     #[inline]
     pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
         self.free = self.free.max(now) + occupied;

@@ -1,4 +1,4 @@
-//! One try of an operation on its socket: accepts, connects and polls. Receives and sends have files of their own.
+//! One try of an accept, connect or poll. Receives and sends have their own files.
 
 use super::World;
 use crate::descriptors::File;
@@ -9,7 +9,7 @@ use annulus_ring::op::poll;
 use annulus_ring::{Completion, CompletionFlags};
 use rustix::io::Errno;
 
-/// `POLLHUP`, which is told without being asked for.
+/// `POLLHUP`, which is reported even if not asked for.
 const POLL_HANGUP: u32 = 0x10;
 
 impl World {
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// Without a socket, a turn has come only to what its time has come for.
+    /// An operation without a socket is tried only when its time has come.
     fn attempt_alone(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Accepts one connection, or as many as there are.
+    /// Accepts one connection, or all that wait.
     fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool) -> Outcome {
         loop {
             let fd = match self.accept(socket) {
@@ -58,20 +58,20 @@ impl World {
         }
     }
 
-    /// As Linux: the descriptor is found first, so a full table shows even where nobody waits.
+    /// As on Linux, the descriptor is allocated first: a full table is an error even if no connection waits.
     fn accept(&mut self, socket: SocketId) -> Result<usize, Errno> {
-        if !self.files.has_room() || self.strikes(Fault::AcceptLimit) {
+        if !self.files.has_free() || self.strikes(Fault::AcceptLimit) {
             return Err(Errno::MFILE);
         }
         let child = self.net.accept(socket)?;
         self.files.open(File::Socket(child)).map(|fd| fd as usize)
     }
 
-    /// Tells what a poll asked for and what is so; many times only when something changes.
+    /// Reports the readiness that a poll asks for; a multishot poll only after a change.
     fn attempt_poll(&mut self, op: &Op, socket: SocketId, events: u32, multi: bool) -> Outcome {
         let mask = self.poll_mask(socket, events);
         if events & poll::OUT != 0 {
-            self.net.await_place(socket, None);
+            self.net.await_space(socket, None);
         }
         if mask == 0 || multi && self.post_one_of_many(op, mask as i32, 0) {
             return Outcome::Waits;
@@ -87,14 +87,14 @@ impl World {
         (readable | writable) & events | hung_up
     }
 
-    /// Posts a completion that promises more; false where it found no room, and so must be the last one.
+    /// Posts a completion with MORE; false if there is no space, so that it must be the last one.
     #[inline]
     pub(super) fn post_one_of_many(&mut self, op: &Op, result: i32, flags: u32) -> bool {
         let flags = flags | CompletionFlags::MORE.bits();
         self.post_more(op.ring, Completion { user_data: op.user_data, result, flags })
     }
 
-    /// Less than `count`, where a fault strikes and there is less.
+    /// Less than `count`, if the fault occurs and there is more than one byte.
     #[inline]
     pub(super) fn shorten(&mut self, count: usize, fault: Fault) -> usize {
         if count > 1 && self.strikes(fault) {
@@ -110,7 +110,7 @@ impl Outcome {
         Self::Done(Answer::from(result))
     }
 
-    /// As [`of`](Self::of), but EAGAIN is no answer: it means to wait.
+    /// As [`of`](Self::of), but EAGAIN means that the operation must wait.
     #[inline]
     pub(super) fn when_ready(result: Result<usize, Errno>) -> Self {
         if result == Err(Errno::AGAIN) { Self::Waits } else { Self::of(result) }

@@ -1,4 +1,4 @@
-//! The plain system calls on sockets.
+//! The system calls on sockets.
 
 use super::World;
 use crate::descriptors::File;
@@ -18,7 +18,7 @@ impl World {
         kind: SocketType,
         nonblocking: bool,
     ) -> Result<RawFd, Errno> {
-        if !self.files.has_room() || self.strikes(Fault::SocketLimit) {
+        if !self.files.has_free() || self.strikes(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
         let socket = self.net.create(domain, kind, nonblocking);
@@ -30,14 +30,14 @@ impl World {
         kind: SocketType,
         nonblocking: bool,
     ) -> Result<(RawFd, RawFd), Errno> {
-        if self.files.room() < 2 || self.strikes(Fault::SocketLimit) {
+        if self.files.free() < 2 || self.strikes(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
         let [one, other] = self.net.create_pair(kind, nonblocking);
         Ok((self.files.open(File::Socket(one))?, self.files.open(File::Socket(other))?))
     }
 
-    /// What is decided at once; a connection that takes its time is an operation on a ring.
+    /// Connects that do not wait; a TCP connect is an operation of a ring.
     pub(crate) fn connect(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
         let (_, socket) = self.socket_of(fd)?;
         self.net.connect(socket, address)?;
@@ -91,7 +91,7 @@ impl World {
         self.net.peer_credentials(socket)
     }
 
-    /// Frees a descriptor. What is in flight on its file goes on, and keeps it.
+    /// Closes a descriptor. Operations in flight on its file continue, and keep it.
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<(), Errno> {
         if let Some(file) = self.files.close(fd)? {
             self.tear_down(file);

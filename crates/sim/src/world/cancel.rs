@@ -1,4 +1,4 @@
-//! Cancelling by name: 0, ENOENT or EALREADY, and the target's own end before or after.
+//! Cancels by `user_data`: the result is 0, ENOENT or EALREADY, and the target completes before or after.
 
 use super::World;
 use crate::faults::Fault;
@@ -9,11 +9,11 @@ impl World {
     pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> Answer {
         let Some(id) = self.ops.named(ring, user_data) else { return Answer::error(Errno::NOENT) };
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::Notice(_))) {
-            // What has completed is not there any more.
+            // A completed target does not exist any more.
             return Answer::error(Errno::NOENT);
         }
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::File(_))) {
-            // The device does not stop.
+            // The device cannot be interrupted.
             return Answer::error(Errno::ALREADY);
         }
         if self.strikes(Fault::CancelLost) {
@@ -30,12 +30,12 @@ impl World {
         Answer::good(0)
     }
 
-    /// Whether the target would get on if it were tried now.
+    /// Whether the target would complete if it were tried now.
     fn is_due(&self, id: OpId) -> bool {
         self.ops.peek(id).is_some_and(|op| !op.cancelled && self.is_ready(op))
     }
 
-    /// The target does what it would have done; what it would have done later is cut off.
+    /// The target completes as if it were not cancelled; a multishot target then ends.
     fn lose_race(&mut self, id: OpId) -> Errno {
         if self.is_due(id) {
             self.run(id);

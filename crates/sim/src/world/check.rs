@@ -1,4 +1,4 @@
-//! Whether an entry makes sense: what Linux looks at before it looks for the file, in its order.
+//! Whether an entry is valid: the checks that Linux makes before it looks up the file, in its order.
 
 use crate::memory::Submitted;
 use crate::profile::Profile;
@@ -7,7 +7,7 @@ use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 
-/// `IORING_RECVSEND_POLL_FIRST`: do not try before the socket says it is ready.
+/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try.
 const POLL_FIRST: u16 = 1 << 0;
 /// `IORING_SEND_ZC_REPORT_USAGE`
 const REPORT_USAGE: u16 = 1 << 3;
@@ -25,7 +25,7 @@ const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 /// `IORING_POLL_ADD_MULTI`
 pub(super) const POLL_MANY: u32 = 1 << 0;
 
-/// EINVAL for what this kernel does not understand.
+/// EINVAL for what this kernel does not know.
 pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
     let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
@@ -49,7 +49,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,
-        // A relative time and nothing else: no count of completions, no other clock.
+        // Only a relative time: no count of completions, no other clock.
         opcode::TIMEOUT => {
             entry.len == 1 && entry.op_flags == 0 && entry.off == 0 && entry.ioprio == 0
         }
@@ -61,7 +61,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
     if sound { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// A send without a copy always has something to tell.
+/// A zero-copy send cannot skip its completion.
 fn lent_send(entry: &Submitted, profile: &Profile) -> bool {
     let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
     let report = if profile.zero_copy_report { REPORT_USAGE } else { 0 };
@@ -71,17 +71,17 @@ fn lent_send(entry: &Submitted, profile: &Profile) -> bool {
         && entry.file_index == 0
 }
 
-/// Whether it is one of those that send without a copy.
+/// Whether it is a zero-copy send.
 pub(super) fn is_lent(entry: &Submitted) -> bool {
     matches!(entry.opcode, opcode::SEND_ZC | opcode::SENDMSG_ZC)
 }
 
-/// Whether it is one of those that receive.
+/// Whether it is a receive.
 pub(super) fn receives(entry: &Submitted) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG | opcode::READ | opcode::READV)
 }
 
-/// The calls of files, which sockets take as well.
+/// The file operations that sockets have too.
 pub(super) fn is_of_files(entry: &Submitted) -> bool {
     matches!(entry.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV)
 }
@@ -103,7 +103,7 @@ fn receive(entry: &Submitted, profile: &Profile) -> bool {
         && (!limited || many && !message && profile.receive_limit)
 }
 
-/// The peer's address is not written anywhere.
+/// An accept does not write the address of the peer.
 fn accept(entry: &Submitted) -> bool {
     entry.ioprio & !(ACCEPT_MANY | ACCEPT_NOW | ACCEPT_POLL_FIRST) == 0
         && entry.op_flags & !(NONBLOCK | CLOSE_ON_EXEC) == 0
@@ -112,7 +112,7 @@ fn accept(entry: &Submitted) -> bool {
         && entry.len == 0
 }
 
-/// Whether an operation is not to be tried at once.
+/// Whether an operation must wait for readiness before its first try.
 pub(super) fn waits_first(entry: &Submitted) -> bool {
     entry.flags & EntryFlags::ASYNC.bits() != 0
         || match entry.opcode {

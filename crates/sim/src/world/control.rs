@@ -1,9 +1,9 @@
-//! Control messages: what a send asks for beside its bytes, and what a receive is told.
+//! Control messages: options of a send, and metadata of a receive.
 
 use super::World;
 use crate::memory::Header;
-use crate::net::{Letter, SocketId, Wishes, credentials};
-use crate::op::Enclosure;
+use crate::net::{Datagram, SendMeta, SocketId, credentials};
+use crate::op::Ancillary;
 use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, descriptors, space,
 };
@@ -15,19 +15,19 @@ use std::time::Duration;
 const INTERFACE: u32 = 1;
 
 impl World {
-    /// What a message to be sent takes along; nothing, mostly.
-    pub(super) fn enclosure(&mut self, header: &Header) -> Result<Option<Enclosure>, Errno> {
+    /// What a message is sent with beside its bytes; mostly nothing.
+    pub(super) fn ancillary(&mut self, header: &Header) -> Result<Option<Ancillary>, Errno> {
         if header.name.len() == 0 && header.control.len() == 0 {
             return Ok(None);
         }
         let to = (header.name.len() > 0).then(|| Address::from_bytes(&header.name.bytes()));
         let control = header.control.bytes();
-        let wishes = wishes(&control)?;
+        let meta = meta(&control)?;
         let rights = self.rights(&control)?;
-        Ok(Some(Enclosure { to, control: header.control, wishes, rights }))
+        Ok(Some(Ancillary { to, control: header.control, meta, rights }))
     }
 
-    /// The files behind the descriptors that are to be sent, each held.
+    /// The files of the descriptors to send, each with a reference.
     fn rights(&mut self, control: &[u8]) -> Result<Vec<u32>, Errno> {
         let named = Controls::new(control).filter_map(|control| match control {
             Control::Descriptors(bytes) => Some(bytes),
@@ -42,20 +42,20 @@ impl World {
         Ok(files)
     }
 
-    /// Writes what a receiver is told of a letter into `room` bytes, opening the descriptors that came with it; the
-    /// flag is set where there was no room for something.
+    /// Writes the control messages of a datagram into `room` bytes, and opens the descriptors that came with it. The flag
+    /// is set if something did not fit.
     pub(super) fn tell(
         &mut self,
         socket: SocketId,
-        letter: &mut Letter,
+        datagram: &mut Datagram,
         room: usize,
     ) -> (Vec<u8>, bool) {
         let mut bytes = vec![0; room];
         let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
-        let told = self.told(socket, letter);
+        let told = self.told(socket, datagram);
         let mut cut = told.into_iter().any(|control| !writer.push(control));
         let left = room - writer.len();
-        let fds = self.open_rights(std::mem::take(&mut letter.rights), left, &mut cut);
+        let fds = self.open_rights(std::mem::take(&mut datagram.rights), left, &mut cut);
         if !fds.is_empty() {
             cut |= !writer.push(Control::Descriptors(&fds));
         }
@@ -64,20 +64,20 @@ impl World {
         (bytes, cut)
     }
 
-    /// Everything but the descriptors, in Linux's order.
-    fn told(&self, socket: SocketId, letter: &Letter) -> Vec<Control<'static>> {
+    /// All but the descriptors, in the order of Linux.
+    fn told(&self, socket: SocketId, datagram: &Datagram) -> Vec<Control<'static>> {
         let state = self.net.socket(socket);
         let options = &state.options;
         let mut told = Vec::new();
         if options.timestamps {
-            told.push(Control::Timestamp(Duration::from_nanos(letter.at)));
+            told.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
         }
-        if options.drop_count && letter.drops > 0 {
-            told.push(Control::Drops(letter.drops));
+        if options.drop_count && datagram.drops > 0 {
+            told.push(Control::Drops(datagram.drops));
         }
-        told.extend(letter.segment.map(Control::SegmentSize));
-        if let Some((_, to)) = letter.route {
-            self.tell_route(socket, to, letter.tos, &mut told);
+        told.extend(datagram.segment.map(Control::SegmentSize));
+        if let Some((_, to)) = datagram.route {
+            self.tell_route(socket, to, datagram.tos, &mut told);
         }
         if options.pass_credentials && state.unix.is_some() {
             told.push(Control::Credentials(credentials()));
@@ -85,7 +85,7 @@ impl World {
         told
     }
 
-    /// Which address a letter was for, and what its header was marked with.
+    /// The destination of a datagram, and the marks in its header.
     fn tell_route(
         &self,
         socket: SocketId,
@@ -95,23 +95,23 @@ impl World {
     ) {
         let options = &self.net.socket(socket).options;
         let seen = self.net.seen(socket, to).ip();
-        if seen.is_ipv6() && options.ip(Ip::V6).tell_local {
+        if seen.is_ipv6() && options.ip(Ip::V6).report_local {
             told.push(Control::PacketInfo { local: seen, interface: INTERFACE });
         }
         match to.ip() {
             IpAddr::V4(_) => {
-                if options.ip(Ip::V4).tell_local {
+                if options.ip(Ip::V4).report_local {
                     told.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
                 }
-                told.extend(options.ip(Ip::V4).tell_tos.then_some(Control::Tos(tos)));
+                told.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
             }
             IpAddr::V6(_) => {
-                told.extend(options.ip(Ip::V6).tell_tos.then_some(Control::TrafficClass(tos)));
+                told.extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
             }
         }
     }
 
-    /// Opens files that were sent, as many as there is room for; the others are closed.
+    /// Opens passed files as far as there is space; the others are closed.
     fn open_rights(&mut self, rights: Vec<u32>, room: usize, cut: &mut bool) -> Vec<u8> {
         let most = room.saturating_sub(space(0)) / size_of::<i32>();
         let mut fds = Vec::new();
@@ -128,16 +128,16 @@ impl World {
     }
 }
 
-fn wishes(control: &[u8]) -> Result<Wishes, Errno> {
-    let mut wishes = Wishes::default();
+fn meta(control: &[u8]) -> Result<SendMeta, Errno> {
+    let mut meta = SendMeta::default();
     for control in Controls::new(control) {
         match control {
-            Control::Tos(tos) | Control::TrafficClass(tos) => wishes.tos = Some(tos),
-            Control::PacketInfo { local, .. } => wishes.from = Some(local),
-            Control::SegmentSize(size) => wishes.segment = Some(size),
+            Control::Tos(tos) | Control::TrafficClass(tos) => meta.tos = Some(tos),
+            Control::PacketInfo { local, .. } => meta.from = Some(local),
+            Control::SegmentSize(size) => meta.segment = Some(size),
             Control::Descriptors(_) | Control::Credentials(_) => {}
             _ => return Err(Errno::INVAL),
         }
     }
-    Ok(wishes)
+    Ok(meta)
 }

@@ -1,4 +1,4 @@
-//! `io_uring_enter`: submit, harvest, wait. The order of steps is Linux's.
+//! `io_uring_enter`: submit, run deferred work, wait. The steps have the order of Linux.
 
 use super::World;
 use crate::faults::Fault;
@@ -6,10 +6,10 @@ use crate::timeline::{Nanos, nanos};
 use annulus_kernel::{EnterArg, EnterFlags, RingId};
 use rustix::io::Errno;
 
-/// Deferred work that one harvest runs, unless more was asked for (`IO_LOCAL_TW_DEFAULT_MAX`).
+/// Deferred work that one enter runs, unless it waits for more (`IO_LOCAL_TW_DEFAULT_MAX`).
 const HARVEST: u32 = 20;
 
-/// What a look takes at least: time must pass for it to end.
+/// The least time of one step of a busy wait, which must end.
 const MOMENT: Nanos = 100;
 
 impl World {
@@ -25,7 +25,7 @@ impl World {
         self.counts.enters += 1;
         self.pass(self.turn);
         let state = self.rings.at_mut(ring);
-        state.look_at_buffers();
+        state.take_published_buffers();
         if !state.defers() {
             self.run_work(ring, u32::MAX, u32::MAX);
         }
@@ -36,7 +36,7 @@ impl World {
                 self.take_entries(ring, u32::MAX);
             }
             if flags.contains(EnterFlags::SQ_WAIT) || harvest && min_complete > 0 {
-                // It goes on by itself, in its own time.
+                // The kernel thread continues without this enter.
                 self.take_all(ring);
             }
         } else if to_submit > 0 {
@@ -49,14 +49,14 @@ impl World {
             }
         }
         let waited = if harvest { self.wait(ring, min_complete, arg) } else { Ok(()) };
-        // What was submitted is reported first; the reason for coming back is then lost, as on Linux.
+        // As on Linux, the count of submissions is returned, and the reason that ended the wait is lost.
         if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
     }
 
     fn entered(&self, ring: RingId) -> Result<u32, Errno> {
         let index = if ring.registered {
-            let place = usize::try_from(ring.fd).ok();
-            let found = place.and_then(|place| *self.registered.get(place)?);
+            let index = usize::try_from(ring.fd).ok();
+            let found = index.and_then(|index| *self.registered.get(index)?);
             found.ok_or(Errno::BADF)?.0
         } else {
             self.ring_of(ring.fd)?
@@ -64,12 +64,12 @@ impl World {
         if self.rings.at(index).enabled { Ok(index) } else { Err(Errno::BADFD) }
     }
 
-    /// A moment that somebody spends looking.
+    /// One step of a busy wait.
     pub(crate) fn relax(&mut self) {
         self.pass(self.turn.max(MOMENT));
     }
 
-    /// Time passes, and what is due happens.
+    /// Lets time pass, and runs what is due.
     #[inline]
     pub(crate) fn pass(&mut self, time: Nanos) {
         self.net.time.advance_to(self.net.time.now().saturating_add(time));
@@ -88,7 +88,7 @@ impl World {
         Ok(self.take_entries(ring, count))
     }
 
-    /// All entries that were published, whatever strikes.
+    /// All entries that were published, even under faults.
     fn take_all(&mut self, ring: u32) {
         while self.rings.at(ring).queues.submitted() > 0 {
             self.take_entries(ring, u32::MAX);
@@ -121,7 +121,7 @@ impl World {
         let end = self.rings.at(ring).queues.taken().wrapping_add(least);
         loop {
             let come = self.sleep(ring, deadline);
-            // How many are missing, as a difference of wrapping indices.
+            // How many completions are missing, as a difference of wrapping indices.
             let missing = end.wrapping_sub(self.rings.at(ring).queues.posted());
             self.run_work(ring, missing, missing);
             if let Err(why) = come {
@@ -139,7 +139,7 @@ impl World {
         ring.queues.ready() >= least
     }
 
-    /// A wait that was cut short is no error where it found something, unless it could never have ended.
+    /// A wait that was interrupted is no error if it found something, except a deadlock.
     fn leave(&self, ring: u32, why: Errno) -> Result<(), Errno> {
         let nothing = self.rings.at(ring).queues.ready() == 0;
         if nothing || why == Errno::DEADLK { Err(why) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Calls on files: on the loop, where they take its time, or as operations that take their own.
+//! File calls: system calls, which take the time of the caller, or operations, which do not.
 
 use super::World;
 use crate::descriptors::{File, FileId};
@@ -9,7 +9,7 @@ use annulus_ring::opcode;
 use rustix::io::Errno;
 
 impl World {
-    /// A call there and then: everything else waits as long as it does.
+    /// Makes a system call: everything else waits.
     pub(crate) fn file(&mut self, request: &FileRequest) -> Result<u32, Errno> {
         let call = request.read(&|fd| self.open_file(fd))?;
         self.pass(self.disk.duration(&call));
@@ -23,9 +23,9 @@ impl World {
         }
     }
 
-    /// Makes a call; what it opens gets a descriptor.
+    /// Makes a call; a file that it opens gets a descriptor.
     pub(super) fn perform_call(&mut self, call: Call) -> Result<usize, Errno> {
-        if matches!(call, Call::Open { .. }) && !self.files.has_room() {
+        if matches!(call, Call::Open { .. }) && !self.files.has_free() {
             return Err(Errno::MFILE);
         }
         match self.disk.perform(call)? {
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Whether an entry is about files: by its opcode, or for those that sockets take as well by its descriptor.
+    /// Whether an entry is a file operation: by its opcode, or, if sockets have it too, by its descriptor.
     #[inline]
     pub(super) fn is_about_files(&self, entry: &Submitted) -> bool {
         match entry.opcode {
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Makes a call, or puts it off until the device has done its part.
+    /// Makes a call, or delays it until the device is done.
     #[inline(never)]
     pub(super) fn submit_file(
         &mut self,
@@ -66,7 +66,7 @@ impl World {
         entry: &Submitted,
         skip: bool,
     ) -> Option<Answer> {
-        let call = self.rings.at(ring).check_place(entry);
+        let call = self.rings.at(ring).check_registered(entry);
         let call = match call.and_then(|()| entry.file_call(&|fd| self.open_file(fd))) {
             Ok(call) => call,
             Err(errno) => return Some(Answer::error(errno)),
@@ -75,7 +75,7 @@ impl World {
         if after == 0 {
             return Some(self.perform_call(call).into());
         }
-        // The file stays, whatever becomes of its descriptor.
+        // The file stays open, even if its descriptor is closed.
         let held: Vec<FileId> = self.files.find(entry.fd).map(|(id, _)| id).into_iter().collect();
         held.iter().for_each(|&id| self.files.hold(id));
         let work = FileWork { call: Some(call), after, held, seal: None };

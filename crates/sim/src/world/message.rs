@@ -1,15 +1,15 @@
-//! Receiving messages: datagrams, and what comes beside a stream's bytes.
+//! Receives of messages: datagrams, and bytes of streams with control messages.
 
 use super::World;
-use super::receive::Got;
+use super::recv::Got;
 use crate::faults::Fault;
 use crate::memory::{Header, Piece};
-use crate::net::{Letter, SocketId};
+use crate::net::{Datagram, SocketId};
 use crate::op::{Cover, Into, Receive};
 use annulus_kernel::{Address, Layout, Message, msg};
 use rustix::io::Errno;
 
-/// What a receiver learns of a message beside its bytes.
+/// The metadata of a received message.
 struct Label {
     name: Option<Address>,
     control: Vec<u8>,
@@ -21,7 +21,7 @@ impl Label {
         self.name.as_ref().map_or(&[][..], Address::as_bytes)
     }
 
-    /// Tells a receive that named a header.
+    /// Writes the metadata to the header of a receive.
     fn write_to(&self, header: &Header) {
         header.name.put(self.name());
         header.control.put(&self.control);
@@ -30,7 +30,7 @@ impl Label {
 }
 
 impl Receive {
-    /// Bytes that stand in front of a payload.
+    /// Bytes in front of a payload.
     fn front(&self) -> usize {
         match self.cover.as_deref() {
             Some(Cover::Front(layout)) => layout.payload_at(),
@@ -40,7 +40,7 @@ impl Receive {
 }
 
 impl World {
-    /// Receives a message, or any bytes of a datagram.
+    /// Receives a message, or the bytes of a datagram.
     #[inline(never)]
     pub(super) fn receive_message(
         &mut self,
@@ -50,16 +50,16 @@ impl World {
     ) -> Result<Got, Errno> {
         let front = receive.front();
         let room = self.room_for(ring, receive)?;
-        let mut letter = self.fetch(socket, room)?;
-        let (count, cut) = (letter.bytes.len().min(room), letter.bytes.len() > room);
-        let label = self.label(socket, &mut letter, receive, cut);
-        let told = if receive.whole { letter.bytes.len() } else { count };
-        letter.bytes.truncate(count);
+        let mut datagram = self.fetch(socket, room)?;
+        let (count, cut) = (datagram.bytes.len().min(room), datagram.bytes.len() > room);
+        let label = self.label(socket, &mut datagram, receive, cut);
+        let told = if receive.whole { datagram.bytes.len() } else { count };
+        datagram.bytes.truncate(count);
         let flags = match &receive.into {
-            // As Linux: what has neither bytes nor a frame leaves the buffer where it is.
+            // As on Linux, without bytes and without a header the buffer is not used.
             Into::Group(_) if count == 0 && front == 0 => 0,
-            Into::Group(group) => self.fill(ring, *group, receive, &letter, &label, told),
-            into => scatter(into.pieces(), &letter.bytes),
+            Into::Group(group) => self.fill(ring, *group, receive, &datagram, &label, told),
+            into => scatter(into.pieces(), &datagram.bytes),
         };
         if let Some(Cover::Header(header)) = receive.cover.as_deref() {
             label.write_to(header);
@@ -69,7 +69,7 @@ impl World {
         Ok(Got { result, count, flags, again: datagram })
     }
 
-    /// Bytes of payload that can be received.
+    /// Bytes of payload that fit.
     fn room_for(&mut self, ring: u32, receive: &Receive) -> Result<usize, Errno> {
         match &receive.into {
             Into::Group(group) => {
@@ -81,11 +81,11 @@ impl World {
     }
 
     /// The next message: a datagram, or as many bytes of a stream as fit and were sent together.
-    fn fetch(&mut self, socket: SocketId, room: usize) -> Result<Letter, Errno> {
+    fn fetch(&mut self, socket: SocketId, room: usize) -> Result<Datagram, Errno> {
         if self.net.socket(socket).is_datagram() {
-            return self.net.collect(socket);
+            return self.net.recv_datagram(socket);
         }
-        let there = self.net.look(socket)?;
+        let there = self.net.receivable(socket)?;
         let most = self.shorten(there.min(room), Fault::ShortRead);
         Ok(self.net.read_message(socket, most))
     }
@@ -93,7 +93,7 @@ impl World {
     fn label(
         &mut self,
         socket: SocketId,
-        letter: &mut Letter,
+        datagram: &mut Datagram,
         receive: &Receive,
         cut: bool,
     ) -> Label {
@@ -102,22 +102,22 @@ impl World {
             Some(Cover::Front(layout)) => layout.control,
             None => 0,
         };
-        let (control, control_cut) = self.tell(socket, letter, room);
-        let name = match letter.route {
+        let (control, control_cut) = self.tell(socket, datagram, room);
+        let name = match datagram.route {
             Some((from, _)) => Some(self.net.seen(socket, from).into()),
-            None => letter.from,
+            None => datagram.from,
         };
         let cut = if cut { msg::TRUNC } else { 0 };
         Label { name, control, flags: if control_cut { cut | msg::CTRUNC } else { cut } }
     }
 
-    /// Puts a message into a buffer of a group; answers the flags that name it.
+    /// Puts a message into a buffer of a group; returns the flags that name it.
     fn fill(
         &mut self,
         ring: u32,
         group: u16,
         receive: &Receive,
-        letter: &Letter,
+        datagram: &Datagram,
         label: &Label,
         told: usize,
     ) -> u32 {
@@ -127,12 +127,12 @@ impl World {
             frame(memory, *layout, label, told);
             memory = memory.skip(layout.payload_at());
         }
-        memory.put(&letter.bytes);
+        memory.put(&datagram.bytes);
         buffer.flags()
     }
 }
 
-/// Writes what stands in front of a payload.
+/// Writes what is in front of a payload.
 fn frame(memory: Piece, layout: Layout, label: &Label, told: usize) {
     let head = Message {
         name_len: label.name().len() as u32,
@@ -145,7 +145,7 @@ fn frame(memory: Piece, layout: Layout, label: &Label, told: usize) {
     memory.skip(layout.control_at()).first(layout.control).put(&label.control);
 }
 
-/// Spreads bytes over pieces of memory; no flags come of it.
+/// Writes bytes to several ranges of memory; returns no flags.
 fn scatter(pieces: &[Piece], mut bytes: &[u8]) -> u32 {
     for piece in pieces {
         let (part, rest) = bytes.split_at(piece.len().min(bytes.len()));

@@ -1,4 +1,4 @@
-//! Everything that is simulated, in one piece: whoever holds it runs alone.
+//! The state of the simulation, which has one owner.
 
 mod attempt;
 mod calls;
@@ -8,7 +8,7 @@ mod control;
 mod enter;
 mod files;
 mod message;
-mod receive;
+mod recv;
 mod register;
 mod restrict;
 mod ring;
@@ -32,10 +32,10 @@ use annulus_ring::Completion;
 use ring::Ring;
 use std::ops::Range;
 
-/// A thread's table of registered rings has so many places.
+/// Entries of a thread's table of registered rings.
 const PLACES: usize = 16;
 
-/// What a simulation is built with.
+/// The settings of a simulation.
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) profile: Profile,
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) text: bool,
 }
 
-/// The simulated kernel's whole state.
+/// The state of the simulated kernel.
 pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
@@ -61,9 +61,9 @@ pub(crate) struct World {
     profile: Profile,
     rings: Slab<Ring>,
     registered: [Option<(u32, FileId)>; PLACES],
-    /// What entering costs.
+    /// The time that an enter takes.
     turn: Nanos,
-    /// Bytes at either end of lent memory that are watched.
+    /// Bytes at both ends of lent memory that are checked.
     poison: usize,
 }
 
@@ -92,7 +92,7 @@ impl World {
         self.faults = faults;
     }
 
-    /// Whether a fault strikes on this occasion.
+    /// Whether a fault occurs now.
     #[inline]
     fn strikes(&mut self, fault: Fault) -> bool {
         let strikes = self.random.chance(self.faults.of(fault));
@@ -103,7 +103,7 @@ impl World {
         strikes
     }
 
-    /// Posts a completion; one that finds no room waits in the overflow list.
+    /// Posts a completion; if there is no space, it waits in the overflow list.
     #[inline]
     fn post(&mut self, ring: u32, completion: Completion) {
         self.counts.completed += 1;
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Posts a completion that is not its operation's last; false where there is no room.
+    /// Posts a completion that is not the last of its operation; false if there is no space.
     #[inline]
     fn post_more(&mut self, ring: u32, completion: Completion) -> bool {
         let posted = self.rings.at_mut(ring).post_more(completion);
@@ -124,7 +124,7 @@ impl World {
         posted
     }
 
-    /// Passes the network's notes on: operations whose socket changed get their turn.
+    /// Queues the operations of sockets that have changed.
     #[inline]
     fn wake(&mut self) {
         while let Some(id) = self.net.next_fired() {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Puts an operation into its ring's work queue, once.
+    /// Puts an operation into the work queue of its ring, once.
     #[inline]
     fn queue(&mut self, id: OpId) {
         if let Some(op) = self.ops.find(id)
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Ends a hold on a file, and tears down what nobody holds any more.
+    /// Drops a reference to a file, and closes it with the last one.
     fn let_go(&mut self, file: FileId) {
         if let Some(file) = self.files.release(file) {
             self.tear_down(file);
@@ -171,13 +171,13 @@ impl World {
         self.rings.iter().flat_map(|(_, ring)| ring.groups()).map(|group| group.len()).sum()
     }
 
-    /// Marks the lent buffers of a range that was discarded.
+    /// Poisons the lent buffers of a range that was discarded.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let groups = self.rings.iter().flat_map(|(_, ring)| ring.groups());
         groups.for_each(|group| group.poison_again(range));
     }
 
-    /// Looks for lent memory that was touched. Panics where it finds some.
+    /// Checks lent memory. Panics if it was written to.
     pub(crate) fn check(&self) {
         for (_, ring) in self.rings.iter() {
             ring.groups().for_each(|group| group.verify_all());
@@ -185,7 +185,7 @@ impl World {
         self.ops.iter().for_each(|op| self.verify(op));
     }
 
-    /// Panics where an operation's memory was touched while it waited.
+    /// Panics if the memory of an operation was written to while it waits.
     fn verify(&self, op: &Op) {
         let whose = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
         match &op.body {
@@ -198,7 +198,7 @@ impl World {
                 }
             }
             Body::Send(send) => {
-                let intact = send.seal.is_none() || send.seal == send.look(self.poison);
+                let intact = send.seal.is_none() || send.seal == send.seal_memory(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
             }
             Body::Notice(notice) => assert!(
@@ -215,17 +215,17 @@ impl World {
         }
     }
 
-    /// Whether an operation's next try would get somewhere.
+    /// Whether the next try of an operation would succeed.
     #[inline]
     fn is_ready(&self, op: &Op) -> bool {
         let Some(socket) = op.socket() else { return false };
         match op.body {
             Body::Send(ref send) if self.net.socket(socket).is_datagram() => {
-                self.net.may_post(socket, send.to())
+                self.net.can_send_datagram(socket, send.to())
             }
             Body::Connect | Body::Send(_) => self.net.writable(socket),
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
-            // A poll of many edges looks again only when something changes.
+            // A multishot poll is tried again only after a change.
             Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
             Body::Timer { .. } | Body::Notice(_) | Body::File(_) | Body::Never => false,
         }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::os::fd::RawFd;
 
 /// `IORING_MAX_REG_BUFFERS`
-const MOST_PLACES: u32 = 1 << 14;
+const MOST_INDICES: u32 = 1 << 14;
 
 impl World {
     pub(crate) fn register(
@@ -32,7 +32,7 @@ impl World {
             Register::EnableRings => self.enable(ring)?,
             Register::IowqMaxWorkers => {}
             Register::Buffers => self.add_table(ring, arg)?,
-            Register::BuffersUpdate => return self.fill_place(ring, arg),
+            Register::BuffersUpdate => return self.fill_index(ring, arg),
             Register::RingFds => return self.register_ring(arg),
             Register::UnregisterRingFds => return self.unregister_ring(arg),
             Register::BufferRing => self.add_buffers(ring, arg)?,
@@ -46,7 +46,7 @@ impl World {
         if std::mem::replace(&mut ring.enabled, true) { Err(Errno::BADFD) } else { Ok(()) }
     }
 
-    /// Only a ring that is not enabled yet can be restricted, and once.
+    /// A ring can be restricted only before it is enabled, and once.
     fn restrict(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let ring = self.rings.at_mut(ring);
         if ring.enabled {
@@ -63,26 +63,26 @@ impl World {
         let mut update = arg.ring_update()?;
         let fd = RawFd::try_from(update.data).map_err(|_| Errno::BADF)?;
         let ring = self.ring_of(fd)?;
-        let place = match update.offset {
+        let index = match update.offset {
             u32::MAX => self.registered.iter().position(Option::is_none).ok_or(Errno::BUSY)?,
             asked if (asked as usize) < PLACES => asked as usize,
             _ => return Err(Errno::INVAL),
         };
-        if self.registered[place].is_some() {
+        if self.registered[index].is_some() {
             return Err(Errno::BUSY);
         }
         let (file, _) = self.files.find(fd)?;
         self.files.hold(file);
-        self.registered[place] = Some((ring, file));
-        update.offset = place as u32;
+        self.registered[index] = Some((ring, file));
+        update.offset = index as u32;
         arg.answer_ring_update(update);
         Ok(1)
     }
 
     fn unregister_ring(&mut self, arg: Argument) -> Result<u32, Errno> {
-        let place = arg.ring_update()?.offset as usize;
-        let place = self.registered.get_mut(place).ok_or(Errno::INVAL)?;
-        if let Some((_, file)) = place.take() {
+        let index = arg.ring_update()?.offset as usize;
+        let index = self.registered.get_mut(index).ok_or(Errno::INVAL)?;
+        if let Some((_, file)) = index.take() {
             self.let_go(file);
         }
         Ok(1)
@@ -104,24 +104,24 @@ impl World {
 
     fn add_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let setup = arg.table()?;
-        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_PLACES).contains(&setup.count) {
+        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_INDICES).contains(&setup.count) {
             return Err(Errno::INVAL);
         }
         self.rings.at_mut(ring).add_table(setup.count)
     }
 
-    /// Puts memory into a place, or empties it.
-    fn fill_place(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
-        let (place, memory) = arg.place()?;
+    /// Registers memory at an index, or clears it.
+    fn fill_index(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
+        let (index, memory) = arg.index()?;
         if memory.len > BufferTable::MOST {
             return Err(Errno::FAULT);
         }
         let span = memory.base as u64..memory.base as u64 + memory.len as u64;
         let lockable = self.profile.lockable;
-        self.rings.at_mut(ring).fill_place(place, span, lockable).map(|()| 1)
+        self.rings.at_mut(ring).fill_index(index, span, lockable).map(|()| 1)
     }
 
-    /// The memory is its owner's again; a last look at what was still with us.
+    /// The memory belongs to its owner again, after a last check of the buffers that were not used.
     fn remove_buffers(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let number = arg.buffer_ring()?.group;
         let group = self.rings.at_mut(ring).remove_group(number).ok_or(Errno::NOENT)?;

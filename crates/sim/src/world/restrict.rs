@@ -1,4 +1,4 @@
-//! What a restricted ring may still do, from its enabling on.
+//! The restrictions of a ring, from when it is enabled.
 
 use crate::memory::Argument;
 use annulus_kernel::Register;
@@ -11,7 +11,7 @@ const OPERATION: u16 = 1;
 const FLAGS_ALLOWED: u16 = 2;
 const FLAGS_REQUIRED: u16 = 3;
 
-/// The lists of a ring's restrictions.
+/// The lists of restrictions.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     registrations: Vec<u8>,

@@ -1,4 +1,4 @@
-//! A ring, from the kernel's side.
+//! A ring, as the kernel sees it.
 
 use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
@@ -22,21 +22,21 @@ pub(super) struct Ring {
     pub(super) enabled: bool,
     /// What it may do once it is enabled.
     pub(super) restricted: Option<Restrictions>,
-    /// Its file is gone; the memory stays while it is mapped.
+    /// Its file is closed; the memory stays as long as it is mapped.
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
-    /// Addresses that are registered, by place; none in an empty one.
+    /// Registered addresses by index; an empty range if there are none.
     table: Option<Vec<Range<u64>>>,
-    /// Operations whose turn has come.
+    /// Operations to try.
     work: VecDeque<OpId>,
-    /// Completions that found no room.
+    /// Completions that found no space.
     overflow: VecDeque<Completion>,
 }
 
 impl Ring {
     pub(super) fn new(queues: Queues, setup: SetupFlags) -> Self {
-        // A thread that polls sleeps whenever nobody waits: each submission has to wake it.
+        // The kernel thread sleeps outside of enters: each submission must wake it.
         queues.flag(NEED_WAKEUP, setup.contains(SetupFlags::SQPOLL));
         Self {
             queues,
@@ -52,7 +52,7 @@ impl Ring {
         }
     }
 
-    /// The restrictions that hold now.
+    /// The restrictions that apply now.
     #[inline]
     pub(super) fn restrictions(&self) -> Option<&Restrictions> {
         self.restricted.as_ref().filter(|_| self.enabled)
@@ -64,13 +64,13 @@ impl Ring {
         self.setup.contains(SetupFlags::DEFER_TASKRUN)
     }
 
-    /// A thread takes the entries.
+    /// A kernel thread takes the entries.
     #[inline]
     pub(super) fn polls(&self) -> bool {
         self.setup.contains(SetupFlags::SQPOLL)
     }
 
-    /// Posts a completion; true where it had to go into the overflow list. Behind others there, it waits as well.
+    /// Posts a completion; true if it went into the overflow list, which it does behind others there.
     #[inline]
     pub(super) fn post(&mut self, completion: Completion) -> bool {
         if self.post_more(completion) {
@@ -81,7 +81,7 @@ impl Ring {
         true
     }
 
-    /// Posts a completion where there is room and none waits for some.
+    /// Posts a completion if there is space and no other waits for it.
     #[inline]
     pub(super) fn post_more(&mut self, completion: Completion) -> bool {
         self.overflow.is_empty() && self.queues.post(completion)
@@ -147,48 +147,48 @@ impl Ring {
         Some(self.groups.remove(at))
     }
 
-    /// Makes a table of empty places.
-    pub(super) fn add_table(&mut self, places: u32) -> Result<(), Errno> {
+    /// Makes a table with so many empty indices.
+    pub(super) fn add_table(&mut self, count: u32) -> Result<(), Errno> {
         if self.table.is_some() {
             return Err(Errno::BUSY);
         }
-        self.table = Some(vec![0..0; places as usize]);
+        self.table = Some(vec![0..0; count as usize]);
         Ok(())
     }
 
-    /// Registers addresses in a place, as long as no more than `lockable` bytes are.
-    pub(super) fn fill_place(
+    /// Registers addresses at an index, if no more than `lockable` bytes are registered then.
+    pub(super) fn fill_index(
         &mut self,
-        place: u32,
+        index: u32,
         span: Range<u64>,
         lockable: u64,
     ) -> Result<(), Errno> {
         let table = self.table.as_mut().ok_or(Errno::NXIO)?;
         let others = table.iter().map(|span| span.end - span.start).sum::<u64>();
-        let place = table.get_mut(place as usize).ok_or(Errno::INVAL)?;
-        if others - (place.end - place.start) + (span.end - span.start) > lockable {
+        let index = table.get_mut(index as usize).ok_or(Errno::INVAL)?;
+        if others - (index.end - index.start) + (span.end - span.start) > lockable {
             return Err(Errno::NOMEM);
         }
-        *place = span;
+        *index = span;
         Ok(())
     }
 
-    /// EFAULT for an entry that names a place, but not memory within it.
-    pub(super) fn check_place(&self, entry: &Submitted) -> Result<(), Errno> {
+    /// EFAULT for an entry that names an index, but not memory within it.
+    pub(super) fn check_registered(&self, entry: &Submitted) -> Result<(), Errno> {
         if !matches!(entry.opcode, opcode::READ_FIXED | opcode::WRITE_FIXED) {
             return Ok(());
         }
-        let place = self.table.as_ref().and_then(|table| table.get(usize::from(entry.buf_group)));
+        let index = self.table.as_ref().and_then(|table| table.get(usize::from(entry.buf_group)));
         let end = entry.addr.checked_add(entry.len.into());
-        match (place, end) {
+        match (index, end) {
             (Some(span), Some(end)) if span.contains(&entry.addr) && end <= span.end => Ok(()),
             _ => Err(Errno::FAULT),
         }
     }
 
-    /// Takes in buffers that were published.
+    /// Takes buffers that were published.
     #[inline]
-    pub(super) fn look_at_buffers(&mut self) {
-        self.groups.iter_mut().for_each(BufferGroup::look);
+    pub(super) fn take_published_buffers(&mut self) {
+        self.groups.iter_mut().for_each(BufferGroup::take_published);
     }
 }

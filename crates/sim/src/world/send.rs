@@ -2,28 +2,28 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::net::{Draft, SocketId, Wishes};
+use crate::net::{OutgoingDatagram, SendMeta, SocketId};
 use crate::op::{Answer, Body, Notice, Op, Outcome, Send, Source};
 use crate::timeline::Nanos;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
-/// How long the memory of a send that was not copied may stay away.
+/// The longest time until the notification of a zero-copy send.
 const LATEST_NOTICE: Nanos = 5_000_000;
 
 impl World {
-    /// Sends what there is room for.
+    /// Sends what there is space for.
     pub(super) fn attempt_send(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         if self.net.socket(socket).is_datagram() {
             return self.attempt_post(op, socket);
         }
-        let room = match self.net.room(socket) {
+        let room = match self.net.send_space(socket) {
             Err(Errno::AGAIN) => return Outcome::Waits,
             Err(errno) => return Outcome::Done(op.stopped_by(errno)),
             Ok(room) => room,
         };
         if self.strikes(Fault::Reset) {
-            self.net.tear(socket);
+            self.net.reset_both(socket);
         }
         let Body::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
         let count = self.shorten(room.min(send.total - send.done), Fault::ShortWrite);
@@ -36,7 +36,7 @@ impl World {
         Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
     }
 
-    /// Where a send's memory was lent, its last word is not the last: the memory comes back in its own time.
+    /// The completion of a zero-copy send is not the last: its notification comes later.
     pub(super) fn notice_of(&mut self, op: &mut Op, answer: Answer) -> Answer {
         let Body::Send(send) = &mut op.body else { return answer };
         if !send.lent {
@@ -49,24 +49,24 @@ impl World {
         Answer { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
     }
 
-    /// Sends a datagram: all of it, or nothing.
+    /// Sends a datagram, whole or not at all.
     #[inline(never)]
     fn attempt_post(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
-        let Body::Send(Send { source, total, enclosure, seal, .. }) = &mut op.body else {
+        let Body::Send(Send { source, total, ancillary, seal, .. }) = &mut op.body else {
             unreachable!("asked of sends only")
         };
-        let mut draft = Draft { to: None, len: *total, wishes: Wishes::default() };
+        let mut outgoing = OutgoingDatagram { to: None, len: *total, meta: SendMeta::default() };
         let mut rights = &mut Vec::new();
-        if let Some(enclosure) = enclosure.as_deref_mut() {
-            (draft.to, draft.wishes) = (enclosure.to.as_ref(), enclosure.wishes);
-            rights = &mut enclosure.rights;
+        if let Some(ancillary) = ancillary.as_deref_mut() {
+            (outgoing.to, outgoing.meta) = (ancillary.to.as_ref(), ancillary.meta);
+            rights = &mut ancillary.rights;
         }
-        if draft.wishes.segment.is_some() && self.strikes(Fault::SegmentsRefused) {
+        if outgoing.meta.segment.is_some() && self.strikes(Fault::SegmentsRefused) {
             return Outcome::of(Err(Errno::IO));
         }
-        let posted = self.net.post(socket, &draft, rights, || source.gather());
-        if posted == Err(Errno::AGAIN) && !self.net.target_has_place(socket, draft.to) {
-            // As Linux: the bytes were copied before the target was found full, and the next try has none left.
+        let posted = self.net.send_datagram(socket, &outgoing, rights, || source.gather());
+        if posted == Err(Errno::AGAIN) && !self.net.target_has_space(socket, outgoing.to) {
+            // As on Linux: the bytes were copied before the target was found full, and the next try has none.
             (*source, *total, *seal) = (Source::Many(Box::new([])), 0, None);
         }
         Outcome::when_ready(posted.map(|()| *total))
@@ -74,10 +74,10 @@ impl World {
 
     /// Copies the next `count` bytes of a send.
     fn copy(&mut self, socket: SocketId, send: &mut Send, count: usize) {
-        if let Some(enclosure) = &mut send.enclosure
-            && !enclosure.rights.is_empty()
+        if let Some(ancillary) = &mut send.ancillary
+            && !ancillary.rights.is_empty()
         {
-            self.net.enclose(socket, count, std::mem::take(&mut enclosure.rights));
+            self.net.attach_rights(socket, count, std::mem::take(&mut ancillary.rights));
         }
         let (mut skip, mut left) = (send.done, count);
         for &piece in send.source.pieces() {

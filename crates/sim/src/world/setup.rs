@@ -1,4 +1,4 @@
-//! Making rings and ending them.
+//! Rings: set-up and end.
 
 use super::World;
 use super::ring::Ring;
@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 /// Most entries of the two queues.
 const MOST: u32 = 32_768;
 
-/// CPUs of the simulated host, for a thread that polls.
+/// CPUs of the simulated host, for the kernel thread.
 const CPUS: u32 = 64;
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         Ok(fd)
     }
 
-    /// Which flags go, and go together.
+    /// Which flags are allowed, alone and together.
     fn grant(&self, flags: SetupFlags) -> Result<(), Errno> {
         let has = |flag| flags.contains(flag);
         let quiet = SetupFlags::COOP_TASKRUN | SetupFlags::DEFER_TASKRUN;
@@ -51,7 +51,7 @@ impl World {
         if wrong { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    /// The number of a ring that a descriptor stands for.
+    /// The number of the ring of a descriptor.
     pub(super) fn ring_of(&self, fd: RawFd) -> Result<u32, Errno> {
         match self.files.find(fd)?.1 {
             File::Ring(ring) => Ok(ring),
@@ -67,7 +67,7 @@ impl World {
         Ok(address)
     }
 
-    /// One mapping less of the ring that this address belongs to.
+    /// Removes one mapping of the ring that this address belongs to.
     pub(crate) fn unmap(&mut self, address: *mut u8) {
         let found = self.rings.iter().find(|(_, ring)| ring.queues.owns(address));
         let Some((index, _)) = found else { return };
@@ -75,7 +75,7 @@ impl World {
         self.free_ring(index);
     }
 
-    /// The ring's file is gone: what it has in flight ends unheard.
+    /// The file of the ring is closed: operations in flight end without completions.
     pub(super) fn end_ring(&mut self, ring: u32) {
         for id in self.ops.of_ring(ring) {
             let op = self.ops.take(id);

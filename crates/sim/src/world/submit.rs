@@ -1,4 +1,4 @@
-//! From an entry to an operation.
+//! Turns entries into operations.
 
 use super::World;
 use super::check::{
@@ -36,7 +36,7 @@ impl World {
         check(entry, &self.profile)
     }
 
-    /// Does what is done at once; what is not becomes an operation in flight.
+    /// Makes operations that do not wait; the others are in flight.
     fn perform(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Option<Answer> {
         let done = |result: Result<(), Errno>| Some(result.map(|()| 0).into());
         match entry.opcode {
@@ -55,7 +55,7 @@ impl World {
     fn operation(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
-            // What is not ours may be anything: it just never becomes ready.
+            // A descriptor of the process may be anything: it is never ready.
             (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (Body::Never, None),
             (_, file) => file.and_then(|file| Ok((self.body(entry)?, Some(file))))?,
         };
@@ -125,9 +125,9 @@ impl World {
     #[inline(never)]
     fn message(&mut self, entry: &Submitted) -> Result<Send, Errno> {
         let header = entry.message()?;
-        let enclosure = self.enclosure(&header)?;
+        let ancillary = self.ancillary(&header)?;
         let source = Source::Many(header.vectors);
-        Ok(Send { enclosure: enclosure.map(Box::new), ..Send::plain(entry, source) })
+        Ok(Send { ancillary: ancillary.map(Box::new), ..Send::plain(entry, source) })
     }
 }
 
@@ -137,11 +137,11 @@ impl Send {
         let of_files = is_of_files(entry);
         let all = !of_files && entry.op_flags & msg::WAITALL != 0;
         let (lent, short_fails) = (is_lent(entry), of_files);
-        Self { source, total, done: 0, all, short_fails, enclosure: None, lent, seal: None }
+        Self { source, total, done: 0, all, short_fails, ancillary: None, lent, seal: None }
     }
 }
 
-/// Only what the entry says counts: on a ring, a non-blocking descriptor waits like any other.
+/// Only the flags of the entry matter: on a ring, an operation waits even on a non-blocking descriptor.
 fn must_not_wait(entry: &Submitted) -> bool {
     match entry.opcode {
         opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,

@@ -1,5 +1,5 @@
-//! The life of an operation that could not be done at once: parked at its socket → queued, when that changes → tried
-//! again → parked, or ended.
+//! The states of an operation that waits: parked at its socket; queued, when the socket changes; tried again; then parked,
+//! or ended.
 
 use super::World;
 use crate::faults::Fault;
@@ -8,14 +8,14 @@ use annulus_ring::Completion;
 use rustix::io::Errno;
 
 impl World {
-    /// Runs deferred work until `least` items are done and nothing is left, or `most` are done. A ring that does not
-    /// defer runs all there is.
+    /// Runs deferred work until `least` items are done and none is left, or `most` are done. A ring without deferred work
+    /// runs all.
     #[inline]
     pub(super) fn run_work(&mut self, ring: u32, least: u32, most: u32) {
         let most = if self.rings.at(ring).defers() { most } else { u32::MAX };
         let mut done = 0;
         while done < most {
-            // What is there now counts as one batch; what it brings about is done only where too little was.
+            // What is queued now is one batch; what it leads to runs only if there was too little.
             let batch = (self.rings.at(ring).work().len() as u32).min(most - done);
             if batch == 0 || done > 0 && done >= least {
                 break;
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Which work is next: the first, unless a fault shuffles. Of those on one socket it is always the first.
+    /// The index of the next work: the first, unless a fault shuffles. Work on one socket stays in order.
     fn choose(&mut self, ring: u32) -> usize {
         let len = self.rings.at(ring).work().len();
         if len < 2 || !self.strikes(Fault::Shuffle) {
@@ -74,23 +74,23 @@ impl World {
         self.wake();
     }
 
-    /// A new operation has to wait. Its file stays, whatever becomes of the descriptor; its memory is watched.
+    /// Parks a new operation. Its file stays open even if the descriptor is closed, and its memory is checked.
     pub(super) fn park(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
         if let (Body::Send(send), Some(socket), false) = (&op.body, op.socket(), ready) {
-            self.net.await_place(socket, send.to());
+            self.net.await_space(socket, send.to());
         }
         let (file, side) = (op.file, op.side());
-        let alarm = match op.body {
+        let timeout = match op.body {
             Body::Timer { after } => Some(after),
             Body::Notice(ref notice) => Some(notice.after),
             Body::File(ref work) => Some(work.after),
             _ => None,
         };
         let id = self.ops.insert(op);
-        if let Some(after) = alarm {
-            self.net.set_alarm(after, id);
+        if let Some(after) = timeout {
+            self.net.start_timer(after, id);
         }
         if let Some((file, socket)) = file {
             self.files.hold(file);
@@ -106,12 +106,12 @@ impl World {
         match &mut op.body {
             Body::Receive(receive) => receive.watch(self.poison),
             Body::File(work) => work.watch(self.poison),
-            Body::Send(send) => send.seal = send.look(self.poison),
+            Body::Send(send) => send.seal = send.seal_memory(self.poison),
             _ => {}
         }
     }
 
-    /// An operation has ended.
+    /// Ends an operation.
     pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: Answer) {
         self.ops.end(id, &op);
         let answer = self.notice_of(&mut op, answer);
@@ -119,7 +119,7 @@ impl World {
         self.forget(id, &op);
     }
 
-    /// Nothing refers to an ended operation any more.
+    /// Removes an operation from everything that refers to it.
     pub(super) fn forget(&mut self, id: OpId, op: &Op) {
         self.let_go_of_rights(op);
         if let Some((file, socket)) = op.file {
@@ -132,12 +132,12 @@ impl World {
         }
     }
 
-    /// What an operation did not send, it does not hold any longer.
+    /// Drops the references to files that were not sent.
     pub(super) fn let_go_of_rights(&mut self, op: &Op) {
         op.rights().iter().for_each(|&file| self.let_go(file));
     }
 
-    /// Posts an operation's last completion, unless it is a success that nobody wants to hear of.
+    /// Posts the last completion of an operation, unless it is a success that is skipped.
     #[inline]
     pub(super) fn complete(&mut self, ring: u32, user_data: u64, skip: bool, answer: Answer) {
         if answer.failed || !skip {

@@ -1,4 +1,4 @@
-//! Files in a folder of one's own.
+//! Files in a directory of the test.
 
 use super::*;
 use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
@@ -6,33 +6,34 @@ use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-/// The file's cursor instead of an offset.
+/// The offset that stands for the cursor.
 pub const CURSOR: u64 = u64::MAX;
 
-/// A host with a folder.
-pub struct Home {
+/// A host with a directory.
+pub struct Fixture {
     pub host: Host,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
-/// Runs one body over the simulated disk and over Linux', whose answers must be the same.
-pub fn on_both_disks(body: impl Fn(Home)) {
-    body(Home::simulated(Sim::builder(1)).0);
+/// Runs a body over the simulated disk and over Linux.
+pub fn on_both_disks(body: impl Fn(Fixture)) {
+    body(Fixture::simulated(Sim::builder(1)).0);
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("annulus-files-{}-{next}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    body(Home { host: Host::over(Rc::new(Linux), 8, 64), folder: folder.clone() });
-    std::fs::remove_dir_all(folder).unwrap();
+    let directory =
+        std::env::temp_dir().join(format!("annulus-files-{}-{next}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    body(Fixture { host: Host::over(Rc::new(Linux), 8, 64), directory: directory.clone() });
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
-impl Home {
+impl Fixture {
     pub fn simulated(builder: Builder) -> (Self, Rc<Sim>) {
         let (host, sim) = Host::simulated(builder);
-        (Self { host, folder: "/".into() }, sim)
+        (Self { host, directory: "/".into() }, sim)
     }
 
-    /// Makes a call: on the ring, or where that has no such operation, there and then.
+    /// Makes a call: on the ring, or directly if the ring has no such operation.
     pub fn call(&mut self, call: FileCall) -> Result<u32, Errno> {
         let result = match op::file::entry(&call) {
             Some(entry) => self.host.once(entry),
@@ -41,15 +42,15 @@ impl Home {
         u32::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
     }
 
-    /// Makes a call there and then.
+    /// Makes a call directly.
     pub fn now(&self, call: FileCall) -> Result<u32, Errno> {
-        // SAFETY: the tests' memory outlives the call.
+        // SAFETY: the memory outlives the call, and the descriptors are open.
         let answer = unsafe { self.host.kernel.file(&call) };
         answer.map_err(|error| errno_of(&error).unwrap())
     }
 
     fn path(&self, name: &str) -> CString {
-        CString::new(self.folder.join(name).into_os_string().into_encoded_bytes()).unwrap()
+        CString::new(self.directory.join(name).into_os_string().into_encoded_bytes()).unwrap()
     }
 
     pub fn open(&mut self, name: &str, flags: OFlags) -> Result<RawFd, Errno> {
@@ -112,7 +113,7 @@ impl Home {
         self.call(FileCall::Link { from: at(&from), to: at(&to), flags: 0 }).map(drop)
     }
 
-    /// The names that a directory has from its cursor on, sorted.
+    /// The names in a directory from its cursor on, sorted.
     pub fn names(&mut self, fd: RawFd) -> Vec<String> {
         let mut buffer = [0u8; 4096];
         let read = FileCall::ReadDir { fd, buffer: buffer.as_mut_ptr(), len: 4096 };

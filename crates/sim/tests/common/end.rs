@@ -5,18 +5,18 @@ use super::*;
 /// One end of a connection.
 pub struct End {
     pub fd: Fd,
-    /// What it sends: the number of the stream, its bytes, how many went.
+    /// What it sends: the number of the stream, its length, how many bytes were sent.
     pub stream: usize,
     pub bytes: Vec<u8>,
     pub sent: usize,
-    /// How much of it is in flight, and whether only a failure will be told.
-    pub flying: usize,
+    /// How much of it is in flight, and whether a success is skipped.
+    pub in_flight: usize,
     pub quiet: bool,
-    /// Where a message lies while it is submitted.
+    /// The memory of a message in flight.
     pub vectors: Vec<IoVec>,
     pub header: Box<MsgHeader>,
     pub shut: bool,
-    /// What it receives: the stream's number, once the first bytes told it.
+    /// What it receives: the number of the stream, once its first bytes have arrived.
     pub from: Option<usize>,
     pub received: usize,
     pub receiving: bool,
@@ -25,7 +25,7 @@ pub struct End {
     pub closed: bool,
 }
 
-/// A stream's byte at a place.
+/// The byte of a stream at an offset.
 fn byte(stream: usize, at: usize) -> u8 {
     (stream * 31 + at * 7 + (at >> 8) * 13) as u8
 }
@@ -52,10 +52,10 @@ impl End {
         Self {
             fd,
             stream,
-            // The stream's number comes first, so that the other end knows what to expect.
+            // The number of the stream comes first, so that the other end knows what to expect.
             bytes: (0..len + 8).map(|at| first(stream, at)).collect(),
             sent: 0,
-            flying: 0,
+            in_flight: 0,
             quiet: false,
             vectors: Vec::new(),
             header: Box::new(no_header()),
@@ -69,9 +69,9 @@ impl End {
         }
     }
 
-    /// What is to fly as a message of several parts, the last of them the largest.
+    /// A message of several parts, the last of which is the largest.
     pub fn message(&mut self, parts: usize, flags: u32) -> Entry {
-        let mut rest = &self.bytes[self.sent..self.sent + self.flying];
+        let mut rest = &self.bytes[self.sent..self.sent + self.in_flight];
         self.vectors.clear();
         for left in (1..=parts).rev() {
             let (part, behind) = rest.split_at(rest.len() / left);
@@ -84,7 +84,7 @@ impl End {
         op::SendMsg { fd: self.fd, header, flags }.entry()
     }
 
-    /// What came must be the next bytes of the stream it is from.
+    /// Checks that bytes are the next ones of their stream.
     pub fn check(&mut self, bytes: &[u8]) {
         for &got in bytes {
             let at = self.received;
@@ -92,7 +92,7 @@ impl End {
                 let number = self.from.get_or_insert(0);
                 *number |= usize::from(got) << (8 * at);
             } else {
-                let stream = self.from.expect("told by now");
+                let stream = self.from.expect("the header comes first");
                 assert_eq!(got, byte(stream, at), "byte {at} of stream {stream}");
             }
             self.received += 1;

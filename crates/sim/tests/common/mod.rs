@@ -1,11 +1,11 @@
-//! A ring with the handful of moves that the tests are made of, over the simulated kernel or over Linux.
+//! A ring with the steps of these tests, over the simulated kernel or over Linux.
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
+pub mod datagram_stress;
 pub mod disk;
 mod end;
-pub mod mail;
-pub mod mill;
-pub mod office;
+pub mod messages;
+pub mod tcp_stress;
 
 use annulus_kernel::*;
 use annulus_ring::*;
@@ -24,18 +24,18 @@ pub const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
 pub struct Host {
     pub kernel: Rc<dyn Kernel>,
     pub ring: Ring,
-    /// Completions that were taken before somebody asked for them.
+    /// Completions that were taken and are for later.
     pub kept: Vec<Completion>,
 }
 
-/// Runs one body over the simulated kernel and over Linux, whose answers must be the same.
+/// Runs a body over the simulated kernel and over Linux.
 pub fn on_both(body: impl Fn(Host)) {
     body(Host::simulated(Sim::builder(1)).0);
     body(Host::over(Rc::new(Linux), 8, 64));
 }
 
-/// Runs `count` seeds, or as many as `ANNULUS_SIM_SEEDS` says, or the one that `ANNULUS_SIM_SEED` names. A failure tells
-/// how to run it again.
+/// Runs `count` seeds, or `ANNULUS_SIM_SEEDS` many, or the one in `ANNULUS_SIM_SEED`. A failure prints the command that repeats
+/// it.
 pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::RefUnwindSafe) {
     let wish = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     if let Some(seed) = wish("ANNULUS_SIM_SEED") {
@@ -49,12 +49,12 @@ pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::Ref
 
 /// A descriptor that a kernel has made for the test.
 pub fn owned(number: RawFd) -> Fd {
-    // SAFETY: it is the test's alone, used with that kernel only, and closed once. Tests that go on with a number after its end do
-    // so on a simulated kernel, which knows what each number stands for.
+    // SAFETY: the descriptor belongs to the test, which uses it with that kernel only and closes it once. Tests that use a closed
+    // number do so on a simulated kernel, where it names nothing of the process.
     unsafe { Fd::from_raw(number) }
 }
 
-/// The number of an error. One that names its call has it in its text alone.
+/// The errno of an error. An error that names its call has it only in its text.
 pub fn errno_of(error: &std::io::Error) -> Option<Errno> {
     let text = error.to_string();
     let in_text = || text.rsplit_once("(os error ")?.1.strip_suffix(')')?.parse().ok();
@@ -148,7 +148,7 @@ impl Host {
         (owned(one), owned(other))
     }
 
-    /// What the kernel makes. A full table is a fault that passes.
+    /// Makes a descriptor, and repeats it after EMFILE by a fault.
     pub fn patiently<T>(&self, make: impl Fn(&dyn Kernel) -> std::io::Result<T>) -> T {
         loop {
             match make(&*self.kernel) {
@@ -234,7 +234,7 @@ pub fn cancel(user_data: u64) -> Entry {
 
 pub const GROUP: u16 = 3;
 
-/// Memory of equal buffers, and the ring they are lent through.
+/// Buffers of equal size, and the buffer ring that publishes them.
 pub struct Lent {
     pub memory: Mapping,
     pub size: usize,
@@ -253,28 +253,28 @@ impl Lent {
     }
 
     pub fn address(&self, id: u16) -> *mut u8 {
-        // SAFETY: the ids are those of `new`.
+        // SAFETY: the ids are below the number of buffers in `new`.
         unsafe { self.memory.as_ptr().add(usize::from(id) * self.size) }
     }
 
     pub fn publish(&mut self, id: u16) {
-        // SAFETY: the memory outlives the registration: the tests unregister, or drop the ring first.
+        // SAFETY: the memory outlives the registration: each test unregisters the group, or drops the ring first.
         unsafe { self.entries.add(self.address(id), self.size as u32, id) };
         self.entries.publish();
     }
 
-    /// What a completion brought, copied out; its buffer goes back.
+    /// The bytes of a completion, copied; the buffer is given back.
     pub fn bytes(&mut self, completion: &Completion) -> Vec<u8> {
         let id = completion.buffer().expect("a completion with a buffer");
         let len = completion.result as usize;
-        // SAFETY: the completion gave the buffer back, and the kernel has filled that much of it.
+        // SAFETY: the completion has given the buffer back, and the kernel has filled so much of it.
         let bytes = unsafe { std::slice::from_raw_parts(self.address(id), len) }.to_vec();
         self.publish(id);
         bytes
     }
 
     pub fn unregister(self, ring: &Ring) {
-        // SAFETY: each test has one ring.
+        // SAFETY: each test has one ring, with which the group was registered.
         unsafe { self.entries.unregister(ring) }.unwrap();
     }
 }

@@ -1,10 +1,10 @@
-//! Messages: datagrams and what travels beside bytes.
+//! Messages: datagrams, and bytes with control messages.
 
 use super::*;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::io;
 
-/// What a receive of a message brought.
+/// A received message.
 #[derive(Debug)]
 pub struct Got {
     pub result: i32,
@@ -49,7 +49,7 @@ pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
     errno_of(&answer.unwrap_err()).unwrap()
 }
 
-/// A header that names nothing but room.
+/// A header that only gives sizes.
 pub fn room(layout: Layout) -> MsgHeader {
     MsgHeader {
         name: std::ptr::null(),
@@ -80,7 +80,7 @@ impl Host {
         self.send_msg(fd, Some(to), bytes, &[])
     }
 
-    /// As [`send_to`](Self::send_to), while another operation is in flight whose completions wait.
+    /// As [`send_to`](Self::send_to), while another operation is in outgoing whose completions wait.
     pub fn send_to_aside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
         self.aside(fd, Some(to), bytes, &[], other)
     }
@@ -126,7 +126,7 @@ impl Host {
         done.result
     }
 
-    /// Waits for a completion of this name; others are kept for later.
+    /// Waits for a completion with this `user_data`, and keeps others for later.
     pub fn take_of(&mut self, user_data: u64) -> Completion {
         loop {
             if let Some(at) = self.kept.iter().position(|done| done.user_data == user_data) {
@@ -165,7 +165,7 @@ impl Host {
         Ok(Got { result, bytes, from, flags: header.flags as u32, control })
     }
 
-    /// Receives up to `len` bytes; how many it were.
+    /// Receives up to `len` bytes, and returns how many.
     pub fn recv_some(&mut self, fd: Fd, len: usize) -> Result<usize, i32> {
         let mut memory = vec![0u8; len];
         let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len: len as u32 };
@@ -173,7 +173,7 @@ impl Host {
         usize::try_from(count).map_err(|_| count)
     }
 
-    /// Receives what is there, without waiting; how much it was.
+    /// Receives what is there without waiting, and returns how much.
     pub fn take_now(&mut self, fd: Fd) -> Result<usize, i32> {
         let mut memory = [0u8; 2048];
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
@@ -185,7 +185,7 @@ impl Host {
 }
 
 impl Lent {
-    /// What a completion of a multishot message receive brought; its buffer goes back.
+    /// The message of a completion of a multishot receive; its buffer is given back.
     pub fn framed(&mut self, done: &Completion, layout: Layout) -> Framed {
         let buffer = self.bytes(done);
         let head = Message::read(&buffer).unwrap();

@@ -1,5 +1,5 @@
-//! Many connections at once, each end sending a stream that the other end checks byte by byte: a small driver of its
-//! own, with every kind of receive and send, and cancels out of nowhere.
+//! Many connections at once. Each end sends a stream that the other end checks byte by byte, with all kinds of receives and sends,
+//! and random cancels.
 
 use super::end::End;
 use super::*;
@@ -22,15 +22,15 @@ pub struct Size {
     pub buffer: usize,
 }
 
-/// The whole mill.
-pub struct Mill {
+/// The program.
+pub struct TcpStress {
     host: Host,
     lent: Lent,
     random: Random,
     listener: Fd,
     address: Box<Address>,
     ends: Vec<End>,
-    /// Sockets whose connect has not come back.
+    /// Sockets whose connect has not completed.
     connecting: Vec<Fd>,
     size: Size,
     accepting: bool,
@@ -38,7 +38,7 @@ pub struct Mill {
     turns: u32,
 }
 
-impl Mill {
+impl TcpStress {
     pub fn new(mut host: Host, seed: u64, size: Size) -> Self {
         let (listener, address) = host.listener(size.connections as u32);
         let features = Features::of(&mut host.ring).unwrap();
@@ -103,13 +103,13 @@ impl Mill {
     /// Pushes an entry; a full queue is emptied first.
     fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
         let entry = entry.into().user_data(user_data);
-        // SAFETY: what entries name lives in `self` until their terminal completions.
+        // SAFETY: `self` keeps what entries name until their terminal completions.
         while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
     }
 
-    /// Starts whatever is not under way.
+    /// Starts what is not in flight.
     fn start(&mut self) {
         if !self.accepting {
             self.accepting = true;
@@ -153,16 +153,16 @@ impl Mill {
 
     fn start_send(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        if end.flying > 0 || end.shut || end.sent == end.bytes.len() {
+        if end.in_flight > 0 || end.shut || end.sent == end.bytes.len() {
             return;
         }
         let left = end.bytes.len() - end.sent;
-        end.flying = self.random.between(1, left as u64) as usize;
+        end.in_flight = self.random.between(1, left as u64) as usize;
         end.quiet = self.random.chance(500);
         let flags = if end.quiet { NOW } else { ALL };
         let parts = self.random.between(1, 3) as usize;
         let entry = if parts == 1 {
-            send(end.fd, &end.bytes[end.sent..end.sent + end.flying], flags)
+            send(end.fd, &end.bytes[end.sent..end.sent + end.in_flight], flags)
         } else {
             end.message(parts, flags)
         };
@@ -170,10 +170,10 @@ impl Mill {
         self.push(SEND | index as u64, entry.with(skip));
     }
 
-    /// Shuts and closes what has nothing left to do.
+    /// Shuts down and closes what is done.
     fn finish(&mut self, index: usize) {
         let end = &mut self.ends[index];
-        if end.sent == end.bytes.len() && end.flying == 0 && !end.shut {
+        if end.sent == end.bytes.len() && end.in_flight == 0 && !end.shut {
             end.shut = true;
             self.host.kernel.shutdown(end.fd, Shutdown::Write).unwrap();
         }
@@ -190,7 +190,7 @@ impl Mill {
 
     fn turn(&mut self) {
         self.turns += 1;
-        assert!(self.turns < 300_000, "it does not end: {}", self.state());
+        assert!(self.turns < 300_000, "it has not ended: {}", self.state());
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
@@ -205,7 +205,7 @@ impl Mill {
                     let answers = [0, errno(Errno::NOENT), errno(Errno::ALREADY)];
                     assert!(answers.contains(&completion.result), "{completion:?}");
                 }
-                _ => panic!("{completion:?} was not to be told"),
+                _ => panic!("{completion:?} is unexpected"),
             }
         }
         let ring = &self.host.ring;
@@ -214,10 +214,10 @@ impl Mill {
         }
     }
 
-    /// Everything was consumed and everything told: what was not heard of went out whole.
+    /// Everything was submitted and all completions were taken: a send without one was sent whole.
     fn settle_quiet(&mut self) {
         for end in self.ends.iter_mut().filter(|end| end.quiet) {
-            end.sent += std::mem::take(&mut end.flying);
+            end.sent += std::mem::take(&mut end.in_flight);
         }
     }
 
@@ -272,7 +272,7 @@ impl Mill {
 
     fn on_send(&mut self, index: usize, result: i32) {
         let end = &mut self.ends[index];
-        end.flying = 0;
+        end.in_flight = 0;
         match usize::try_from(result) {
             Ok(count) => end.sent += count,
             Err(_) => {
@@ -290,7 +290,7 @@ impl Mill {
             count(|end| end.shut),
             count(|end| end.over),
             count(|end| end.closed),
-            count(|end| end.flying > 0),
+            count(|end| end.in_flight > 0),
             count(|end| end.receiving),
         )
     }

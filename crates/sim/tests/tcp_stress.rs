@@ -1,10 +1,10 @@
-//! Many seeds, every fault: no byte is lost, doubled or out of place, and nothing is left over.
+//! TCP under all faults, with many seeds: no byte is lost, duplicated or reordered, and nothing is left open.
 
 mod common;
 
 use annulus_kernel::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
-use common::mill::{Mill, Size};
+use common::tcp_stress::{Size, TcpStress};
 use common::{Host, each_seed};
 use std::rc::Rc;
 
@@ -15,16 +15,16 @@ fn small() -> Size {
     Size { connections: 4, bytes: 6_000, buffers: 8, buffer: 128 }
 }
 
-/// Everything about a run follows from its seed: the kernel's age, the network, the faults, the program.
-fn mill(seed: u64) -> Rc<Sim> {
+/// The seed determines the whole run: the version of the kernel, the network, the faults, the program.
+fn stress(seed: u64) -> Rc<Sim> {
     let profile = if seed.is_multiple_of(4) { Profile::old() } else { Profile::current() };
     run(Sim::builder(seed).profile(profile).chaos(), seed)
 }
 
 fn run(builder: Builder, seed: u64) -> Rc<Sim> {
     let sim = builder.build();
-    let mut host = Mill::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
-    // What is still under way between closed sockets arrives.
+    let mut host = TcpStress::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
+    // What is in flight between closed sockets arrives.
     sim.set_faults(Faults::none());
     assert_eq!(host.settle(), []);
     assert_eq!(sim.sockets(), 0);
@@ -39,12 +39,14 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
 }
 
 #[test]
-fn no_seed_loses_a_byte_or_leaves_anything() {
-    each_seed(SEEDS, "cargo test -p annulus-sim --test stress no_seed", |seed| drop(mill(seed)));
+fn no_seed_loses_a_byte_or_leaves_anything_open() {
+    each_seed(SEEDS, "cargo test -p annulus-sim --test tcp_stress no_seed", |seed| {
+        drop(stress(seed))
+    });
 }
 
 #[test]
-fn every_fault_strikes_somewhere() {
+fn every_fault_occurs() {
     let struck = |fault: Fault| {
         (0..SEEDS).any(|seed| {
             let faults = Faults::none().with(fault, 100);
@@ -53,17 +55,17 @@ fn every_fault_strikes_somewhere() {
             sim.trace_lines().iter().any(|text| text.ends_with(&line))
         })
     };
-    // A reset loses bytes, and streams are not cut into segments: those two have tests of their own.
+    // A reset loses bytes, and segments are for datagrams: those two have other tests.
     let others = [Fault::Reset, Fault::SegmentsRefused];
     let all = Fault::ALL.iter().filter(|fault| !others.contains(fault));
     let idle: Vec<_> = all.filter(|&&fault| !struck(fault)).collect();
-    assert!(idle.is_empty(), "{idle:?} never struck");
+    assert!(idle.is_empty(), "{idle:?} never occurred");
 }
 
 #[test]
-fn one_seed_is_one_run_and_another_seed_another() {
-    let hashes: Vec<u64> = (0..20).map(|seed| mill(seed).trace_hash()).collect();
-    let again: Vec<u64> = (0..20).map(|seed| mill(seed).trace_hash()).collect();
+fn a_seed_repeats_its_run_and_another_differs() {
+    let hashes: Vec<u64> = (0..20).map(|seed| stress(seed).trace_hash()).collect();
+    let again: Vec<u64> = (0..20).map(|seed| stress(seed).trace_hash()).collect();
     assert_eq!(hashes, again);
     let mut distinct = hashes;
     distinct.sort_unstable();
@@ -75,6 +77,6 @@ fn one_seed_is_one_run_and_another_seed_another() {
 fn the_same_program_runs_over_linux() {
     let kernel: Rc<dyn Kernel> = Rc::new(Linux);
     for seed in 0..3 {
-        drop(Mill::new(Host::over(kernel.clone(), 8, 16), seed, small()).run());
+        drop(TcpStress::new(Host::over(kernel.clone(), 8, 16), seed, small()).run());
     }
 }

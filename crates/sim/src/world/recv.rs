@@ -8,17 +8,17 @@ use crate::op::{Answer, Body, Into, Op, Outcome, Receive};
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
-/// After so many buffers in a row, others come first (`MULTISHOT_MAX_RETRY`).
+/// After so many buffers in a row, other work is run (`MULTISHOT_MAX_RETRY`).
 const RETRIES: u32 = 32;
 
-/// What one receive brought.
+/// The outcome of one receive.
 pub(super) struct Got {
-    /// What its completion says.
+    /// The flags of its completion.
     pub(super) result: usize,
     /// Bytes of payload.
     pub(super) count: usize,
     pub(super) flags: u32,
-    /// It is worth looking for more at once.
+    /// There may be more to receive at once.
     pub(super) again: bool,
 }
 
@@ -57,16 +57,16 @@ impl World {
         }
         match receive.into {
             Into::Memory(memory) => {
-                let there = self.net.look(socket)?;
+                let there = self.net.receivable(socket)?;
                 let most = self.shorten(there, Fault::ShortRead);
                 let count = self.net.read(socket, memory, most);
                 Ok(self.got(socket, count, 0))
             }
             Into::Vectors(_) => self.receive_message(ring, socket, receive),
             Into::Group(group) => {
-                // As Linux: without a buffer nobody looks whether there is something to put into it.
+                // As on Linux, without a buffer it is not checked whether there is something to receive.
                 self.buffer_at_hand(ring, group)?;
-                let there = self.net.look(socket)?;
+                let there = self.net.receivable(socket)?;
                 if there == 0 {
                     return Ok(self.got(socket, 0, 0));
                 }
@@ -85,7 +85,7 @@ impl World {
         Got { result: count, count, flags: flags | hint, again }
     }
 
-    /// The size of the buffer that is next, if there is one.
+    /// The size of the next buffer, if there is one.
     pub(super) fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
         let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
         match next {
@@ -101,7 +101,7 @@ impl World {
 }
 
 impl Receive {
-    /// Counts what came; true where the receive ends with it.
+    /// Counts what was received; true if the receive ends with it.
     #[inline]
     fn is_over_after(&mut self, count: usize) -> bool {
         let spent = self.left.as_mut().is_some_and(|left| {

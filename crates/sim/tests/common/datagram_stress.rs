@@ -1,6 +1,6 @@
-//! Sockets that write each other letters, in every way there is, with cancels out of nowhere.
+//! Sockets that send each other datagrams, with all kinds of sends and receives, and random cancels.
 
-use super::mail::*;
+use super::messages::*;
 use super::*;
 use annulus_kernel::{IoVec, MsgHeader};
 use annulus_sim::{Faults, Random, Sim};
@@ -10,45 +10,45 @@ const SEND: u64 = 1 << 56;
 const RECEIVE: u64 = 2 << 56;
 const CANCEL: u64 = 3 << 56;
 const KIND: u64 = 0xFF << 56;
-/// Letters that each socket sends.
-const LETTERS: u32 = 40;
+/// Datagrams that each socket sends.
+const DATAGRAMS: u32 = 40;
 const UDP: usize = 3;
 const ROOM: Layout = Layout { name: 112, control: 64 };
-/// Bytes of a letter that says who wrote it, and as which of its letters.
+/// Bytes of the header of a datagram: the sender and the number.
 const LEAST: usize = 8;
 const SEGMENT: usize = 50;
 
-/// What became of the UDP datagrams.
+/// What happened to the UDP datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub sent: u32,
-    pub heard: u32,
+    pub received: u32,
     pub twice: u32,
-    /// Heard behind a later one of the same sender.
+    /// Received after a later one of the same sender.
     pub late: u32,
 }
 
 /// One socket.
-struct Post {
+struct Endpoint {
     fd: Fd,
     address: Address,
-    /// A Unix socket's partner.
-    partner: Option<usize>,
-    /// Only a frame tells where its datagrams end.
+    /// The peer of a Unix socket.
+    peer: Option<usize>,
+    /// Only a header shows where its datagrams end.
     coalesces: bool,
     next: u32,
-    flying: Option<Box<Flight>>,
+    in_flight: Option<Box<Outgoing>>,
     receiving: bool,
     framed: bool,
     memory: Vec<u8>,
-    /// By sender: how often each of its letters came, and the highest.
-    heard: BTreeMap<usize, Vec<u32>>,
+    /// By sender: how often each of its datagrams arrived, and the highest.
+    received: BTreeMap<usize, Vec<u32>>,
 }
 
-/// A send, while it is one.
-struct Flight {
+/// A send in flight.
+struct Outgoing {
     bytes: Vec<u8>,
-    letters: u32,
+    datagrams: u32,
     to: Option<Address>,
     control: Vec<u8>,
     passed: Option<Fd>,
@@ -56,30 +56,31 @@ struct Flight {
     header: MsgHeader,
 }
 
-pub struct Office {
+pub struct DatagramStress {
     host: Host,
     lent: Lent,
     random: Random,
-    posts: Vec<Post>,
+    endpoints: Vec<Endpoint>,
     header: Box<MsgHeader>,
     tally: Tally,
     turns: u32,
 }
 
-/// The nth letter of a sender.
+/// The nth datagram of a sender.
 fn text(sender: usize, nth: u32, len: usize) -> Vec<u8> {
     let head = (sender as u32).to_le_bytes().into_iter().chain(nth.to_le_bytes());
     let body = (0..).map(|at: u32| (sender as u32 * 31 + nth * 7 + at * 13) as u8);
     head.chain(body).take(len).collect()
 }
 
-impl Office {
+impl DatagramStress {
     pub fn new(host: Host, seed: u64) -> Self {
         let lent = Lent::new(&host.ring, 8, 32_768);
         let header = Box::new(room(ROOM));
         let random = Random::new(!seed);
         let tally = Tally::default();
-        let mut office = Self { host, lent, random, posts: Vec::new(), header, tally, turns: 0 };
+        let mut office =
+            Self { host, lent, random, endpoints: Vec::new(), header, tally, turns: 0 };
         (0..UDP).for_each(|_| office.open_udp());
         (0..2).for_each(|_| office.open_pair());
         office
@@ -93,36 +94,36 @@ impl Office {
         self.host.kernel.set_option(fd, SocketOption::Coalesce(coalesces)).unwrap();
         let address = self.host.kernel.local_address(fd).unwrap();
         self.add(fd, address, None);
-        self.posts.last_mut().unwrap().coalesces = coalesces;
+        self.endpoints.last_mut().unwrap().coalesces = coalesces;
     }
 
     fn open_pair(&mut self) {
         let (one, other) =
             self.host.patiently(|kernel| kernel.socket_pair(SocketType::Datagram, false));
-        let first = self.posts.len();
+        let first = self.endpoints.len();
         let unnamed = Address::unix(UnixName::Unnamed).unwrap();
         self.add(owned(one), unnamed, Some(first + 1));
         self.add(owned(other), unnamed, Some(first));
     }
 
-    fn add(&mut self, fd: Fd, address: Address, partner: Option<usize>) {
-        let (memory, heard) = (vec![0; 512], BTreeMap::new());
-        let post = Post {
+    fn add(&mut self, fd: Fd, address: Address, peer: Option<usize>) {
+        let (memory, received) = (vec![0; 512], BTreeMap::new());
+        let endpoint = Endpoint {
             fd,
             address,
-            partner,
+            peer,
             coalesces: false,
             next: 0,
-            flying: None,
+            in_flight: None,
             receiving: false,
             framed: false,
             memory,
-            heard,
+            received,
         };
-        self.posts.push(post);
+        self.endpoints.push(endpoint);
     }
 
-    /// Runs until everything was sent, and everything that will arrive has.
+    /// Runs until everything was sent and has arrived, or was lost.
     pub fn run(mut self, sim: &Sim) -> (Host, Tally) {
         while !self.is_done() {
             self.start();
@@ -130,7 +131,7 @@ impl Office {
         }
         sim.set_faults(Faults::none());
         for _ in 0..200 {
-            (0..self.posts.len()).for_each(|index| self.receive(index));
+            (0..self.endpoints.len()).for_each(|index| self.receive(index));
             self.turn();
         }
         self.close();
@@ -140,97 +141,100 @@ impl Office {
     }
 
     fn is_done(&self) -> bool {
-        self.posts.iter().all(|post| {
-            let heard = |from| post.heard.get(&from).map_or(0, Vec::len) == LETTERS as usize;
-            post.next >= LETTERS && post.flying.is_none() && post.partner.is_none_or(heard)
+        self.endpoints.iter().all(|endpoint| {
+            let received =
+                |from| endpoint.received.get(&from).map_or(0, Vec::len) == DATAGRAMS as usize;
+            endpoint.next >= DATAGRAMS
+                && endpoint.in_flight.is_none()
+                && endpoint.peer.is_none_or(received)
         })
     }
 
     fn start(&mut self) {
-        for index in 0..self.posts.len() {
+        for index in 0..self.endpoints.len() {
             if self.random.chance(800) {
                 self.receive(index);
             }
             if self.random.chance(600) {
                 self.send(index);
             }
-            if self.random.chance(30) && self.posts[index].receiving {
+            if self.random.chance(30) && self.endpoints[index].receiving {
                 self.push(CANCEL, cancel(RECEIVE | index as u64));
             }
         }
     }
 
     fn receive(&mut self, index: usize) {
-        let post = &mut self.posts[index];
-        if std::mem::replace(&mut post.receiving, true) {
+        let endpoint = &mut self.endpoints[index];
+        if std::mem::replace(&mut endpoint.receiving, true) {
             return;
         }
-        post.framed = post.coalesces || self.random.chance(700);
-        let entry = if post.framed {
-            recv_msg_multi(post.fd, &self.header, 0)
+        endpoint.framed = endpoint.coalesces || self.random.chance(700);
+        let entry = if endpoint.framed {
+            recv_msg_multi(endpoint.fd, &self.header, 0)
         } else {
-            let (fd, buffer) = (post.fd, post.memory.as_mut_ptr());
-            op::Recv { fd, buffer, len: post.memory.len() as u32 }.entry()
+            let (fd, buffer) = (endpoint.fd, endpoint.memory.as_mut_ptr());
+            op::Recv { fd, buffer, len: endpoint.memory.len() as u32 }.entry()
         };
         self.push(RECEIVE | index as u64, entry);
     }
 
     fn send(&mut self, index: usize) {
-        let post = &self.posts[index];
-        if post.next >= LETTERS || post.flying.is_some() {
+        let endpoint = &self.endpoints[index];
+        if endpoint.next >= DATAGRAMS || endpoint.in_flight.is_some() {
             return;
         }
-        let mut flight = match post.partner {
-            Some(_) => self.letter(index),
-            None => self.mailing(index),
+        let mut outgoing = match endpoint.peer {
+            Some(_) => self.datagram(index),
+            None => self.udp_send(index),
         };
-        flight.vector = IoVec { base: flight.bytes.as_ptr(), len: flight.bytes.len() };
-        let name = flight.to.as_ref().map(Address::as_bytes);
-        flight.header = MsgHeader {
+        outgoing.vector = IoVec { base: outgoing.bytes.as_ptr(), len: outgoing.bytes.len() };
+        let name = outgoing.to.as_ref().map(Address::as_bytes);
+        outgoing.header = MsgHeader {
             name: name.map_or(std::ptr::null(), <[u8]>::as_ptr),
             name_len: name.map_or(0, |name| name.len() as u32),
-            vectors: &raw const flight.vector,
+            vectors: &raw const outgoing.vector,
             vector_count: 1,
-            control: flight.control.as_ptr(),
-            control_len: flight.control.len(),
+            control: outgoing.control.as_ptr(),
+            control_len: outgoing.control.len(),
             flags: 0,
         };
-        let fd = self.posts[index].fd;
-        let header = (&raw const flight.header).cast();
+        let fd = self.endpoints[index].fd;
+        let header = (&raw const outgoing.header).cast();
         // A full Unix socket must not be waited for: see DIVERGENCES.md.
         let entry = op::SendMsg { fd, header, flags: NOW }.entry();
-        self.posts[index].flying = Some(flight);
+        self.endpoints[index].in_flight = Some(outgoing);
         self.push(SEND | index as u64, entry);
     }
 
-    /// A letter to a partner, at times with a descriptor.
-    fn letter(&mut self, index: usize) -> Box<Flight> {
+    /// A datagram to a peer, at times with a descriptor.
+    fn datagram(&mut self, index: usize) -> Box<Outgoing> {
         let len = self.random.between(LEAST as u64, 300) as usize;
-        let bytes = text(index, self.posts[index].next, len);
+        let bytes = text(index, self.endpoints[index].next, len);
         let socket = || self.host.new_socket(Domain::Inet, SocketType::Stream, false).ok();
         let passed = if self.random.chance(200) { socket() } else { None };
         let fd = passed.map(|fd: Fd| fd.raw().to_ne_bytes());
         let control = fd.map_or_else(Vec::new, |fd| written(Control::Descriptors(&fd)));
-        Flight::new(bytes, 1, None, control, passed)
+        Outgoing::new(bytes, 1, None, control, passed)
     }
 
     /// One datagram, or several in one send.
-    fn mailing(&mut self, index: usize) -> Box<Flight> {
+    fn udp_send(&mut self, index: usize) -> Box<Outgoing> {
         let to = (index + self.random.between(1, UDP as u64 - 1) as usize) % UDP;
-        let to = Some(self.posts[to].address);
-        let next = self.posts[index].next;
-        let letters = self.random.between(1, 4).min((LETTERS - next).into()) as u32;
-        if letters == 1 {
+        let to = Some(self.endpoints[to].address);
+        let next = self.endpoints[index].next;
+        let datagrams = self.random.between(1, 4).min((DATAGRAMS - next).into()) as u32;
+        if datagrams == 1 {
             let len = self.random.between(LEAST as u64, 300) as usize;
-            return Flight::new(text(index, next, len), 1, to, Vec::new(), None);
+            return Outgoing::new(text(index, next, len), 1, to, Vec::new(), None);
         }
-        let parts = (0..letters).flat_map(|nth| text(index, next + nth, SEGMENT)).collect();
-        Flight::new(parts, letters, to, written(Control::SegmentSize(SEGMENT as u16)), None)
+        let parts = (0..datagrams).flat_map(|nth| text(index, next + nth, SEGMENT)).collect();
+        Outgoing::new(parts, datagrams, to, written(Control::SegmentSize(SEGMENT as u16)), None)
     }
 
     fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
         let entry = entry.into().user_data(user_data);
-        // SAFETY: what entries name lives in `self` until their terminal completions.
+        // SAFETY: `self` keeps what entries name until their terminal completions.
         while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
@@ -238,7 +242,7 @@ impl Office {
 
     fn turn(&mut self) {
         self.turns += 1;
-        assert!(self.turns < 100_000, "it does not end");
+        assert!(self.turns < 100_000, "it has not ended");
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
@@ -253,28 +257,28 @@ impl Office {
     }
 
     fn on_sent(&mut self, index: usize, result: i32) {
-        let post = &mut self.posts[index];
-        let flight = post.flying.take().expect("a send that was started");
-        flight.passed.into_iter().for_each(|fd| self.host.kernel.close(fd));
+        let endpoint = &mut self.endpoints[index];
+        let outgoing = endpoint.in_flight.take().expect("a send was started");
+        outgoing.passed.into_iter().for_each(|fd| self.host.kernel.close(fd));
         if result < 0 {
             return;
         }
-        assert_eq!(result as usize, flight.bytes.len(), "a datagram goes whole");
-        post.next += flight.letters;
-        if post.partner.is_none() {
-            self.tally.sent += flight.letters;
+        assert_eq!(result as usize, outgoing.bytes.len(), "a datagram is sent whole");
+        endpoint.next += outgoing.datagrams;
+        if endpoint.peer.is_none() {
+            self.tally.sent += outgoing.datagrams;
         }
     }
 
     fn on_received(&mut self, index: usize, done: Completion) {
-        let post = &mut self.posts[index];
-        post.receiving = done.more();
+        let endpoint = &mut self.endpoints[index];
+        endpoint.receiving = done.more();
         if done.result < 0 {
             return;
         }
-        if !post.framed {
-            let bytes = post.memory[..done.result as usize].to_vec();
-            return self.hear(index, &bytes, None);
+        if !endpoint.framed {
+            let bytes = endpoint.memory[..done.result as usize].to_vec();
+            return self.check_received(index, &bytes, None);
         }
         let framed = self.lent.framed(&done, ROOM);
         assert!(!framed.head.is_cut());
@@ -288,58 +292,58 @@ impl Office {
                 other => panic!("{other:?} was not asked for"),
             }
         }
-        self.hear(index, &framed.bytes, segment);
+        self.check_received(index, &framed.bytes, segment);
     }
 
-    /// What came must be letters that were sent.
-    fn hear(&mut self, index: usize, bytes: &[u8], segment: Option<usize>) {
-        for letter in bytes.chunks(segment.unwrap_or(bytes.len())) {
-            let word = |at: usize| u32::from_le_bytes(letter[at..at + 4].try_into().unwrap());
+    /// Checks that bytes are datagrams that were sent.
+    fn check_received(&mut self, index: usize, bytes: &[u8], segment: Option<usize>) {
+        for datagram in bytes.chunks(segment.unwrap_or(bytes.len())) {
+            let word = |at: usize| u32::from_le_bytes(datagram[at..at + 4].try_into().unwrap());
             let (from, nth) = (word(0) as usize, word(4));
-            assert!(letter == text(from, nth, letter.len()), "letter {nth} of {from}");
+            assert!(datagram == text(from, nth, datagram.len()), "datagram {nth} of {from}");
             self.note(index, from, nth);
         }
     }
 
     fn note(&mut self, index: usize, from: usize, nth: u32) {
-        let post = &mut self.posts[index];
-        assert!(post.partner.is_none_or(|partner| partner == from), "{from} is a stranger");
-        let heard = post.heard.entry(from).or_default();
-        if post.partner.is_some() {
-            assert_eq!(nth as usize, heard.len(), "within the host, in order and once");
+        let endpoint = &mut self.endpoints[index];
+        assert!(endpoint.peer.is_none_or(|peer| peer == from), "{from} is not the peer");
+        let received = endpoint.received.entry(from).or_default();
+        if endpoint.peer.is_some() {
+            assert_eq!(nth as usize, received.len(), "within the host, in order and once");
         } else {
-            self.tally.late += u32::from(heard.iter().any(|&other| other > nth));
+            self.tally.late += u32::from(received.iter().any(|&other| other > nth));
         }
-        heard.push(nth);
+        received.push(nth);
     }
 
     fn close(&mut self) {
-        for index in 0..self.posts.len() {
+        for index in 0..self.endpoints.len() {
             self.push(CANCEL, cancel(RECEIVE | index as u64));
         }
-        while self.posts.iter().any(|post| post.receiving) {
+        while self.endpoints.iter().any(|endpoint| endpoint.receiving) {
             self.turn();
         }
-        self.posts.iter().for_each(|post| self.host.kernel.close(post.fd));
+        self.endpoints.iter().for_each(|endpoint| self.host.kernel.close(endpoint.fd));
     }
 
     fn count(&mut self) {
-        for post in self.posts.iter_mut().filter(|post| post.partner.is_none()) {
-            for heard in post.heard.values_mut() {
-                let all = heard.len();
-                heard.sort_unstable();
-                heard.dedup();
-                self.tally.heard += all as u32;
-                self.tally.twice += (all - heard.len()) as u32;
+        for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.peer.is_none()) {
+            for received in endpoint.received.values_mut() {
+                let all = received.len();
+                received.sort_unstable();
+                received.dedup();
+                self.tally.received += all as u32;
+                self.tally.twice += (all - received.len()) as u32;
             }
         }
     }
 }
 
-impl Flight {
+impl Outgoing {
     fn new(
         bytes: Vec<u8>,
-        letters: u32,
+        datagrams: u32,
         to: Option<Address>,
         control: Vec<u8>,
         passed: Option<Fd>,
@@ -347,7 +351,7 @@ impl Flight {
         let vector = IoVec { base: std::ptr::null(), len: 0 };
         Box::new(Self {
             bytes,
-            letters,
+            datagrams,
             to,
             control,
             passed,

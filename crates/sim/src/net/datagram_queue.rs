@@ -1,0 +1,168 @@
+//! The state of a datagram socket: datagrams that wait to be read, and what its own take of its send buffer.
+
+use super::socket::SocketId;
+use crate::descriptors::FileId;
+use crate::timeline::Nanos;
+use annulus_kernel::Address;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes that a datagram takes of a socket's buffer beside its payload: as on Linux for a small one.
+const OVERHEAD: usize = 768;
+/// Datagrams that a Unix socket keeps, and one more: `net.unix.max_dgram_qlen`.
+const MOST_UNIX: usize = 10;
+/// Most bytes and datagrams that are coalesced: the limits of an IP packet, and of Linux.
+const MOST_COALESCED: usize = 65_507;
+const MOST_SEGMENTS: usize = 64;
+
+/// A datagram with its metadata.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Datagram {
+    pub(crate) bytes: Vec<u8>,
+    /// The address of the sender; none if it has no name.
+    pub(crate) from: Option<Address>,
+    /// The internet addresses of sender and receiver.
+    pub(crate) route: Option<(SocketAddr, SocketAddr)>,
+    pub(crate) tos: u8,
+    /// The bytes are several datagrams of this size, coalesced.
+    pub(crate) segment: Option<u16>,
+    pub(crate) rights: Vec<FileId>,
+    /// When it was received, and how many the socket had dropped until then.
+    pub(crate) at: Nanos,
+    pub(crate) drops: u32,
+    /// The socket whose send buffer it counts against.
+    pub(crate) sender: Option<SocketId>,
+}
+
+/// The socket that a Unix datagram socket is connected to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Partner {
+    #[default]
+    None,
+    Open(SocketId),
+    /// It was closed; the next send reports it.
+    Closed,
+}
+
+/// The part of a socket that only datagram sockets have.
+#[derive(Debug, Default)]
+pub(crate) struct DatagramQueue {
+    datagrams: VecDeque<Datagram>,
+    /// What the datagrams take of the receive buffer.
+    held: usize,
+    pub(crate) drops: u32,
+    /// What datagrams of this socket that have not arrived take of its send buffer.
+    pub(crate) charged: usize,
+    pub(crate) groups: Vec<IpAddr>,
+    pub(crate) partner: Partner,
+    /// Senders that wait for space here.
+    pub(crate) blocked: Vec<SocketId>,
+}
+
+impl Datagram {
+    /// The bytes it takes of a buffer.
+    #[inline]
+    pub(crate) fn cost(&self) -> usize {
+        self.bytes.len() + OVERHEAD
+    }
+
+    /// Whether `next` may be coalesced behind it: the same addresses and marks, and no datagram so far was a short one.
+    fn continues(&self, next: &Self) -> bool {
+        let size = self.segment_size();
+        self.route == next.route
+            && self.tos == next.tos
+            && !self.bytes.is_empty()
+            && self.bytes.len().is_multiple_of(size)
+            && (1..=size).contains(&next.bytes.len())
+            && self.bytes.len() + next.bytes.len() <= MOST_COALESCED
+            && self.bytes.len() / size < MOST_SEGMENTS
+    }
+
+    fn segment_size(&self) -> usize {
+        self.segment.map_or(self.bytes.len(), usize::from).max(1)
+    }
+}
+
+impl DatagramQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// Whether it is a full Unix socket, whose senders wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.datagrams.len() > MOST_UNIX
+    }
+
+    /// Queues a datagram, or counts it as dropped if the buffer is full. As on Linux, the last one may exceed the buffer.
+    pub(crate) fn receive(&mut self, datagram: Datagram, room: usize, coalesce: bool) -> bool {
+        if self.held > 0 && self.held + OVERHEAD > room {
+            self.drops = self.drops.wrapping_add(1);
+            return false;
+        }
+        self.keep(Datagram { drops: self.drops, ..datagram }, coalesce);
+        true
+    }
+
+    fn keep(&mut self, datagram: Datagram, coalesce: bool) {
+        self.held += datagram.cost();
+        match self.datagrams.back_mut().filter(|last| coalesce && last.continues(&datagram)) {
+            Some(last) => {
+                last.segment = Some(last.segment_size() as u16);
+                last.bytes.extend_from_slice(&datagram.bytes);
+                self.held -= OVERHEAD;
+            }
+            None => self.datagrams.push_back(datagram),
+        }
+    }
+
+    /// Takes the oldest datagram.
+    pub(crate) fn take(&mut self) -> Option<Datagram> {
+        let datagram = self.datagrams.pop_front()?;
+        self.held -= datagram.cost();
+        Some(datagram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(len: usize) -> Datagram {
+        Datagram { bytes: vec![7; len], ..Datagram::default() }
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_the_next_datagram_has_the_count() {
+        let mut queue = DatagramQueue::default();
+        let taken = (0..5).filter(|_| queue.receive(datagram(100), 2304, false)).count();
+        assert_eq!((taken, queue.drops), (2, 3));
+        assert_eq!(queue.take().map(|datagram| datagram.drops), Some(0));
+        assert!(queue.receive(datagram(100_000), 2304, false), "an empty queue takes any size");
+        assert_eq!(queue.take().map(|datagram| datagram.bytes.len()), Some(100));
+        assert_eq!(queue.take().map(|datagram| datagram.drops), Some(3));
+        assert_eq!((queue.held, queue.take().is_none()), (0, true));
+    }
+
+    #[test]
+    fn equal_datagrams_are_coalesced_until_a_short_one() {
+        let mut queue = DatagramQueue::default();
+        for len in [100, 100, 40, 100, 200, 0, 1] {
+            assert!(queue.receive(datagram(len), 1 << 20, true));
+        }
+        let got: Vec<_> = std::iter::from_fn(|| queue.take())
+            .map(|datagram| (datagram.bytes.len(), datagram.segment))
+            .collect();
+        assert_eq!(got, [(240, Some(100)), (100, None), (200, None), (0, None), (1, None)]);
+        assert_eq!(queue.held, 0);
+    }
+
+    #[test]
+    fn coalesced_datagrams_fit_a_packet() {
+        let mut queue = DatagramQueue::default();
+        (0..200).for_each(|_| assert!(queue.receive(datagram(1000), 1 << 20, true)));
+        (0..100).for_each(|_| assert!(queue.receive(datagram(1), 1 << 20, true)));
+        let lens: Vec<_> =
+            std::iter::from_fn(|| queue.take()).map(|datagram| datagram.bytes.len()).collect();
+        assert_eq!(lens, [64_000, 64_000, 64_000, 8_001, 64, 35]);
+    }
+}

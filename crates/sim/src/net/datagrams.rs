@@ -1,0 +1,175 @@
+//! Sends and receives of datagrams, of all families.
+
+use super::Net;
+use super::datagram_queue::{Datagram, DatagramQueue, Partner};
+use super::socket::{Side, SocketId};
+use crate::descriptors::FileId;
+use annulus_kernel::{Address, Domain};
+use rustix::io::Errno;
+use std::net::IpAddr;
+
+/// A datagram to send. Its bytes are copied only once it is certain to be sent.
+pub(crate) struct OutgoingDatagram<'a> {
+    /// The destination; if none, the connected socket.
+    pub(crate) to: Option<&'a Address>,
+    pub(crate) len: usize,
+    pub(crate) meta: SendMeta,
+}
+
+/// Options of one send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendMeta {
+    pub(crate) tos: Option<u8>,
+    /// The local address to send from.
+    pub(crate) from: Option<IpAddr>,
+    /// The size of the datagrams that the bytes are split into.
+    pub(crate) segment: Option<u16>,
+}
+
+impl Net {
+    /// Sends a datagram with these descriptors, which it takes if it succeeds. EAGAIN if it must wait.
+    pub(crate) fn send_datagram(
+        &mut self,
+        id: SocketId,
+        outgoing: &OutgoingDatagram<'_>,
+        rights: &mut Vec<FileId>,
+        gather: impl FnOnce() -> Vec<u8>,
+    ) -> Result<(), Errno> {
+        match self.socket(id).domain {
+            Domain::Unix => self.send_unix_datagram(id, outgoing, rights, gather),
+            Domain::Inet | Domain::Inet6 => self.send_udp(id, outgoing, gather),
+        }
+    }
+
+    /// Whether a datagram for this address would not wait: it is sent, or refused.
+    pub(crate) fn can_send_datagram(&self, id: SocketId, to: Option<&Address>) -> bool {
+        let socket = self.socket(id);
+        let Some(queue) = &socket.datagrams else { return true };
+        let over = socket.error.is_some() || socket.stopped_sending;
+        over || queue.charged < socket.options.send_buffer && self.target_has_space(id, to)
+    }
+
+    /// Only Unix sockets make senders wait, except the one that they are connected to.
+    pub(crate) fn target_has_space(&self, id: SocketId, to: Option<&Address>) -> bool {
+        if self.socket(id).domain != Domain::Unix {
+            return true;
+        }
+        let Ok(target) = self.target(id, to) else { return true };
+        let Some(queue) = &self.socket(target).datagrams else { return true };
+        queue.partner == Partner::Open(id) || !queue.is_full()
+    }
+
+    /// The error of any send on this socket.
+    pub(super) fn refusal(&mut self, id: SocketId) -> Result<(), Errno> {
+        let socket = self.socket_mut(id);
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        if socket.stopped_sending { Err(Errno::PIPE) } else { Ok(()) }
+    }
+
+    /// A datagram counts against the buffer of its sender until [`settle`](Self::settle).
+    pub(super) fn charge(&mut self, datagram: &mut Datagram, id: SocketId) {
+        datagram.sender = Some(id);
+        let socket = self.socket_mut(id);
+        // The sender exists as long as its datagram.
+        socket.events += 1;
+        if let Some(queue) = &mut socket.datagrams {
+            queue.charged += datagram.cost();
+        }
+    }
+
+    pub(super) fn settle(&mut self, datagram: &Datagram) {
+        let Some(id) = datagram.sender else { return };
+        let socket = self.socket_mut(id);
+        socket.events -= 1;
+        if let Some(queue) = &mut socket.datagrams {
+            queue.charged -= datagram.cost();
+        }
+        self.wake(id, Side::Write);
+        self.reap(id);
+    }
+
+    /// Takes the oldest datagram, or the error if there is none.
+    pub(crate) fn recv_datagram(&mut self, id: SocketId) -> Result<Datagram, Errno> {
+        let socket = self.socket_mut(id);
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        let stopped = socket.stopped_receiving;
+        let queue = socket.datagrams.as_mut().expect("asked of datagram sockets only");
+        let Some(datagram) = queue.take() else {
+            return if stopped { Ok(Datagram::default()) } else { Err(Errno::AGAIN) };
+        };
+        self.wake_blocked(id);
+        self.settle(&datagram);
+        Ok(datagram)
+    }
+
+    /// Wakes senders that wait for space.
+    fn wake_blocked(&mut self, id: SocketId) {
+        let Some(queue) = &mut self.socket_mut(id).datagrams else { return };
+        for sender in std::mem::take(&mut queue.blocked) {
+            if self.sockets.find(sender).is_some() {
+                self.wake(sender, Side::Write);
+            }
+        }
+    }
+
+    pub(super) fn shutdown_datagram(
+        &mut self,
+        id: SocketId,
+        read: bool,
+        write: bool,
+    ) -> Result<(), Errno> {
+        let socket = self.socket_mut(id);
+        socket.stopped_receiving |= read;
+        socket.stopped_sending |= write;
+        // As on Linux, the shutdown is done and an error is returned.
+        let missing = socket.domain != Domain::Unix && socket.remote.is_none();
+        self.wake(id, Side::Read);
+        self.wake(id, Side::Write);
+        self.wake_blocked(id);
+        if missing { Err(Errno::NOTCONN) } else { Ok(()) }
+    }
+
+    /// Discards the datagrams of a socket that is closed.
+    pub(super) fn release_datagrams(&mut self, id: SocketId) {
+        while let Some(datagram) =
+            self.socket_mut(id).datagrams.as_mut().and_then(|queue| queue.take())
+        {
+            self.discard(datagram);
+        }
+        self.wake_blocked(id);
+        if self.socket(id).domain == Domain::Unix {
+            self.disconnect_senders(id);
+        }
+    }
+
+    /// Discards a datagram that will not be read.
+    pub(super) fn discard(&mut self, datagram: Datagram) {
+        self.settle(&datagram);
+        self.orphans.extend(datagram.rights);
+    }
+
+    /// Sockets that are connected to a closed Unix socket get an error with their next send.
+    fn disconnect_senders(&mut self, id: SocketId) {
+        let gone = Partner::Open(id);
+        let deserted = |queue: &DatagramQueue| queue.partner == gone;
+        let all =
+            self.sockets.iter().filter(|(_, it)| it.datagrams.as_deref().is_some_and(deserted));
+        let deserted: Vec<SocketId> = all.map(|(id, _)| id).collect();
+        for id in deserted {
+            if let Some(queue) = &mut self.socket_mut(id).datagrams {
+                queue.partner = Partner::Closed;
+            }
+            self.wake(id, Side::Write);
+        }
+    }
+
+    /// Whether a socket's send buffer has space.
+    pub(super) fn has_send_buffer(&self, id: SocketId) -> bool {
+        let socket = self.socket(id);
+        socket.datagrams.as_ref().is_some_and(|queue| queue.charged < socket.options.send_buffer)
+    }
+}
