@@ -1,18 +1,19 @@
-//! An echo server on every core: a runtime a CPU, each connection on the one that has the fewest.
+//! An echo server on every core: a runtime a CPU, each connection on the one with the fewest.
 //!
 //! `cargo run --release -p annulus --example shards`, then `nc 127.0.0.1 7000`.
 
 use annulus::net::{ListenOptions, TcpStream};
-use annulus::shards::{Doors, Spread};
+use annulus::shards::{ShardedListener, Spread};
 use std::io;
 
 fn main() -> io::Result<()> {
     let count = annulus::affinity::allowed()?.len();
-    let doors = Doors::bind("127.0.0.1:7000", &ListenOptions::new(), count, Spread::Fewest)?;
+    let (options, spread) = (ListenOptions::new(), Spread::LeastConnections);
+    let listener = ShardedListener::bind("127.0.0.1:7000", &options, count, spread)?;
     annulus::shards(count, async |shard| {
         println!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
-        let mut incoming = doors.open(&shard)?;
-        while let Some((stream, _peer)) = incoming.accept().await? {
+        let mut listener = listener.open(&shard)?;
+        while let Some((stream, _peer)) = listener.accept().await? {
             annulus::spawn(echo(stream));
         }
         io::Result::Ok(())

@@ -1,4 +1,4 @@
-//! Signals, awaited.
+//! Signals that ask a program to end, awaited.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -17,30 +17,30 @@ use std::task::{Context, Poll};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// SIGINT: ctrl-c.
-    Interrupt,
-    /// SIGTERM: a service manager's request.
-    Terminate,
+    /// Ctrl-C.
+    Sigint,
+    /// What a service manager sends first.
+    Sigterm,
 }
 
 impl Signal {
     fn number(self) -> i32 {
         match self {
-            Self::Interrupt => SIGINT,
-            Self::Terminate => SIGTERM,
+            Self::Sigint => SIGINT,
+            Self::Sigterm => SIGTERM,
         }
     }
 }
 
-/// Catches ctrl-c from here on. The signal's default, ending the process, stays off even when this is dropped.
+/// Catches SIGINT (ctrl-c) from now on. Its default action, ending the process, stays off even after this is dropped.
 ///
 /// # Errors
 /// Outside a runtime, under a simulated kernel, or if the handler cannot be installed.
 pub fn ctrl_c() -> io::Result<Signals> {
-    signals(&[Signal::Interrupt])
+    signals(&[Signal::Sigint])
 }
 
-/// Catches signals from here on: see [`ctrl_c`].
+/// Catches these signals from now on: see [`ctrl_c`].
 ///
 /// # Errors
 /// As [`ctrl_c`].
@@ -60,7 +60,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The next signal. Several of one kind that come close together may be told as one. Cancel-safe.
+    /// The next signal. Several of one kind that arrive close together may be returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -91,7 +91,7 @@ impl Catch {
         let (read, write) = UnixStream::pair().map_err(named("socketpair"))?;
         read.set_nonblocking(true).map_err(named("ioctl"))?;
         write.set_nonblocking(true).map_err(named("ioctl"))?;
-        // It has nothing yet. A process that may not read it shows here, before it waits for a signal in vain.
+        // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
         drain(&read)?;
         let id = pipe::register(signal.number(), write)?;
         let inner = &mut *core.enter()?;
@@ -112,7 +112,7 @@ impl Catch {
     }
 }
 
-/// Takes what is there; whether it was anything.
+/// Reads what is there; true if it was anything.
 fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
     match pipe.read(&mut [0; 64]) {
         Ok(count) => Ok(count > 0),

@@ -36,7 +36,7 @@ fn many_messages_take_one_receive() {
 #[test]
 fn what_nobody_reads_is_bounded_and_nothing_is_lost() {
     let bound = 64 * 1024;
-    run_on(Runtime::builder().receive_bound(bound), async move {
+    run_on(Runtime::builder().recv_bound(bound), async move {
         let (mut stream, mut peer) = half_pair().await?;
         let sent = pattern(32 << 20);
         let expected = sent.clone();

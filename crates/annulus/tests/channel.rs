@@ -2,7 +2,7 @@
 
 mod common;
 
-use annulus::shards::{Closed, Receiver, ShardError, TrySendError, channel};
+use annulus::shards::{Receiver, SendError, ShardError, TrySendError, channel};
 use annulus::spawn;
 use common::{drivers, run, touch};
 use std::future::{Future, pending};
@@ -117,9 +117,9 @@ fn without_the_receiver_values_come_back_and_what_was_sent_is_dropped() {
         annulus::yield_now().await;
         drop(receiver);
         assert!(sender.is_closed());
-        assert_eq!(waiting.await.unwrap(), Err(Closed(sent.clone())));
+        assert_eq!(waiting.await.unwrap(), Err(SendError(sent.clone())));
         assert_eq!(sender.try_send(sent.clone()), Err(TrySendError::Closed(sent.clone())));
-        assert_eq!(sender.send(sent.clone()).await, Err(Closed(sent.clone())));
+        assert_eq!(sender.send(sent.clone()).await, Err(SendError(sent.clone())));
         assert_eq!(std::sync::Arc::strong_count(&sent), 1);
         Ok(())
     });

@@ -180,15 +180,15 @@ fn operations_that_the_driver_lacks_are_refused_and_named() {
 
 #[test]
 fn sends_without_a_copy_are_refused_where_there_are_none() {
-    let builder = || Runtime::builder().zero_copy_above(Some(4096));
+    let builder = || Runtime::builder().zero_copy_threshold(Some(4096));
     let text = builder().driver(DriverChoice::Epoll).build().unwrap_err().to_string();
-    assert!(text.starts_with("zero_copy_above: only io_uring has that"), "{text}");
+    assert!(text.starts_with("zero_copy_threshold: only io_uring has that"), "{text}");
     let old = Sim::builder(1).profile(Profile::old()).build();
     let error = builder().kernel(old.clone()).build().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     let text = error.to_string();
     assert!(text.contains("lacks zero-copy sendmsg") && text.contains("newer kernel"), "{text}");
-    assert!(builder().zero_copy_above(None).kernel(old).build().is_ok());
+    assert!(builder().zero_copy_threshold(None).kernel(old).build().is_ok());
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_restricted_ring_may_send_without_a_copy_where_that_was_chosen() {
 #[test]
 #[ignore = "run by its parent: the filter stays for good"]
 fn locked_loans() {
-    run_on(locked(DriverChoice::Uring).zero_copy_above(Some(1)), everything());
+    run_on(locked(DriverChoice::Uring).zero_copy_threshold(Some(1)), everything());
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_simulated_ring_is_restricted_and_the_process_is_left_alone() {
     for operations in Operations::ALL {
         let builder = Runtime::builder().locked_down(true).operations(operations);
         simulate_on(&sim, builder.clone(), everything()).unwrap();
-        simulate_on(&sim, builder.zero_copy_above(Some(1)), everything()).unwrap();
+        simulate_on(&sim, builder.zero_copy_threshold(Some(1)), everything()).unwrap();
     }
     if annulus_ring::Features::detect().is_err() {
         return eprintln!("skipped: io_uring is blocked here");

@@ -31,7 +31,7 @@ fn says_what_to_do(error: &io::Error) {
 #[test]
 fn shards_that_cannot_start_are_an_error() {
     without_threads(|| {
-        let shards = Shards::new(3).pinning(Pinning::Free);
+        let shards = Shards::new(3).pinning(Pinning::None);
         let ended = shards.run(async |shard| {
             assert_ne!(shard.index(), 0, "not all could be set up");
             io::Result::Ok(())

@@ -175,9 +175,9 @@ fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
             let panic = shard.spawn_on(0, || async { resume_unwind(Box::new("away")) })?;
             let JoinError::Panicked(panic) = panic.await.unwrap_err() else { panic!("aborted") };
             assert_eq!(panic.downcast_ref(), Some(&"away"));
-            let nobody = shard.spawn_on(3, async || ()).unwrap_err();
-            assert_eq!(nobody.to_string(), "there is no shard 3: there are 3, from 0 on");
-            // Nobody leaves while others still spawn on him.
+            let missing = shard.spawn_on(3, async || ()).unwrap_err();
+            assert_eq!(missing.to_string(), "no shard 3: there are 3, from 0 on");
+            // All stay until the others no longer spawn on them.
             gather(&shard, &here).await
         });
         done.unwrap();

@@ -96,9 +96,8 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
 #[test]
 fn signals_are_awaited() {
     run(async {
-        let mut caught = signals(&[Signal::Interrupt, Signal::Terminate])?;
-        for (send, expected) in
-            [(15, Signal::Terminate), (2, Signal::Interrupt), (15, Signal::Terminate)]
+        let mut caught = signals(&[Signal::Sigint, Signal::Sigterm])?;
+        for (send, expected) in [(15, Signal::Sigterm), (2, Signal::Sigint), (15, Signal::Sigterm)]
         {
             raise(send);
             assert_eq!(timeout(Duration::from_secs(5), caught.recv()).await.unwrap()?, expected);

@@ -6,8 +6,8 @@
 mod waiters;
 
 #[allow(dead_code, reason = "not everything is modelled")]
-#[path = "../src/shards/channel/line.rs"]
-mod line;
+#[path = "../src/shards/channel/queue.rs"]
+mod queue;
 
 #[allow(dead_code, reason = "not everything is modelled")]
 #[path = "../src/fs/free.rs"]
@@ -31,9 +31,9 @@ mod unwind {
 }
 
 use free::FreeBuffers;
-use line::Line;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use queue::ChannelQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -247,7 +247,7 @@ impl Queue for Pool {
 
 /// A channel: a task sends, and what arrives is a receive.
 struct Channel {
-    line: Line<()>,
+    line: ChannelQueue<()>,
     receiver: Arc<Flag>,
     waits: bool,
     full: usize,
@@ -255,7 +255,7 @@ struct Channel {
 
 impl Channel {
     fn new(capacity: usize) -> Self {
-        let line = Line::new(capacity);
+        let line = ChannelQueue::new(capacity);
         while line.push(&mut Some(())) {}
         Self { line, receiver: Arc::default(), waits: false, full: capacity }
     }
@@ -431,7 +431,7 @@ proptest! {
         capacity in 1usize..4,
         sends in vec(any::<bool>(), 1..60),
     ) {
-        let line = Line::new(capacity);
+        let line = ChannelQueue::new(capacity);
         let mut waiting = VecDeque::new();
         let (mut sent, mut got) = (0, Vec::new());
         for send in sends {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Every send.
 fn lending() -> Builder {
-    Runtime::builder().zero_copy_above(Some(1))
+    Runtime::builder().zero_copy_threshold(Some(1))
 }
 
 fn counted() -> Counters {
@@ -230,7 +230,7 @@ fn a_connection_moves_only_when_its_memory_is_back() {
 #[test]
 fn small_sends_are_copied() {
     let sim = Sim::builder(1).build();
-    let sends = simulate_on(&sim, Runtime::builder().zero_copy_above(Some(1000)), async {
+    let sends = simulate_on(&sim, Runtime::builder().zero_copy_threshold(Some(1000)), async {
         let (mut client, server) = pair().await?;
         spawn(echo(server));
         client.send(pattern(999)).await?;

@@ -66,8 +66,17 @@ mod tests {
     use clap::{Arg, CommandFactory};
 
     /// Values of which every option takes one.
-    const VALUES: [&str; 9] =
-        ["1", "0.5", "1x1", "auto", "fewest", "multishot", "read", "inline", "127.0.0.1:1"];
+    const VALUES: [&str; 9] = [
+        "1",
+        "0.5",
+        "1x1",
+        "auto",
+        "least-connections",
+        "multishot",
+        "read",
+        "inline",
+        "127.0.0.1:1",
+    ];
 
     /// Every verb, as the words that call it and its options.
     fn verbs(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, Vec<Arg>)>) {

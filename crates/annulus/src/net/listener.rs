@@ -179,14 +179,17 @@ impl TcpListener {
     /// # Errors
     /// Outside a runtime, or under a simulated kernel; the socket is then closed.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
-        Self::from_socket_within(socket, None)
+        Self::from_socket_with_limit(socket, None)
     }
 
     /// As [`from_socket`](Self::from_socket), with a limit on the connections that are open at once.
     ///
     /// # Errors
     /// As there.
-    pub fn from_socket_within(socket: OwnedFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
+    pub fn from_socket_with_limit(
+        socket: OwnedFd,
+        limit: Option<ConnectionLimit>,
+    ) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
             let text = "a real socket cannot enter a simulation";

@@ -22,7 +22,7 @@ pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub use split::{RecvHalf, SendHalf};
 pub use stream::{ConnectOptions, TcpStream};
-pub use stream_handle::Send;
+pub use stream_handle::SendFuture;
 pub(crate) use stream_handle::{AsSocket, Socket};
 pub use udp::{UdpOptions, UdpSocket};
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

@@ -1,6 +1,6 @@
 //! The two directions of a connection, for two tasks.
 
-use super::stream_handle::{Send, Socket};
+use super::stream_handle::{SendFuture, Socket};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use std::fmt;
@@ -62,7 +62,7 @@ impl SendHalf {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn send(&mut self, chunk: impl Into<Chunk>) -> Send<'_> {
+    pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
         self.socket.send(chunk.into())
     }
 

@@ -3,7 +3,7 @@
 use super::parts::Parts;
 use super::resolve::{failed, last_error, resolve};
 use super::split::{RecvHalf, SendHalf};
-use super::stream_handle::{AsSocket, NewFd, Send, Socket};
+use super::stream_handle::{AsSocket, NewFd, SendFuture, Socket};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::runtime::core::Core;
@@ -98,7 +98,7 @@ impl TcpStream {
     /// Those of earlier sends, since this one is still to go: `BrokenPipe`, `ConnectionReset`, …; use
     /// [`flush`](Self::flush) for certainty. `BrokenPipe` after [`shutdown`](Self::shutdown).
     #[inline]
-    pub fn send(&mut self, chunk: impl Into<Chunk>) -> Send<'_> {
+    pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
         self.socket.send(chunk.into())
     }
 

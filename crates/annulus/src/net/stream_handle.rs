@@ -61,8 +61,8 @@ impl Socket {
     }
 
     #[inline]
-    pub(crate) fn send(&self, chunk: Chunk) -> Send<'_> {
-        Send { socket: self, chunk: Some(chunk) }
+    pub(crate) fn send(&self, chunk: Chunk) -> SendFuture<'_> {
+        SendFuture { socket: self, chunk: Some(chunk) }
     }
 
     /// Accepts a chunk for sending once there is room.
@@ -142,13 +142,13 @@ impl Socket {
 
 /// A send: see [`TcpStream::send`](super::TcpStream::send). Dropped after its first poll, it is finished all the same.
 #[must_use = "a send does nothing unless awaited"]
-pub struct Send<'a> {
+pub struct SendFuture<'a> {
     socket: &'a Socket,
     /// Not accepted yet.
     chunk: Option<Chunk>,
 }
 
-impl Future for Send<'_> {
+impl Future for SendFuture<'_> {
     type Output = io::Result<()>;
 
     #[inline]
@@ -163,9 +163,9 @@ impl Future for Send<'_> {
     }
 }
 
-impl fmt::Debug for Send<'_> {
+impl fmt::Debug for SendFuture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Send(accepted: {})", self.chunk.is_none())
+        write!(f, "SendFuture(accepted: {})", self.chunk.is_none())
     }
 }
 

@@ -20,8 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer ones would take a whole core.
-const LONGEST_BUSY_POLL: Duration = Duration::from_secs(1);
+/// A longer busy poll would keep a core busy for nothing.
+const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 
 /// Settings of a runtime. Each has a default that suits a network server.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct Builder {
     task_budget: u32,
 }
 
-/// Which memory limit.
+/// The memory limit to use.
 #[derive(Clone)]
 enum LimitChoice {
     OfProcess,
@@ -44,7 +44,7 @@ enum LimitChoice {
 }
 
 impl LimitChoice {
-    /// A simulation has none unless it is given: what the machine has must not change its run.
+    /// A simulated kernel has none unless it is given: its run must not depend on the machine.
     fn limit(&self, is_real: bool) -> io::Result<Option<MemoryLimit>> {
         match self {
             Self::OfProcess => Ok(is_real.then(MemoryLimit::of_process)),
@@ -78,119 +78,121 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Which driver. [`DriverChoice::Auto`] by default.
+    /// The driver. [`DriverChoice::Auto`] by default.
     pub fn driver(mut self, choice: DriverChoice) -> Self {
         self.choice = choice;
         self
     }
 
-    /// Entries of the submission queue: 1 to 32,768, 256 by default. More operations than that in one turn cost one
-    /// system call more.
+    /// Entries of the submission queue: 1 to 32,768, 256 by default. If a turn submits more operations than that, it makes
+    /// another system call.
     pub fn sq_entries(mut self, entries: u32) -> Self {
         self.config.sq_entries = entries;
         self
     }
 
-    /// Entries of the completion queue: 1 to 65,536, 4096 by default. Overflow loses nothing, but ends multishot
-    /// operations, which are then armed anew.
+    /// Entries of the completion queue: 1 to 65,536, 4096 by default. An overflow loses nothing, but ends multishot
+    /// operations, which are then armed again.
     pub fn cq_entries(mut self, entries: u32) -> Self {
         self.config.cq_entries = entries;
         self
     }
 
-    /// Receive memory: bytes a buffer (a multiple of 4096) and the most buffers (a power of two up to 32,768). 256 KiB ×
-    /// 1024 by default. The range is reserved, and takes memory page by page, only as far as recent traffic needs it.
+    /// Buffers that streams receive into: bytes of each (a multiple of 4096), and how many at most (a power of two up to 32,768).
+    /// 256 KiB × 1024 by default. Their addresses are reserved; they take memory page by page, as recent traffic needs it.
     pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
         self.config.pool = PoolSize { buffer: size, count };
         self
     }
 
-    /// Which operations carry the bytes of streams. The default is the fastest; the others are there to be compared, and
-    /// need io_uring.
+    /// The operations that carry the bytes of streams. The default is the fastest; the others exist for comparison, and need
+    /// io_uring.
     pub fn operations(mut self, operations: Operations) -> Self {
         self.config.operations = operations;
         self
     }
 
-    /// Has a kernel thread take the submissions, which costs a core while there is work and for the idle time after it.
-    /// Off by default: it pays only while cores are idle, and costs throughput otherwise. Needs io_uring.
+    /// A kernel thread takes the submissions (`IORING_SETUP_SQPOLL`). It keeps a core busy while there is work, and for the idle
+    /// time after that. Off by default: it costs throughput unless cores are idle. Needs io_uring.
     pub fn sq_poll(mut self, polls: SqPoll) -> Self {
         self.config.sq_poll = Some(polls);
         self
     }
 
-    /// Polls for completions for up to this long before each sleep, while that pays: off by default, at most a second.
+    /// Polls for completions for up to this long before each sleep; off by default, at most a second.
     ///
-    /// If requests come one by one and each is waited for, 20 to 50 µs save the sleep and the wake-up of most. While
-    /// it pays, the thread takes a whole core; if nothing comes in time, it stops by itself. Needs io_uring.
+    /// If few clients each wait for an answer before they send again, 20 to 50 µs avoid most sleeps and wake-ups. The thread then
+    /// keeps a core busy. If polls find nothing, the runtime stops polling by itself. Needs io_uring.
     pub fn busy_poll(mut self, upto: Duration) -> Self {
         self.config.busy_poll = upto;
         self
     }
 
-    /// Sends at least this many bytes at once without copying them (`SEND_ZC`, `SENDMSG_ZC`); off by default.
+    /// Sends of at least this many bytes are not copied (`SEND_ZC`, `SENDMSG_ZC`); off by default.
     ///
-    /// The kernel then reads the memory when the device wants it, and the leases and buffers of such a send come back only
-    /// when the peer has acknowledged them. A dropped stream stays for that, within the linger; the runtime's end waits
-    /// within the shutdown timeout; both reset the connection afterwards. On the loopback, towards sockets that are not TCP, and if
-    /// the system is short of lockable memory (`ulimit -l`) it is copied all the same, which `Counters` tell. Measure it on
-    /// the network that it is for: below some kilobytes it costs more than it saves. Needs io_uring, Linux 6.1.
-    pub fn zero_copy_above(mut self, bytes: Option<usize>) -> Self {
+    /// The device reads the memory of such a send, so its leases and buffers are free only once the peer has acknowledged the
+    /// bytes. A dropped stream waits for that within [`linger`](Self::linger), a dropped runtime within
+    /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel copies all the same on the loopback,
+    /// for sockets that are not TCP, and if lockable memory is short (`ulimit -l`): see
+    /// [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied). Below some kilobytes it costs more than it saves: measure
+    /// it on your network. Needs io_uring, Linux 6.1.
+    pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.lend = bytes;
         self.config.zero_copy = bytes.is_some();
         self
     }
 
-    /// Receive memory of datagram sockets, one buffer a datagram: bytes a buffer and the most buffers, as for
-    /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP datagram fits with what comes beside
-    /// it; the range is reserved with the first datagram socket, and takes memory only as far as datagrams fill it.
+    /// Buffers that datagrams are received into, one each: size and count as for [`recv_buffers`](Self::recv_buffers). 68 KiB ×
+    /// 1024 by default, so that the largest UDP datagram fits together with its address and control messages. Reserved with the
+    /// first datagram socket.
     pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
         self.datagrams = PoolSize { buffer: size, count };
         self
     }
 
-    /// Most bytes a stream receives ahead of its reader, and one buffer more; 256 KiB by default. Buffers are no larger.
-    pub fn receive_bound(mut self, bytes: u32) -> Self {
+    /// Received bytes of a stream that wait for the task; beyond that the stream stops receiving, at the latest after one buffer
+    /// more. 256 KiB by default. Buffers are no larger than this.
+    pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.bounds.receive = bytes;
         self
     }
 
-    /// Accepted and unsent bytes a stream beyond which a send waits; 256 KiB by default.
+    /// Queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB by default.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.bounds.send = bytes;
         self
     }
 
-    /// How many bytes may be held for all streams and datagram sockets together, by this runtime and all others that share
-    /// the limit; `None` is no limit. [`MemoryLimit::of_process`] by default, and none on a simulated kernel.
+    /// Bytes that all streams and datagram sockets together may hold, in this runtime and all others that share the limit; `None`
+    /// is no limit. [`MemoryLimit::of_process`] by default, none on a simulated kernel.
     pub fn memory_limit(mut self, limit: impl Into<Option<MemoryLimit>>) -> Self {
         self.memory = LimitChoice::Given(limit.into());
         self
     }
 
-    /// How long a dropped stream may go on sending what it had accepted; 10 s by default.
+    /// How long a dropped stream may take to send what is queued, before it is reset; 10 s by default.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.bounds.linger = linger;
         self
     }
 
-    /// How long the runtime's end may take to send what streams had accepted; 5 s by default.
+    /// How long a dropped runtime may take to send what is queued, before it resets the connections; 5 s by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Where calls on files are made; [`Policy::Adaptive`] by default. A file's own
-    /// [`OpenOptions::policy`](crate::fs::OpenOptions::policy) comes first.
+    /// Whether calls on files are made on the loop or off it; [`Policy::Adaptive`] by default.
+    /// [`OpenOptions::policy`](crate::fs::OpenOptions::policy) overrides it for a file.
     pub fn file_policy(mut self, policy: Policy) -> Self {
         self.file_policy = policy;
         self
     }
 
-    /// Runs the runtime on another kernel than Linux. For `annulus::sim`, and for tests: not part of what this crate promises.
+    /// Runs the runtime on another kernel than Linux. For `annulus::sim` and tests; not part of the public API.
     ///
-    /// The kernel is `annulus-kernel`'s, which safe code can neither implement nor misuse; this crate exports neither that nor
-    /// Linux behind it:
+    /// The trait is sealed in `annulus-kernel`, so that safe code can neither implement nor misuse it. This crate exports neither the
+    /// trait nor Linux behind it:
     ///
     /// ```compile_fail,E0432
     /// #![forbid(unsafe_code)]
@@ -207,18 +209,18 @@ impl Builder {
         self
     }
 
-    /// Sets the ring up without these flags, as an older kernel would. For tests.
+    /// Sets the ring up without these flags, as on an older kernel. For tests; not part of the public API.
     #[doc(hidden)]
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.config.without = flags;
         self
     }
 
-    /// Locks io_uring down: the ring may do only what the runtime itself submits, and once this runtime is built,
-    /// `io_uring_setup` is denied to the whole process and its children, for good. Off by default.
+    /// Locks io_uring down: the ring accepts only the operations that the runtime needs, and once this runtime is built,
+    /// `io_uring_setup` is denied to the process and its children, permanently. Off by default.
     ///
-    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring
-    /// ([`Shards`](crate::shards::Shards) see to it themselves). Asking the kernel what its io_uring offers takes a ring, too.
+    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring, and cannot detect what the
+    /// kernel's io_uring offers. [`Shards`](crate::shards::Shards) do this by themselves.
     pub fn locked_down(mut self, locked: bool) -> Self {
         self.config.restricted = locked;
         self
@@ -234,8 +236,8 @@ impl Builder {
     /// Builds the runtime on this thread.
     ///
     /// # Errors
-    /// If the driver cannot be set up, with the reason and the way out; if `ANNULUS_DRIVER` names none that exists; if a
-    /// bound is zero; or if the process cannot be locked down.
+    /// If the driver cannot be set up, with the reason and a remedy; if `ANNULUS_DRIVER` names no driver; if a setting is out of
+    /// range; or if the process cannot be locked down.
     pub fn build(self) -> io::Result<Runtime> {
         let restricted = self.config.restricted;
         let runtime = self.build_unsealed()?;
@@ -258,7 +260,7 @@ impl Builder {
         })
     }
 
-    /// The last buffer of a limited receive is not cut, so a small bound needs small buffers.
+    /// The kernel does not cut the last buffer of a limited receive, so a small bound needs small buffers.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         config.pool.buffer = config.pool.buffer.min(self.bounds.receive.next_multiple_of(4096));
@@ -279,7 +281,7 @@ impl Builder {
     }
 
     fn check(&self) -> io::Result<()> {
-        self.not_above("busy_poll", self.config.busy_poll, LONGEST_BUSY_POLL)?;
+        self.not_above("busy_poll", self.config.busy_poll, MAX_BUSY_POLL)?;
         let idle = self.config.sq_poll.map_or(Duration::ZERO, |polls| polls.idle);
         self.not_above("the idle time of sq_poll", idle, SqPoll::MOST_IDLE)?;
         if self.task_budget == 0 {
@@ -287,9 +289,9 @@ impl Builder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let zero =
-            [("receive_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
+            [("recv_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         if self.bounds.receive > i32::MAX as u32 {
-            let text = format!("receive_bound of {} is above {}", self.bounds.receive, i32::MAX);
+            let text = format!("recv_bound of {} is above {}", self.bounds.receive, i32::MAX);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {

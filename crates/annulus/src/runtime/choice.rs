@@ -181,7 +181,7 @@ fn wish(config: &UringConfig) -> Option<String> {
     let busy =
         (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
     let polls = config.sq_poll.map(|_| "sq_poll".to_owned());
-    let zero_copy = config.zero_copy.then(|| "zero_copy_above".to_owned());
+    let zero_copy = config.zero_copy.then(|| "zero_copy_threshold".to_owned());
     (operations != Operations::default())
         .then(|| format!("operations {operations}"))
         .or(polls)

@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn unread_bytes_stay_within_the_bound() {
         let bound = 64 * 1024;
-        let mut runtime = Runtime::builder().receive_bound(bound).build().unwrap();
+        let mut runtime = Runtime::builder().recv_bound(bound).build().unwrap();
         let buffer = runtime.core().enter().unwrap().io.driver.pool().buffer_size();
         let (mut stream, flooder) = runtime
             .block_on(async {

@@ -1,28 +1,28 @@
-//! Why the shards ended before their work was done.
+//! The error of a run of shards.
 
 use crate::task::words_of;
 use std::any::Any;
 use std::fmt;
 use std::io;
 
-/// One shard failed, and so all were ended.
+/// A shard failed, so all were stopped.
 #[derive(Debug)]
 pub struct ShardError<E> {
-    /// Which one, from 0 on.
+    /// The index of the shard that failed first.
     pub shard: usize,
-    /// What happened to it.
+    /// Its failure.
     pub cause: Cause<E>,
 }
 
-/// What a shard fails of.
+/// The failure of a shard.
 #[non_exhaustive]
 pub enum Cause<E> {
-    /// Its thread could not be started or pinned, its runtime not be built, or the runtime failed for good.
-    /// `Interrupted` where [`Handle::stop`](crate::Handle::stop) stopped it.
+    /// Its thread could not be started or pinned, its runtime could not be built, or the driver failed for good.
+    /// `Interrupted` if [`Handle::stop`](crate::Handle::stop) stopped it.
     Runtime(io::Error),
     /// Its main returned this error.
     Main(E),
-    /// Its main panicked, with this; the panic hook has told of it. For [`std::panic::resume_unwind`].
+    /// Its main panicked with this payload, which the panic hook has seen. For [`std::panic::resume_unwind`].
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -55,7 +55,7 @@ impl<E: fmt::Debug> fmt::Debug for Cause<E> {
 }
 
 impl From<ShardError<io::Error>> for io::Error {
-    /// Keeps the kind, and names the shard.
+    /// Keeps the kind; the text names the shard.
     fn from(error: ShardError<io::Error>) -> Self {
         let kind = match &error.cause {
             Cause::Runtime(error) | Cause::Main(error) => error.kind(),

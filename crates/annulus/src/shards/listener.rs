@@ -1,4 +1,4 @@
-//! One port, and who of several shards gets which connection.
+//! A listening port that several shards share, and the distribution of its connections.
 
 use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
@@ -13,65 +13,65 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections that may be on their way to a shard; beyond that the acceptor serves them itself.
-const UNDERWAY: usize = 1024;
+/// Connections that may be in transit to a shard; if there are more, the accepting shard keeps the next ones.
+const MAX_IN_TRANSIT: usize = 1024;
 
-/// How connections are spread over shards.
+/// How accepted connections are distributed over shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spread {
-    /// The first shard accepts, and hands each connection to the shard with the fewest open streams: even at any number of
-    /// connections. A connection costs the acceptor some work, and the other shard a wake where it sleeps.
+    /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams, which is even at any number of
+    /// connections. A connection costs shard 0 some work, and wakes the other shard if it sleeps.
     #[default]
-    Fewest,
-    /// A listener a shard; the kernel draws by a hash of the addresses (`SO_REUSEPORT`). Shards accept side by side, which
-    /// suits many short connections; a few long ones are spread unevenly.
+    LeastConnections,
+    /// A listener for each shard; the kernel chooses one by a hash of the addresses (`SO_REUSEPORT`). All shards accept, which suits
+    /// many short connections; few long ones are distributed unevenly.
     Hash,
-    /// A listener a shard; the kernel prefers the shard on the CPU that handles the connection's packets
-    /// (`SO_INCOMING_CPU`, 6.2), and draws where there is none, or the kernel is older. For network cards whose queues are
-    /// spread over the shards' CPUs; on loopback it follows the client's CPU.
+    /// A listener for each shard; the kernel prefers the shard on the CPU that handles the connection's packets
+    /// (`SO_INCOMING_CPU`, 6.2). If no shard is there, or the kernel is older, it chooses by hash. For network cards that spread their
+    /// queues over the shards' CPUs; on loopback it follows the client's CPU.
     Cpu,
 }
 
 named!(Spread, "way to spread connections", {
-    "fewest" => Fewest,
+    "least-connections" => LeastConnections,
     "hash" => Hash,
     "cpu" => Cpu,
 });
 
-/// A listening port for several shards: bound before they start, opened by each of them once.
+/// A listening port for several shards: bound before they start, and opened once by each of them.
 #[derive(Debug)]
-pub struct Doors {
+pub struct ShardedListener {
     spread: Spread,
     limit: Option<ConnectionLimit>,
     address: SocketAddr,
     count: usize,
     /// By shard; `None` once opened.
-    doors: Mutex<Vec<Option<Door>>>,
+    sources: Mutex<Vec<Option<Unopened>>>,
 }
 
-/// What a shard is to open.
+/// Where a shard's connections will come from.
 #[derive(Debug)]
-enum Door {
+enum Unopened {
     Listener(OwnedFd),
-    Acceptor(OwnedFd, Vec<Way>),
+    Distributor(OwnedFd, Vec<Route>),
     Inbox(Receiver<Parts>, Arc<AtomicUsize>),
 }
 
-/// The way from the acceptor to a shard.
+/// From the accepting shard to one shard.
 #[derive(Debug)]
-struct Way {
+struct Route {
     inbox: Sender<Parts>,
-    /// Connections that were handed over, and are not yet streams there.
-    underway: Arc<AtomicUsize>,
+    /// Connections that were passed on and are not streams there yet.
+    in_transit: Arc<AtomicUsize>,
 }
 
-impl Doors {
-    /// Listens on the first of the addresses that works, for so many shards. Connections wait until they open. No other
-    /// program shares the port, whatever its options.
+impl ShardedListener {
+    /// Listens for `count` shards on the first of the addresses that works. Connections wait in the backlog until the shards open it.
+    /// Other programs cannot share the port, whatever their options.
     ///
     /// # Errors
-    /// As [`ListenOptions::bind`]; or for 0 shards.
+    /// As [`ListenOptions::bind`]; `InvalidInput` for 0 shards.
     pub fn bind(
         address: impl ToSocketAddrs,
         options: &ListenOptions,
@@ -81,51 +81,54 @@ impl Doors {
         if count == 0 {
             return Err(misuse("0 shards would accept nothing; take at least 1".into()));
         }
-        let listeners = if spread == Spread::Fewest { 1 } else { count };
+        let listeners = if spread == Spread::LeastConnections { 1 } else { count };
         let (sockets, address) = options.bind_group(address, listeners)?;
-        let doors: Vec<Door> = match spread {
-            Spread::Fewest => {
-                sockets.into_iter().flat_map(|one| Door::handing(one, count)).collect()
+        let sources: Vec<Unopened> = match spread {
+            Spread::LeastConnections => {
+                sockets.into_iter().flat_map(|one| Unopened::distributing(one, count)).collect()
             }
-            Spread::Hash | Spread::Cpu => sockets.into_iter().map(Door::Listener).collect(),
+            Spread::Hash | Spread::Cpu => sockets.into_iter().map(Unopened::Listener).collect(),
         };
-        let doors = Mutex::new(doors.into_iter().map(Some).collect());
+        let sources = Mutex::new(sources.into_iter().map(Some).collect());
         let limit = options.connection_limit().cloned();
-        Ok(Self { spread, limit, address, count, doors })
+        Ok(Self { spread, limit, address, count, sources })
     }
 
-    /// The address they listen on.
+    /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Opens a shard's door. Call it on that shard.
+    /// Opens a shard's part of the listener. Call it on that shard.
     ///
     /// # Errors
-    /// Where these doors are for another number of shards, the shard's was opened before, or it is to follow a CPU and the
-    /// shard is pinned to none; outside a runtime.
-    pub fn open(&self, shard: &Shard) -> io::Result<Incoming> {
+    /// `InvalidInput` if the listener was made for another number of shards, if this shard has opened it before, or with
+    /// [`Spread::Cpu`] if the shard is pinned to no CPU; an error outside a runtime.
+    pub fn open(&self, shard: &Shard) -> io::Result<ShardListener> {
         if shard.count() != self.count {
-            let text = format!("doors for {} shards, and there are {}", self.count, shard.count());
-            return Err(misuse(text));
+            let (made, opened) = (self.count, shard.count());
+            return Err(misuse(format!("listener made for {made} shards, opened on {opened}")));
         }
         let cpu = match (self.spread, shard.cpu()) {
             (Spread::Cpu, None) => {
-                let text = "the shard is to get its CPU's connections, and is pinned to none";
-                return Err(misuse(text.into()));
+                let text = format!(
+                    "connections are spread by CPU, and shard {} is pinned to none; pin it, or spread them otherwise",
+                    shard.index()
+                );
+                return Err(misuse(text));
             }
             (Spread::Cpu, cpu) => cpu,
-            (Spread::Fewest | Spread::Hash, _) => None,
+            (Spread::LeastConnections | Spread::Hash, _) => None,
         };
         let source = self.take(shard.index())?.open(cpu, self.limit.clone())?;
-        Ok(Incoming { source, shard: shard.clone() })
+        Ok(ShardListener { source, shard: shard.clone() })
     }
 
-    fn take(&self, shard: usize) -> io::Result<Door> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors[shard]
+    fn take(&self, shard: usize) -> io::Result<Unopened> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources[shard]
             .take()
-            .ok_or_else(|| misuse(format!("shard {shard} has opened its door already")))
+            .ok_or_else(|| misuse(format!("shard {shard} has opened the listener before")))
     }
 }
 
@@ -133,43 +136,43 @@ fn misuse(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-impl Door {
-    /// One that accepts, and those it hands to.
-    fn handing(listener: OwnedFd, count: usize) -> Vec<Self> {
-        let mut ways = Vec::new();
-        let mut inboxes = Vec::new();
+impl Unopened {
+    /// For each shard: shard 0 accepts and distributes, the others receive.
+    fn distributing(listener: OwnedFd, count: usize) -> Vec<Self> {
+        let mut routes = Vec::new();
+        let mut sources = Vec::new();
         for _ in 0..count {
-            let (inbox, receiver) = channel(UNDERWAY);
-            let underway = Arc::new(AtomicUsize::new(0));
-            inboxes.push(Self::Inbox(receiver, underway.clone()));
-            ways.push(Way { inbox, underway });
+            let (inbox, receiver) = channel(MAX_IN_TRANSIT);
+            let in_transit = Arc::new(AtomicUsize::new(0));
+            sources.push(Self::Inbox(receiver, in_transit.clone()));
+            routes.push(Route { inbox, in_transit });
         }
-        inboxes[0] = Self::Acceptor(listener, ways);
-        inboxes
+        sources[0] = Self::Distributor(listener, routes);
+        sources
     }
 
     fn open(self, cpu: Option<usize>, limit: Option<ConnectionLimit>) -> io::Result<Source> {
         match self {
             Self::Listener(socket) => {
-                let listener = TcpListener::from_socket_within(socket, limit)?;
+                let listener = TcpListener::from_socket_with_limit(socket, limit)?;
                 if let Some(cpu) = cpu {
                     listener.set(SocketOption::IncomingCpu(cpu as u32))?;
                 }
                 Ok(Source::Listener(listener))
             }
-            Self::Acceptor(socket, ways) => {
-                Ok(Source::Acceptor(TcpListener::from_socket_within(socket, limit)?, ways))
+            Self::Distributor(socket, routes) => {
+                Ok(Source::Distributor(TcpListener::from_socket_with_limit(socket, limit)?, routes))
             }
-            Self::Inbox(inbox, underway) => Ok(Source::Inbox(inbox, underway)),
+            Self::Inbox(inbox, in_transit) => Ok(Source::Inbox(inbox, in_transit)),
         }
     }
 }
 
-/// The connections that come to one shard. Dropping it closes its door: connections that nobody claimed are closed.
+/// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that were not accepted yet.
 ///
-/// Under [`Spread::Fewest`] the first shard's `accept` is what hands the others their connections: keep it waited for.
+/// With [`Spread::LeastConnections`], the other shards get their connections only while a task of shard 0 waits in `accept`.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct ShardListener {
     source: Source,
     shard: Shard,
 }
@@ -177,16 +180,16 @@ pub struct Incoming {
 #[derive(Debug)]
 enum Source {
     Listener(TcpListener),
-    Acceptor(TcpListener, Vec<Way>),
+    Distributor(TcpListener, Vec<Route>),
     Inbox(Receiver<Parts>, Arc<AtomicUsize>),
 }
 
-impl Incoming {
-    /// The next connection for this shard, and who it is from; `None` once the shard that accepts for all has closed its
-    /// door. Cancel-safe.
+impl ShardListener {
+    /// The next connection for this shard, and its peer's address; `None` once the shard that accepts for all has dropped its
+    /// listener. Cancel-safe.
     ///
-    /// A connection that its peer reset meanwhile is passed over, as [`TcpListener::accept`] does, and counted by the shard that it was
-    /// for.
+    /// A connection that its peer has reset meanwhile is passed over, as [`TcpListener::accept`] does, and counted by the shard that
+    /// it was for.
     ///
     /// # Errors
     /// As [`TcpListener::accept`].
@@ -194,8 +197,8 @@ impl Incoming {
         loop {
             let parts = match &mut self.source {
                 Source::Listener(listener) => return listener.accept().await.map(Some),
-                Source::Acceptor(listener, ways) => {
-                    hand_out(listener.accept_parts().await?, ways, &self.shard)
+                Source::Distributor(listener, routes) => {
+                    distribute(listener.accept_parts().await?, routes, &self.shard)
                 }
                 Source::Inbox(inbox, _) => match inbox.recv().await {
                     None => return Ok(None),
@@ -203,39 +206,41 @@ impl Incoming {
                 },
             };
             if let Some(parts) = parts
-                && let Some(accepted) = self.take_in(parts)?.with_peer()
+                && let Some(accepted) = self.adopt(parts)?.with_peer()
             {
                 return Ok(Some(accepted));
             }
         }
     }
 
-    fn take_in(&self, parts: Parts) -> io::Result<TcpStream> {
+    fn adopt(&self, parts: Parts) -> io::Result<TcpStream> {
         let stream = TcpStream::from_parts(parts)?;
-        // Before it stops to count as underway, so that it counts all the time.
+        // Counted as a stream before it no longer counts as in transit, so that it counts at every moment.
         current::get()?.publish_streams()?;
-        if let Source::Inbox(_, underway) = &self.source {
-            // Releases the stream, which whoever hands out acquires.
-            underway.fetch_sub(1, Ordering::Release);
+        if let Source::Inbox(_, in_transit) = &self.source {
+            // Pairs with the acquiring load in `distribute`: if that no longer sees it in transit, it sees the stream.
+            in_transit.fetch_sub(1, Ordering::Release);
         }
         Ok(stream)
     }
 }
 
-/// Hands a connection to the shard with the fewest; gives it back where that is this one.
-fn hand_out(parts: Parts, ways: &[Way], this: &Shard) -> Option<Parts> {
-    let load = |(way, handle): (&Way, &Handle)| {
-        // In this order: who no longer sees it underway must see the stream.
-        way.underway.load(Ordering::Acquire) + handle.streams()
+/// Passes a connection to the shard with the fewest; returns it if that is this shard, or if that shard's inbox is full.
+fn distribute(parts: Parts, routes: &[Route], this: &Shard) -> Option<Parts> {
+    let load = |(route, handle): (&Route, &Handle)| {
+        // In this order: see `adopt`.
+        route.in_transit.load(Ordering::Acquire) + handle.streams()
     };
-    let shards = ways.iter().zip(this.handles()).enumerate();
-    let open = shards.filter(|(index, (way, _))| *index == this.index() || !way.inbox.is_closed());
-    let fewest = open.min_by_key(|(_, shard)| load(*shard)).map(|(index, _)| index)?;
-    if fewest == this.index() {
+    let shards = routes.iter().zip(this.handles()).enumerate();
+    let open =
+        shards.filter(|(index, (route, _))| *index == this.index() || !route.inbox.is_closed());
+    let least = open.min_by_key(|(_, shard)| load(*shard)).map(|(index, _)| index)?;
+    if least == this.index() {
         return Some(parts);
     }
-    ways[fewest].underway.fetch_add(1, Ordering::Relaxed);
-    let refused = ways[fewest].inbox.try_send(parts).err()?;
-    ways[fewest].underway.fetch_sub(1, Ordering::Relaxed);
+    let route = &routes[least];
+    route.in_transit.fetch_add(1, Ordering::Relaxed);
+    let refused = route.inbox.try_send(parts).err()?;
+    route.in_transit.fetch_sub(1, Ordering::Relaxed);
     Some(refused.into_value())
 }

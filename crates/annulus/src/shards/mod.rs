@@ -1,15 +1,17 @@
-//! One runtime a core: a thread and a ring each, and nothing shared but what is sent.
+//! One runtime a core: each shard is a thread with a ring of its own, and shards share only what they send each other.
 //!
 //! ```no_run
 //! use annulus::net::{ListenOptions, TcpStream};
-//! use annulus::shards::{Doors, Shards, Spread};
+//! use annulus::shards::{ShardedListener, Shards, Spread};
 //!
 //! fn main() -> std::io::Result<()> {
 //!     let shards = Shards::new(4);
-//!     let doors = Doors::bind("127.0.0.1:7000", &ListenOptions::new(), 4, Spread::Fewest)?;
+//!     let options = ListenOptions::new();
+//!     let listener =
+//!         ShardedListener::bind("127.0.0.1:7000", &options, 4, Spread::LeastConnections)?;
 //!     shards.run(async |shard| {
-//!         let mut incoming = doors.open(&shard)?;
-//!         while let Some((stream, _peer)) = incoming.accept().await? {
+//!         let mut listener = listener.open(&shard)?;
+//!         while let Some((stream, _peer)) = listener.accept().await? {
 //!             annulus::spawn(echo(stream));
 //!         }
 //!         std::io::Result::Ok(())
@@ -27,27 +29,25 @@
 //!
 //! # What crosses, and what it costs
 //!
-//! A stream, its tasks and its leases stay on their shard, and a request that stays there too touches no other: no lock, no
-//! shared line of memory, no call. [`Counters`](crate::Counters) show it: `remote_wakes` and `wakeups` do not change.
+//! A stream, its tasks and its leases stay on their shard. A request that is served there touches no other shard: no lock, no
+//! shared cache line, no system call. [`Counters`](crate::Counters) show it: `remote_wakes` and `wakeups` do not change.
 //!
 //! | to send | use |
 //! |---|---|
-//! | connections, as they are accepted | [`Doors`] |
+//! | connections, as they are accepted | [`ShardedListener`] |
 //! | a connection that is in use | [`Shard::move_stream`] |
 //! | work | [`Shard::spawn_on`], [`Handle::spawn_with`](crate::Handle::spawn_with) |
 //! | values | [`channel`] |
 //! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
-//! Whoever sends makes a system call only where the other shard's loop sleeps; one that is awake looks around with its next
-//! turn.
+//! A send makes a system call only if the other shard's loop sleeps; a loop that is awake sees it with its next turn.
 //!
 //! # How they end
 //!
-//! Each shard ends when its main returns. The first error, panic or failed set-up ends them all, and is what
-//! [`run`](Shards::run) returns: the others' mains are dropped where they wait, and their runtimes end in order. A main that
-//! computes without ever waiting cannot be stopped.
+//! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and [`run`](Shards::run) returns it:
+//! the other mains are dropped at their next `await`, and their runtimes end in order. A main that never waits cannot be stopped.
 //!
-//! In the simulator there are no other threads, and so no shards: a runtime on a simulated kernel is refused here.
+//! A runtime on a simulated kernel is refused: the simulator has no other threads.
 
 mod channel;
 mod error;
@@ -57,17 +57,16 @@ mod shard;
 mod start_barrier;
 mod threads;
 
-pub use channel::{Closed, Receiver, Sender, Sending, TrySendError, channel};
+pub use channel::{Receiver, SendError, Sender, Sending, TrySendError, channel};
 pub use error::{Cause, ShardError};
-pub use listener::{Doors, Incoming, Spread};
+pub use listener::{ShardListener, ShardedListener, Spread};
 pub use pinning::Pinning;
 pub use shard::Shard;
 pub use threads::Shards;
 
 use std::future::Future;
 
-/// Runs `main` on `count` threads, each with a runtime of default settings, pinned to a CPU each. See [`Shards`] for
-/// settings.
+/// Runs `main` on `count` threads, each pinned to a CPU and with a runtime of default settings. [`Shards`] has settings.
 ///
 /// ```
 /// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));

@@ -1,19 +1,19 @@
-//! Which CPU each shard runs on.
+//! The CPU of each shard.
 
 use crate::affinity;
 use std::io;
 
-/// Which CPUs the shards run on.
+/// The CPUs that the shards run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {
-    /// One each of those that the calling thread may use, in order; more shards than CPUs take turns.
+    /// One each of the CPUs that the calling thread may use, in order; again from the first if there are more shards.
     #[default]
     Each,
-    /// These, in order, again from the first where there are more shards.
+    /// These, in order; again from the first if there are more shards.
     On(Vec<usize>),
-    /// Wherever the system puts them.
-    Free,
+    /// None: the system schedules the shards on any CPU.
+    None,
 }
 
 impl Pinning {
@@ -22,10 +22,10 @@ impl Pinning {
         let cpus = match self {
             Self::Each => affinity::allowed()?,
             Self::On(cpus) => cpus.clone(),
-            Self::Free => return Ok(vec![None; count]),
+            Self::None => return Ok(vec![None; count]),
         };
         if cpus.is_empty() {
-            let text = "no CPU to pin the shards to; name one, or let them be free";
+            let text = "no CPU to pin the shards to; name one, or use Pinning::None";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(cpus.into_iter().map(Some).cycle().take(count).collect())
@@ -40,7 +40,7 @@ mod tests {
     fn more_shards_than_cpus_go_round() {
         let cpus = Pinning::On(vec![4, 2]).cpus(3).unwrap();
         assert_eq!(cpus, [Some(4), Some(2), Some(4)]);
-        assert_eq!(Pinning::Free.cpus(2).unwrap(), [None, None]);
+        assert_eq!(Pinning::None.cpus(2).unwrap(), [None, None]);
         let allowed = affinity::allowed().unwrap();
         let each = Pinning::Each.cpus(allowed.len() + 1).unwrap();
         assert_eq!((each[0], each[allowed.len()]), (Some(allowed[0]), Some(allowed[0])));

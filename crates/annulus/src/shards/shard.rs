@@ -1,4 +1,4 @@
-//! A shard, as its main sees it.
+//! A shard, as the program's main sees it.
 
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
@@ -9,24 +9,24 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-/// One of several runtimes: which one it is, and the way to all of them. `Send`, cloned freely.
+/// One of several runtimes: its index, and handles on all of them. `Send`, cloned freely.
 #[derive(Clone)]
 pub struct Shard {
     pub(super) index: usize,
     pub(super) cpu: Option<usize>,
     pub(super) driver: Arc<DriverInfo>,
-    pub(super) crew: Arc<[Handle]>,
+    pub(super) handles: Arc<[Handle]>,
 }
 
 impl Shard {
-    /// Which one, from 0 on.
+    /// Its index, from 0 on.
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.crew.len()
+        self.handles.len()
     }
 
     /// The CPU it is pinned to.
@@ -34,20 +34,20 @@ impl Shard {
         self.cpu
     }
 
-    /// Which driver it runs on, and why.
+    /// The driver it runs on, and the reason.
     pub fn driver(&self) -> &DriverInfo {
         &self.driver
     }
 
-    /// The shards' runtimes, by index, this one among them: for other threads to spawn on, to wake and to stop.
+    /// Handles on all shards' runtimes, by index: to spawn on them, wake them and stop them from any thread.
     pub fn handles(&self) -> &[Handle] {
-        &self.crew
+        &self.handles
     }
 
     /// Spawns a task on a shard, this one or another. `make` runs there and makes its future, which need not be `Send`.
     ///
     /// # Errors
-    /// Where there is no such shard, or its main has returned.
+    /// `InvalidInput` if there is no such shard; an error if its main has returned.
     #[track_caller]
     pub fn spawn_on<M, F>(&self, shard: usize, make: M) -> io::Result<JoinHandle<F::Output>>
     where
@@ -58,10 +58,10 @@ impl Shard {
         self.find(shard)?.spawn_with(make)
     }
 
-    /// Moves a connection to a shard, and has it served there by the future that `serve` makes. Nothing of a connection that
-    /// lives is lost: what was sent is flushed first, and what was received and not yet taken comes along.
+    /// Moves a connection to a shard, where the future that `serve` makes has it. No byte of an open connection is lost: what was
+    /// sent is flushed first, and bytes received and not yet taken move along.
     ///
-    /// Dropping the future closes the connection, unless it was ready.
+    /// Dropping the future before it is ready closes the connection.
     ///
     /// # Errors
     /// As [`TcpStream::into_parts`] and [`spawn_on`](Self::spawn_on); the connection is then closed.
@@ -82,8 +82,8 @@ impl Shard {
     }
 
     fn find(&self, shard: usize) -> io::Result<&Handle> {
-        self.crew.get(shard).ok_or_else(|| {
-            let text = format!("there is no shard {shard}: there are {}, from 0 on", self.count());
+        self.handles.get(shard).ok_or_else(|| {
+            let text = format!("no shard {shard}: there are {}, from 0 on", self.count());
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })
     }

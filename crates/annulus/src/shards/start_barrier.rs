@@ -1,4 +1,4 @@
-//! Where the threads meet: all are set up before one starts, and the first that fails ends all.
+//! The barrier at which the shards' threads wait until all are set up; the first that fails stops all.
 
 use super::error::{Cause, ShardError};
 use crate::runtime::deny_further_rings;
@@ -8,72 +8,72 @@ use annulus_kernel::Linux;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A shard that is set up.
+/// A shard whose runtime is built.
 pub(super) struct Ready {
     pub(super) handle: Handle,
     pub(super) locked_down: bool,
 }
 
-/// What the threads share until they end.
-pub(super) struct Muster<E> {
+/// Shared by the threads until they end.
+pub(super) struct StartBarrier<E> {
     state: Mutex<State<E>>,
     changed: Condvar,
 }
 
 struct State<E> {
     ready: Vec<Option<Ready>>,
-    /// Everybody's handles, once all are ready.
-    crew: Option<Arc<[Handle]>>,
-    fault: Option<ShardError<E>>,
+    /// The handles of all shards, once all are ready.
+    handles: Option<Arc<[Handle]>>,
+    error: Option<ShardError<E>>,
 }
 
-impl<E> Muster<E> {
+impl<E> StartBarrier<E> {
     pub(super) fn new(count: usize) -> Self {
         let ready = (0..count).map(|_| None).collect();
-        let state = State { ready, crew: None, fault: None };
+        let state = State { ready, handles: None, error: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Tells that a shard is set up, and waits for the others.
+    /// Notes that a shard is ready, and waits until all are. Returns the handles of all.
     ///
     /// # Errors
-    /// Where one of them failed, or the process could not be locked down.
-    pub(super) fn report(&self, index: usize, ready: Ready) -> io::Result<Arc<[Handle]>> {
+    /// `Interrupted` if another shard failed; or that the process could not be locked down.
+    pub(super) fn wait(&self, index: usize, ready: Ready) -> io::Result<Arc<[Handle]>> {
         let mut state = self.lock();
         state.ready[index] = Some(ready);
-        if state.fault.is_none() && state.ready.iter().all(Option::is_some) {
+        if state.error.is_none() && state.ready.iter().all(Option::is_some) {
             state.start()?;
             self.changed.notify_all();
         }
-        let waits = |state: &mut State<E>| state.crew.is_none() && state.fault.is_none();
+        let waits = |state: &mut State<E>| state.handles.is_none() && state.error.is_none();
         let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
-        state.crew.clone().ok_or_else(|| {
+        state.handles.clone().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Interrupted, "another shard could not be set up")
         })
     }
 
-    /// Ends all. Only the first failure counts: the others follow from it.
+    /// Stops all shards. The first failure is kept: later ones follow from it.
     pub(super) fn fail(&self, shard: usize, cause: Cause<E>) {
-        let mut fault = Some(ShardError { shard, cause });
+        let mut error = Some(ShardError { shard, cause });
         let mut state = self.lock();
         state.ready.iter().flatten().for_each(|ready| ready.handle.stop());
-        if state.fault.is_none() {
-            state.fault = fault.take();
+        if state.error.is_none() {
+            state.error = error.take();
         }
         self.changed.notify_all();
         drop(state);
-        // An error or a panic of the program's own.
-        dispose_each(fault);
+        // Foreign code: an error or a panic of the program.
+        dispose_each(error);
     }
 
-    /// What came of it all, once every thread has ended.
+    /// The results, or the first failure. Call it once every thread has ended.
     pub(super) fn outcome<T>(self, results: Vec<Option<T>>) -> Result<Vec<T>, ShardError<E>> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fault) = state.fault {
+        if let Some(error) = state.error {
             dispose_each(results);
-            return Err(fault);
+            return Err(error);
         }
-        let result = |result: Option<T>| result.expect("a shard without a fault has a result");
+        let result = |result: Option<T>| result.expect("a shard without an error has a result");
         Ok(results.into_iter().map(result).collect())
     }
 
@@ -87,7 +87,8 @@ impl<E> State<E> {
         if self.ready.iter().flatten().any(|ready| ready.locked_down) {
             deny_further_rings(&Linux)?;
         }
-        self.crew = Some(self.ready.iter().flatten().map(|ready| ready.handle.clone()).collect());
+        self.handles =
+            Some(self.ready.iter().flatten().map(|ready| ready.handle.clone()).collect());
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! The shards' threads, and what each of them does.
+//! The shards' threads. Each pins itself, builds its runtime, waits until all are ready, and runs the program's main.
 
 use super::error::{Cause, ShardError};
 use super::pinning::Pinning;
 use super::shard::Shard;
-use super::start_barrier::{Muster, Ready};
+use super::start_barrier::{Ready, StartBarrier};
 use crate::affinity::{self, Pinned};
 use crate::runtime::{Builder, Runtime};
 use std::fmt;
@@ -17,7 +17,7 @@ use std::thread;
 /// Makes each shard's runtime.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;
 
-/// Settings of several runtimes, a thread each.
+/// Settings of several runtimes, one a thread.
 pub struct Shards {
     count: usize,
     pinning: Pinning,
@@ -25,30 +25,30 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// So many shards, with default runtimes, pinned to a CPU each.
+    /// `count` shards with runtimes of default settings, each pinned to a CPU.
     pub fn new(count: usize) -> Self {
         Self { count, pinning: Pinning::default(), make: Box::new(|_| Runtime::builder()) }
     }
 
-    /// Which CPUs they run on. [`Pinning::Each`] by default.
+    /// The CPUs that they run on. [`Pinning::Each`] by default.
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;
         self
     }
 
-    /// The settings of each shard's runtime, by index; asked for on the shard's own thread. Where one is to be
-    /// [locked down](Builder::locked_down), the process is denied further rings once all have theirs.
+    /// The settings of each shard's runtime, by index. `make` is called on the shard's thread. If one is
+    /// [locked down](Builder::locked_down), further rings are denied to the process once all shards have theirs.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self
     }
 
-    /// Runs `main` on every shard, at once when all are set up; returns what each returned, by index. Shard 0 runs on the
-    /// calling thread, which gets its CPUs back at the end.
+    /// Runs `main` on every shard once all are set up; returns their results by index. Shard 0 runs on the calling thread, whose
+    /// CPU affinity is restored at the end.
     ///
     /// # Errors
-    /// The first failure of all, with its shard: a runtime that could not be built, an error of its main, a panic. The
-    /// others are stopped.
+    /// The first failure, with its shard: a runtime that could not be built, an error of `main`, or a panic. The other shards are
+    /// stopped.
     pub fn run<T, E, F, Fut>(self, main: F) -> Result<Vec<T>, ShardError<E>>
     where
         F: Fn(Shard) -> Fut + Sync,
@@ -58,27 +58,27 @@ impl Shards {
     {
         let failed = |error| ShardError { shard: 0, cause: Cause::Runtime(error) };
         let cpus = self.cpus().map_err(failed)?;
-        let muster = Muster::new(self.count);
-        let work = |index: usize| self.work(index, cpus[index], &muster, &main);
+        let barrier = StartBarrier::new(self.count);
+        let run = |index: usize| self.run_shard(index, cpus[index], &barrier, &main);
         let results = thread::scope(|scope| {
             let start = |index: usize| {
                 let thread = thread::Builder::new().name(format!("shard {index}"));
-                let started = thread.spawn_scoped(scope, move || work(index));
+                let started = thread.spawn_scoped(scope, move || run(index));
                 let refused = |error| no_thread(self.count, &error);
-                started.map_err(|error| muster.fail(index, Cause::Runtime(refused(error)))).ok()
+                started.map_err(|error| barrier.fail(index, Cause::Runtime(refused(error)))).ok()
             };
-            // All of them, or up to the first that cannot be had.
+            // Up to the first thread that cannot be started.
             let threads: Vec<_> = (1..self.count).map_while(start).collect();
-            let first = work(0);
+            let first = run(0);
             let others = threads.into_iter().zip(1..).map(|(thread, index)| {
                 thread.join().unwrap_or_else(|panic| {
-                    muster.fail(index, Cause::Panicked(panic));
+                    barrier.fail(index, Cause::Panicked(panic));
                     None
                 })
             });
             iter::once(first).chain(others).collect::<Vec<Option<T>>>()
         });
-        muster.outcome(results)
+        barrier.outcome(results)
     }
 
     fn cpus(&self) -> io::Result<Vec<Option<usize>>> {
@@ -89,41 +89,42 @@ impl Shards {
         self.pinning.cpus(self.count)
     }
 
-    /// The whole life of a shard; `None` where it failed.
-    fn work<T, E, F, Fut>(
+    /// A shard from set-up to end; `None` if it failed.
+    fn run_shard<T, E, F, Fut>(
         &self,
         index: usize,
         cpu: Option<usize>,
-        muster: &Muster<E>,
+        barrier: &StartBarrier<E>,
         main: &F,
     ) -> Option<T>
     where
         F: Fn(Shard) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let mut house = None;
-        let outcome = self.serve(index, cpu, &mut house, muster, main);
-        // Told before the runtime ends, so that the others need not wait for that.
-        outcome.map_err(|cause| muster.fail(index, cause)).ok()
+        let mut local = None;
+        let outcome = self.run_main(index, cpu, &mut local, barrier, main);
+        // Reported before the runtime ends, so that the other shards need not wait for that.
+        outcome.map_err(|cause| barrier.fail(index, cause)).ok()
     }
 
-    fn serve<T, E, F, Fut>(
+    fn run_main<T, E, F, Fut>(
         &self,
         index: usize,
         cpu: Option<usize>,
-        house: &mut Option<House>,
-        muster: &Muster<E>,
+        local: &mut Option<LocalRuntime>,
+        barrier: &StartBarrier<E>,
         main: &F,
     ) -> Result<T, Cause<E>>
     where
         F: Fn(Shard) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let built = guarded(|| House::build((self.make)(index), cpu))?;
-        let House { runtime, locked_down, .. } = house.insert(built.map_err(Cause::Runtime)?);
+        let built = guarded(|| LocalRuntime::build((self.make)(index), cpu))?;
+        let local = local.insert(built.map_err(Cause::Runtime)?);
+        let LocalRuntime { runtime, locked_down, .. } = local;
         let ready = Ready { handle: runtime.handle(), locked_down: *locked_down };
-        let crew = muster.report(index, ready).map_err(Cause::Runtime)?;
-        let shard = Shard { index, cpu, driver: Arc::new(runtime.driver().clone()), crew };
+        let handles = barrier.wait(index, ready).map_err(Cause::Runtime)?;
+        let shard = Shard { index, cpu, driver: Arc::new(runtime.driver().clone()), handles };
         let ended = guarded(|| runtime.block_on(async { main(shard).await }))?;
         ended.map_err(Cause::Runtime)?.map_err(Cause::Main)
     }
@@ -135,7 +136,6 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// Why a shard's thread could not be started.
 fn no_thread(count: usize, error: &io::Error) -> io::Error {
     io::Error::other(format!(
         "its thread, one of {count}, cannot be started: {error}; take fewer shards, or raise the limit of threads (`ulimit -u`, or \
@@ -144,19 +144,19 @@ fn no_thread(count: usize, error: &io::Error) -> io::Error {
 }
 
 fn guarded<R, E>(f: impl FnOnce() -> R) -> Result<R, Cause<E>> {
-    // What a panic leaves behind is only dropped.
+    // Unwind-safe: after a panic, what `f` borrowed is only dropped.
     catch_unwind(AssertUnwindSafe(f)).map_err(Cause::Panicked)
 }
 
-/// What a thread has set up. The runtime ends first, where it ran.
-struct House {
+/// What a thread has set up. Fields drop in order: the runtime ends while the thread is still pinned.
+struct LocalRuntime {
     runtime: Runtime,
     locked_down: bool,
     _pinned: Option<Pinned>,
 }
 
-impl House {
-    /// Further rings are not denied yet: the others may still need theirs.
+impl LocalRuntime {
+    /// Does not deny further rings yet: other shards may still have to set up theirs.
     fn build(builder: Builder, cpu: Option<usize>) -> io::Result<Self> {
         let pinned = cpu.map(affinity::pin).transpose().map_err(io::Error::other)?;
         let locked_down = builder.is_locked_down();

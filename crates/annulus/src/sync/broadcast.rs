@@ -24,7 +24,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-pub use crate::shards::Closed;
+pub use crate::shards::SendError;
 
 struct State<T> {
     values: VecDeque<Slot<T>>,
@@ -83,11 +83,11 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// The value itself, if there is none.
-    pub fn send(&self, value: T) -> Result<usize, Closed<T>> {
+    pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
         let mut state = self.0.borrow_mut();
         let left = state.receivers;
         if left == 0 {
-            return Err(Closed(value));
+            return Err(SendError(value));
         }
         let mut oldest = None;
         if state.values.len() == state.capacity {

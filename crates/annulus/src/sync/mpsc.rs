@@ -31,7 +31,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::shards::{Closed, TrySendError};
+pub use crate::shards::{SendError, TrySendError};
 
 struct Channel<T> {
     values: RefCell<VecDeque<T>>,
@@ -105,13 +105,13 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// The value itself, if the receiver is gone or closed.
-    pub async fn send(&self, value: T) -> Result<(), Closed<T>> {
+    pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
         match self.reserve().await {
             Ok(room) => {
                 room.send(value);
                 Ok(())
             }
-            Err(Closed(())) => Err(Closed(value)),
+            Err(SendError(())) => Err(SendError(value)),
         }
     }
 
@@ -175,8 +175,8 @@ impl<T> UnboundedSender<T> {
     ///
     /// # Errors
     /// The value itself, if the receiver is gone or closed.
-    pub fn send(&self, value: T) -> Result<(), Closed<T>> {
-        self.0.try_send(value).map_err(|error| Closed(error.into_value()))
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        self.0.try_send(value).map_err(|error| SendError(error.into_value()))
     }
 
     /// Whether the receiver is gone or closed.
@@ -205,12 +205,12 @@ pub struct Reserve<'a, T> {
 }
 
 impl<'a, T> Future for Reserve<'a, T> {
-    type Output = Result<Room<'a, T>, Closed<()>>;
+    type Output = Result<Room<'a, T>, SendError<()>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { channel, id } = &mut *self;
         channel.room.poll_take(1, id, cx).map(|taken| {
-            taken.map_err(|()| Closed(()))?;
+            taken.map_err(|()| SendError(()))?;
             channel.reserved.set(channel.reserved.get() + 1);
             Ok(Room(channel))
         })

@@ -26,7 +26,19 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-pub use crate::shards::Closed;
+pub use crate::shards::SendError;
+
+/// All senders were dropped, and the last value was seen.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RecvError(());
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the channel's senders were dropped")
+    }
+}
+
+impl std::error::Error for RecvError {}
 
 struct Channel<T> {
     value: RefCell<Rc<T>>,
@@ -92,9 +104,9 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// The value itself, if there is no receiver.
-    pub fn send(&self, value: T) -> Result<(), Closed<T>> {
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         if self.is_closed() {
-            return Err(Closed(value));
+            return Err(SendError(value));
         }
         drop(self.0.replace(Rc::new(value)));
         Ok(())
@@ -203,23 +215,27 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     /// If all senders are gone and the last value was seen.
-    pub fn has_changed(&self) -> Result<bool, Closed<()>> {
+    pub fn has_changed(&self) -> Result<bool, RecvError> {
         let changed = self.seen != self.channel.version.get();
-        if changed || self.channel.sender_count.get() > 0 { Ok(changed) } else { Err(Closed(())) }
+        if changed || self.channel.sender_count.get() > 0 {
+            Ok(changed)
+        } else {
+            Err(RecvError(()))
+        }
     }
 
     /// Waits for a value that this has not seen, and counts it as seen. Cancel-safe.
     ///
     /// # Errors
     /// If all senders are gone and the last value was seen.
-    pub async fn changed(&mut self) -> Result<(), Closed<()>> {
+    pub async fn changed(&mut self) -> Result<(), RecvError> {
         let channel = &*self.channel;
         let seen = self.seen;
         let changed = || seen != channel.version.get();
         let ready = || changed() || channel.sender_count.get() == 0;
         Until { waiters: &channel.receivers, ready, id: None }.await;
         if !changed() {
-            return Err(Closed(()));
+            return Err(RecvError(()));
         }
         self.seen = channel.version.get();
         Ok(())
@@ -229,7 +245,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     /// If all senders are gone and the last value is not.
-    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<Ref<T>, Closed<()>> {
+    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<Ref<T>, RecvError> {
         loop {
             let value = self.borrow_and_update();
             if wanted(&value) {

@@ -159,7 +159,7 @@ suite! {
 
 /// So little that everything waits.
 fn small_bounds(builder: Builder) -> Builder {
-    builder.receive_bound(4096).send_bound(4096)
+    builder.recv_bound(4096).send_bound(4096)
 }
 
 message_suite! {

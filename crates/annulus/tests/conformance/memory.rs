@@ -14,7 +14,7 @@ const BYTES: usize = 200_000;
 const PINGS: u8 = 20;
 
 pub(crate) fn little_memory(builder: Builder) -> Builder {
-    builder.receive_bound(256 * 1024).memory_limit(MemoryLimit::new(MemoryLimit::LEAST))
+    builder.recv_bound(256 * 1024).memory_limit(MemoryLimit::new(MemoryLimit::LEAST))
 }
 
 pub(crate) fn were_held_back(_: Mode, counters: &Counters) {

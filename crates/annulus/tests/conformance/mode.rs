@@ -122,7 +122,7 @@ impl Mode {
             }
             // Every single send.
             Self::UringWithoutCopies | Self::SimulatedWithoutCopies => {
-                builder.zero_copy_above(Some(1))
+                builder.zero_copy_threshold(Some(1))
             }
             _ => builder.operations(self.operations()),
         }

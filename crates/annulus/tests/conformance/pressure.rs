@@ -53,7 +53,7 @@ pub(crate) async fn a_slow_reader_holds_the_writer_up() -> io::Result<()> {
 const PAGE: u32 = 4096;
 
 pub(crate) fn pages(builder: Builder) -> Builder {
-    builder.receive_bound(PAGE).recv_buffers(PAGE, 64)
+    builder.recv_bound(PAGE).recv_buffers(PAGE, 64)
 }
 
 /// What was received and not read is counted by polls in a row, between which nothing can arrive.

@@ -123,12 +123,12 @@ impl Plan {
         // An old kernel has only half of it.
         let lend = self.lend.filter(|_| self.profile.zero_copy_report);
         builder
-            .zero_copy_above(lend)
+            .zero_copy_threshold(lend)
             .busy_poll(self.look)
             .sq_entries(self.queues.0)
             .cq_entries(self.queues.1)
             .recv_buffers(4096, self.buffers)
-            .receive_bound(self.bounds.0)
+            .recv_bound(self.bounds.0)
             .send_bound(self.bounds.1)
             .operations(self.operations)
             .linger(long)

@@ -1,7 +1,7 @@
 use super::settle;
 use crate::common::run;
 use annulus::spawn;
-use annulus::sync::broadcast::{self, Closed, RecvError, TryRecvError};
+use annulus::sync::broadcast::{self, RecvError, SendError, TryRecvError};
 use std::rc::Rc;
 
 #[test]
@@ -62,7 +62,7 @@ fn a_receiver_that_goes_gives_up_what_it_had_not_got() {
         let late = fast.resubscribe();
         assert!(late.is_empty() && fast.recv().await == Ok(3));
         drop((fast, late));
-        assert_eq!(sender.send(4), Err(Closed(4)));
+        assert_eq!(sender.send(4), Err(SendError(4)));
         Ok(())
     });
 }

@@ -1,7 +1,7 @@
 use super::{is_ready, settle};
 use crate::common::run;
 use annulus::spawn;
-use annulus::sync::mpsc::{self, Closed, TrySendError};
+use annulus::sync::mpsc::{self, SendError, TrySendError};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -89,7 +89,7 @@ fn the_end_of_either_side_is_told_to_the_other() {
         let mut waits = Box::pin(sender.send(2));
         assert!(!is_ready(&mut waits).await);
         drop(receiver);
-        assert_eq!(waits.await, Err(Closed(2)));
+        assert_eq!(waits.await, Err(SendError(2)));
         assert_eq!(sender.try_send(3), Err(TrySendError::Closed(3)));
         assert!(sender.is_closed());
 
@@ -109,7 +109,7 @@ fn a_closed_receiver_still_gets_what_has_room() {
         sender.try_send(1).unwrap();
         let room = sender.reserve().await.unwrap();
         receiver.close();
-        assert_eq!(sender.send(3).await, Err(Closed(3)));
+        assert_eq!(sender.send(3).await, Err(SendError(3)));
         assert_eq!(receiver.recv().await, Some(1));
         room.send(2);
         assert_eq!(receiver.recv().await, Some(2));

@@ -163,7 +163,7 @@ fn of_datagrams_sent_and_given_up() {
 #[test]
 fn that_were_sent_without_a_copy() {
     on_rings(
-        || Runtime::builder().zero_copy_above(Some(1)),
+        || Runtime::builder().zero_copy_threshold(Some(1)),
         |stage| {
             dropped_freely(stage, |stage, told| {
                 stage.play(async {

@@ -185,7 +185,7 @@ fn pools_keep_in_what_wakers_do() {
 /// Several shards panic at once: the first panic is told, and the others end there.
 #[test]
 fn shards_keep_in_what_further_panics_leave_behind() {
-    let ran = Shards::new(3).pinning(Pinning::Free).run(async |_| {
+    let ran = Shards::new(3).pinning(Pinning::None).run(async |_| {
         panic_any(Bomb);
         #[expect(unreachable_code, reason = "the type of the result")]
         Ok::<(), io::Error>(())

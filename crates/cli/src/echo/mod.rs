@@ -74,9 +74,9 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Who gets which connection: fewest (the worker with the fewest), hash
-    /// (the kernel draws) or cpu (the worker on the CPU that received it)
-    /// [default: fewest]
+    /// Which worker gets a connection: least-connections (the one with the
+    /// fewest), hash (the kernel chooses by the addresses) or cpu (the one on
+    /// the CPU that received it) [default: least-connections]
     #[arg(long, value_name = "HOW")]
     spread: Option<Spread>,
     /// Run on this CPU; with several workers, a list of CPUs taken in turn
@@ -195,9 +195,9 @@ impl EchoArgs {
         let of_streams = [
             ("--max-connections", self.max_connections.is_some()),
             ("--idle-timeout", self.idle_timeout.is_some()),
-            ("--shutdown_timeout", self.shutdown_timeout.is_some()),
+            ("--shutdown-timeout", self.shutdown_timeout.is_some()),
             ("--ops", self.ring.ops != Operations::default()),
-            ("--zero-copy-above", self.ring.zero_copy_above.is_some()),
+            ("--zero-copy-threshold", self.ring.zero_copy_threshold.is_some()),
         ];
         only_with("a --listen for streams", listens(Endpoint::is_stream), &of_streams)?;
         let of_datagrams = [
@@ -265,7 +265,7 @@ fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
     }
     cpus.iter().try_for_each(|cpu| affinity::check(*cpu))?;
     match (cpus.is_empty(), workers) {
-        (true, 1) => Ok(Pinning::Free),
+        (true, 1) => Ok(Pinning::None),
         (true, _) => affinity::allowed().map(Pinning::On).context("cannot tell the CPUs"),
         (false, _) => Ok(Pinning::On(cpus)),
     }

@@ -29,7 +29,7 @@ pub(super) struct RingArgs {
     /// cards and long sends; the loopback copies all the same [default: never]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) zero_copy_above: Option<u32>,
+    pub(super) zero_copy_threshold: Option<u32>,
     /// Have a kernel thread take the submissions, and sleep when none has come
     /// for this long: costs a core [default, if given: 0.1]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
@@ -46,7 +46,7 @@ impl RingArgs {
         let builder = builder
             .locked_down(self.locked_down)
             .operations(self.ops)
-            .zero_copy_above(self.zero_copy_above.map(|bytes| bytes as usize))
+            .zero_copy_threshold(self.zero_copy_threshold.map(|bytes| bytes as usize))
             .busy_poll(busy_poll);
         match self.sqpoll {
             Some(idle) => builder.sq_poll(SqPoll { idle, cpu: self.sqpoll_cpu }),
@@ -77,7 +77,8 @@ impl RingArgs {
     fn closing(&self) -> Option<String> {
         let ops = (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops));
         let busy = (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll));
-        let zero_copy = self.zero_copy_above.map(|bytes| format!("--zero-copy-above {bytes}"));
+        let zero_copy =
+            self.zero_copy_threshold.map(|bytes| format!("--zero-copy-threshold {bytes}"));
         ops.or(busy).or(zero_copy).or(self.sqpoll.map(|_| "--sqpoll".into()))
     }
 }

@@ -1,8 +1,8 @@
 //! Connections of either kind, and where they come from.
 
 use annulus::Lease;
-use annulus::net::{Send, TcpStream, UnixListener, UnixStream};
-use annulus::shards::Incoming;
+use annulus::net::{SendFuture, TcpStream, UnixListener, UnixStream};
+use annulus::shards::ShardListener;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 /// What a worker accepts from.
 #[derive(Debug)]
 pub(super) enum Acceptor {
-    Tcp(Incoming),
+    Tcp(ShardListener),
     Path(UnixListener),
 }
 
@@ -45,7 +45,7 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn send(&mut self, lease: Lease) -> Send<'_> {
+    pub(super) fn send(&mut self, lease: Lease) -> SendFuture<'_> {
         match self {
             Stream::Tcp(stream) => stream.send(lease),
             Stream::Unix(stream) => stream.send(lease),

@@ -10,7 +10,7 @@ use super::{Listen, Plan, STOPPING};
 use crate::endpoint::Endpoint;
 use crate::signals::Stop;
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
-use annulus::shards::{Cause, Doors, Shard, ShardError, Shards};
+use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
 use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
 use annulus_driver::PoolSize;
@@ -49,12 +49,12 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
 }
 
 /// Those of every TCP listen, in order.
-fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Doors>> {
+fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<ShardedListener>> {
     let options = ListenOptions::new().backlog(BACKLOG);
     let options = limit.map_or(options.clone(), |limit| options.limit(limit));
     let tcp = plan.listens.iter().filter(|listen| matches!(listen.endpoint, Endpoint::Tcp(_)));
     tcp.map(|Listen { endpoint, addresses }| {
-        Doors::bind(addresses.as_slice(), &options, plan.workers, plan.spread)
+        ShardedListener::bind(addresses.as_slice(), &options, plan.workers, plan.spread)
             .map_err(|error| plan.cannot_listen(endpoint, error))
     })
     .collect()
@@ -84,7 +84,11 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
 }
 
 /// The whole life of a worker; returns what it did.
-async fn run_worker(server: Rc<Server>, listeners: &[Doors], shard: &Shard) -> Result<Worker> {
+async fn run_worker(
+    server: Rc<Server>,
+    listeners: &[ShardedListener],
+    shard: &Shard,
+) -> Result<Worker> {
     let plan = &server.plan;
     let (mut listening, addresses) = open(&server, listeners, shard)?;
     if shard.index() == 0 {
@@ -107,7 +111,7 @@ type ListenTasks = Vec<JoinHandle<io::Result<()>>>;
 /// Opens this worker's part of everything that is listened at, and tells the addresses. All but TCP is the first one's.
 fn open(
     server: &Rc<Server>,
-    listeners: &[Doors],
+    listeners: &[ShardedListener],
     shard: &Shard,
 ) -> Result<(ListenTasks, Vec<String>)> {
     let (mut listening, mut addresses) = (Vec::new(), Vec::new());
@@ -116,9 +120,9 @@ fn open(
         let server = Rc::clone(server);
         let (tasks, address) = match &listen.endpoint {
             Endpoint::Tcp(_) => {
-                let listener = listeners.next().expect("there are doors for every TCP listen");
+                let listener = listeners.next().expect("every TCP address has a listener");
                 let acceptor =
-                    Acceptor::Tcp(listener.open(shard).context("cannot open the doors")?);
+                    Acceptor::Tcp(listener.open(shard).context("cannot open the listener")?);
                 let address = listen.endpoint.written(listener.local_addr());
                 (vec![annulus::spawn(accept_all(acceptor, server))], address)
             }
@@ -164,7 +168,7 @@ fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListen
 
 /// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
 fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
-    let mut signals = signals(&[Signal::Interrupt, Signal::Terminate])?;
+    let mut signals = signals(&[Signal::Sigint, Signal::Sigterm])?;
     Stop::install(&STOPPING)?;
     annulus::spawn(async move {
         // An error says that the runtime has ended.

@@ -139,7 +139,8 @@ pub(crate) fn ways() -> Vec<Vec<&'static str>> {
         println!("skipped: several workers, on one CPU");
         return alone.collect();
     }
-    let together = [("epoll", "hash"), ("epoll", "fewest"), ("uring", "fewest")];
+    let together =
+        [("epoll", "hash"), ("epoll", "least-connections"), ("uring", "least-connections")];
     let together = together.into_iter().filter(|(driver, _)| drivers.contains(driver));
     let together = together
         .map(|(driver, spread)| vec!["--driver", driver, "--workers", "2", "--spread", spread]);

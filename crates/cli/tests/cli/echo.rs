@@ -282,17 +282,17 @@ fn a_locked_down_server_serves_all_the_same() {
 #[test]
 fn a_server_that_copies_nothing_counts_what_the_kernel_copied() {
     if drivers().contains(&"uring") {
-        let server = Server::start(&["--zero-copy-above=4096", "--driver=uring", "--stats=-"]);
+        let server = Server::start(&["--zero-copy-threshold=4096", "--driver=uring", "--stats=-"]);
         round_trip(&mut server.connect(), &noise(100_000));
         let counters = &server.stop().json()["counters"];
         for name in ["zero_copy_sends", "zero_copy_copied"] {
             assert!(counters[name].as_u64().unwrap() > 0, "{name}: {counters}");
         }
     }
-    annulus(["echo", "--zero-copy-above", "0"]).complains(2, &["0", "1"]);
+    annulus(["echo", "--zero-copy-threshold", "0"]).complains(2, &["0", "1"]);
     for driver in ["threads", "epoll"] {
-        annulus(["echo", "--zero-copy-above=1", "--driver", driver])
-            .complains(2, &["--zero-copy-above 1", driver]);
+        annulus(["echo", "--zero-copy-threshold=1", "--driver", driver])
+            .complains(2, &["--zero-copy-threshold 1", driver]);
     }
 }
 

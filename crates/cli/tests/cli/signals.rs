@@ -16,7 +16,7 @@ fn clog(server: &Server) -> JoinHandle<()> {
 }
 
 /// Waits until the server no longer accepts.
-fn await_closed_doors(server: &Server) {
+fn await_closed_listener(server: &Server) {
     while TcpStream::connect(server.address).is_ok() {}
 }
 
@@ -58,7 +58,7 @@ fn what_is_in_flight_comes_back_after_the_signal() {
         let mut back = vec![0; 1];
         stream.read_exact(&mut back).unwrap();
         server.signal(Signal::TERM);
-        await_closed_doors(&server);
+        await_closed_listener(&server);
         stream.read_to_end(&mut back).unwrap();
         writing.join().unwrap().unwrap();
         assert!(back == bytes, "{way:?}: {} of {} bytes came back", back.len(), bytes.len());
@@ -99,7 +99,7 @@ fn a_second_signal_does_not_wait() {
             let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
             let writing = clog(&server);
             server.signal(Signal::TERM);
-            await_closed_doors(&server);
+            await_closed_listener(&server);
             server.signal(signal);
             assert_eq!(server.wait().code, Some(code), "{way:?}");
             writing.join().unwrap();

@@ -149,6 +149,10 @@ fn wrong_usage_is_one_line_and_exits_2() {
             &["--max-connections does nothing without a --listen for streams"],
         ),
         (
+            &["echo", "--shutdown-timeout", "5", "--listen", "unix-datagram:/x"],
+            &["--shutdown-timeout does nothing without"],
+        ),
+        (
             &["echo", "--idle-timeout", "5", "--listen", "unix-datagram:/x"],
             &["--idle-timeout does nothing without"],
         ),

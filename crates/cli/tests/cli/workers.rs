@@ -139,7 +139,7 @@ fn a_locked_down_server_has_a_ring_a_worker() {
 fn a_port_in_use_is_not_shared() {
     let server = Server::start(&["--workers", "2", "--spread", "hash"]);
     let address = server.address.to_string();
-    for spread in ["hash", "fewest"] {
+    for spread in ["hash", "least-connections"] {
         let said = annulus(["echo", "--listen", &address, "--workers", "2", "--spread", spread]);
         said.complains(1, &[&address, "in use"]);
     }
@@ -157,7 +157,7 @@ fn what_makes_no_sense_is_refused() {
     for (args, parts) in [
         (&["--workers", "0"][..], &["'0'", "--workers", "1..=1024"][..]),
         (&["--workers", "1025"], &["'1025'", "1..=1024"]),
-        (&["--spread", "evenly"], &["`evenly`", "fewest, hash, cpu"]),
+        (&["--spread", "evenly"], &["`evenly`", "least-connections, hash, cpu"]),
         (&["--pin", "0,1"], &["2 CPUs", "1 worker", "--workers"]),
         (&["--pin", "zero"], &["'zero'", "--pin"]),
         (&["--workers", "2", "--driver", "threads"], &["--workers", "threads", "leave one"]),

@@ -1,7 +1,7 @@
 //! A connection between two processes of a host.
 
 use super::super::split::{RecvHalf, SendHalf};
-use super::super::stream_handle::{AsSocket, Send, Socket};
+use super::super::stream_handle::{AsSocket, SendFuture, Socket};
 use super::UnixOptions;
 use super::address::to_std;
 use crate::chunk::Chunk;
@@ -87,7 +87,7 @@ impl UnixStream {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn send(&mut self, chunk: impl Into<Chunk>) -> Send<'_> {
+    pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
         self.socket.send(chunk.into())
     }
 

@@ -125,7 +125,7 @@ fn no_seed_holds_more_than_the_limit_and_every_reader_goes_on() {
 #[test]
 fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
     let sim = Sim::builder(1).build();
-    let bounds = |builder: crate::Builder| builder.receive_bound(1 << 20).send_bound(1 << 20);
+    let bounds = |builder: crate::Builder| builder.recv_bound(1 << 20).send_bound(1 << 20);
     let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
     let ran = run_on(&sim, builder, async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;

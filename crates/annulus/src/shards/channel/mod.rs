@@ -1,66 +1,65 @@
 //! A bounded channel, between shards or within one.
 
-mod line;
+mod queue;
 
 use crate::task::budget;
 use crate::unwind;
 use crate::waiters::WaiterId;
-use line::Line;
+use queue::ChannelQueue;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What the line is locked with; its model in `tests/channel_line.rs` has loom's in its place.
+/// The queue's lock; the model in `tests/channel_queue.rs` replaces it with loom's.
 mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-/// A channel of at most `capacity` values (0 counts as 1): many senders, one receiver, on whichever threads.
+/// A channel of at most `capacity` values (0 counts as 1): many senders, one receiver, on any threads.
 ///
-/// A task that waits is woken by the one that ends the wait; that takes a system call only if its shard's loop sleeps. Senders that
-/// find the channel full take turns, first come, first served. A receiver that finds it empty while senders stand in line asks again
-/// before it waits: they may have been forgotten.
+/// Waking a task of another shard takes a system call only if that shard's loop sleeps. Senders that wait because the channel is full
+/// are served in order.
 ///
-/// It closes from either end. When the receiver is gone, sends fail and give their value back; what was sent and not
-/// received is dropped. When all senders are gone, the receiver gets what is left, and then `None`.
+/// Either end closes it. Once the receiver is dropped, sends fail and return their value, and values that were not received are
+/// dropped. Once all senders are dropped, the receiver gets the values that are left, then `None`.
 pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let line = Arc::new(Line::new(capacity));
-    (Sender { line: line.clone() }, Receiver { line })
+    let queue = Arc::new(ChannelQueue::new(capacity));
+    (Sender { queue: queue.clone() }, Receiver { queue })
 }
 
-/// The sending end of a [`channel`]. Cloned freely; the channel closes when the last is gone.
+/// The sending end of a [`channel`]. Cloned freely; the channel closes when the last is dropped.
 pub struct Sender<T> {
-    line: Arc<Line<T>>,
+    queue: Arc<ChannelQueue<T>>,
 }
 
 impl<T> Sender<T> {
-    /// Sends a value, waiting while the channel is full. Dropped before it is ready, it has sent nothing, and the value is
-    /// dropped with it. Forgotten instead (`mem::forget`), it has sent nothing either, and may take the room of one value until the
-    /// receiver has found the channel empty.
+    /// Sends a value; waits while the channel is full. A future that is dropped before it is ready has sent nothing, and drops the
+    /// value. One that is forgotten (`mem::forget`) has sent nothing either, and may take the room of one value until the receiver
+    /// finds the channel empty.
     ///
     /// # Errors
-    /// The value itself, if the receiver is gone.
+    /// The value itself, if the receiver was dropped.
     pub fn send(&self, value: T) -> Sending<'_, T> {
-        Sending { line: &self.line, value: Some(value), id: None }
+        Sending { queue: &self.queue, value: Some(value), id: None }
     }
 
-    /// Sends a value if there is room now. From threads without a runtime too.
+    /// Sends a value if there is room now. Needs no runtime.
     ///
     /// # Errors
-    /// The value itself, where the channel is full, others wait to send, or the receiver is gone.
+    /// The value itself, if the channel is full, other senders wait, or the receiver was dropped.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         let mut value = Some(value);
-        match self.line.push(&mut value) {
+        match self.queue.push(&mut value) {
             true => Ok(()),
             false => Err(self.refuse(value.expect("what was not sent is still here"))),
         }
     }
 
-    /// Whether the receiver is gone.
+    /// Whether the receiver was dropped.
     pub fn is_closed(&self) -> bool {
-        self.line.is_closed()
+        self.queue.is_closed()
     }
 
     fn refuse(&self, value: T) -> TrySendError<T> {
@@ -70,14 +69,14 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        self.line.add_sender();
-        Self { line: self.line.clone() }
+        self.queue.add_sender();
+        Self { queue: self.queue.clone() }
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.line.remove_sender();
+        self.queue.remove_sender();
     }
 }
 
@@ -90,10 +89,10 @@ impl<T> fmt::Debug for Sender<T> {
 /// A send: see [`Sender::send`].
 #[must_use = "a send does nothing unless awaited"]
 pub struct Sending<'a, T> {
-    line: &'a Line<T>,
+    queue: &'a ChannelQueue<T>,
     /// Not sent yet.
     value: Option<T>,
-    /// A place among the senders that wait.
+    /// Set while it waits.
     id: Option<WaiterId>,
 }
 
@@ -101,19 +100,19 @@ pub struct Sending<'a, T> {
 impl<T> Unpin for Sending<'_, T> {}
 
 impl<T> Future for Sending<'_, T> {
-    type Output = Result<(), Closed<T>>;
+    type Output = Result<(), SendError<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { line, value, id } = &mut *self;
-        let sent = budget::poll_with(cx, || line.poll_push(value, id, cx));
-        sent.map(|()| value.take().map_or(Ok(()), |v| Err(Closed(v))))
+        let Self { queue, value, id } = &mut *self;
+        let sent = budget::poll_with(cx, || queue.poll_push(value, id, cx));
+        sent.map(|()| value.take().map_or(Ok(()), |v| Err(SendError(v))))
     }
 }
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
         if self.id.is_some() {
-            self.line.leave(&mut self.id);
+            self.queue.leave(&mut self.id);
         }
     }
 }
@@ -126,11 +125,11 @@ impl<T> fmt::Debug for Sending<'_, T> {
 
 /// The receiving end of a [`channel`]. Dropping it closes the channel.
 pub struct Receiver<T> {
-    line: Arc<Line<T>>,
+    queue: Arc<ChannelQueue<T>>,
 }
 
 impl<T> Receiver<T> {
-    /// The next value, in the order of sending; `None` once all senders are gone and everything was received.
+    /// The next value, in the order of sending; `None` once all senders are dropped and everything was received.
     /// Cancel-safe.
     pub async fn recv(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_recv(cx)).await
@@ -138,18 +137,18 @@ impl<T> Receiver<T> {
 
     /// As [`recv`](Self::recv), by polling.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        budget::poll_with(cx, || self.line.poll_pop(cx))
+        budget::poll_with(cx, || self.queue.poll_pop(cx))
     }
 
-    /// The next value, if there is one now. From threads without a runtime too.
+    /// The next value, if there is one now. Needs no runtime.
     pub fn try_recv(&mut self) -> Option<T> {
-        self.line.pop()
+        self.queue.pop()
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.line.close();
+        self.queue.close();
     }
 }
 
@@ -159,16 +158,17 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// The receiver is gone; the value comes back.
+/// The receiver was dropped. Holds the value that was not sent.
 #[derive(PartialEq, Eq)]
-pub struct Closed<T>(pub T);
+pub struct SendError<T>(pub T);
 
-/// Why a value could not be sent at once. It comes back.
+/// Why [`Sender::try_send`] failed. Holds the value that was not sent.
 #[derive(PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TrySendError<T> {
-    /// There is no room, or others wait to send.
+    /// There is no room, or other senders wait.
     Full(T),
-    /// The receiver is gone.
+    /// The receiver was dropped.
     Closed(T),
 }
 
@@ -181,25 +181,25 @@ impl<T> TrySendError<T> {
     }
 }
 
-impl<T> fmt::Display for Closed<T> {
+impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel's receiver is gone")
+        f.write_str("the channel's receiver was dropped")
     }
 }
 
-impl<T> fmt::Debug for Closed<T> {
+impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl<T> std::error::Error for Closed<T> {}
+impl<T> std::error::Error for SendError<T> {}
 
 impl<T> fmt::Display for TrySendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full(_) => "the channel is full",
-            Self::Closed(_) => "the channel's receiver is gone",
+            Self::Closed(_) => "the channel's receiver was dropped",
         })
     }
 }

@@ -23,14 +23,14 @@ mod unwind {
 }
 
 #[allow(dead_code, reason = "not everything is modelled")]
-#[path = "../src/shards/channel/line.rs"]
-mod line;
+#[path = "../src/shards/channel/queue.rs"]
+mod queue;
 
 #[allow(dead_code, reason = "a channel needs only some of it")]
 #[path = "../src/waiters/mod.rs"]
 mod waiters;
 
-use line::Line;
+use queue::ChannelQueue;
 
 /// A thread that sleeps until it is woken.
 struct Sleeper {
@@ -70,18 +70,18 @@ fn wait_for<R>(mut poll: impl FnMut(&Context<'_>) -> Poll<R>) -> R {
 }
 
 /// Sends; false where the receiver was gone.
-fn send(line: &Line<u32>, value: u32) -> bool {
+fn send(line: &ChannelQueue<u32>, value: u32) -> bool {
     let (mut value, mut id) = (Some(value), None);
     wait_for(|cx| line.poll_push(&mut value, &mut id, cx));
     value.is_none()
 }
 
-fn receive(line: &Line<u32>) -> Option<u32> {
+fn receive(line: &ChannelQueue<u32>) -> Option<u32> {
     wait_for(|cx| line.poll_pop(cx))
 }
 
 /// Starts to send, is woken or not, and gives up.
-fn give_up(line: &Line<u32>) -> bool {
+fn give_up(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     let cx = Context::from_waker(Waker::noop());
     let sent = line.poll_push(&mut value, &mut id, &cx).is_ready();
@@ -90,17 +90,17 @@ fn give_up(line: &Line<u32>) -> bool {
 }
 
 /// Starts to send, and is forgotten. What it would have sent is never seen.
-fn forget(line: &Line<u32>) -> bool {
+fn forget(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     line.poll_push(&mut value, &mut id, &Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Tries every order with at most so many preemptions: all there are of a short run take minutes.
-fn model(preemptions: usize, run: impl Fn(Arc<Line<u32>>) + Send + Sync + 'static) {
+fn model(preemptions: usize, run: impl Fn(Arc<ChannelQueue<u32>>) + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     // Room for one: the second sender waits.
-    model.check(move || run(Arc::new(Line::new(1))));
+    model.check(move || run(Arc::new(ChannelQueue::new(1))));
 }
 
 #[test]

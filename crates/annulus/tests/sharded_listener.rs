@@ -1,9 +1,11 @@
-//! One port for several shards: who gets which connection.
+//! One port for several shards: which shard gets which connection.
 
 mod common;
 
 use annulus::net::ListenOptions;
-use annulus::shards::{Cause, Doors, Incoming, Pinning, Shard, ShardError, Shards, Spread};
+use annulus::shards::{
+    Cause, Pinning, Shard, ShardError, ShardListener, ShardedListener, Shards, Spread,
+};
 use annulus::{affinity, spawn};
 use common::{drivers, echo};
 use std::future::pending;
@@ -14,8 +16,8 @@ use std::thread;
 
 type Outcome<T> = Result<Vec<T>, ShardError<io::Error>>;
 
-fn doors(count: usize, spread: Spread) -> Doors {
-    Doors::bind("127.0.0.1:0", &ListenOptions::new(), count, spread).unwrap()
+fn bind(count: usize, spread: Spread) -> ShardedListener {
+    ShardedListener::bind("127.0.0.1:0", &ListenOptions::new(), count, spread).unwrap()
 }
 
 /// A connection, and the shard that serves it.
@@ -49,9 +51,9 @@ impl Client {
     }
 }
 
-/// Tells each client which shard it is, and echoes; until it is stopped.
-async fn serve(mut incoming: Incoming, shard: Shard) -> io::Result<()> {
-    while let Some((mut stream, _)) = incoming.accept().await? {
+/// Sends each client the index of its shard, then echoes; until it is stopped.
+async fn serve(mut listener: ShardListener, shard: Shard) -> io::Result<()> {
+    while let Some((mut stream, _)) = listener.accept().await? {
         let name = [shard.index() as u8];
         spawn(async move {
             stream.send(name.to_vec()).await?;
@@ -61,22 +63,26 @@ async fn serve(mut incoming: Incoming, shard: Shard) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves while `visit` runs on a thread of its own.
-fn visited(shards: Shards, doors: &Doors, visit: impl FnOnce(SocketAddr) + Send + 'static) {
-    let address = doors.local_addr();
+/// Serves while `clients` runs on a thread of its own.
+fn serving(
+    shards: Shards,
+    listener: &ShardedListener,
+    clients: impl FnOnce(SocketAddr) + Send + 'static,
+) {
+    let address = listener.local_addr();
     let (sender, handles) = mpsc::channel::<annulus::Handle>();
-    let visitor = thread::spawn(move || {
+    let client_thread = thread::spawn(move || {
         let handle = handles.recv().unwrap();
-        visit(address);
+        clients(address);
         handle.stop();
     });
     let outcome = shards.run(async |shard| {
         if shard.index() == 0 {
             sender.send(shard.handles()[0].clone()).unwrap();
         }
-        serve(doors.open(&shard)?, shard).await
+        serve(listener.open(&shard)?, shard).await
     });
-    visitor.join().unwrap();
+    client_thread.join().unwrap();
     assert_eq!(io::Error::from(outcome.unwrap_err()).kind(), io::ErrorKind::Interrupted);
 }
 
@@ -85,9 +91,9 @@ fn count(clients: &[Client], shards: usize) -> Vec<usize> {
 }
 
 #[test]
-fn fewest_is_even_one_by_one() {
+fn least_connections_is_even_one_by_one() {
     for shards in drivers() {
-        visited(shards(3), &doors(3, Spread::Fewest), |address| {
+        serving(shards(3), &bind(3, Spread::LeastConnections), |address| {
             let mut clients: Vec<_> = (0..9).map(|_| Client::connect(address)).collect();
             assert_eq!(count(&clients, 3), [3, 3, 3]);
             clients.iter_mut().for_each(|client| client.says(b"hello"));
@@ -96,13 +102,13 @@ fn fewest_is_even_one_by_one() {
 }
 
 #[test]
-fn fewest_is_even_in_a_burst() {
+fn least_connections_is_even_in_a_burst() {
     for shards in drivers() {
-        let doors = doors(3, Spread::Fewest);
-        let address = doors.local_addr();
-        // They are all there before anybody accepts.
+        let listener = bind(3, Spread::LeastConnections);
+        let address = listener.local_addr();
+        // All connect before a shard accepts.
         let early: Vec<_> = (0..30).map(|_| TcpStream::connect(address).unwrap()).collect();
-        visited(shards(3), &doors, move |_| {
+        serving(shards(3), &listener, move |_| {
             let clients: Vec<_> = early.into_iter().map(Client::greet).collect();
             let spread = count(&clients, 3);
             assert!(spread.iter().all(|count| (9..=11).contains(count)), "{spread:?}");
@@ -111,9 +117,9 @@ fn fewest_is_even_in_a_burst() {
 }
 
 #[test]
-fn who_has_become_the_emptiest_gets_the_next() {
+fn the_shard_with_fewest_connections_gets_the_next() {
     for shards in drivers() {
-        visited(shards(2), &doors(2, Spread::Fewest), |address| {
+        serving(shards(2), &bind(2, Spread::LeastConnections), |address| {
             let mut clients: Vec<_> = (0..8).map(|_| Client::connect(address)).collect();
             for emptied in [1, 0, 1] {
                 let (left, gone): (Vec<_>, _) =
@@ -128,10 +134,10 @@ fn who_has_become_the_emptiest_gets_the_next() {
 }
 
 #[test]
-fn the_kernel_spreads_and_everybody_is_served() {
+fn the_kernel_spreads_and_every_client_is_served() {
     for spread in [Spread::Hash, Spread::Cpu] {
         for shards in drivers() {
-            visited(shards(3), &doors(3, spread), |address| {
+            serving(shards(3), &bind(3, spread), |address| {
                 let mut clients: Vec<_> = (0..60).map(|_| Client::connect(address)).collect();
                 clients.iter_mut().for_each(|client| client.says(b"hello"));
                 let counts = count(&clients, 3);
@@ -150,12 +156,12 @@ fn connections_follow_their_cpu() {
     };
     for shards in drivers() {
         let shards = shards(2).pinning(Pinning::On(vec![here, there]));
-        visited(shards, &doors(2, Spread::Cpu), move |address| {
+        serving(shards, &bind(2, Spread::Cpu), move |address| {
             for (shard, cpu) in [(1, there), (0, here)] {
                 let _pinned = affinity::pin(cpu).unwrap();
                 let clients: Vec<_> = (0..20).map(|_| Client::connect(address)).collect();
                 let stray = clients.iter().filter(|client| client.shard != shard).count();
-                // Older kernels draw, and ksoftirqd may handle a packet elsewhere.
+                // Older kernels choose by hash, and ksoftirqd may handle a packet on another CPU.
                 assert!(stray <= 10, "{stray} of 20 went to the other CPU's shard");
             }
         });
@@ -163,47 +169,47 @@ fn connections_follow_their_cpu() {
 }
 
 #[test]
-fn nobody_else_shares_the_port() {
-    let first = doors(2, Spread::Hash);
+fn no_other_listener_shares_the_port() {
+    let first = bind(2, Spread::Hash);
     let address = first.local_addr();
-    for spread in [Spread::Hash, Spread::Fewest] {
+    for spread in [Spread::Hash, Spread::LeastConnections] {
         let options = ListenOptions::new().reuse_port(true);
-        let error = Doors::bind(address, &options, 2, spread).unwrap_err();
+        let error = ShardedListener::bind(address, &options, 2, spread).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
 }
 
 #[test]
-fn a_shard_that_left_is_passed_over() {
+fn a_shard_that_dropped_its_listener_is_passed_over() {
     for shards in drivers() {
-        let doors = doors(3, Spread::Fewest);
-        let address = doors.local_addr();
+        let listener = bind(3, Spread::LeastConnections);
+        let address = listener.local_addr();
         let (sender, left) = mpsc::channel();
         let left = Mutex::new(left);
         let outcome: Outcome<()> = shards(3).run(async |shard| {
-            let incoming = doors.open(&shard)?;
+            let listener = listener.open(&shard)?;
             match shard.index() {
                 0 => {
                     left.lock().unwrap().recv().unwrap();
-                    let served = spawn(serve(incoming, shard));
+                    let served = spawn(serve(listener, shard));
                     spawn_clients(address).await;
                     drop(served);
                     Err(io::Error::other("enough"))
                 }
                 1 => {
-                    drop(incoming);
+                    drop(listener);
                     sender.send(()).unwrap();
                     pending().await
                 }
-                _ => serve(incoming, shard).await,
+                _ => serve(listener, shard).await,
             }
         });
         assert_eq!(outcome.unwrap_err().to_string(), "shard 0: enough");
     }
 }
 
-/// Six clients, of which none may meet shard 1.
+/// Six clients, none of which may get shard 1.
 async fn spawn_clients(address: SocketAddr) {
     let (sender, mut done) = annulus::shards::channel(1);
     let thread = thread::spawn(move || {
@@ -215,14 +221,14 @@ async fn spawn_clients(address: SocketAddr) {
 }
 
 #[test]
-fn when_the_acceptor_leaves_the_others_learn_of_it() {
+fn accept_returns_none_once_the_accepting_shard_drops_its_listener() {
     for shards in drivers() {
-        let doors = doors(2, Spread::Fewest);
+        let listener = bind(2, Spread::LeastConnections);
         let outcome: Outcome<()> = shards(2).run(async |shard| {
-            let mut incoming = doors.open(&shard)?;
+            let mut listener = listener.open(&shard)?;
             if shard.index() == 1 {
-                assert!(incoming.accept().await?.is_none());
-                assert!(incoming.accept().await?.is_none());
+                assert!(listener.accept().await?.is_none());
+                assert!(listener.accept().await?.is_none());
             }
             Ok(())
         });
@@ -231,11 +237,11 @@ fn when_the_acceptor_leaves_the_others_learn_of_it() {
 }
 
 #[test]
-fn doors_are_opened_as_they_were_made() {
-    let told = |shards: Shards, doors: Doors, times: usize| -> String {
+fn a_listener_is_opened_as_it_was_made() {
+    let error = |shards: Shards, listener: ShardedListener, times: usize| -> String {
         let outcome: Outcome<()> = shards.run(async |shard| {
             for _ in 0..times {
-                doors.open(&shard)?;
+                listener.open(&shard)?;
             }
             Ok(())
         });
@@ -244,21 +250,25 @@ fn doors_are_opened_as_they_were_made() {
             other => panic!("{other:?}"),
         }
     };
-    let count = told(Shards::new(1), doors(2, Spread::Fewest), 1);
-    assert_eq!(count, "doors for 2 shards, and there are 1");
-    let twice = told(Shards::new(1), doors(1, Spread::Hash), 2);
-    assert_eq!(twice, "shard 0 has opened its door already");
-    let free = told(Shards::new(1).pinning(Pinning::Free), doors(1, Spread::Cpu), 1);
-    assert!(free.contains("pinned to none"), "{free}");
-    let none = Doors::bind("127.0.0.1:0", &ListenOptions::new(), 0, Spread::Hash).unwrap_err();
+    let count = error(Shards::new(1), bind(2, Spread::LeastConnections), 1);
+    assert_eq!(count, "listener made for 2 shards, opened on 1");
+    let twice = error(Shards::new(1), bind(1, Spread::Hash), 2);
+    assert_eq!(twice, "shard 0 has opened the listener before");
+    let unpinned = error(Shards::new(1).pinning(Pinning::None), bind(1, Spread::Cpu), 1);
+    assert!(unpinned.contains("pinned to none"), "{unpinned}");
+    let none =
+        ShardedListener::bind("127.0.0.1:0", &ListenOptions::new(), 0, Spread::Hash).unwrap_err();
     assert!(none.to_string().contains("0 shards"), "{none}");
 }
 
 #[test]
 fn ways_to_spread_have_names() {
-    for spread in [Spread::Fewest, Spread::Hash, Spread::Cpu] {
+    for spread in [Spread::LeastConnections, Spread::Hash, Spread::Cpu] {
         assert_eq!(spread.to_string().parse(), Ok(spread));
     }
     let error = "evenly".parse::<Spread>().unwrap_err().to_string();
-    assert!(error.contains("`evenly`") && error.contains("fewest, hash, cpu"), "{error}");
+    assert!(
+        error.contains("`evenly`") && error.contains("least-connections, hash, cpu"),
+        "{error}"
+    );
 }

@@ -1,14 +1,14 @@
-//! The values on their way, and the tasks that wait.
+//! A channel's values, and the tasks that wait to send or to receive.
 //!
-//! One lock, held briefly. No waker is woken or dropped under it, nor a value dropped: that runs foreign code, and goes through
+//! One lock, held briefly. Waking or dropping a waker and dropping a value run foreign code: never under the lock, and through
 //! `unwind`.
 //!
-//! Senders that wait stand in line. The first of them, as many as there is room for, may send, and are always woken: by the receive
-//! that made the room, or when one that was ahead leaves the line. A sender that was woken and does not answer, because its future was
-//! forgotten, keeps its room until the receiver has taken all values. It then asks once more, and from then on skips senders that do
-//! not answer, until one sends or all were woken (see `waiters`).
+//! Senders that wait are served in order. The first of them, as many as there is room for, may send, and were woken: by the receive
+//! that made room, or when a sender ahead of them left the queue. A sender that was woken and does not poll, because its future was
+//! forgotten, keeps its room until the receiver has taken all values. The receiver then polls once more, and from then on skips
+//! senders that do not poll, until one sends or all were woken (see `waiters`).
 //!
-//! Lock and `unwind` are the parent's: `tests/channel_line.rs` puts loom's lock in its place, and tries every order.
+//! The parent module supplies the lock and `unwind`: `tests/channel_queue.rs` replaces the lock with loom's, and tries every order.
 
 use super::sync::{Mutex, MutexGuard};
 use super::unwind::{dispose_each, wake_each};
@@ -18,25 +18,25 @@ use std::mem;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
-pub(crate) struct Line<T> {
+pub(crate) struct ChannelQueue<T> {
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
     values: VecDeque<T>,
     capacity: usize,
-    /// The receiver, while it waits.
+    /// Of the receiver, while it waits.
     receiver: Option<Waker>,
-    /// Senders.
+    /// Of the senders that wait.
     waiting: Waiters,
-    /// The receiver has found nothing, and nothing was sent since.
+    /// The receiver found no value, and none was sent since.
     was_empty: bool,
     senders: usize,
-    /// The receiver is gone.
+    /// The receiver was dropped.
     closed: bool,
 }
 
-impl<T> Line<T> {
+impl<T> ChannelQueue<T> {
     /// With one sender.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Takes the value if there is room that no waiting sender is to get.
+    /// Takes the value if there is more room than for the senders that wait.
     pub(crate) fn push(&self, value: &mut Option<T>) -> bool {
         let state = self.lock();
         if state.closed || !state.may_push(None) {
@@ -62,8 +62,8 @@ impl<T> Line<T> {
         true
     }
 
-    /// Takes the value, or leaves it if the receiver is gone. `id` is the caller's place in line, to be given up by
-    /// [`leave`](Self::leave).
+    /// Takes the value, or leaves it if the receiver was dropped. `id` names the caller's waiter, which [`leave`](Self::leave)
+    /// removes.
     pub(crate) fn poll_push(
         &self,
         value: &mut Option<T>,
@@ -93,7 +93,7 @@ impl<T> Line<T> {
         self.unlock_and_wake(state, receiver);
     }
 
-    /// Gives a place in line up.
+    /// Removes a waiter.
     pub(crate) fn leave(&self, id: &mut Option<WaiterId>) {
         let mut state = self.lock();
         let waker = state.waiting.remove(id);
@@ -105,22 +105,22 @@ impl<T> Line<T> {
     pub(crate) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         if state.values.is_empty() {
-            state.ask_again();
+            state.poll_again();
         }
         self.pop_and_wake(state)
     }
 
-    /// The next value; `None` once there are no senders any more.
+    /// The next value; `None` once there are neither values nor senders.
     pub(crate) fn poll_pop(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut state = self.lock();
         if !state.values.is_empty() || state.senders == 0 {
             return Poll::Ready(self.pop_and_wake(state));
         }
         let stale = renew(&mut state.receiver, cx.waker());
-        let comes_back = state.ask_again();
+        let polls_again = state.poll_again();
         self.unlock_and_wake(state, None);
         dispose_each(stale);
-        if comes_back {
+        if polls_again {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -132,7 +132,7 @@ impl<T> Line<T> {
         value
     }
 
-    /// Wakes the receiver if its waker is given, and as many senders as there is room for: mostly one or none.
+    /// Wakes the receiver if its waker is given, and as many senders as there is room for, usually at most one.
     fn unlock_and_wake(&self, mut state: MutexGuard<'_, State<T>>, receiver: Option<Waker>) {
         let mut sender = state.next_sender();
         drop(state);
@@ -155,7 +155,7 @@ impl<T> Line<T> {
         wake_each(receiver);
     }
 
-    /// The receiver is gone: nothing can be sent any more, and what was sent is dropped.
+    /// The receiver was dropped: nothing can be sent any more, and the values are dropped.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -173,7 +173,7 @@ impl<T> Line<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is whole between any two steps that could panic.
+        // The state is consistent between any two steps that could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -183,19 +183,19 @@ impl<T> State<T> {
         self.capacity.saturating_sub(self.values.len())
     }
 
-    /// Whether there is room for a sender: beside that of those ahead of it in line.
+    /// Whether there is room for a sender and all senders ahead of it.
     fn may_push(&self, id: Option<WaiterId>) -> bool {
         self.waiting.ahead(id) < self.room()
     }
 
-    /// A sender that there is room for, and that was not woken for it yet.
+    /// A sender that there is room for and that was not woken yet.
     fn next_sender(&mut self) -> Option<Waker> {
         self.waiting.notify_next(self.room())
     }
 
-    /// The receiver has found nothing, though there may be senders in line. Those that were woken get time until it asks again; then
-    /// they are skipped, so that the next ones are woken. True as long as it has to ask again.
-    fn ask_again(&mut self) -> bool {
+    /// The receiver found no value, though senders may wait. Those that were woken have until its next poll to send; then they are
+    /// skipped, and the next ones are woken. True while it has to poll again.
+    fn poll_again(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;
         }
