@@ -1,6 +1,5 @@
-//! What threads share of a task, with loom's atomics in place of the real ones: how many hold it, and who has called it.
-//! Every order of their steps that the memory model allows is tried; loom also reports a cell of home's own that somebody
-//! else touches at the same time.
+//! What threads share of a task, with loom's atomics: the count of references, and the remote flags. Loom tries every order of
+//! their steps that the memory model allows, and reports a cell of the owner's that another thread uses at the same time.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -19,20 +18,20 @@ mod remote_flags;
 
 use atomic::{AtomicUsize, Ordering};
 use refs::Refs;
-use remote_flags::Calls;
+use remote_flags::RemoteFlags;
 
 /// A task's count, and in place of its memory something that loom watches.
 struct Task {
     refs: Refs,
     memory: UnsafeCell<u32>,
-    /// A reference on its way home.
-    parcel: Mutex<bool>,
+    /// A reference on its way to the owner.
+    sent: Mutex<bool>,
     freed: AtomicUsize,
 }
 
-// SAFETY: the cell in the count is touched by the thread that passes `home` only, which is what loom checks here.
+// SAFETY: only the thread that passes `owner` uses the cell in the count, which loom checks here.
 unsafe impl Sync for Task {}
-// SAFETY: as above.
+// SAFETY: no part of it belongs to the thread that made it.
 unsafe impl Send for Task {}
 
 impl Task {
@@ -40,52 +39,52 @@ impl Task {
         Arc::new(Self {
             refs: Refs::new(drawn),
             memory: UnsafeCell::new(0),
-            parcel: Mutex::new(false),
+            sent: Mutex::new(false),
             freed: AtomicUsize::new(0),
         })
     }
 
-    fn add(&self, home: bool) {
-        self.memory.with(|_| self.refs.add(home));
+    fn add(&self, owner: bool) {
+        self.memory.with(|_| self.refs.add(owner));
     }
 
-    fn release(&self, home: bool) {
-        let last = self.memory.with(|_| self.refs.release(home));
+    fn release(&self, owner: bool) {
+        let last = self.memory.with(|_| self.refs.release(owner));
         if last {
-            // Freeing: loom objects where anybody could still look.
+            // Stands for freeing the memory: loom fails if another thread can still use it.
             self.memory.with_mut(|_| ());
             self.freed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Another thread, with a reference of its own.
-    fn visit(&self) {
+    fn use_remotely(&self) {
         self.add(false);
         self.release(false);
         self.release(false);
     }
 
-    /// Another thread, that sends a copy home.
-    fn send_home(&self) {
+    /// Another thread, that sends a copy to the owner.
+    fn send_to_owner(&self) {
         self.add(false);
-        *self.parcel.lock().unwrap() = true;
+        *self.sent.lock().unwrap() = true;
         self.release(false);
     }
 
-    /// Home drops what was sent, if anything was.
+    /// The owner drops the reference that was sent, if one was.
     fn receive(&self) {
-        let sent = std::mem::take(&mut *self.parcel.lock().unwrap());
+        let sent = std::mem::take(&mut *self.sent.lock().unwrap());
         if sent {
             self.release(true);
         }
     }
 
-    /// The task's life at home, which holds one reference.
-    fn live(&self) {
+    /// The owner, which holds one reference.
+    fn own(&self) {
         self.add(true);
         self.release(true);
         self.receive();
-        self.refs.settle();
+        self.refs.return_reserve();
         self.add(true);
         self.receive();
         self.release(true);
@@ -93,7 +92,7 @@ impl Task {
     }
 }
 
-/// Runs others beside home, each with a reference that home has drawn; in the end the task was freed once.
+/// Runs threads beside the owner, each with a reference that the owner has drawn; in the end the task was freed once.
 fn model(others: &'static [fn(&Task)], preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -106,7 +105,7 @@ fn model(others: &'static [fn(&Task)], preemptions: usize) {
                 thread::spawn(move || other(&task))
             })
             .collect();
-        task.live();
+        task.own();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         task.receive();
         assert_eq!(task.freed.load(Ordering::Relaxed), 1);
@@ -114,81 +113,81 @@ fn model(others: &'static [fn(&Task)], preemptions: usize) {
 }
 
 #[test]
-fn a_visitor_is_counted_before_and_after_the_task_is_over() {
-    model(&[Task::visit], 6);
+fn a_remote_reference_counts_before_and_after_the_task_is_done() {
+    model(&[Task::use_remotely], 6);
 }
 
 #[test]
-fn what_others_have_made_is_dropped_at_home() {
-    model(&[Task::send_home], 6);
+fn the_owner_drops_references_that_others_made() {
+    model(&[Task::send_to_owner], 6);
 }
 
 #[test]
-fn who_is_last_frees_whoever_it_is() {
-    model(&[Task::visit, Task::send_home], 2);
+fn the_last_reference_frees_on_any_thread() {
+    model(&[Task::use_remotely, Task::send_to_owner], 2);
 }
 
-/// A task's calls, and the inbox.
-struct Called {
-    calls: Calls,
-    /// What the calls are about. No lock: the calls alone must make it seen.
+/// A task's remote flags, and the inbox.
+struct Remote {
+    flags: RemoteFlags,
+    /// What the task is woken for. No lock: the flags alone must make it visible.
     news: AtomicUsize,
     inbox: Mutex<usize>,
     pushed: Condvar,
 }
 
-impl Called {
-    fn call(&self) {
+impl Remote {
+    fn wake(&self) {
         self.news.fetch_add(1, Ordering::Relaxed);
-        if self.calls.call() {
+        if self.flags.enter_inbox() {
             *self.inbox.lock().unwrap() += 1;
             self.pushed.notify_one();
         }
     }
 
-    /// Runs the task whenever it comes out of the inbox, until it has seen so much. Loom reports a wait without end.
+    /// Runs the task whenever it comes out of the inbox, until it has seen so many wakes. Loom reports a wait without end.
     fn run_until(&self, news: usize) {
-        while self.news_after_a_call() < news {}
+        while self.news_after_a_wake() < news {}
     }
 
-    fn news_after_a_call(&self) -> usize {
+    fn news_after_a_wake(&self) -> usize {
         let mut inbox = self.inbox.lock().unwrap();
         while *inbox == 0 {
             inbox = self.pushed.wait(inbox).unwrap();
         }
-        assert_eq!(std::mem::take(&mut *inbox), 1, "it lies there once");
+        assert_eq!(std::mem::take(&mut *inbox), 1, "it is there once");
         drop(inbox);
-        self.calls.answer();
+        self.flags.leave_inbox();
         self.news.load(Ordering::Relaxed)
     }
 }
 
 #[test]
-fn no_call_is_lost() {
+fn no_wake_is_lost() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let called = Arc::new(Called {
-            calls: Calls::new(),
+        let remote = Arc::new(Remote {
+            flags: RemoteFlags::new(),
             news: AtomicUsize::new(0),
             inbox: Mutex::new(0),
             pushed: Condvar::new(),
         });
-        let callers = [called.clone(), called.clone()];
-        let threads = callers.map(|called| thread::spawn(move || called.call()));
-        called.run_until(2);
+        let wakers = [remote.clone(), remote.clone()];
+        let threads = wakers.map(|remote| thread::spawn(move || remote.wake()));
+        remote.run_until(2);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
 #[test]
-fn an_abort_is_seen_by_who_answers() {
+fn an_abort_is_visible_once_the_task_leaves_the_inbox() {
     loom::model(|| {
-        let calls = Calls::new();
-        assert!(!calls.is_aborted() && calls.call());
-        calls.abort();
-        assert!(!calls.call(), "it lies in the inbox already");
-        calls.answer();
-        assert!(calls.is_aborted() && calls.call());
+        let flags = RemoteFlags::new();
+        assert!(!flags.is_aborted() && flags.enter_inbox());
+        flags.abort();
+        assert!(!flags.enter_inbox(), "it is in the inbox already");
+        flags.leave_inbox();
+        assert!(flags.is_aborted() && flags.enter_inbox());
     });
 }

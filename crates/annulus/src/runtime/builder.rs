@@ -315,7 +315,7 @@ impl Builder {
             inner.polls.add(&mut inner.io, wake_fd);
         }
         let core = Core::new(inner, Arc::new(remote), InlinePolicy::new(self.file_policy), guard);
-        core.ready.set_task_budget(self.task_budget);
+        core.run_queue.set_task_budget(self.task_budget);
         Ok(core)
     }
 }

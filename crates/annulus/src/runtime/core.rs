@@ -5,7 +5,7 @@ use super::inner::Inner;
 use super::kernel_held::KernelHeld;
 use super::remote::Remote;
 use crate::fs::InlinePolicy;
-use crate::task::Ready;
+use crate::task::RunQueue;
 use crate::unwind::wake_each;
 use annulus_driver::Counters;
 use annulus_kernel::Kernel;
@@ -22,7 +22,7 @@ const ROUNDS: u32 = 8;
 pub(crate) struct Core {
     /// `None` from the moment on in which the runtime stops everything: handles find it ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
-    pub(crate) ready: Rc<Ready>,
+    pub(crate) run_queue: Rc<RunQueue>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
@@ -45,7 +45,7 @@ impl Core {
         Self {
             kernel: inner.io.driver.kernel().clone(),
             inner: RefCell::new(Some(KernelHeld::new(inner))),
-            ready: Rc::new(Ready::new()),
+            run_queue: Rc::new(RunQueue::new()),
             remote,
             inline_policy,
             guard,

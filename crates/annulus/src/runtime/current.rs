@@ -30,7 +30,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
             std::mem::forget(parents);
         }
         core.set_running(true);
-        owner::enter(&core.remote, &core.ready);
+        owner::enter(&core.remote, &core.run_queue);
         Ok(Entered(()))
     });
     // A thread that is ending has no current runtime any more, and needs none to drop one.

@@ -54,8 +54,8 @@ impl Handle {
         F: Future + 'static,
         F::Output: Send,
     {
-        let born = Location::caller();
-        self.spawn(async move { Made(task::spawn_born(make(), born)).await })
+        let caller = Location::caller();
+        self.spawn(async move { Made(task::spawn_at(make(), caller)).await })
     }
 
     /// Streams that are open on the runtime, as of its last turn; what it does besides does not count.

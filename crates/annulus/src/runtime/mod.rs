@@ -89,7 +89,7 @@ impl Runtime {
 
     /// What every task waits for, a line each, with the place where it was spawned. It answers why nothing happens.
     pub fn waiting(&self) -> Vec<String> {
-        let tasks = self.core.ready.tasks();
+        let tasks = self.core.run_queue.tasks();
         let Ok(mut inner) = self.core.enter() else { return Vec::new() };
         let line = |task: Task| {
             let waits = inner.waits_of(&task.waker);
@@ -98,7 +98,11 @@ impl Runtime {
                 true => "for a task or another thread".into(),
                 false => waits.join(", "),
             };
-            format!("task spawned at {}:{} waits {what}", task.born.file(), task.born.line())
+            format!(
+                "task spawned at {}:{} waits {what}",
+                task.spawned_at.file(),
+                task.spawned_at.line()
+            )
         };
         tasks.into_iter().map(line).collect()
     }

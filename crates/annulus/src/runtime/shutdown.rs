@@ -23,7 +23,7 @@ const REAP: Duration = Duration::from_secs(2);
 impl Core {
     pub(crate) fn end_in_order(self: &Rc<Self>, timeout: Duration) {
         self.remote.close();
-        self.ready.close();
+        self.run_queue.close();
         // An error here means that another runtime is running on this thread: this one was dropped inside it. Its tasks
         // are dropped all the same; what they want to do last, they can't.
         let entered = current::enter(self);
@@ -31,7 +31,7 @@ impl Core {
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(timeout)));
         // If that has unwound, the inside may still be there: it leaks.
         _ = self.take_inside();
-        self.ready.drop_all(|| self.remote.finish());
+        self.run_queue.drop_all(|| self.remote.finish());
         drop(entered);
         match ended {
             // No foreign code can have caused it: a bug, which is told, unless it was told before, or the thread unwinds
@@ -86,7 +86,7 @@ impl Core {
 
     /// Drops all tasks; later on, the remains of finished ones that wakes have put in the queue.
     fn drop_remains(&self) {
-        self.ready.drop_all(|| self.remote.take());
+        self.run_queue.drop_all(|| self.remote.take());
     }
 }
 

@@ -25,7 +25,7 @@ impl Core {
         self.check_whole()?;
         let mut cx = Context::from_waker(&waker);
         loop {
-            self.ready.renew_budget();
+            self.run_queue.renew_budget();
             if flag.take()
                 && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
             {
@@ -33,13 +33,13 @@ impl Core {
                 self.turn(true, None)?;
                 return Ok(value);
             }
-            self.ready.extend(self.remote.take());
+            self.run_queue.extend(self.remote.take());
             // After the inbox: a stop wakes the loop as a task in the inbox does.
             if self.remote.take_stop() {
                 return Err(stopped());
             }
-            self.ready.run(BUDGET);
-            self.turn(flag.is_raised(), None)?;
+            self.run_queue.run(BUDGET);
+            self.turn(flag.is_woken(), None)?;
         }
     }
 
@@ -54,7 +54,7 @@ impl Core {
             inner.io.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
-        let busy = ready || !settled || !self.ready.is_empty();
+        let busy = ready || !settled || !self.run_queue.is_empty();
         self.own_work(|| inner.turn(busy, upto, &self.remote))?;
         drop(inner);
         self.settle()?;

@@ -1,6 +1,6 @@
 //! The error of a run of shards.
 
-use crate::task::words_of;
+use crate::task::panic_message;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -39,7 +39,7 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
         match self {
             Self::Runtime(error) => error.fmt(f),
             Self::Main(error) => error.fmt(f),
-            Self::Panicked(panic) => write!(f, "panicked: {}", words_of(panic)),
+            Self::Panicked(panic) => write!(f, "panicked: {}", panic_message(panic)),
         }
     }
 }
@@ -49,7 +49,9 @@ impl<E: fmt::Debug> fmt::Debug for Cause<E> {
         match self {
             Self::Runtime(error) => f.debug_tuple("Runtime").field(error).finish(),
             Self::Main(error) => f.debug_tuple("Main").field(error).finish(),
-            Self::Panicked(panic) => f.debug_tuple("Panicked").field(&words_of(panic)).finish(),
+            Self::Panicked(panic) => {
+                f.debug_tuple("Panicked").field(&panic_message(panic)).finish()
+            }
         }
     }
 }

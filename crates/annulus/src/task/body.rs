@@ -1,4 +1,4 @@
-//! A task's future, with what makes it end well: panics kept in, in its polls and in its drop.
+//! Polling and dropping a task's future, with its panics caught.
 
 use crate::unwind::{Panic, contained, dispose_each};
 use std::future::Future;
@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What a panic said.
-pub(crate) fn words_of(panic: &Panic) -> &str {
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("with something that is not text")
+    text.unwrap_or("with a payload that is not text")
 }
 
-/// A task's result. Where nobody takes it, its drop's panic is kept in as well.
+/// A task's result. If it is not taken, a panic of its drop is caught too.
 pub(super) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {
@@ -28,22 +28,22 @@ impl<T> Drop for Outcome<T> {
     }
 }
 
-/// Polls a task's future. Where it is ready, or has panicked, it is gone.
+/// Polls a task's future. If it is ready or has panicked, it is dropped.
 #[inline]
 pub(super) fn poll<F: Future>(
-    mut place: Pin<&mut Option<F>>,
+    mut slot: Pin<&mut Option<F>>,
     cx: &mut Context<'_>,
 ) -> Poll<Outcome<F::Output>> {
-    let future = place.as_mut().as_pin_mut().expect("a task that is over is not polled");
+    let future = slot.as_mut().as_pin_mut().expect("a task that is done is not polled");
     let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
         Ok(poll) => Ok(ready!(poll)),
         Err(panic) => Err(panic),
     };
-    end(place);
+    end(slot);
     Poll::Ready(Outcome(Some(outcome)))
 }
 
 /// Drops a task's future.
-pub(super) fn end<F>(mut place: Pin<&mut Option<F>>) {
-    contained(|| place.set(None));
+pub(super) fn end<F>(mut slot: Pin<&mut Option<F>>) {
+    contained(|| slot.set(None));
 }

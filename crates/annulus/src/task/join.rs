@@ -1,44 +1,44 @@
 //! Waiting for a task, or ending it.
 
-use super::body::{Outcome, words_of};
-use super::raw::Link;
+use super::body::{Outcome, panic_message};
+use super::raw::JoinRef;
 use crate::unwind::Panic;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Waits for a task's result. Dropping it detaches the task, which goes on; a panic that nobody waits for is told by the
-/// panic hook and ends only that task.
+/// Waits for a task's result. Dropping it detaches the task, which goes on; a panic of a detached task is reported by the panic hook
+/// and ends only that task.
 ///
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 pub struct JoinHandle<T> {
     /// `None` once aborted, or refused.
-    task: Option<Link<T>>,
+    task: Option<JoinRef<T>>,
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(task: Link<T>) -> Self {
+    pub(super) fn new(task: JoinRef<T>) -> Self {
         Self { task: Some(task) }
     }
 
-    /// Waits for a task that was never made, because its runtime ends.
+    /// The handle of a task that was not made, because its runtime ends.
     pub(super) fn refused() -> Self {
         Self { task: None }
     }
 
-    /// Ends the task: it is dropped, on its own thread, before it would run again, and its joiner gets
-    /// [`JoinError::Aborted`] at once. Nothing happens where it has finished already.
+    /// Ends the task: its future is dropped, on its own thread, before it would run again, and this handle gives
+    /// [`JoinError::Aborted`] at once. If the task has finished, nothing happens.
     pub fn abort(&mut self) {
-        if let Some(task) = self.task.take_if(|task| !task.joint().is_over()) {
-            task.joint().detach();
+        if let Some(task) = self.task.take_if(|task| !task.join_state().is_done()) {
+            task.join_state().detach();
             task.into_task().abort();
         }
     }
 
-    /// Whether the result is there (or the task aborted).
+    /// Whether the task has finished or was aborted.
     pub fn is_finished(&self) -> bool {
-        self.task.as_ref().is_none_or(|task| task.joint().is_over())
+        self.task.as_ref().is_none_or(|task| task.join_state().is_done())
     }
 }
 
@@ -47,10 +47,10 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(task) = &self.task else { return Poll::Ready(Err(JoinError::Aborted)) };
-        task.joint().poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
+        task.join_state().poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
             Some(Ok(value)) => Ok(value),
             Some(Err(panic)) => Err(JoinError::Panicked(panic)),
-            // Only the end of its runtime drops a task that nobody aborted.
+            // A task that was not aborted is dropped by the end of its runtime only.
             None => Err(JoinError::Aborted),
         })
     }
@@ -59,7 +59,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
-            task.joint().detach();
+            task.join_state().detach();
         }
     }
 }
@@ -75,15 +75,15 @@ impl<T> fmt::Debug for JoinHandle<T> {
 pub enum JoinError {
     /// It was aborted, or its runtime ended first.
     Aborted,
-    /// It panicked, with this.
+    /// It panicked with this payload.
     Panicked(Panic),
 }
 
 impl JoinError {
-    /// The panic, to resume it with [`std::panic::resume_unwind`]; the error itself where the task was aborted.
+    /// The panic, to resume it with [`std::panic::resume_unwind`].
     ///
     /// # Errors
-    /// The error itself, where it is no panic.
+    /// The error itself, if it is no panic.
     pub fn into_panic(self) -> Result<Panic, Self> {
         match self {
             Self::Panicked(panic) => Ok(panic),
@@ -95,7 +95,7 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Panicked(panic) = self else { return f.write_str("the task was aborted") };
-        write!(f, "the task panicked: {}", words_of(panic))
+        write!(f, "the task panicked: {}", panic_message(panic))
     }
 }
 

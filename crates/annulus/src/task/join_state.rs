@@ -1,5 +1,4 @@
-//! Where a task's result waits for its joiner. Locked once when the task is over and once when it is joined: off the path
-//! of wakes.
+//! The result of a task, for its join handle. Locked once when the task is done and once when it is joined, not for wakes.
 
 use super::body::Outcome;
 use crate::unwind::{dispose, dispose_each, wake_each};
@@ -7,55 +6,55 @@ use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-pub(super) struct Joint<T>(Mutex<State<T>>);
+pub(super) struct JoinState<T>(Mutex<State<T>>);
 
 enum State<T> {
-    /// The task goes on; its joiner, if one waits.
-    Open(Option<Waker>),
-    /// It is over, with or without a result.
-    Over(Option<Outcome<T>>),
-    /// Nobody wants the result.
+    /// The task is not done; the waker of its join handle, if that was polled.
+    Live(Option<Waker>),
+    /// The task is done, with or without a result.
+    Done(Option<Outcome<T>>),
+    /// The join handle was dropped.
     Detached,
 }
 
-impl<T> Joint<T> {
+impl<T> JoinState<T> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(State::Open(None)))
+        Self(Mutex::new(State::Live(None)))
     }
 
-    /// The task is over; without an outcome, it was dropped.
+    /// The task is done; without an outcome, its future was dropped.
     pub(super) fn complete(&self, outcome: Option<Outcome<T>>) {
         let mut state = self.state();
-        let State::Open(joiner) = &mut *state else { return };
+        let State::Live(joiner) = &mut *state else { return };
         let joiner = joiner.take();
-        *state = State::Over(outcome);
+        *state = State::Done(outcome);
         drop(state);
         wake_each(joiner);
     }
 
-    /// The outcome, once; `None` where there is none, or none any more.
+    /// The outcome, once; `None` if there is none, or it was taken.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Outcome<T>>> {
         let mut state = self.state();
         let stale = match &mut *state {
-            State::Over(outcome) => return Poll::Ready(outcome.take()),
-            State::Open(Some(joiner)) if joiner.will_wake(cx.waker()) => None,
-            State::Open(joiner) => joiner.replace(cx.waker().clone()),
-            State::Detached => unreachable!("who detaches does not join"),
+            State::Done(outcome) => return Poll::Ready(outcome.take()),
+            State::Live(Some(joiner)) if joiner.will_wake(cx.waker()) => None,
+            State::Live(joiner) => joiner.replace(cx.waker().clone()),
+            State::Detached => unreachable!("a dropped handle is not polled"),
         };
-        // Dropping a waker runs foreign code.
+        // The drop of a waker runs foreign code, so not under the lock.
         drop(state);
         dispose_each(stale);
         Poll::Pending
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        matches!(*self.state(), State::Over(_))
+    pub(super) fn is_done(&self) -> bool {
+        matches!(*self.state(), State::Done(_))
     }
 
-    /// Nobody will join.
+    /// The join handle is dropped.
     pub(super) fn detach(&self) {
         let old = replace(&mut *self.state(), State::Detached);
-        if let State::Open(Some(joiner)) = old {
+        if let State::Live(Some(joiner)) = old {
             dispose(joiner);
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks: futures that run side by side on the runtime's thread.
+//! Tasks: futures that run concurrently on the runtime's thread.
 
 mod body;
 pub(crate) mod budget;
@@ -14,17 +14,17 @@ mod run_queue;
 #[cfg(test)]
 mod tests;
 
-/// What tasks are counted and called with; their model in `tests/task_refs.rs` has loom's in its place.
+/// The atomics of reference counts and remote flags. The model in `tests/task_refs.rs` puts loom's in their place.
 mod atomic {
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
 }
 
-pub(crate) use body::words_of;
+pub(crate) use body::panic_message;
 pub use join::{JoinError, JoinHandle};
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;
-pub(crate) use run_queue::{Ready, Task};
+pub(crate) use run_queue::{RunQueue, Task};
 
 use crate::runtime::current;
 use crate::runtime::remote::Remote;
@@ -44,17 +44,20 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
-    spawn_born(future, Location::caller())
+    spawn_at(future, Location::caller())
 }
 
-/// As [`spawn`], on behalf of who called from there.
-pub(crate) fn spawn_born<F>(future: F, born: &'static Location<'static>) -> JoinHandle<F::Output>
+/// As [`spawn`], called from this location.
+pub(crate) fn spawn_at<F>(
+    future: F,
+    spawned_at: &'static Location<'static>,
+) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
     let core = current::get()
         .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
-    core.ready.spawn(&core.remote, future, born)
+    core.run_queue.spawn(&core.remote, future, spawned_at)
 }
 
 /// Spawns a task from another thread.

@@ -1,6 +1,6 @@
-//! Whether a thread is a task's own, and the queue there.
+//! Whether a thread owns a task, and the run queue of this thread.
 
-use super::Ready;
+use super::RunQueue;
 use super::raw::TaskRef;
 use crate::runtime::remote::Remote;
 use std::cell::{Cell, RefCell};
@@ -8,37 +8,37 @@ use std::ptr::{from_ref, null};
 use std::rc::Rc;
 
 thread_local! {
-    /// Whose runtime is running here: compared, never followed. Apart from the queue, because without a destructor it is
-    /// a plain load.
-    static HOME: Cell<*const Remote> = const { Cell::new(null()) };
-    static READY: RefCell<Option<Rc<Ready>>> = const { RefCell::new(None) };
+    /// The inbox of the runtime that this thread runs: compared, never followed. Apart from the queue, since without a destructor
+    /// its read is a plain load.
+    static OWNED: Cell<*const Remote> = const { Cell::new(null()) };
+    static RUN_QUEUE: RefCell<Option<Rc<RunQueue>>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread the home of a runtime's tasks, until [`leave`]. On a thread that is ending it may have no effect:
-/// then their wakes come through the inbox.
-pub(crate) fn enter(remote: &Remote, ready: &Rc<Ready>) {
-    if READY.try_with(|place| place.replace(Some(ready.clone()))).is_ok() {
-        HOME.set(from_ref(remote));
+/// Makes this thread the owner of a runtime's tasks, until [`leave`]. On a thread that is ending it may have no effect; then wakes
+/// from this thread use the inbox.
+pub(crate) fn enter(remote: &Remote, run_queue: &Rc<RunQueue>) {
+    if RUN_QUEUE.try_with(|slot| slot.replace(Some(run_queue.clone()))).is_ok() {
+        OWNED.set(from_ref(remote));
     }
 }
 
-/// Tasks that are woken from now on come through the inbox.
+/// Ends the ownership: wakes from this thread use the inbox from now on.
 pub(crate) fn leave() {
-    HOME.set(null());
-    _ = READY.try_with(RefCell::take);
+    OWNED.set(null());
+    _ = RUN_QUEUE.try_with(RefCell::take);
 }
 
-/// Whether the runtime with this inbox is running on this thread: never true on a thread that did not build it.
+/// Whether the runtime with this inbox runs on this thread: never true on a thread that did not build it.
 #[inline]
-pub(crate) fn is_home(remote: &Remote) -> bool {
-    HOME.get() == from_ref(remote)
+pub(crate) fn is_owner(remote: &Remote) -> bool {
+    OWNED.get() == from_ref(remote)
 }
 
-/// Queues a task of the runtime that is running here.
+/// Queues a task of the runtime that this thread runs.
 #[inline]
 pub(super) fn push(task: TaskRef) {
-    READY.with(|ready| {
-        let ready = ready.borrow();
-        ready.as_ref().expect("a home has a queue").push(task);
+    RUN_QUEUE.with(|queue| {
+        let queue = queue.borrow();
+        queue.as_ref().expect("an owner has a run queue").push(task);
     });
 }

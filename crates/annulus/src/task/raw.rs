@@ -1,15 +1,15 @@
-//! A task's memory, and the counted pointers to it: one allocation, which the head begins.
+//! A task's memory, and counted pointers to it: one allocation, which begins with its head.
 //!
-//! Who may touch what: a task's *home* is the thread of the runtime that it was spawned on. The future and the head's
-//! cells are home's own. All threads share the calls, the joint and what never changes. Before a task has reached home,
-//! whoever spawns it stands for home. Memory is freed when nobody holds the task; future and result are gone by then.
+//! A task's *owner* is the thread of the runtime that it was spawned on. The future and the head's cells are used by the owner
+//! only. The remote flags, the join state and constants are shared by all threads. Until a task has reached its runtime, the
+//! spawning thread counts as the owner. The memory is freed with the last reference; future and result are dropped before.
 #![allow(unsafe_code)]
 
 use super::body;
-use super::join_state::Joint;
-use super::owner::{self, is_home};
+use super::join_state::JoinState;
+use super::owner::{self, is_owner};
 use super::refs::Refs;
-use super::remote_flags::Calls;
+use super::remote_flags::RemoteFlags;
 use crate::runtime::remote::Remote;
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
@@ -21,284 +21,287 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-/// Where a task is on its way.
+/// The states of a task. Only its owner reads and changes them.
+///
+/// A task is *new* until the owner has linked it into the list of live tasks, which also queues it. *Queued* means that it is in the
+/// run queue, once; there a wake changes nothing. The owner takes it out and polls it: it is *running*. A wake during the poll makes
+/// it *notified*. After the poll it is *done* if its future has completed or panicked, *queued* again if it was notified, and else
+/// *waiting*; then a wake queues it. An abort, and the end of the runtime, drop its future in any state but running: it is *done*.
+/// While the future is dropped the task counts as running, so that a wake from the drop does not queue it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Home does not know it yet.
-    Fresh,
+pub(super) enum State {
+    New,
     Waiting,
     Queued,
     Running,
-    /// Woken while it runs.
-    Again,
-    /// Its future is gone.
-    Over,
+    Notified,
+    Done,
 }
 
-/// What all tasks have.
+/// The part that all tasks have.
 struct Head {
     refs: Refs,
-    calls: Calls,
-    /// Home's own.
-    phase: Cell<Phase>,
-    /// Home's own: the task's place on the list of the living.
-    place: Cell<u32>,
+    remote_flags: RemoteFlags,
+    /// The owner's.
+    state: Cell<State>,
+    /// The owner's: the index in the list of live tasks.
+    index: Cell<u32>,
     remote: Arc<Remote>,
-    born: &'static Location<'static>,
-    verbs: &'static Verbs,
+    spawned_at: &'static Location<'static>,
+    vtable: &'static Vtable,
 }
 
-/// A head, and what is known to whoever knows the result's type.
+/// A head, and the part that depends on the result's type only.
 #[repr(C)]
-struct Joined<T> {
+struct Joinable<T> {
     head: Head,
-    joint: Joint<T>,
+    join_state: JoinState<T>,
 }
 
 /// All of a task. It begins with its head, so that a pointer to one is a pointer to the other.
 #[repr(C)]
 struct Task<F: Future> {
-    joined: Joined<F::Output>,
-    /// Home's own. Never moved; `None` once over.
+    joinable: Joinable<F::Output>,
+    /// The owner's. Never moved; `None` once the task is done.
     future: UnsafeCell<Option<F>>,
 }
 
-/// What depends on the future's type. The pointer is a living task's, with the type the verbs were made for.
-struct Verbs {
-    /// Polls the future and tells whether it is over, its result handed on. Only at home, and not while it runs.
+/// What depends on the future's type. Each takes a pointer to a live task of the type that the table was made for.
+struct Vtable {
+    /// Polls the future. True if it is done, and its result is in the join state. Only on the owner's thread, and not while the task
+    /// runs.
     poll: unsafe fn(NonNull<Head>, &mut Context<'_>) -> bool,
-    /// Drops the future. Only at home, and not while it runs.
+    /// Drops the future. Only on the owner's thread, and not while the task runs.
     cancel: unsafe fn(NonNull<Head>),
-    /// Only by whoever was the last to hold the task.
+    /// Frees the memory. Only with the last reference.
     free: unsafe fn(NonNull<Head>),
 }
 
 impl<F: Future> Task<F> {
-    const VERBS: Verbs = Verbs { poll: Self::poll, cancel: Self::cancel, free: Self::free };
+    const VTABLE: Vtable = Vtable { poll: Self::poll, cancel: Self::cancel, free: Self::free };
 
     unsafe fn poll(task: NonNull<Head>, cx: &mut Context<'_>) -> bool {
-        // SAFETY: as `Verbs` says: a living task of this type.
+        // SAFETY: by the contract of `Vtable` it is a live task of this type.
         let task = unsafe { task.cast::<Self>().as_ref() };
-        // SAFETY: as `Verbs` says: at home, and not while it runs.
+        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
         let Poll::Ready(outcome) = body::poll(unsafe { task.future() }, cx) else { return false };
-        task.joined.joint.complete(Some(outcome));
+        task.joinable.join_state.complete(Some(outcome));
         true
     }
 
     unsafe fn cancel(task: NonNull<Head>) {
-        // SAFETY: as in `poll`.
+        // SAFETY: by the contract of `Vtable` it is a live task of this type.
         let task = unsafe { task.cast::<Self>().as_ref() };
-        // SAFETY: as in `poll`.
+        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
         body::end(unsafe { task.future() });
-        task.joined.joint.complete(None);
+        task.joinable.join_state.complete(None);
     }
 
     unsafe fn free(task: NonNull<Head>) {
-        // SAFETY: `make` boxed it, and as `Verbs` says nobody else has it any more.
+        // SAFETY: `make` has boxed it, and by the contract of `Vtable` this is the last reference.
         drop(unsafe { Box::from_raw(task.cast::<Self>().as_ptr()) });
     }
 
     /// # Safety
-    /// Only at home, and not while another such reference lives.
+    /// Only on the owner's thread, and not while another such reference lives.
     #[allow(clippy::mut_from_ref)]
     unsafe fn future(&self) -> Pin<&mut Option<F>> {
-        // SAFETY: the caller's promise makes the reference the only one; a future is not moved before it is dropped.
+        // SAFETY: by the contract of this function it is the only reference; the future is not moved before it is dropped.
         unsafe { Pin::new_unchecked(&mut *self.future.get()) }
     }
 }
 
-/// A new task: for home's list, and for its joiner.
+/// Makes a task: a reference for the owner's list, and one for the join handle.
 ///
 /// # Safety
-/// Called at the remote's home; or the future may be sent there, and the task is pushed to that remote, or cancelled,
-/// before anybody else gets to know it.
+/// Called on the thread that owns the remote; or the future is `Send`, and the task is pushed to that remote, or cancelled, before
+/// any other use.
 pub(super) unsafe fn make<F>(
     future: F,
     remote: Arc<Remote>,
-    born: &'static Location<'static>,
-) -> (TaskRef, Link<F::Output>)
+    spawned_at: &'static Location<'static>,
+) -> (TaskRef, JoinRef<F::Output>)
 where
     F: Future + 'static,
 {
     let head = Head {
         refs: Refs::new(2),
-        calls: Calls::new(),
-        phase: Cell::new(Phase::Fresh),
-        place: Cell::new(0),
+        remote_flags: RemoteFlags::new(),
+        state: Cell::new(State::New),
+        index: Cell::new(0),
         remote,
-        born,
-        verbs: &Task::<F>::VERBS,
+        spawned_at,
+        vtable: &Task::<F>::VTABLE,
     };
-    let joined = Joined { head, joint: Joint::new() };
-    let task = Box::new(Task { joined, future: UnsafeCell::new(Some(future)) });
-    // Of the whole box, so that the pointer may be used for all of it.
+    let joinable = Joinable { head, join_state: JoinState::new() };
+    let task = Box::new(Task { joinable, future: UnsafeCell::new(Some(future)) });
+    // A pointer to the whole box, so that it may be used for all of it.
     let task = NonNull::from(Box::leak(task)).cast();
-    (TaskRef(task), Link { task: TaskRef(task), _result: PhantomData })
+    (TaskRef(task), JoinRef { task: TaskRef(task), _result: PhantomData })
 }
 
-/// A new task, sent to its home. After that one's end it is dropped here.
+/// Makes a task and sends it to its owner. If that runtime has ended, the future is dropped here.
 pub(super) fn send<F>(
     future: F,
     remote: &Arc<Remote>,
-    born: &'static Location<'static>,
-) -> Link<F::Output>
+    spawned_at: &'static Location<'static>,
+) -> JoinRef<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    // SAFETY: it may be sent, and the next line does so.
-    let (task, link) = unsafe { make(future, remote.clone(), born) };
+    // SAFETY: the future is `Send`, and the next line pushes the task.
+    let (task, link) = unsafe { make(future, remote.clone(), spawned_at) };
     if let Err(task) = remote.push(task) {
-        // SAFETY: home does not know it, and never will.
+        // SAFETY: the owner has not taken the task and never will, so this thread counts as the owner.
         unsafe { task.cancel() };
     }
     link
 }
 
-/// Holds a task. Any thread may have it.
+/// A counted reference to a task, for any thread.
 pub(crate) struct TaskRef(NonNull<Head>);
 
-// SAFETY: what it does from other threads, it does to what they share; see the module. What is home's own is touched by
-// functions that are unsafe, and by the count of references, which is told where it is.
+// SAFETY: safe methods use what all threads share, see the module. The owner's parts are used by unsafe methods, and by the count of
+// references, which is told if this is the owner's thread.
 unsafe impl Send for TaskRef {}
-// SAFETY: as above.
+// SAFETY: safe methods through a shared reference use only what all threads share, or are told if this is the owner's thread.
 unsafe impl Sync for TaskRef {}
 
-// A panic leaves nothing half done: the future's are kept in, and nothing else of a task runs anybody's code.
+// A panic leaves no state broken: those of the future are caught, and no other part of a task runs foreign code.
 impl UnwindSafe for TaskRef {}
 impl RefUnwindSafe for TaskRef {}
 
 impl TaskRef {
-    /// Wakes the task, from anywhere.
+    /// Wakes the task, from any thread.
     #[inline]
     pub(super) fn wake(self) {
-        if is_home(&self.head().remote) {
-            // SAFETY: at home.
-            if unsafe { self.rouse() } {
+        if is_owner(&self.head().remote) {
+            // SAFETY: this is the owner's thread.
+            if unsafe { self.notify() } {
                 owner::push(self);
             }
-        } else if self.head().calls.call() {
+        } else if self.head().remote_flags.enter_inbox() {
             let remote = self.head().remote.clone();
-            // After the end every task is over, and nothing is left to wake.
+            // It fails only after the end, when every task is done.
             _ = remote.push(self);
         }
     }
 
-    /// Ends the task, from anywhere, before it would run again.
+    /// Ends the task before it runs again, from any thread.
     pub(super) fn abort(self) {
-        self.head().calls.abort();
+        self.head().remote_flags.abort();
         self.wake();
     }
 
     pub(super) fn waker(&self) -> Waker {
-        // SAFETY: the clone's reference is the waker's.
+        // SAFETY: the raw waker has the clone's reference, and its functions keep the contract of `RawWaker`.
         unsafe { Waker::from_raw(self.clone().into_raw()) }
     }
 
-    /// Where it was spawned.
-    pub(super) fn born(&self) -> &'static Location<'static> {
-        self.head().born
+    pub(super) fn spawned_at(&self) -> &'static Location<'static> {
+        self.head().spawned_at
     }
 
-    /// Home has taken it out of the inbox: calls from now on put it there again.
-    pub(super) fn answer(&self) {
-        self.head().calls.answer();
+    /// The owner has taken it out of the inbox: the next wake from another thread puts it there again.
+    pub(super) fn leave_inbox(&self) {
+        self.head().remote_flags.leave_inbox();
     }
 
     /// # Safety
-    /// Only at home.
-    pub(super) unsafe fn phase(&self) -> Phase {
-        self.head().phase.get()
+    /// Only on the owner's thread.
+    pub(super) unsafe fn state(&self) -> State {
+        self.head().state.get()
     }
 
-    /// Its place on the list of the living.
+    /// Its index in the list of live tasks.
     ///
     /// # Safety
-    /// Only at home.
-    pub(super) unsafe fn place(&self) -> u32 {
-        self.head().place.get()
+    /// Only on the owner's thread.
+    pub(super) unsafe fn index(&self) -> u32 {
+        self.head().index.get()
     }
 
-    /// Home takes it in, at this place of its list, and queues it.
+    /// Notes that a new task was linked at this index of the list. The caller must queue it.
     ///
     /// # Safety
-    /// Only at home.
-    pub(super) unsafe fn settle_in(&self, place: u32) {
-        self.head().place.set(place);
-        self.head().phase.set(Phase::Queued);
+    /// Only on the owner's thread.
+    pub(super) unsafe fn link(&self, index: u32) {
+        self.head().index.set(index);
+        self.head().state.set(State::Queued);
     }
 
-    /// Notes that it was woken. True where the caller must queue it.
+    /// Notes a wake. True if the caller must queue the task.
     ///
     /// # Safety
-    /// Only at home.
+    /// Only on the owner's thread.
     #[inline]
-    pub(super) unsafe fn rouse(&self) -> bool {
-        let phase = &self.head().phase;
-        let (next, to_queue) = match phase.get() {
-            Phase::Waiting => (Phase::Queued, true),
-            Phase::Running => (Phase::Again, false),
+    pub(super) unsafe fn notify(&self) -> bool {
+        let state = &self.head().state;
+        let (next, to_queue) = match state.get() {
+            State::Waiting => (State::Queued, true),
+            State::Running => (State::Notified, false),
             other => (other, false),
         };
-        phase.set(next);
+        state.set(next);
         to_queue
     }
 
-    /// Runs it: once through its future's poll. Tells where it is then: waiting, queued (the caller must see to that), or
-    /// over.
+    /// Polls the future once, or drops it if the task was aborted. Returns the state: waiting, queued (the caller must queue it), or
+    /// done.
     ///
     /// # Safety
-    /// Only at home, where it is queued.
+    /// Only on the owner's thread, for a queued task.
     #[inline]
-    pub(super) unsafe fn run(&self) -> Phase {
+    pub(super) unsafe fn run(&self) -> State {
         let head = self.head();
-        if head.calls.is_aborted() {
-            // SAFETY: at home, and it does not run.
+        if head.remote_flags.is_aborted() {
+            // SAFETY: this is the owner's thread.
             unsafe { self.cancel() };
-            return Phase::Over;
+            return State::Done;
         }
-        head.phase.set(Phase::Running);
-        // SAFETY: lent for the poll, with the reference that `self` holds, and never dropped.
+        head.state.set(State::Running);
+        // SAFETY: the waker is never dropped, and lives no longer than the reference in `self`.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self.0)) });
-        // SAFETY: a living task, at home, that did not run.
-        let over = unsafe { (head.verbs.poll)(self.0, &mut Context::from_waker(&waker)) };
-        let next = match head.phase.get() {
-            _ if over => Phase::Over,
-            Phase::Again => Phase::Queued,
-            _ => Phase::Waiting,
+        // SAFETY: a live task, on the owner's thread, that was queued and so did not run.
+        let done = unsafe { (head.vtable.poll)(self.0, &mut Context::from_waker(&waker)) };
+        let next = match head.state.get() {
+            _ if done => State::Done,
+            State::Notified => State::Queued,
+            _ => State::Waiting,
         };
-        head.phase.set(next);
-        if over {
-            head.refs.settle();
+        head.state.set(next);
+        if done {
+            head.refs.return_reserve();
         }
         next
     }
 
-    /// Drops its future. False where that is gone, or runs.
+    /// Drops the future. False if the task runs, or is done.
     ///
     /// # Safety
-    /// Only at home, or before home knows the task.
+    /// Only on the owner's thread, or before the owner knows the task.
     pub(super) unsafe fn cancel(&self) -> bool {
         let head = self.head();
-        if matches!(head.phase.get(), Phase::Running | Phase::Again | Phase::Over) {
+        if matches!(head.state.get(), State::Running | State::Notified | State::Done) {
             return false;
         }
-        // Its future's drop may wake it.
-        head.phase.set(Phase::Running);
-        // SAFETY: a living task, at home, that did not run.
-        unsafe { (head.verbs.cancel)(self.0) };
-        head.phase.set(Phase::Over);
-        head.refs.settle();
+        // The drop of the future may wake the task.
+        head.state.set(State::Running);
+        // SAFETY: a live task that did not run, on the owner's thread or unknown to the owner.
+        unsafe { (head.vtable.cancel)(self.0) };
+        head.state.set(State::Done);
+        head.refs.return_reserve();
         true
     }
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a task lives as long as it is held.
+        // SAFETY: a task lives as long as a reference to it.
         unsafe { self.0.as_ref() }
     }
 
-    /// Its reference is the raw waker's from now on.
+    /// Gives the reference to a raw waker.
     fn into_raw(self) -> RawWaker {
         raw_waker(ManuallyDrop::new(self).0)
     }
@@ -308,7 +311,7 @@ impl Clone for TaskRef {
     #[inline]
     fn clone(&self) -> Self {
         let head = self.head();
-        head.refs.add(is_home(&head.remote));
+        head.refs.add(is_owner(&head.remote));
         Self(self.0)
     }
 }
@@ -317,25 +320,25 @@ impl Drop for TaskRef {
     #[inline]
     fn drop(&mut self) {
         let head = self.head();
-        let home = is_home(&head.remote);
-        let free = head.verbs.free;
-        if head.refs.release(home) {
-            // SAFETY: that was the last reference.
+        let owner = is_owner(&head.remote);
+        let free = head.vtable.free;
+        if head.refs.release(owner) {
+            // SAFETY: it was the last reference.
             unsafe { free(self.0) };
         }
     }
 }
 
-/// A task whose result is of this type: as good as a box with the result.
-pub(super) struct Link<T> {
+/// A reference to a task with a result of this type, `Send` and `Sync` as a box with the result in a mutex.
+pub(super) struct JoinRef<T> {
     task: TaskRef,
     _result: PhantomData<Box<Mutex<T>>>,
 }
 
-impl<T> Link<T> {
-    pub(super) fn joint(&self) -> &Joint<T> {
-        // SAFETY: the task lives, and `make` gave the link its type.
-        unsafe { &self.task.0.cast::<Joined<T>>().as_ref().joint }
+impl<T> JoinRef<T> {
+    pub(super) fn join_state(&self) -> &JoinState<T> {
+        // SAFETY: the task lives as long as this reference, and `make` gave both the same type.
+        unsafe { &self.task.0.cast::<Joinable<T>>().as_ref().join_state }
     }
 
     pub(super) fn into_task(self) -> TaskRef {
@@ -349,34 +352,34 @@ fn raw_waker(task: NonNull<Head>) -> RawWaker {
     RawWaker::new(task.as_ptr().cast_const().cast(), &WAKER)
 }
 
-/// The reference that a raw waker has.
+/// The reference of a raw waker.
 ///
 /// # Safety
-/// The pointer is from [`raw_waker`], and there is a reference for it.
+/// The pointer is from [`raw_waker`], and has a reference.
 #[inline]
 unsafe fn held(task: *const ()) -> TaskRef {
-    // SAFETY: it was made from a pointer that is not null.
+    // SAFETY: `raw_waker` made it from a pointer that is not null.
     TaskRef(unsafe { NonNull::new_unchecked(task.cast_mut().cast()) })
 }
 
 unsafe fn clone(task: *const ()) -> RawWaker {
-    // SAFETY: a waker's contract; its own reference stays.
+    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
     TaskRef::clone(&task).into_raw()
 }
 
 unsafe fn wake(task: *const ()) {
-    // SAFETY: a waker's contract; its reference is used up.
+    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
     unsafe { held(task) }.wake();
 }
 
 unsafe fn wake_by_ref(task: *const ()) {
-    // SAFETY: a waker's contract; its own reference stays.
+    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
     TaskRef::clone(&task).wake();
 }
 
 unsafe fn release(task: *const ()) {
-    // SAFETY: a waker's contract; its reference is used up.
+    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
     drop(unsafe { held(task) });
 }

@@ -1,22 +1,22 @@
-//! Futures that are spawned too late: their runtime ends, and they are dropped at once.
+//! Futures that are spawned while their runtime ends: they are dropped at once.
 
 use crate::unwind::dispose;
 use std::cell::Cell;
 use std::mem::forget;
 
-/// Most futures that go because the drop of a refused one has spawned them, or the drop of one of these: a future whose drop
-/// spawns its like would never come to an end. What is refused beyond that is leaked.
-const MOST: u32 = 64;
+/// The most futures dropped within the drop of a refused one, which may spawn more: a future whose drop spawns another of its kind
+/// would never end. Further ones are leaked.
+const MAX_REFUSED: u32 = 64;
 
 thread_local! {
-    /// Futures refused since the outermost of those that are being dropped.
+    /// Futures refused since the outermost one that is being dropped.
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Drops a future that no runtime takes.
+/// Drops a future that was refused.
 pub(crate) fn refuse<F>(future: F) {
     let before = REFUSED.get();
-    if before == MOST {
+    if before == MAX_REFUSED {
         return forget(future);
     }
     REFUSED.set(before + 1);

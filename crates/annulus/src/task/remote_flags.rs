@@ -1,36 +1,37 @@
-//! What other threads have asked of a task.
+//! The flags of a task that other threads set.
 //!
-//! Whoever calls first puts the task in its runtime's inbox; while it lies there, more calls change nothing. Home answers
-//! before it runs the task, so a call that came too late to be answered finds the way to the inbox free again.
+//! The first thread that wakes the task puts it into its runtime's inbox; while it is there, further wakes change nothing. The owner
+//! clears the flag when it takes the task out, before it runs the task. So a wake that comes too late for that run puts the task
+//! into the inbox again.
 //!
-//! The word is the parent's atomic: `tests/task_refs.rs` puts loom's in its place, and tries every order.
+//! `tests/task_refs.rs` replaces the atomics of the parent module by loom's, and tries every order.
 
 use super::atomic::{AtomicU8, Ordering};
 
-/// The task lies in the inbox, or somebody is about to put it there.
-const CALLED: u8 = 1;
-/// Nobody wants it to run any more.
+/// The task is in the inbox, or a thread is about to put it there.
+const IN_INBOX: u8 = 1;
+/// The task is to end instead of running.
 const ABORTED: u8 = 2;
 
-pub(crate) struct Calls(AtomicU8);
+pub(crate) struct RemoteFlags(AtomicU8);
 
-impl Calls {
+impl RemoteFlags {
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(0))
     }
 
-    /// Calls from another thread. True where the caller must put the task in the inbox.
-    pub(crate) fn call(&self) -> bool {
-        // Releases what the task is to find, for `answer`; exchanges hand on what those before them released.
-        self.0.fetch_or(CALLED, Ordering::AcqRel) & CALLED == 0
+    /// Wakes the task from another thread. True if the caller must put it into the inbox.
+    pub(crate) fn enter_inbox(&self) -> bool {
+        // Releases what the task is to see, for `leave_inbox`; read-modify-writes continue the release sequence of earlier ones.
+        self.0.fetch_or(IN_INBOX, Ordering::AcqRel) & IN_INBOX == 0
     }
 
-    /// Home has taken the task out of the inbox.
-    pub(crate) fn answer(&self) {
-        self.0.fetch_and(!CALLED, Ordering::AcqRel);
+    /// The owner has taken the task out of the inbox.
+    pub(crate) fn leave_inbox(&self) {
+        self.0.fetch_and(!IN_INBOX, Ordering::AcqRel);
     }
 
-    /// The task is to end instead of running. Wake it after this, so that it does.
+    /// Makes the task end instead of running. It must be woken afterwards.
     pub(crate) fn abort(&self) {
         self.0.fetch_or(ABORTED, Ordering::Release);
     }

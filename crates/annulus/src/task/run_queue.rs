@@ -1,9 +1,9 @@
-//! The ready queue and the list of living tasks.
+//! The run queue, and the list of live tasks.
 #![allow(unsafe_code)]
 
 use super::JoinHandle;
 use super::budget;
-use super::raw::{self, Phase, TaskRef};
+use super::raw::{self, State, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
 use annulus_driver::Slab;
@@ -15,34 +15,33 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// The tasks of one runtime. It stays on its runtime's thread, so that where it is, its tasks are at home.
-pub(crate) struct Ready {
+/// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
+pub(crate) struct RunQueue {
     /// Tasks that can run, in the order they were woken.
     queue: RefCell<VecDeque<TaskRef>>,
-    /// Tasks that home knows and that are not over: so that the runtime's end can drop each on its own thread.
-    living: RefCell<Slab<TaskRef>>,
-    /// Nothing may be spawned any more.
+    /// Linked tasks that are not done, so that the end of the runtime can drop each on its own thread.
+    live: RefCell<Slab<TaskRef>>,
+    /// No more tasks may be spawned.
     closed: Cell<bool>,
     /// What a task may do each time it is polled: see `budget`.
     task_budget: Cell<u32>,
-    _stays_here: PhantomData<*const ()>,
+    _not_send: PhantomData<*const ()>,
 }
 
-/// A living task, as it stands.
+/// What is known about a live task.
 pub(crate) struct Task {
     pub(crate) waker: Waker,
-    /// Where it was spawned.
-    pub(crate) born: &'static Location<'static>,
-    /// It is going to run.
+    pub(crate) spawned_at: &'static Location<'static>,
+    /// It is in the run queue.
     pub(crate) queued: bool,
 }
 
-impl Ready {
+impl RunQueue {
     pub(crate) fn new() -> Self {
         let queue = RefCell::new(VecDeque::with_capacity(64));
-        let (living, closed) = (RefCell::new(Slab::new()), Cell::new(false));
+        let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
         let task_budget = Cell::new(budget::DEFAULT);
-        Self { queue, living, closed, task_budget, _stays_here: PhantomData }
+        Self { queue, live, closed, task_budget, _not_send: PhantomData }
     }
 
     pub(crate) fn set_task_budget(&self, budget: u32) {
@@ -55,17 +54,17 @@ impl Ready {
         budget::renew(self.task_budget.get());
     }
 
-    /// No more tasks may be spawned from here on: what is spawned is dropped at once.
+    /// Refuses tasks from now on: the future of a task that is spawned is dropped at once.
     pub(crate) fn close(&self) {
         self.closed.set(true);
     }
 
-    /// A new task of this runtime's, which has this inbox.
+    /// Spawns a task on this runtime, which has this inbox.
     pub(super) fn spawn<F>(
         &self,
         remote: &Arc<Remote>,
         future: F,
-        born: &'static Location<'static>,
+        spawned_at: &'static Location<'static>,
     ) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
@@ -74,10 +73,10 @@ impl Ready {
             refuse(future);
             return JoinHandle::refused();
         }
-        // SAFETY: this is the remote's home.
-        let (task, link) = unsafe { raw::make(future, remote.clone(), born) };
-        self.settle_in(task);
-        JoinHandle::new(link)
+        // SAFETY: this is the thread that owns the remote.
+        let (task, join) = unsafe { raw::make(future, remote.clone(), spawned_at) };
+        self.link(task);
+        JoinHandle::new(join)
     }
 
     #[inline]
@@ -85,24 +84,24 @@ impl Ready {
         self.queue.borrow_mut().push_back(task);
     }
 
-    /// Takes in what came through the inbox: new tasks, and woken ones.
+    /// Takes in the tasks of the inbox: new ones, and woken ones.
     #[inline]
     pub(crate) fn extend(&self, tasks: Vec<TaskRef>) {
         tasks.into_iter().for_each(|task| self.take_in(task));
     }
 
-    /// Runs what is ready now, at most `budget` tasks; what they wake waits for the next turn. A panic stays with its
-    /// task.
+    /// Runs the tasks that are queued now, at most `budget`; tasks that they wake wait for the next turn. A panic ends its task
+    /// only.
     #[inline]
     pub(crate) fn run(&self, budget: usize) {
         let count = self.queue.borrow().len().min(budget);
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
             self.renew_budget();
-            // SAFETY: at home, and what was in the queue is queued.
+            // SAFETY: this is the owner's thread, and tasks in the queue are queued.
             match unsafe { task.run() } {
-                Phase::Queued => self.push(task),
-                Phase::Over => self.bury(&task),
+                State::Queued => self.push(task),
+                State::Done => self.unlink(&task),
                 _ => {}
             }
         }
@@ -113,12 +112,12 @@ impl Ready {
         self.queue.borrow().is_empty()
     }
 
-    /// Drops every task. `inbox` brings those that other threads have just spawned or woken.
+    /// Drops all tasks, with those that `inbox` returns: tasks that other threads have just spawned or woken.
     pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<TaskRef>) {
         loop {
             self.extend(inbox());
-            // While these were dropped, others may have come through the inbox.
-            let ended = self.living().into_iter().filter(|task| self.cancel(task)).count();
+            // While these are dropped, others may enter the inbox.
+            let ended = self.live_tasks().into_iter().filter(|task| self.cancel(task)).count();
             if ended == 0 {
                 break;
             }
@@ -126,20 +125,20 @@ impl Ready {
         while self.pop().is_some() {}
     }
 
-    /// All living tasks.
+    /// All live tasks.
     pub(crate) fn tasks(&self) -> Vec<Task> {
         let task = |task: TaskRef| Task {
             waker: task.waker(),
-            born: task.born(),
-            // SAFETY: at home.
-            queued: unsafe { task.phase() } == Phase::Queued,
+            spawned_at: task.spawned_at(),
+            // SAFETY: this is the owner's thread.
+            queued: unsafe { task.state() } == State::Queued,
         };
-        self.living().into_iter().map(task).collect()
+        self.live_tasks().into_iter().map(task).collect()
     }
 
-    fn living(&self) -> Vec<TaskRef> {
-        let mut living = self.living.borrow_mut();
-        living.indices().into_iter().map(|index| living.get(index).clone()).collect()
+    fn live_tasks(&self) -> Vec<TaskRef> {
+        let mut live = self.live.borrow_mut();
+        live.indices().into_iter().map(|index| live.get(index).clone()).collect()
     }
 
     #[inline]
@@ -148,39 +147,39 @@ impl Ready {
     }
 
     fn take_in(&self, task: TaskRef) {
-        // SAFETY: at home.
-        if unsafe { task.phase() } == Phase::Fresh {
-            return self.settle_in(task);
+        // SAFETY: this is the owner's thread.
+        if unsafe { task.state() } == State::New {
+            return self.link(task);
         }
-        task.answer();
-        // SAFETY: at home.
-        if unsafe { task.rouse() } {
+        task.leave_inbox();
+        // SAFETY: this is the owner's thread.
+        if unsafe { task.notify() } {
             self.push(task);
         }
     }
 
-    /// A new task gets a place on the list, and its first turn.
-    fn settle_in(&self, task: TaskRef) {
-        let place = self.living.borrow_mut().insert(task.clone());
-        // SAFETY: at home.
-        unsafe { task.settle_in(place) };
+    /// Links a new task into the list, and queues it.
+    fn link(&self, task: TaskRef) {
+        let index = self.live.borrow_mut().insert(task.clone());
+        // SAFETY: this is the owner's thread.
+        unsafe { task.link(index) };
         self.push(task);
     }
 
     fn cancel(&self, task: &TaskRef) -> bool {
-        // SAFETY: at home.
+        // SAFETY: this is the owner's thread.
         let ended = unsafe { task.cancel() };
         if ended {
-            self.bury(task);
+            self.unlink(task);
         }
         ended
     }
 
-    /// Strikes a task that is over off the list.
-    fn bury(&self, task: &TaskRef) {
-        // SAFETY: at home.
-        let place = unsafe { task.place() };
-        let struck = self.living.borrow_mut().remove(place);
-        drop(struck);
+    /// Removes a task that is done from the list.
+    fn unlink(&self, task: &TaskRef) {
+        // SAFETY: this is the owner's thread.
+        let index = unsafe { task.index() };
+        let removed = self.live.borrow_mut().remove(index);
+        drop(removed);
     }
 }

@@ -1,10 +1,10 @@
 //! Tasks without a runtime: their memory and their threads. Small enough for Miri:
 //! `cargo +nightly miri test -p annulus --lib task::`.
 
-use super::owner::{self, is_home};
+use super::owner::{self, is_owner};
 use super::*;
 use crate::runtime::remote::Remote;
-use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsHome, Panics};
+use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsOwner, Panics};
 use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::pin::pin;
@@ -19,34 +19,34 @@ const ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
 const PATIENCE: usize = 10_000_000;
 
 /// A thread with tasks and no driver.
-struct Home {
+struct Owner {
     remote: Arc<Remote>,
-    ready: Rc<Ready>,
+    run_queue: Rc<RunQueue>,
 }
 
-impl Home {
+impl Owner {
     fn new() -> Self {
-        let home = Self {
+        let owner = Self {
             remote: Arc::new(Remote::new(false, None).unwrap()),
-            ready: Rc::new(Ready::new()),
+            run_queue: Rc::new(RunQueue::new()),
         };
-        owner::enter(&home.remote, &home.ready);
-        home
+        owner::enter(&owner.remote, &owner.run_queue);
+        owner
     }
 
     #[track_caller]
     fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.ready.spawn(&self.remote, future, Location::caller())
+        self.run_queue.spawn(&self.remote, future, Location::caller())
     }
 
     fn turn(&self) {
-        self.ready.extend(self.remote.take());
-        self.ready.run(1024);
+        self.run_queue.extend(self.remote.take());
+        self.run_queue.run(1024);
     }
 
-    /// Turns, while other threads have their turns too.
-    fn look_around(&self, turns: usize) {
-        for _ in 0..turns {
+    /// Turns, and lets other threads run in between.
+    fn turns(&self, count: usize) {
+        for _ in 0..count {
             self.turn();
             thread::yield_now();
         }
@@ -57,16 +57,16 @@ impl Home {
             if done() {
                 return;
             }
-            self.look_around(1);
+            self.turns(1);
         }
-        panic!("it never came");
+        panic!("the condition never held");
     }
 
-    /// Ends as a runtime does. What is left of its tasks is held elsewhere.
+    /// Ends as a runtime does. The memory of its tasks may be held by other threads.
     fn end(&self) {
         self.remote.close();
-        self.ready.drop_all(|| self.remote.take());
-        self.ready.drop_all(|| self.remote.finish());
+        self.run_queue.drop_all(|| self.remote.take());
+        self.run_queue.drop_all(|| self.remote.finish());
         owner::leave();
     }
 
@@ -76,7 +76,7 @@ impl Home {
     }
 }
 
-/// Waits on a thread of its own.
+/// Blocks the thread until the task is done.
 fn join<T>(task: JoinHandle<T>) -> Result<T, JoinError> {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {
@@ -101,11 +101,11 @@ enum Fate {
     Panics,
     AbortsItself,
     IsAborted,
-    OutlivesItsHome,
+    OutlivesItsOwner,
 }
 
 impl Fate {
-    /// What its joiner is told.
+    /// What its join handle gives.
     fn verdict(self) -> &'static str {
         match self {
             Completes => "done",
@@ -115,22 +115,22 @@ impl Fate {
     }
 }
 
-/// A task that hands out its waker at each poll, and drops at home what comes back.
-struct Restless {
+/// A task that gives its waker to other threads at each poll, and drops wakers that come back on its own thread.
+struct SharesWakers {
     polls: usize,
     fate: Fate,
-    friends: Vec<Sender<Waker>>,
+    peers: Vec<Sender<Waker>>,
     returned: Rc<Receiver<Waker>>,
     handle: Rc<Cell<Option<JoinHandle<String>>>>,
 }
 
-impl Future for Restless {
+impl Future for SharesWakers {
     type Output = String;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<String> {
         self.polls += 1;
-        for friend in &self.friends {
-            _ = friend.send(cx.waker().clone());
+        for peer in &self.peers {
+            _ = peer.send(cx.waker().clone());
         }
         self.returned.try_iter().take(2).for_each(drop);
         match self.fate {
@@ -145,15 +145,15 @@ impl Future for Restless {
     }
 }
 
-/// Does with wakers all that can be done, until there are no more; some it sends home, one it keeps for last.
-fn befriend(wakers: Receiver<Waker>, home: &Sender<Waker>) {
+/// Uses wakers in every way until there are no more: some are sent back to the owner, one is kept until the end.
+fn use_wakers(wakers: Receiver<Waker>, owner: &Sender<Waker>) {
     let mut kept = None;
     for (n, waker) in wakers.iter().enumerate() {
         waker.wake_by_ref();
         let copy = waker.clone();
         match n % 3 {
             0 => copy.wake(),
-            1 => _ = home.send(copy),
+            1 => _ = owner.send(copy),
             _ => kept = Some(copy),
         }
     }
@@ -163,13 +163,13 @@ fn befriend(wakers: Receiver<Waker>, home: &Sender<Waker>) {
     }
 }
 
-/// Threads that are given wakers.
-fn make_friends(home: &Sender<Waker>) -> (Vec<Sender<Waker>>, Vec<thread::JoinHandle<()>>) {
-    let friend = |_| {
-        let ((sender, wakers), home) = (channel(), home.clone());
-        (sender, thread::spawn(move || befriend(wakers, &home)))
+/// Threads that use wakers.
+fn spawn_peers(owner: &Sender<Waker>) -> (Vec<Sender<Waker>>, Vec<thread::JoinHandle<()>>) {
+    let peer = |_| {
+        let ((sender, wakers), owner) = (channel(), owner.clone());
+        (sender, thread::spawn(move || use_wakers(wakers, &owner)))
     };
-    (0..3).map(friend).unzip()
+    (0..3).map(peer).unzip()
 }
 
 fn conclude(fate: Fate, mut task: JoinHandle<String>) -> String {
@@ -182,49 +182,49 @@ fn conclude(fate: Fate, mut task: JoinHandle<String>) -> String {
 #[test]
 fn wakers_on_all_threads_outlive_their_task_in_every_way() {
     for round in 0..ROUNDS {
-        for fate in [Completes, Panics, AbortsItself, IsAborted, OutlivesItsHome] {
-            be_restless(fate, fate != AbortsItself && round % 2 == 0);
+        for fate in [Completes, Panics, AbortsItself, IsAborted, OutlivesItsOwner] {
+            share_wakers(fate, fate != AbortsItself && round % 2 == 0);
         }
     }
 }
 
-/// One such task, whose handle is at home or on another thread.
-fn be_restless(fate: Fate, is_joined_elsewhere: bool) {
-    let home = Home::new();
-    let (to_home, returned) = channel();
-    let (friends, threads) = make_friends(&to_home);
+/// One such task, with its handle on the owner's thread or on another one.
+fn share_wakers(fate: Fate, is_joined_remotely: bool) {
+    let owner = Owner::new();
+    let (to_owner, returned) = channel();
+    let (peers, threads) = spawn_peers(&to_owner);
     let (returned, handle) = (Rc::new(returned), Rc::new(Cell::new(None)));
     let (back, own) = (returned.clone(), handle.clone());
-    let task = home.spawn(Restless { polls: 0, fate, friends, returned: back, handle: own });
-    let joiner = match is_joined_elsewhere {
+    let task = owner.spawn(SharesWakers { polls: 0, fate, peers, returned: back, handle: own });
+    let joiner = match is_joined_remotely {
         true => Some(thread::spawn(move || conclude(fate, task))),
         false => {
             handle.set(Some(task));
             None
         }
     };
-    home.look_around(50);
+    owner.turns(50);
     if matches!(fate, Completes | Panics) {
-        home.turn_until(|| home.ready.tasks().is_empty());
+        owner.turn_until(|| owner.run_queue.tasks().is_empty());
     }
     let mut here: Option<JoinHandle<String>> = handle.take();
     if fate == IsAborted {
         here.iter_mut().for_each(JoinHandle::abort);
     }
-    home.end();
+    owner.end();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let told = joiner.map(|thread| thread.join().unwrap());
     for verdict in here.map(|task| conclude(fate, task)).into_iter().chain(told) {
         assert_eq!(verdict, fate.verdict());
     }
     drop(returned);
-    assert_eq!(home.remains(), 0, "{fate:?}");
+    assert_eq!(owner.remains(), 0, "{fate:?}");
 }
 
 #[test]
-fn no_wake_from_elsewhere_is_lost() {
+fn no_remote_wake_is_lost() {
     for _ in 0..ROUNDS {
-        let home = Home::new();
+        let owner = Owner::new();
         let news = Arc::new(AtomicUsize::new(0));
         let (sender, wakers) = channel::<Waker>();
         let caller = thread::spawn({
@@ -237,7 +237,7 @@ fn no_wake_from_elsewhere_is_lost() {
             }
         });
         let mut seen = 0;
-        let task = home.spawn(std::future::poll_fn(move |cx| {
+        let task = owner.spawn(std::future::poll_fn(move |cx| {
             if seen == news.load(Ordering::Relaxed) {
                 if seen == 0 {
                     sender.send(cx.waker().clone()).unwrap();
@@ -248,32 +248,32 @@ fn no_wake_from_elsewhere_is_lost() {
             sender.send(cx.waker().clone()).unwrap();
             if seen == 10 { Poll::Ready(()) } else { Poll::Pending }
         }));
-        home.turn_until(|| task.is_finished());
+        owner.turn_until(|| task.is_finished());
         drop(task);
-        home.end();
+        owner.end();
         caller.join().unwrap();
-        assert_eq!(home.remains(), 0);
+        assert_eq!(owner.remains(), 0);
     }
 }
 
 #[test]
-fn tasks_from_elsewhere_run_at_home_or_end_where_they_are() {
+fn remotely_spawned_tasks_run_on_their_owner_or_end_on_the_spawning_thread() {
     for _ in 0..ROUNDS {
-        let home = Home::new();
-        let remote = home.remote.clone();
+        let owner = Owner::new();
+        let remote = owner.remote.clone();
         let spawner = thread::spawn(move || {
             let tasks = (0..20).map(|n| spawn_remotely(&remote, async move { n }));
             tasks.map(join).filter(Result::is_ok).count()
         });
-        home.look_around(20);
-        home.end();
+        owner.turns(20);
+        owner.end();
         assert!(spawner.join().unwrap() <= 20);
-        assert_eq!(home.remains(), 0);
+        assert_eq!(owner.remains(), 0);
     }
 }
 
 #[test]
-fn a_handle_dropped_elsewhere_takes_the_result_with_it() {
+fn a_handle_dropped_on_another_thread_drops_the_result() {
     struct Tells(Arc<AtomicUsize>);
     impl Drop for Tells {
         fn drop(&mut self) {
@@ -282,45 +282,45 @@ fn a_handle_dropped_elsewhere_takes_the_result_with_it() {
     }
     let dropped = Arc::new(AtomicUsize::new(0));
     for round in 1..=ROUNDS {
-        let home = Home::new();
+        let owner = Owner::new();
         let result = Tells(dropped.clone());
-        let task = home.spawn(async move {
+        let task = owner.spawn(async move {
             yield_now().await;
             result
         });
-        let elsewhere = thread::spawn(move || drop(task));
-        home.turn_until(|| home.ready.tasks().is_empty());
-        elsewhere.join().unwrap();
+        let other = thread::spawn(move || drop(task));
+        owner.turn_until(|| owner.run_queue.tasks().is_empty());
+        other.join().unwrap();
         assert_eq!(dropped.load(Ordering::Relaxed), round);
-        home.end();
-        assert_eq!(home.remains(), 0);
+        owner.end();
+        assert_eq!(owner.remains(), 0);
     }
 }
 
 #[test]
 fn a_task_that_is_awake_is_queued_once() {
-    let home = Home::new();
+    let owner = Owner::new();
     let polls = Rc::new(Cell::new(0));
     let count = polls.clone();
-    let task = home.spawn(std::future::poll_fn(move |cx| {
+    let task = owner.spawn(std::future::poll_fn(move |cx| {
         count.set(count.get() + 1);
         (0..3).for_each(|_| cx.waker().wake_by_ref());
         if count.get() < 5 { Poll::Pending } else { Poll::Ready(()) }
     }));
-    assert!(is_home(&home.remote) && !task.is_finished());
+    assert!(is_owner(&owner.remote) && !task.is_finished());
     for turn in 1..=5 {
-        home.turn();
+        owner.turn();
         assert_eq!(polls.get(), turn);
     }
-    assert!(task.is_finished() && home.ready.is_empty());
+    assert!(task.is_finished() && owner.run_queue.is_empty());
     drop(task);
-    assert_eq!(home.remains(), 0);
-    home.end();
+    assert_eq!(owner.remains(), 0);
+    owner.end();
 }
 
 #[test]
 fn what_a_task_spawns_while_it_is_dropped_is_dropped_as_well() {
-    struct Spawns(Rc<Home>, u32);
+    struct Spawns(Rc<Owner>, u32);
     impl Drop for Spawns {
         fn drop(&mut self) {
             if self.1 > 0 {
@@ -332,13 +332,13 @@ fn what_a_task_spawns_while_it_is_dropped_is_dropped_as_well() {
             }
         }
     }
-    let home = Rc::new(Home::new());
-    let first = Spawns(home.clone(), 5);
-    drop(home.spawn(async move {
+    let owner = Rc::new(Owner::new());
+    let first = Spawns(owner.clone(), 5);
+    drop(owner.spawn(async move {
         std::future::pending::<()>().await;
         drop(first);
     }));
-    home.turn();
-    home.end();
-    assert_eq!((Rc::strong_count(&home), home.remains()), (1, 0));
+    owner.turn();
+    owner.end();
+    assert_eq!((Rc::strong_count(&owner), owner.remains()), (1, 0));
 }
