@@ -44,7 +44,7 @@ enum BufferState {
 }
 
 /// What is recorded of the buffers.
-struct Book {
+struct Buffers {
     state: Box<[BufferState]>,
     /// For each buffer, how many bytes receives have written since its memory was discarded, in whole pages.
     written: Box<[u32]>,
@@ -52,10 +52,10 @@ struct Book {
     largest: u32,
     /// What receives may bring before the next turn.
     budget: Budget,
-    /// Of how many buffers that the kernel should have it may have how many, by this budget.
+    /// For a depth, how many buffers the budget allows the kernel; `None` until computed.
     fitted: Option<(u32, u32)>,
-    /// With more lent than this, it is looked at whether leases should own heap memory.
-    look_above: u32,
+    /// With more buffers lent than this, a lease may have to own heap memory.
+    check_above: u32,
     /// Bytes of a buffer that the next receive into it may fill.
     len: u32,
     /// Given back since the last refill; the last is the most likely to be cached.
@@ -81,9 +81,9 @@ pub struct Pool {
     size: PoolSize,
     /// A budget may shorten buffers.
     shortens: bool,
-    /// The sum of `Book::written`.
+    /// The sum of `Buffers::written`.
     resident: Cell<usize>,
-    book: RefCell<Book>,
+    buffers: RefCell<Buffers>,
 }
 
 impl Pool {
@@ -111,13 +111,13 @@ impl Pool {
         check(size)?;
         let memory = PoolMemory::reserve(size)?;
         let capacity = size.count as usize;
-        let book = Book {
+        let buffers = Buffers {
             state: vec![BufferState::Idle; capacity].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
             budget: Budget::NONE,
             fitted: None,
-            look_above: size.count / 4 * 3,
+            check_above: size.count / 4 * 3,
             len: size.buffer,
             returned: Vec::with_capacity(capacity),
             idle: Vec::with_capacity(capacity),
@@ -130,8 +130,8 @@ impl Pool {
             refills: 0,
             touched: false,
         };
-        let (resident, book) = (Cell::new(0), RefCell::new(book));
-        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, shortens, resident, book }))
+        let (resident, buffers) = (Cell::new(0), RefCell::new(buffers));
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, shortens, resident, buffers }))
     }
 
     /// Bytes a buffer.
@@ -164,15 +164,16 @@ impl Pool {
     /// Buffers with the kernel now; if the driver chooses buffers itself, the free ones.
     #[inline]
     pub fn with_kernel(&self) -> u32 {
-        self.book.borrow().with_kernel
+        self.buffers.borrow().with_kernel
     }
 
     /// How many buffers each of `streams` may take now so that all get some. No limit while the pool can give the kernel more
     /// than it has.
     pub fn share(&self, streams: usize) -> u32 {
-        let book = self.book.borrow();
-        let at_its_limit = book.depth.is_at_its_limit() || book.with_kernel < book.depth.now();
-        let share = book.with_kernel / u32::try_from(streams.max(1)).unwrap_or(u32::MAX);
+        let buffers = self.buffers.borrow();
+        let at_its_limit =
+            buffers.depth.is_at_its_limit() || buffers.with_kernel < buffers.depth.now();
+        let share = buffers.with_kernel / u32::try_from(streams.max(1)).unwrap_or(u32::MAX);
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
@@ -185,34 +186,34 @@ impl Pool {
     /// Sets what receives may bring before the next turn. Buffers are shortened for it, except those of datagrams.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {
-        let book = &mut *self.book.borrow_mut();
-        book.look_above = if budget.is_tight { 0 } else { book.short_above() };
-        (book.budget, book.fitted) = (budget, None);
+        let buffers = &mut *self.buffers.borrow_mut();
+        buffers.check_above = if budget.is_tight { 0 } else { buffers.short_above() };
+        (buffers.budget, buffers.fitted) = (budget, None);
     }
 
     /// Bytes that a receive into a [lent](Self::lend) buffer may bring now.
     #[inline]
     pub(crate) fn receive_len(&self) -> u32 {
-        self.book.borrow().len
+        self.buffers.borrow().len
     }
 
     /// Buffers lent to users now.
     pub fn lent(&self) -> u32 {
-        self.book.borrow().lent
+        self.buffers.borrow().lent
     }
 
     /// True if so many buffers are lent that the next leases should own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.book.borrow().is_short()
+        self.buffers.borrow().is_short()
     }
 
     /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of buffers, or memory is short and the
     /// buffer has much more of it than the bytes need.
     #[inline]
     pub fn wastes(&self, id: u16, len: u32) -> bool {
-        let book = self.book.borrow();
-        book.lent > book.look_above && book.wastes(id, len.next_multiple_of(self.page()))
+        let buffers = self.buffers.borrow();
+        buffers.lent > buffers.check_above && buffers.wastes(id, len.next_multiple_of(self.page()))
     }
 
     /// A completion has named this buffer, filled with so many bytes: it is lent now.
@@ -221,27 +222,27 @@ impl Pool {
     /// If the kernel did not have it: the memory would have two owners.
     #[inline]
     pub(crate) fn taken(&self, id: u16, bytes: u32) {
-        let mut book = self.book.borrow_mut();
-        let state = &mut book.state[usize::from(id)];
+        let mut buffers = self.buffers.borrow_mut();
+        let state = &mut buffers.state[usize::from(id)];
         assert_eq!(*state, BufferState::Kernel, "buffer {id} was taken twice");
         *state = BufferState::Lent;
-        book.with_kernel -= 1;
-        book.lent += 1;
-        book.depth.count(bytes);
-        book.touched = true;
-        book.note(id, bytes, self);
+        buffers.with_kernel -= 1;
+        buffers.lent += 1;
+        buffers.depth.count(bytes);
+        buffers.touched = true;
+        buffers.note(id, bytes, self);
     }
 
     /// Lends the buffer that was returned last, for a driver that chooses buffers itself: its id and its first byte. `None` if
     /// all are lent.
     #[inline]
     pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
-        let mut book = self.book.borrow_mut();
-        let id = book.next(self.size.count)?;
-        book.state[usize::from(id)] = BufferState::Lent;
-        book.with_kernel = book.with_kernel.saturating_sub(1);
-        book.lent += 1;
-        book.touched = true;
+        let mut buffers = self.buffers.borrow_mut();
+        let id = buffers.next(self.size.count)?;
+        buffers.state[usize::from(id)] = BufferState::Lent;
+        buffers.with_kernel = buffers.with_kernel.saturating_sub(1);
+        buffers.lent += 1;
+        buffers.touched = true;
         // SAFETY: `next` has handed the id out.
         Some((id, unsafe { self.memory.address(id) }))
     }
@@ -249,22 +250,22 @@ impl Pool {
     /// The first `bytes` bytes of a lent buffer were written to.
     #[inline]
     pub fn filled(&self, id: u16, bytes: u32) {
-        self.book.borrow_mut().note(id, bytes, self);
+        self.buffers.borrow_mut().note(id, bytes, self);
     }
 
     /// Takes returned buffers back, for a driver that [`lend`](Self::lend)s them.
     #[inline]
     pub(crate) fn restock(&self) {
-        let mut book = self.book.borrow_mut();
+        let mut buffers = self.buffers.borrow_mut();
         if self.memory.any_returned() {
-            self.memory.take_returned().into_iter().for_each(|id| book.take_back(id));
+            self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
         }
-        book.least_idle = book.least_idle.min(book.idle.len());
-        book.end_turn(self);
-        self.fit(&mut book, self.size.count);
-        let Book { idle, returned, .. } = &mut *book;
+        buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
+        buffers.end_turn(self);
+        self.fit(&mut buffers, self.size.count);
+        let Buffers { idle, returned, .. } = &mut *buffers;
         idle.append(returned);
-        book.with_kernel = self.size.count - book.lent;
+        buffers.with_kernel = self.size.count - buffers.lent;
     }
 
     /// Takes a buffer back from a user. It can go to the kernel with the next turn.
@@ -273,41 +274,41 @@ impl Pool {
     /// If it is not lent: it was given back twice.
     #[inline]
     pub fn give_back(&self, id: u16) {
-        self.book.borrow_mut().take_back(id);
+        self.buffers.borrow_mut().take_back(id);
     }
 
     /// A receive found no buffer with the kernel, or was not armed because it would find none.
     #[inline]
     pub fn starved(&self) {
-        self.book.borrow_mut().depth.fall_short();
+        self.buffers.borrow_mut().depth.fall_short();
     }
 
     /// Takes returned buffers back, and passes those that the kernel gets now to `publish`.
     #[inline]
     pub(crate) fn refill(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
-        let mut book = self.book.borrow_mut();
+        let mut buffers = self.buffers.borrow_mut();
         if self.memory.any_returned() {
-            self.memory.take_returned().into_iter().for_each(|id| book.take_back(id));
+            self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
         }
-        book.end_turn(self);
-        let depth = book.depth.now();
-        let most = self.fit(&mut book, depth);
-        while book.with_kernel < most {
-            let Some(id) = book.next(self.size.count) else { break };
-            book.state[usize::from(id)] = BufferState::Kernel;
-            book.with_kernel += 1;
+        buffers.end_turn(self);
+        let depth = buffers.depth.now();
+        let most = self.fit(&mut buffers, depth);
+        while buffers.with_kernel < most {
+            let Some(id) = buffers.next(self.size.count) else { break };
+            buffers.state[usize::from(id)] = BufferState::Kernel;
+            buffers.with_kernel += 1;
             // SAFETY: `next` has handed the id out.
-            publish(unsafe { self.memory.address(id) }, book.len, id);
+            publish(unsafe { self.memory.address(id) }, buffers.len, id);
         }
-        let Book { idle, returned, .. } = &mut *book;
+        let Buffers { idle, returned, .. } = &mut *buffers;
         idle.append(returned);
-        book.least_idle = book.least_idle.min(book.idle.len());
+        buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
     }
 
     /// Whether receives have touched memory since the last `trim`.
     #[inline]
     pub fn touched(&self) -> bool {
-        self.book.borrow().touched
+        self.buffers.borrow().touched
     }
 
     /// Bytes a page of the system.
@@ -317,7 +318,7 @@ impl Pool {
     }
 }
 
-impl Book {
+impl Buffers {
     /// How many buffers may be lent before the pool is short.
     #[inline]
     fn short_above(&self) -> u32 {
@@ -388,12 +389,12 @@ impl Book {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let book = self.book.borrow();
+        let buffers = self.buffers.borrow();
         f.debug_struct("Pool")
             .field("size", &self.size)
-            .field("with_kernel", &book.with_kernel)
-            .field("lent", &book.lent)
-            .field("depth", &book.depth.now())
+            .field("with_kernel", &buffers.with_kernel)
+            .field("lent", &buffers.lent)
+            .field("depth", &buffers.depth.now())
             .finish_non_exhaustive()
     }
 }

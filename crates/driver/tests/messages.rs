@@ -18,7 +18,7 @@ const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
 const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
 /// The header of a receive of several messages.
-const ROOM: &MsgHeader = &MsgHeader {
+const HEADER: &MsgHeader = &MsgHeader {
     name: ptr::null(),
     name_len: LAYOUT.name as u32,
     vectors: ptr::null(),
@@ -40,7 +40,7 @@ fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     rig.driver.open_datagram_pool(DATAGRAM_POOL).unwrap();
     rig.start_memory(
         Kind::RecvDatagram,
-        MemoryOp::ReceiveMessages { fd, header: ptr::from_ref(ROOM).cast() },
+        MemoryOp::ReceiveMessages { fd, header: ptr::from_ref(HEADER).cast() },
     )
 }
 
@@ -83,10 +83,10 @@ fn datagrams_arrive_whole_with_their_sender() {
                 token = open(rig, fd);
             }
             let datagram = take(rig, event);
-            let room = DATAGRAM_POOL.buffer as usize - LAYOUT.payload_at();
+            let space = DATAGRAM_POOL.buffer as usize - LAYOUT.payload_at();
             assert_eq!(datagram.head.payload_len as usize, len);
-            assert_eq!(datagram.head.is_cut(), len > room, "{len}");
-            assert!(datagram.payload == vec![7; len.min(room)]);
+            assert_eq!(datagram.head.is_cut(), len > space, "{len}");
+            assert!(datagram.payload == vec![7; len.min(space)]);
             assert_eq!(datagram.from.to_inet().unwrap(), peer.local_addr().unwrap());
             let controls: Vec<Control<'_>> = Controls::new(&datagram.controls).collect();
             assert_eq!(controls, [Control::Tos(0)]);
@@ -161,12 +161,12 @@ impl Outgoing {
 
     fn to(bytes: &'static [u8], segment: Option<u16>, to: Option<Address>) -> Box<Self> {
         let parts: Box<[IoVec]> = [IoVec { base: bytes.as_ptr(), len: bytes.len() }].into();
-        let mut room = [0; 64];
-        let mut writer = ControlWriter::new(&mut room, Direction::Sent);
+        let mut buffer = [0; 64];
+        let mut writer = ControlWriter::new(&mut buffer, Direction::Sent);
         assert!(segment.is_none_or(|size| writer.push(Control::SegmentSize(size))));
         let control: Box<[u8]> = {
             let len = writer.len();
-            room[..len].into()
+            buffer[..len].into()
         };
         let name = Box::new(to.unwrap_or_else(|| Address::from_bytes(&[])));
         let header = MsgHeader {
@@ -220,19 +220,19 @@ fn a_socket_is_reported_writable() {
                 more => panic!("one send brought several events: {more:?}"),
             }
         }
-        let room = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
+        let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
         rig.expect_silence();
         let mut got = [0; 16];
         for _ in 0..filled {
             assert_eq!(receive(peer, &mut got), b"datagram");
         }
-        let event = rig.event(room);
+        let event = rig.event(writable);
         assert!(event.result.is_ok() && !event.more, "{event:?}");
         rig.start_memory(Kind::SendDatagram, outgoing.now(fd));
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
-        let room = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
-        assert!(rig.event(room).result.is_ok(), "the socket is writable");
+        let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
+        assert!(rig.event(writable).result.is_ok(), "the socket is writable");
         rig.close(fd);
         Linux.close(peer);
     });

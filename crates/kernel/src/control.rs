@@ -240,25 +240,25 @@ mod tests {
     #[test]
     fn messages_are_read_as_written() {
         for direction in [Direction::Received, Direction::Sent] {
-            let mut room = [0xff; 512];
-            let mut writer = ControlWriter::new(&mut room, direction);
+            let mut buffer = [0xff; 512];
+            let mut writer = ControlWriter::new(&mut buffer, direction);
             assert!(every_kind().into_iter().all(|control| writer.push(control)));
             let len = writer.len();
-            let read: Vec<Control<'_>> = Controls::new(&room[..len]).collect();
+            let read: Vec<Control<'_>> = Controls::new(&buffer[..len]).collect();
             assert_eq!(read, every_kind(), "{direction:?}");
         }
     }
 
     #[test]
     fn a_full_buffer_and_truncated_messages_are_detected() {
-        let mut room = [0; space(1) + space(2) - 1];
-        let mut writer = ControlWriter::new(&mut room, Direction::Sent);
+        let mut buffer = [0; space(1) + space(2) - 1];
+        let mut writer = ControlWriter::new(&mut buffer, Direction::Sent);
         assert!(writer.push(Control::Tos(1)));
         assert!(!writer.push(Control::SegmentSize(9)), "one byte short");
         let len = writer.len();
-        assert_eq!(Controls::new(&room[..len]).collect::<Vec<_>>(), [Control::Tos(1)]);
+        assert_eq!(Controls::new(&buffer[..len]).collect::<Vec<_>>(), [Control::Tos(1)]);
         for cut in 0..len {
-            assert!(Controls::new(&room[..cut]).count() <= 1, "truncated at {cut}");
+            assert!(Controls::new(&buffer[..cut]).count() <= 1, "truncated at {cut}");
         }
     }
 

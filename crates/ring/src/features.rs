@@ -194,7 +194,7 @@ fn has(ring: &mut Ring, probe: &Probe, test: Test) -> Result<bool, SetupError> {
 fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
     let step = |e| SetupError::Step("trying an operation", e);
     // SAFETY: the entry names no memory.
-    unsafe { ring.push_unchecked(entry) }.expect("an empty queue has room");
+    unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
     let mut take = || -> Result<Completion, SetupError> {
         loop {
             ring.enter(Wait::For { completions: 1, timeout: None }).map_err(step)?;

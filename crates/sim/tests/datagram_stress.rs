@@ -7,7 +7,7 @@ mod common;
 use annulus_kernel::*;
 use annulus_sim::{Fault, Faults, Link, Sim};
 use common::datagram_stress::{DatagramStress, Tally};
-use common::messages::{recv_msg_multi, room};
+use common::messages::{header_of, recv_msg_multi};
 use common::*;
 use std::rc::Rc;
 
@@ -71,7 +71,7 @@ fn a_buffer_for_messages_is_checked() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (fd, _) = host.udp(Domain::Inet);
     let lent = Lent::new(&host.ring, 1, 64);
-    let header = room(Layout { name: 16, control: 0 });
+    let header = header_of(Layout { name: 16, control: 0 });
     host.push(1, recv_msg_multi(fd, &header, 0));
     host.reap();
     // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread accesses it.

@@ -134,7 +134,7 @@ fn a_waiting_receive_gets_an_unreachable_error() {
         host.kernel.close(b);
         let lent = Lent::new(&host.ring, 4, 256);
         let layout = Layout { name: 28, control: 0 };
-        let header = room(layout);
+        let header = header_of(layout);
         host.push(1, recv_msg_multi(a, &header, 0));
         assert_eq!(host.reap(), []);
         host.push(2, send(a, b"x", ALL));
@@ -152,7 +152,7 @@ fn a_multishot_receive_writes_headers() {
         host.kernel.set_option(a, SocketOption::Tos(Ip::V4, 0x2)).unwrap();
         let mut lent = Lent::new(&host.ring, 8, 256);
         let layout = Layout { name: 16, control: space(1) };
-        let header = room(layout);
+        let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, msg::TRUNC));
         assert_eq!(host.reap(), []);
         let space = 256 - layout.payload_at();
@@ -182,7 +182,7 @@ fn a_multishot_receive_can_be_cancelled_and_runs_out_of_buffers() {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let mut lent = Lent::new(&host.ring, 2, 128);
         let layout = Layout { name: 0, control: 0 };
-        let header = room(layout);
+        let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, 0));
         host.reap();
         host.push(2, cancel(1));
@@ -229,7 +229,7 @@ fn a_buffer_that_is_too_small_for_the_header_is_a_fault() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let lent = Lent::new(&host.ring, 4, 32);
-        let header = room(Layout { name: 28, control: 0 });
+        let header = header_of(Layout { name: 28, control: 0 });
         host.push(1, recv_msg_multi(b, &header, 0));
         let mut taken = host.settle();
         if taken.is_empty() {

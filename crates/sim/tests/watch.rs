@@ -106,12 +106,12 @@ fn memory_of_a_waiting_send_is_checked_and_read_when_there_is_space() {
     bytes[0] = 6;
     let expected = "the memory of a send (user_data 0x7) was changed while it was with the kernel";
     assert_eq!(panic_of(|| sim.check()), expected);
-    let room = panic_of(|| {
+    let message = panic_of(|| {
         host.recv(server).unwrap();
         host.recv(server).unwrap();
         host.settle();
     });
-    assert_eq!(room, expected);
+    assert_eq!(message, expected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! How much memory the next receives may fill.
 
-use super::{Book, BufferState, Pool};
+use super::{BufferState, Buffers, Pool};
 
 /// Buffers that the kernel gets however small the budget; fewer of datagram buffers, which are not shortened.
 pub(super) const LEAST: u32 = 16;
@@ -24,30 +24,33 @@ impl Pool {
     /// Fits the buffers to the budget: sets their length, and returns how many of `most` the kernel may have. Many short buffers
     /// serve more streams than a few long ones.
     #[inline]
-    pub(super) fn fit(&self, book: &mut Book, most: u32) -> u32 {
-        match book.fitted {
+    pub(super) fn fit(&self, buffers: &mut Buffers, most: u32) -> u32 {
+        match buffers.fitted {
             Some((wanted, count)) if wanted == most => count,
-            _ => self.fit_to(book, most),
+            _ => self.fit_to(buffers, most),
         }
     }
 
     #[inline(never)]
-    fn fit_to(&self, book: &mut Book, most: u32) -> u32 {
-        let Budget { bytes, is_tight } = book.budget;
+    fn fit_to(&self, buffers: &mut Buffers, most: u32) -> u32 {
+        let Budget { bytes, is_tight } = buffers.budget;
         let parts = |count: u32| u32::try_from(bytes / count.max(1) as usize).unwrap_or(u32::MAX);
         if self.shortens {
             let (share, page) = (parts(most), self.page());
-            book.len = (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
+            buffers.len =
+                (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
         }
         if is_tight {
             // An idle buffer keeps no more memory than the next receive may fill.
-            let len = book.len;
-            self.discard_where(book, |state, written| state == BufferState::Idle && written > len);
+            let len = buffers.len;
+            self.discard_where(buffers, |state, written| {
+                state == BufferState::Idle && written > len
+            });
         }
         let least = if self.shortens { LEAST } else { LEAST_WHOLE };
-        let count = parts(book.len).clamp(least.min(most), most);
+        let count = parts(buffers.len).clamp(least.min(most), most);
         // What is idle changes every turn.
-        book.fitted = (!is_tight).then_some((most, count));
+        buffers.fitted = (!is_tight).then_some((most, count));
         count
     }
 }

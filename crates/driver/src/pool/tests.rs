@@ -145,7 +145,7 @@ fn the_kernel_has_what_turns_need_and_no_more() {
     assert!(little < 30, "{little}");
     (0..10).for_each(|_| turn(60));
     (0..PERIOD).for_each(|_| turn(3));
-    assert_eq!(pool.book.borrow().depth.now(), 120, "twice the most that a turn took");
+    assert_eq!(pool.buffers.borrow().depth.now(), 120, "twice the most that a turn took");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn starvation_increases_the_depth_up_to_the_limit() {
         model.refill(&pool);
         (0..MOST).for_each(|_| model.take(&pool));
     }
-    assert!(pool.book.borrow().depth.is_at_its_limit());
+    assert!(pool.buffers.borrow().depth.is_at_its_limit());
     assert_eq!(pool.lent(), MOST);
     assert!(pool.is_short());
 }
@@ -260,7 +260,7 @@ fn buffers_that_no_turn_used_for_a_period_lose_their_memory() {
     };
     turn(100);
     (0..2 * PERIOD).for_each(|_| turn(3));
-    assert_eq!(pool.book.borrow().cold.len(), 97);
+    assert_eq!(pool.buffers.borrow().cold.len(), 97);
 }
 
 /// Large receives, then small ones: memory beyond what the small ones fill is given back, however few turns there are.

@@ -1,49 +1,53 @@
 //! Gives memory of buffers back to the system.
 #![allow(unsafe_code)]
 
-use super::{Book, BufferState, Pool, Trim};
+use super::{BufferState, Buffers, Pool, Trim};
 
 impl Pool {
     /// Gives back memory of buffers that are not lent. With `all` also of buffers with the kernel, which is correct only if the
     /// kernel fills them inside calls of this thread (deferred task work).
     pub(crate) fn trim(&self, trim: Trim, all: bool) {
-        let mut book = self.book.borrow_mut();
+        let mut buffers = self.buffers.borrow_mut();
         match trim {
-            Trim::Everything => self.trim_everything(&mut book, all),
-            Trim::Surplus => self.trim_surplus(&mut book, all),
+            Trim::Everything => self.trim_everything(&mut buffers, all),
+            Trim::Surplus => self.trim_surplus(&mut buffers, all),
         }
     }
 
-    fn trim_everything(&self, book: &mut Book, all: bool) {
-        book.touched = false;
-        self.discard_above(book, 0, all);
-        let Book { idle, cold, .. } = book;
+    fn trim_everything(&self, buffers: &mut Buffers, all: bool) {
+        buffers.touched = false;
+        self.discard_above(buffers, 0, all);
+        let Buffers { idle, cold, .. } = buffers;
         cold.append(idle);
-        book.least_idle = 0;
+        buffers.least_idle = 0;
     }
 
-    fn trim_surplus(&self, book: &mut Book, all: bool) {
-        book.refills = 0;
-        book.least_idle = book.least_idle.min(book.idle.len());
-        book.shrink(self);
-        let most = std::mem::take(&mut book.largest).next_multiple_of(self.page());
+    fn trim_surplus(&self, buffers: &mut Buffers, all: bool) {
+        buffers.refills = 0;
+        buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
+        buffers.shrink(self);
+        let most = std::mem::take(&mut buffers.largest).next_multiple_of(self.page());
         // The kernel cycles through its buffers: with few receives, most of them will not be used for a long time.
-        let surplus = book.with_kernel > 2 * book.depth.now();
-        self.discard_above(book, most, all);
+        let surplus = buffers.with_kernel > 2 * buffers.depth.now();
+        self.discard_above(buffers, most, all);
         if surplus && all {
-            self.discard_where(book, |state, _| state == BufferState::Kernel);
+            self.discard_where(buffers, |state, _| state == BufferState::Kernel);
         }
     }
 
     /// Discards the memory of buffers that are not lent and have more than `most` bytes of it.
-    fn discard_above(&self, book: &mut Book, most: u32, all: bool) {
-        self.discard_where(book, |state, written| {
+    fn discard_above(&self, buffers: &mut Buffers, most: u32, all: bool) {
+        self.discard_where(buffers, |state, written| {
             written > most && (state == BufferState::Idle || all && state == BufferState::Kernel)
         });
     }
 
-    pub(super) fn discard_where(&self, book: &mut Book, which: impl Fn(BufferState, u32) -> bool) {
-        let Book { state, written, fresh, .. } = book;
+    pub(super) fn discard_where(
+        &self,
+        buffers: &mut Buffers,
+        which: impl Fn(BufferState, u32) -> bool,
+    ) {
+        let Buffers { state, written, fresh, .. } = buffers;
         let used = 0..*fresh as u16;
         let ids: Vec<u16> =
             used.filter(|&id| which(state[usize::from(id)], written[usize::from(id)])).collect();

@@ -234,7 +234,7 @@ impl Disk {
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
         let end = self.writable(file)?.len();
         let at = if append { end } else { offset.unwrap_or(cursor) };
-        let count = self.room(file, at, bytes.len())?;
+        let count = self.writable_len(file, at, bytes.len())?;
         self.writable(file)?.write(at, &bytes[..count]);
         if append && offset.is_none() {
             self.opened(file).cursor = at;
@@ -244,7 +244,7 @@ impl Disk {
     }
 
     /// How much of a write fits: ENOSPC if nothing does.
-    fn room(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
+    fn writable_len(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
         let free = (self.device.capacity / PAGE as u64).saturating_sub(self.tree.pages() as u64);
         let pages = self.pages(file)?;
         if pages.missing(at, len) as u64 <= free {
@@ -316,7 +316,7 @@ impl Disk {
             return Err(Errno::INVAL);
         }
         let fits = offset.saturating_add(len) <= self.device.capacity;
-        if !fits || self.room(file, offset, bytes) != Ok(bytes) {
+        if !fits || self.writable_len(file, offset, bytes) != Ok(bytes) {
             return Err(Errno::NOSPC);
         }
         let pages = self.writable(file)?;

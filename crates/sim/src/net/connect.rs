@@ -78,7 +78,7 @@ impl Net {
         }
         let Some(remote) = client.remote else { return };
         let Some(listener) = self.ports.listener(remote, &mut self.random) else {
-            return self.tell(id, Change::Refused);
+            return self.schedule_change(id, Change::Refused);
         };
         if !self.has_backlog_space(listener) {
             return self.try_later(id, nth);
@@ -88,7 +88,7 @@ impl Net {
             listening.queue.push_back(child);
         }
         self.wake(listener, Side::Read);
-        self.tell(id, Change::Established);
+        self.schedule_change(id, Change::Established);
     }
 
     /// A full queue takes one more than the backlog, then attempts get no answer.

@@ -94,8 +94,8 @@ impl DatagramQueue {
     }
 
     /// Queues a datagram, or counts it as dropped if the buffer is full. As on Linux, the last one may exceed the buffer.
-    pub(crate) fn receive(&mut self, datagram: Datagram, room: usize, coalesce: bool) -> bool {
-        if self.held > 0 && self.held + OVERHEAD > room {
+    pub(crate) fn receive(&mut self, datagram: Datagram, capacity: usize, coalesce: bool) -> bool {
+        if self.held > 0 && self.held + OVERHEAD > capacity {
             self.drops = self.drops.wrapping_add(1);
             return false;
         }

@@ -309,7 +309,7 @@ impl Net {
     }
 
     /// Schedules a change that occupies the link for no time.
-    fn tell(&mut self, to: SocketId, change: Change) {
+    fn schedule_change(&mut self, to: SocketId, change: Change) {
         self.travel(to, 0, change);
     }
 

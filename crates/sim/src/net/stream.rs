@@ -89,7 +89,7 @@ impl Net {
         let inbound = &mut self.socket_mut(to).inbound;
         if inbound.end == End::Queued && inbound.unsent() == 0 {
             inbound.end = End::Flying;
-            self.tell(to, Change::EndOfStream);
+            self.schedule_change(to, Change::EndOfStream);
         }
     }
 
@@ -266,7 +266,7 @@ impl Net {
         let gone = matches!(std::mem::replace(&mut socket.state, State::Closed), State::Closed);
         if let Some(peer) = socket.peer.filter(|_| !gone) {
             self.socket_mut(peer).inbound.discard_unsent();
-            self.tell(peer, Change::Reset);
+            self.schedule_change(peer, Change::Reset);
         }
     }
 
@@ -276,7 +276,7 @@ impl Net {
         let ends = if socket.is_open() { [Some(id), socket.peer] } else { [None; 2] };
         for end in ends.into_iter().flatten() {
             self.socket_mut(end).inbound.discard_unsent();
-            self.tell(end, Change::Reset);
+            self.schedule_change(end, Change::Reset);
         }
     }
 }

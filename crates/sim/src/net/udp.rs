@@ -146,9 +146,9 @@ impl Net {
 
     fn deliver_to(&mut self, id: SocketId, datagram: Datagram) {
         let socket = self.socket_mut(id);
-        let (room, coalesce) = (socket.options.receive_buffer, socket.options.coalesce);
+        let (capacity, coalesce) = (socket.options.receive_buffer, socket.options.coalesce);
         if let Some(queue) = &mut socket.datagrams
-            && queue.receive(datagram, room, coalesce)
+            && queue.receive(datagram, capacity, coalesce)
         {
             self.wake(id, Side::Read);
         }

@@ -42,19 +42,19 @@ impl World {
         Ok(files)
     }
 
-    /// Writes the control messages of a datagram into `room` bytes, and opens the descriptors that came with it. The flag
+    /// Writes the control messages of a datagram into `limit` bytes, and opens the descriptors that came with it. The flag
     /// is set if something did not fit.
-    pub(super) fn tell(
+    pub(super) fn write_controls(
         &mut self,
         socket: SocketId,
         datagram: &mut Datagram,
-        room: usize,
+        limit: usize,
     ) -> (Vec<u8>, bool) {
-        let mut bytes = vec![0; room];
+        let mut bytes = vec![0; limit];
         let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
         let told = self.told(socket, datagram);
         let mut cut = told.into_iter().any(|control| !writer.push(control));
-        let left = room - writer.len();
+        let left = limit - writer.len();
         let fds = self.open_rights(std::mem::take(&mut datagram.rights), left, &mut cut);
         if !fds.is_empty() {
             cut |= !writer.push(Control::Descriptors(&fds));
@@ -112,8 +112,8 @@ impl World {
     }
 
     /// Opens passed files as far as there is space; the others are closed.
-    fn open_rights(&mut self, rights: Vec<u32>, room: usize, cut: &mut bool) -> Vec<u8> {
-        let most = room.saturating_sub(space(0)) / size_of::<i32>();
+    fn open_rights(&mut self, rights: Vec<u32>, limit: usize, cut: &mut bool) -> Vec<u8> {
+        let most = limit.saturating_sub(space(0)) / size_of::<i32>();
         let mut fds = Vec::new();
         for (nth, file) in rights.into_iter().enumerate() {
             let fd = if nth < most { self.files.install(file) } else { Err(Errno::MSGSIZE) };

@@ -49,9 +49,9 @@ impl World {
         receive: &Receive,
     ) -> Result<Got, Errno> {
         let front = receive.front();
-        let room = self.room_for(ring, receive)?;
-        let mut datagram = self.fetch(socket, room)?;
-        let (count, cut) = (datagram.bytes.len().min(room), datagram.bytes.len() > room);
+        let limit = self.payload_limit(ring, receive)?;
+        let mut datagram = self.fetch(socket, limit)?;
+        let (count, cut) = (datagram.bytes.len().min(limit), datagram.bytes.len() > limit);
         let label = self.label(socket, &mut datagram, receive, cut);
         let told = if receive.whole { datagram.bytes.len() } else { count };
         datagram.bytes.truncate(count);
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Bytes of payload that fit.
-    fn room_for(&mut self, ring: u32, receive: &Receive) -> Result<usize, Errno> {
+    fn payload_limit(&mut self, ring: u32, receive: &Receive) -> Result<usize, Errno> {
         match &receive.into {
             Into::Group(group) => {
                 let len = self.buffer_at_hand(ring, *group)?;
@@ -81,12 +81,12 @@ impl World {
     }
 
     /// The next message: a datagram, or as many bytes of a stream as fit and were sent together.
-    fn fetch(&mut self, socket: SocketId, room: usize) -> Result<Datagram, Errno> {
+    fn fetch(&mut self, socket: SocketId, limit: usize) -> Result<Datagram, Errno> {
         if self.net.socket(socket).is_datagram() {
             return self.net.recv_datagram(socket);
         }
         let there = self.net.receivable(socket)?;
-        let most = self.shorten(there.min(room), Fault::ShortRead);
+        let most = self.shorten(there.min(limit), Fault::ShortRead);
         Ok(self.net.read_message(socket, most))
     }
 
@@ -97,12 +97,12 @@ impl World {
         receive: &Receive,
         cut: bool,
     ) -> Label {
-        let room = match receive.cover.as_deref() {
+        let limit = match receive.cover.as_deref() {
             Some(Cover::Header(header)) => header.control.len(),
             Some(Cover::Front(layout)) => layout.control,
             None => 0,
         };
-        let (control, control_cut) = self.tell(socket, datagram, room);
+        let (control, control_cut) = self.write_controls(socket, datagram, limit);
         let name = match datagram.route {
             Some((from, _)) => Some(self.net.seen(socket, from).into()),
             None => datagram.from,

@@ -17,16 +17,16 @@ impl World {
         if self.net.socket(socket).is_datagram() {
             return self.attempt_post(op, socket);
         }
-        let room = match self.net.send_space(socket) {
+        let space = match self.net.send_space(socket) {
             Err(Errno::AGAIN) => return Outcome::Waits,
             Err(errno) => return Outcome::Done(op.stopped_by(errno)),
-            Ok(room) => room,
+            Ok(space) => space,
         };
         if self.strikes(Fault::Reset) {
             self.net.reset_both(socket);
         }
         let Body::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
-        let count = self.shorten(room.min(send.total - send.done), Fault::ShortWrite);
+        let count = self.shorten(space.min(send.total - send.done), Fault::ShortWrite);
         self.copy(socket, send, count);
         send.done += count;
         let short = send.done < send.total;

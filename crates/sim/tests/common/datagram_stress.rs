@@ -13,7 +13,7 @@ const KIND: u64 = 0xFF << 56;
 /// Datagrams that each socket sends.
 const DATAGRAMS: u32 = 40;
 const UDP: usize = 3;
-const ROOM: Layout = Layout { name: 112, control: 64 };
+const LAYOUT: Layout = Layout { name: 112, control: 64 };
 /// Bytes of the header of a datagram: the sender and the number.
 const LEAST: usize = 8;
 const SEGMENT: usize = 50;
@@ -76,14 +76,14 @@ fn text(sender: usize, nth: u32, len: usize) -> Vec<u8> {
 impl DatagramStress {
     pub fn new(host: Host, seed: u64) -> Self {
         let lent = Lent::new(&host.ring, 8, 32_768);
-        let header = Box::new(room(ROOM));
+        let header = Box::new(header_of(LAYOUT));
         let random = Random::new(!seed);
         let tally = Tally::default();
-        let mut office =
+        let mut program =
             Self { host, lent, random, endpoints: Vec::new(), header, tally, turns: 0 };
-        (0..UDP).for_each(|_| office.open_udp());
-        (0..2).for_each(|_| office.open_pair());
-        office
+        (0..UDP).for_each(|_| program.open_udp());
+        (0..2).for_each(|_| program.open_pair());
+        program
     }
 
     fn open_udp(&mut self) {
@@ -280,7 +280,7 @@ impl DatagramStress {
             let bytes = endpoint.memory[..done.result as usize].to_vec();
             return self.check_received(index, &bytes, None);
         }
-        let framed = self.lent.framed(&done, ROOM);
+        let framed = self.lent.framed(&done, LAYOUT);
         assert!(!framed.head.is_cut());
         let mut segment = None;
         for control in controls(&framed.control) {
@@ -356,16 +356,16 @@ impl Outgoing {
             control,
             passed,
             vector,
-            header: room(Layout { name: 0, control: 0 }),
+            header: header_of(Layout { name: 0, control: 0 }),
         })
     }
 }
 
 fn written(control: Control<'_>) -> Vec<u8> {
-    let mut room = vec![0; 64];
-    let mut writer = ControlWriter::new(&mut room, Direction::Sent);
+    let mut buffer = vec![0; 64];
+    let mut writer = ControlWriter::new(&mut buffer, Direction::Sent);
     assert!(writer.push(control));
     let len = writer.len();
-    room.truncate(len);
-    room
+    buffer.truncate(len);
+    buffer
 }

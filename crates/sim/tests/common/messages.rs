@@ -50,7 +50,7 @@ pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
 }
 
 /// A header that only gives sizes.
-pub fn room(layout: Layout) -> MsgHeader {
+pub fn header_of(layout: Layout) -> MsgHeader {
     MsgHeader {
         name: std::ptr::null(),
         name_len: layout.name as u32,

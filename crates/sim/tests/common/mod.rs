@@ -245,8 +245,8 @@ impl Lent {
     /// `count` buffers of `size` bytes, all published.
     pub fn new(ring: &Ring, count: u16, size: usize) -> Self {
         let memory = Mapping::anonymous(usize::from(count) * size).unwrap();
-        let room = u32::from(count).next_power_of_two();
-        let entries = BufferRing::register(ring, GROUP, room).unwrap();
+        let capacity = u32::from(count).next_power_of_two();
+        let entries = BufferRing::register(ring, GROUP, capacity).unwrap();
         let mut lent = Self { memory, size, entries };
         (0..count).for_each(|id| lent.publish(id));
         lent
