@@ -1,8 +1,8 @@
-//! Child processes that do not outlive this one.
+//! Child processes that end with this one.
 //!
-//! A process that is killed runs no destructor, so the kernel ends its children: each asks, before it becomes the
-//! program, for SIGKILL when its parent dies (`PR_SET_PDEATHSIG`). The kernel takes the *thread* that forked for the
-//! parent, so one thread, which lives as long as the process, starts all children.
+//! A killed process runs no destructor, so the kernel must end its children: each child requests SIGKILL for the death
+//! of its parent (`PR_SET_PDEATHSIG`) before it executes the program. For the kernel the parent is the *thread* that
+//! forked. So one thread, which lives as long as the process, starts all children.
 
 #![allow(unsafe_code)] // A closure that runs between fork and exec.
 
@@ -16,18 +16,18 @@ use std::thread;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A command to be started, with the CPUs of the thread that asks.
+/// A command to start, and the CPUs of the requesting thread.
 struct Request {
     command: Command,
     cpus: CpuSet,
     reply: Sender<io::Result<Child>>,
 }
 
-/// Starts a command that is killed when this process ends, however it ends. As [`Command::spawn`] has it, the child
-/// inherits the CPUs of the calling thread.
+/// Starts a command that is killed when this process ends, in any way. As with [`Command::spawn`], the child inherits
+/// the CPUs of the calling thread.
 ///
 /// # Errors
-/// Those of [`Command::spawn`], and if the thread that starts children cannot be made.
+/// Those of [`Command::spawn`], and if the spawning thread cannot be started.
 pub fn spawn(command: Command) -> io::Result<Child> {
     let cpus = sched_getaffinity(None)?;
     let (reply, answer) = mpsc::channel();
@@ -36,7 +36,7 @@ pub fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().map_err(gone)?
 }
 
-/// Starts a command in the same way, waits for its end, and collects what it printed.
+/// Starts a command likewise, waits for its end, and returns its output.
 ///
 /// # Errors
 /// As [`spawn`], and those of reading the output.
@@ -45,7 +45,7 @@ pub fn output(mut command: Command) -> io::Result<Output> {
     spawn(command)?.wait_with_output()
 }
 
-/// The way to the thread that starts children, which is made on first use.
+/// The channel to the spawning thread, which is started on first use.
 fn spawner() -> io::Result<Sender<Request>> {
     static SPAWNER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ fn spawner() -> io::Result<Sender<Request>> {
 fn serve(requests: &Receiver<Request>) {
     for Request { command, cpus, reply } in requests {
         let started = sched_setaffinity(None, &cpus).map_err(io::Error::from);
-        // The caller waits for this answer: it cannot be gone.
+        // The caller waits for this reply, so its receiver exists.
         let _ = reply.send(started.and_then(|()| start(command)));
     }
 }
@@ -72,11 +72,11 @@ fn start(mut command: Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Has the kernel kill the calling process when `parent` dies.
+/// Makes the kernel kill the calling process when `parent` dies.
 fn die_with(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the call above sends no signal: the child has another parent already. No parent at all
-    // (0) means that it is in another PID namespace, where it cannot be told from another.
+    // If the parent died before the call above, no signal is sent; then the child already has another parent. A parent
+    // of 0 is in another PID namespace and cannot be checked.
     match getppid() {
         Some(now) if now != parent => Err(rustix::io::Errno::CANCELED.into()),
         _ => Ok(()),
@@ -89,7 +89,7 @@ mod tests {
     use annulus_load::affinity;
 
     #[test]
-    fn the_end_of_the_thread_that_asked_ends_no_child() {
+    fn a_child_outlives_the_thread_that_requested_it() {
         let sleep = || {
             let mut command = Command::new("/bin/sleep");
             command.arg("1000");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_the_cpus_of_the_thread_that_asked() {
+    fn a_child_inherits_the_cpus_of_the_requesting_thread() {
         let cpus = affinity::allowed().expect("CPUs");
         let core = *cpus.last().expect("one at least");
         let shown = || {
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn a_child_whose_parent_is_gone_does_not_start() {
-        // No process has this number.
+    fn a_child_whose_parent_has_ended_does_not_start() {
+        // No process has this id.
         let other = Pid::from_raw(i32::MAX).expect("a number");
         let refused = thread::spawn(move || {
             let refused = die_with(other).expect_err("another parent");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_an_error() {
+    fn a_missing_program_is_an_error() {
         let error = spawn(Command::new("/nowhere/at/all")).expect_err("no such program");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -1,4 +1,4 @@
-//! What a contender of ours reads off its clocks.
+//! The clocks of our contenders.
 
 use std::ops::Sub;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use annulus_load::clock::{now, process_cpu};
 
 use crate::bench::Sample;
 
-/// A point in time, and the CPU time that this process has used by then, kernel workers included.
+/// A point in time, and the CPU time used by this process until then, kernel workers included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockSample {
     pub(crate) wall: Duration,
@@ -19,14 +19,14 @@ impl ClockSample {
         ClockSample { wall: now(), cpu: process_cpu() }
     }
 
-    /// What was spent on so many operations, as a contender answers it.
+    /// The sample of this many operations in this time.
     pub(crate) fn sample(self, operations: u64) -> Sample {
         let [ns, cpu_ns] = [self.wall, self.cpu].map(|time| time.as_nanos() as f64);
         Sample::from([("operations", operations as f64), ("ns", ns), ("cpu_ns", cpu_ns)])
     }
 }
 
-/// What was spent between two points in time.
+/// The time between two samples.
 impl Sub for ClockSample {
     type Output = ClockSample;
 

@@ -1,4 +1,4 @@
-//! Which cores to put the servers and the load on.
+//! The cores of servers and load.
 
 use std::fs;
 
@@ -7,17 +7,17 @@ use serde::Serialize;
 /// The cores of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cores {
-    /// That of the servers.
+    /// The core of the servers.
     #[serde(rename = "server_core")]
     pub server: usize,
-    /// That of the load.
+    /// The core of the load.
     #[serde(rename = "load_core")]
     pub load: usize,
 }
 
 impl Cores {
-    /// Chooses those that are not given out of `allowed`, which must not be empty: the server gets
-    /// the first, the load the first that shares nothing with it, else another one, else the same.
+    /// Chooses the cores that are not given from `allowed`, which must not be empty. The server gets the first core.
+    /// The load gets the first one that shares nothing with it, else another one, else the same.
     pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
         choose(allowed, server, load, siblings)
     }
@@ -43,7 +43,7 @@ fn choose(
     Cores { server, load: load.unwrap_or_else(|| beside(server)) }
 }
 
-/// The hardware threads of this core, itself among them; empty if the system does not say.
+/// The hardware threads of this core, itself included; empty if the system does not tell.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     fs::read_to_string(path).map_or_else(|_| Vec::new(), |list| numbers(list.trim()))
@@ -62,7 +62,7 @@ fn numbers(list: &str) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Two hardware threads a core, numbered next to each other.
+    /// Two hardware threads per core, with adjacent numbers.
     fn neighbours(core: usize) -> Vec<usize> {
         vec![core & !1, core | 1]
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_keeps_clear_of_the_servers_whole_core() {
+    fn the_load_gets_a_core_that_shares_nothing_with_the_server() {
         assert_eq!(chosen(&[0, 1, 2, 3], None, None), (0, 2));
         assert_eq!(chosen(&[5, 6, 7], None, None), (5, 6));
         assert_eq!(chosen(&[0, 1, 2, 3], Some(3), None), (3, 0));
@@ -81,19 +81,19 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_a_sibling_where_there_is_nothing_else_and_shares_where_there_is_one_core() {
+    fn the_load_gets_a_sibling_or_the_same_core_if_there_is_no_other() {
         assert_eq!(chosen(&[0, 1], None, None), (0, 1));
         assert_eq!(chosen(&[4], None, None), (4, 4));
     }
 
     #[test]
-    fn what_is_given_is_taken() {
+    fn given_cores_are_used() {
         assert_eq!(chosen(&[0, 1, 2, 3], Some(1), Some(1)), (1, 1));
         assert!(Cores { server: 1, load: 1 }.are_shared());
     }
 
     #[test]
-    fn lists_of_the_kernel_are_read() {
+    fn core_lists_of_the_kernel_are_parsed() {
         assert_eq!(numbers("0-2,5"), [0, 1, 2, 5]);
         assert_eq!(numbers("7"), [7]);
         assert!(numbers("").is_empty());

@@ -4,10 +4,10 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// CPU time that all threads of a process have used, in ns, those that have ended included.
+/// CPU time of all threads of a process in ns, including threads that have ended.
 ///
-/// `clock_getcpuclockid(3)`. The figures in `/proc/PID/task` are as fine, but a thread that ends takes its own with it.
-/// None of them is up to date while the process runs: see [`Usage::at_rest`](crate::proc::Usage::at_rest).
+/// By `clock_getcpuclockid(3)`. The files in `/proc/PID/task` are as precise, but omit threads that have ended. Neither
+/// is current while the process runs: see [`Usage::at_rest`](crate::proc::Usage::at_rest).
 pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut clock = 0;
@@ -49,8 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
-        // Beyond the largest pid that Linux gives (2^22), within what a clock id has room for (2^29).
+    fn a_missing_process_is_an_error() {
+        // Above the largest pid of Linux (2^22), and within the range of a clock id (2^29).
         assert!(cpu_ns(1 << 23).is_err() && cpu_ns(u32::MAX).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The machine and the circumstances of a run.
+//! The environment of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,35 +8,35 @@ use annulus_load::affinity;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// The machine, the program and the circumstances of a run.
+/// The machine, the program and the environment of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
-    /// The kernel's release.
+    /// The release of the kernel.
     pub kernel: String,
-    /// The processor's architecture.
+    /// The architecture of the processor.
     pub architecture: String,
-    /// The processor's name, or empty if `/proc/cpuinfo` has none.
+    /// The name of the processor; empty if `/proc/cpuinfo` has none.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: Vec<usize>,
-    /// What the kernel does about each flaw that this processor has.
+    /// The kernel's mitigation of each vulnerability of this processor.
     pub mitigations: BTreeMap<String, String>,
     /// The version of annulus.
     pub version: String,
-    /// The commit it was built from, if it was built in a repository.
+    /// The commit it was built from, if known.
     pub commit: Option<String>,
-    /// The command line, its program without a directory.
+    /// The command line, with the program's name only.
     pub command_line: Vec<String>,
-    /// The variables that could change what was run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
+    /// Variables that can affect a run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
     pub variables: BTreeMap<String, String>,
-    /// The load average when the run began: above 0 means that the machine did something else, too.
+    /// The load average at the start of the run; above 0 if the machine had other work.
     pub load_average: String,
-    /// When the run began, in UTC.
+    /// The start of the run, in UTC.
     pub time: String,
 }
 
 impl Environment {
-    /// Reads it off the system; what can't be read stays empty.
+    /// Reads it from the system; what cannot be read is empty.
     pub fn read() -> Environment {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Environment {
@@ -60,7 +60,7 @@ fn cpu(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// One entry a flaw, without those that the processor does not have.
+/// One entry per vulnerability, without those that do not affect the processor.
 fn mitigations(directory: &Path) -> BTreeMap<String, String> {
     let Ok(entries) = fs::read_dir(directory) else { return BTreeMap::new() };
     entries
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_processor_stands_behind_the_colon() {
+    fn the_name_of_the_processor_follows_the_colon() {
         let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
         assert_eq!(cpu(text).as_deref(), Some("Some CPU @ 2 GHz"));
         assert_eq!(cpu("processor : 0"), None);
     }
 
     #[test]
-    fn flaws_that_the_processor_lacks_are_left_out() {
+    fn vulnerabilities_that_do_not_affect_the_processor_are_omitted() {
         let directory =
             std::env::temp_dir().join(format!("annulus-lab-flaws-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("directory");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_variables_that_could_matter_are_kept() {
+    fn only_relevant_variables_are_kept() {
         assert!(
             matters("RUSTFLAGS") && matters("ANNULUS_X") && matters("CARGO_PROFILE_RELEASE_LTO")
         );

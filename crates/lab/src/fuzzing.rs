@@ -1,13 +1,13 @@
-//! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
+//! Entry points for the fuzz targets into private code. Not part of the public interface.
 
 use crate::bench::{CPU, RATE, Record, Slice};
 use crate::suite::{Suite, Table};
 use crate::{jobs, stderr};
 
-/// So many lines of answers are read: a bench has few rounds, and an interval takes its time.
+/// Lines that are read: a bench has few rounds, and an interval takes time to compute.
 const MOST_ANSWERS: usize = 32;
 
-/// Reads a suite file; of one that is accepted, every cell can be asked.
+/// Parses a suite file; if it is accepted, every cell has a question.
 pub fn suite(text: &str) {
     match Suite::parse(text) {
         Ok(suite) => {
@@ -24,7 +24,7 @@ pub fn suite(text: &str) {
     }
 }
 
-/// Looks for the address in what a server wrote; more output after it does not change it.
+/// Looks for the address in a server's output; further output does not change it.
 pub fn announcement(bytes: &[u8]) {
     let whole = stderr::announced(bytes);
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(16) {
@@ -33,7 +33,7 @@ pub fn announcement(bytes: &[u8]) {
     }
 }
 
-/// Takes each line for what a contender answered in a round, and compares the rounds.
+/// Parses each line as the answer of a contender in a round, and compares the rounds.
 pub fn answers(text: &str) {
     let mut record = Record::new(1);
     for (number, line) in text.lines().take(MOST_ANSWERS).enumerate() {

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 
 use crate::{process, scratch};
 
-/// The exit status of an interrupted program, as shells have it (128 + SIGINT).
+/// The exit status of an interrupted program, as in shells (128 + SIGINT).
 pub const INTERRUPTED: u8 = 130;
 
 /// Whether this process was asked to stop.
@@ -20,10 +20,10 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over ctrl-C (SIGINT), SIGTERM and SIGHUP of this process for the rest of its life.
+    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process.
     ///
-    /// The first one is noted, and `noted` is called on a thread of its own. The second kills all contenders, removes all
-    /// [scratch directories](crate::scratch), and ends the process.
+    /// The first signal is recorded, and `noted` is called on a thread of its own. The second kills all contenders,
+    /// removes all [scratch directories](crate::scratch), and ends the process.
     pub fn install(noted: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let asked = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
-//! Contenders that are programs of their own: each reads jobs, a line each, and answers each with a line of JSON.
+//! Contenders that are separate programs: they read jobs, one per line, and answer each with a line of JSON.
 //!
-//! All are up at once, and idle until it is their turn. A job asks for one slice of work in one cell; the answer is a
-//! [`Sample`]. A contender ends when its input does.
+//! All run at once, and are idle between their jobs. A job is one slice of work in one cell; the answer is a
+//! [`Sample`]. A contender ends when its input ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,17 +23,17 @@ use crate::process::{Process, ProcessError, Spec};
 pub struct Known {
     /// Its name.
     pub name: &'static str,
-    /// The directory of a peer and the mode it runs in; none for this program itself.
+    /// The directory and the mode of a peer; none for this program itself.
     peer: Option<(&'static str, Option<&'static str>)>,
 }
 
 impl Known {
-    /// This program itself.
+    /// A contender that is this program itself.
     pub(crate) const fn own(name: &'static str) -> Known {
         Known { name, peer: None }
     }
 
-    /// The peer in this directory, in a mode.
+    /// A contender that is the peer in this directory, in a mode.
     pub(crate) const fn peer(
         name: &'static str,
         directory: &'static str,
@@ -42,7 +42,7 @@ impl Known {
         Known { name, peer: Some((directory, mode)) }
     }
 
-    /// The arguments of this program, or those of a peer with its mode behind them.
+    /// The arguments of this program, or those of a peer followed by its mode.
     pub(crate) fn arguments(&self, own: Vec<OsString>, peer: Vec<OsString>) -> Vec<OsString> {
         match self.peer {
             None => own,
@@ -50,7 +50,7 @@ impl Known {
         }
     }
 
-    /// How to run it with these arguments, or what is missing to have it.
+    /// How to run it with these arguments, or why it is missing.
     pub(crate) fn prepare(
         &self,
         peers: Option<&Peers>,
@@ -68,18 +68,18 @@ impl Known {
     }
 }
 
-/// The contender of this name.
+/// The contender with this name.
 pub(crate) fn find<'a>(known: &'a [Known], name: &str) -> Result<&'a Known> {
     let found = known.iter().find(|known| known.name == name);
     found.with_context(|| format!("no contender '{name}' in this version"))
 }
 
-/// What contenders are asked in one cell.
+/// The job of one cell.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The line, without its end.
+    /// The line, without its newline.
     pub line: String,
-    /// How long the answer may take: far more than it should, on a machine that is slow at times.
+    /// How long the answer may take: far longer than expected, for a machine that is slow at times.
     pub timeout: Duration,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// All contenders of a bench, up and waiting.
+/// All contenders of a bench, running.
 #[derive(Debug)]
 pub struct Programs {
     programs: Vec<Program>,
@@ -98,7 +98,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Starts every contender. They are asked a job in each cell; of an answer the `required` numbers must be above 0.
+    /// Starts every contender. There is a job per cell; in an answer the `required` numbers must be above 0.
     pub fn start(
         contenders: &Contenders,
         jobs: Vec<Job>,
@@ -119,14 +119,14 @@ impl Measure for Programs {
     }
 }
 
-/// The sample that an answer is, if the required numbers are above 0.
+/// Parses an answer, and checks the required numbers.
 pub(crate) fn sample(answer: &str, required: &[&str]) -> Option<Sample> {
     let sample: Sample = serde_json::from_str(answer).ok()?;
     let is_there = |name: &&str| sample.get(name).is_some_and(|number| number > 0.0);
     required.iter().all(is_there).then_some(sample)
 }
 
-/// A running contender; dropping it ends it.
+/// A running contender, which ends when dropped.
 #[derive(Debug)]
 struct Program {
     process: Process,
@@ -135,13 +135,13 @@ struct Program {
 }
 
 impl Program {
-    /// Starts it; it says nothing until it is asked.
+    /// Starts it.
     fn start(spec: &Spec) -> Result<Program, ProcessError> {
         let (process, jobs, stdout) = Process::start_piped(spec)?;
         Ok(Program { process, jobs, answers: lines(stdout) })
     }
 
-    /// Asks it and waits for its answer, a line without its end.
+    /// Sends a job and waits for the answer, a line without its newline.
     fn ask(&mut self, job: &Job) -> Result<String, ProcessError> {
         let asked = writeln!(self.jobs, "{}", job.line);
         match (asked, self.answers.recv_timeout(job.timeout)) {
@@ -154,18 +154,18 @@ impl Program {
     }
 }
 
-/// The lines of a pipe, read by a thread, so that waiting for one can time out.
+/// The lines of a pipe, read by a thread so that waiting for one can time out.
 fn lines(pipe: ChildStdout) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut all = BufReader::new(pipe).lines().map_while(io::Result::ok);
-        // It ends with the pipe, or when the receiver is gone.
+        // Ends with the pipe, or when the receiver is dropped.
         all.try_for_each(|line| sender.send(line))
     });
     lines
 }
 
-/// The other side: answers jobs from standard input on standard output, until the input ends.
+/// The contender's side: answers jobs from standard input on standard output, until the input ends.
 ///
 /// # Errors
 /// The first error of `answer`, or of the pipes.
@@ -188,7 +188,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(20);
     const SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
-    /// A shell that runs this script.
+    /// Contenders that are a shell with this script.
     fn programs(script: &str, timeout: Duration) -> Programs {
         let spec = shell(script);
         let mut contenders = Contenders::gather([Ok(Ok(spec))], None).expect("one");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_what_is_required_is_shown() {
+    fn an_answer_without_a_required_number_is_quoted() {
         for wrong in ["4 80 7", r#"{"n":0}"#, r#"{"m":1}"#, r#"{"n":"x"}"#] {
             let mut program = programs(&format!("read n; echo '{wrong}'"), TIMEOUT);
             let error = program.measure(SLICE).expect_err(wrong);
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_is_named_with_its_last_line() {
+    fn a_contender_that_ends_is_quoted() {
         let error = programs("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
         let expected = "ended (exit status: 1); its last line: no ring here";
         assert_eq!(error, Err(expected.into()));
     }
 
     #[test]
-    fn one_that_says_nothing_times_out() {
+    fn a_contender_that_does_not_answer_times_out() {
         let mut silent = programs("while read n; do :; done", Duration::from_millis(1));
         let error = silent.measure(SLICE).expect_err("nothing");
         assert_eq!(error, "no answer to `1` within 1ms; it printed nothing");

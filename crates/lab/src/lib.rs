@@ -1,15 +1,15 @@
-//! The comparison lab: contenders side by side, measured so that noise hits all of them equally.
+//! The comparison lab: contenders side by side, measured so that noise affects all equally.
 //!
-//! A [`bench`](mod@bench) is data: contenders × cells, by metrics. Its engine measures every contender in every cell in turn, in short
-//! slices, round after round; the first contender runs a second time, as the A/A control. Figures are compared within a
-//! round, as ratios with a bootstrap 95 % interval ([`stats`]); a winner is named only if the interval excludes 1, and by
-//! more than the control strayed from it.
+//! A [`bench`](mod@bench) is data: contenders × cells, with metrics. Its engine measures every contender in every cell
+//! in turn, in short slices, round after round. The first contender runs a second time as the A/A control. Figures are
+//! compared within a round, as ratios with a bootstrap 95 % interval ([`stats`]). A winner is named only if the
+//! interval excludes 1 by more than the control deviates from it.
 //!
-//! What is compared: [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
-//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]). A [`suite`] is a published
-//! table measured again by one of them.
+//! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
+//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]). A [`suite`] is
+//! a published table, measured again by one of these benches.
 //!
-//! The first figure is *CPU time an operation* ([`proc`]): it holds even if the load, not the server, sets the pace.
+//! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
 
 pub mod bench;
 pub mod bulk;

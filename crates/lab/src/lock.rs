@@ -1,4 +1,4 @@
-//! One measurement at a time on a machine: two would spoil each other.
+//! A lock for measurements: two at once on a machine would disturb each other.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,10 +9,10 @@ use anyhow::{Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The lock's name, in the directory for temporary files.
+/// The name of the lock file, in the directory for temporary files.
 const NAME: &str = "annulus-bench.lock";
 
-/// The lock; dropping it, or ending in any way, gives it back.
+/// The lock, released when dropped or when the process ends.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -22,12 +22,12 @@ impl Lock {
     /// Takes the machine's lock.
     ///
     /// # Errors
-    /// If another process holds it, which is named, or the file cannot be had.
+    /// If another process holds it, which is named, or the file cannot be opened.
     pub fn take() -> Result<Lock> {
         Lock::at(&std::env::temp_dir().join(NAME))
     }
 
-    /// Takes the lock that this file stands for.
+    /// Takes the lock on this file.
     fn at(path: &Path) -> Result<Lock> {
         let shown = path.display();
         let cannot = |error| anyhow!("can't take the lock {shown}: {error}; set TMPDIR elsewhere");
@@ -45,8 +45,8 @@ impl Lock {
     }
 }
 
-/// Opens for reading if it can: in a directory like `/tmp` Linux may forbid opening another user's file with `O_CREAT`, and
-/// the lock needs nothing but an open file.
+/// Opens for reading if possible: in a directory like `/tmp` Linux may forbid opening another user's file with
+/// `O_CREAT`, and a lock needs only an open file.
 fn open(path: &Path) -> io::Result<File> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -56,15 +56,14 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The process that holds a lock on this file, if the kernel tells; a number written into the file could be out of date.
+/// The process that holds a lock on this file, if the kernel tells. A pid written into the file could be stale.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| flock_of(line, inode))
 }
 
-/// The process of a line like `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`, if it is about this
-/// inode.
+/// The process in a line like `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`, if it concerns this inode.
 fn flock_of(line: &str, inode: u64) -> Option<u32> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", pid, file, ..] = fields[..] else { return None };
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_the_holder_and_gets_it_afterwards() {
+    fn a_lock_in_use_names_its_holder_and_is_free_afterwards() {
         let name = format!("annulus-lab-lock-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let first = Lock::at(&path).expect("free");
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
+    fn a_missing_directory_is_named() {
         let error = Lock::at(Path::new("/nowhere/lock")).expect_err("no directory").to_string();
         assert!(error.starts_with("can't take the lock /nowhere/lock: No such file"), "{error}");
     }

@@ -1,10 +1,9 @@
-//! Peers: programs of others to compare with, one directory each, built by their own script.
+//! Peers: other programs to compare with, each in a directory of its own and built by its own script.
 //!
-//! `peers/NAME/build OUT` builds into the directory OUT and prints the program's path as its last line.
-//! It exits with 3 and one line on its standard error when a tool is missing. The program takes a
-//! port (0 picks one), says `listening on ADDRESS:PORT` on its standard error, and runs until
-//! SIGTERM. What else a peer serves and in which modes stands in files of its directory;
-//! `peers/README.md` has the whole contract.
+//! `peers/NAME/build OUT` builds into the directory OUT and prints the program's path as its last line. If a tool is
+//! missing, it exits with 3 and prints one line on its standard error. The program takes a port (0 picks one), prints
+//! `listening on ADDRESS:PORT` on its standard error, and runs until SIGTERM. Files in a peer's directory list the
+//! other transports and the modes that it supports; `peers/README.md` has the whole contract.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,19 +15,20 @@ use crate::child;
 
 use crate::process::Spec;
 
-/// What a build script exits with when a tool is missing.
+/// The exit status of a build script if a tool is missing.
 const TOOL_MISSING: i32 = 3;
 
-/// The file that lists what a peer serves beside TCP.
+/// The file that lists the transports that a peer supports besides TCP.
 const SERVES: &str = "serves";
 
 /// The file that lists a peer's modes.
 const MODES: &str = "modes";
 
-/// What [`SERVES`] says if the program is no echo server, but a contender of `bench nop`, `bench file` or `bench bulk`.
+/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file` or `bench
+/// bulk`.
 const CONTESTS: [&str; 3] = ["nop", "file", "bulk"];
 
-/// The directory of all peers, and where they are built.
+/// The directory of all peers, and the directory of their builds.
 #[derive(Clone, Debug)]
 pub struct Peers {
     directory: PathBuf,
@@ -37,20 +37,20 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Looks for a directory `peers` here and in every directory above.
+    /// Looks for a directory `peers` here and in every parent directory.
     pub fn find(from: &Path) -> Option<Peers> {
         let directory = from.ancestors().map(|above| above.join("peers")).find(|f| f.is_dir())?;
         let output = directory.parent()?.join("target").join("peers");
         Some(Peers { directory, output, announce: |_| () })
     }
 
-    /// Has a peer's name announced before it is built, which may take minutes.
+    /// Sets a function that is called with a peer's name before it is built, which may take minutes.
     pub fn announcing(self, announce: fn(&str)) -> Peers {
         Peers { announce, ..self }
     }
 
-    /// How to run a peer as a contender, or what is missing to have it; it is built first. `spec` makes of its program what
-    /// runs it. Without a directory of peers there is none.
+    /// How to run a peer as a contender, or why it is missing. Builds it first; `spec` is called with its program.
+    /// Without a directory of peers every peer is missing.
     ///
     /// # Errors
     /// If the peer does not build.
@@ -68,7 +68,7 @@ impl Peers {
         Ok(built.map(spec).map_err(|why| format!("peer {name} is left out: {why}")))
     }
 
-    /// The names of all peers that echo, sorted.
+    /// The names of all peers that are echo servers, sorted.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let mut names: Vec<String> = entries
@@ -81,17 +81,17 @@ impl Peers {
         names
     }
 
-    /// Whether a peer says that it serves this beside TCP: `udp` or `unix`.
+    /// Whether a peer supports this besides TCP: `udp` or `unix`.
     pub fn serves(&self, name: &str, kind: &str) -> bool {
         self.words(name, SERVES).iter().any(|word| word == kind)
     }
 
-    /// The words of which a peer takes one behind its address.
+    /// The modes of a peer, of which one may follow its address.
     pub fn modes(&self, name: &str) -> Vec<String> {
         self.words(name, MODES)
     }
 
-    /// Builds a peer and gives its program, or says which tool is missing.
+    /// Builds a peer; returns its program, or which tool is missing.
     fn build(&self, name: &str) -> Result<Result<PathBuf, String>> {
         (self.announce)(name);
         let (directory, output) = (self.directory.join(name), self.output.join(name));
@@ -118,7 +118,7 @@ impl Peers {
     }
 }
 
-/// The last line of a text that is not empty.
+/// The last non-empty line.
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
@@ -128,7 +128,7 @@ fn last_line(text: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A directory with peers whose build scripts are these, removed when dropped.
+    /// A directory of peers with these build scripts, removed when dropped.
     struct Directory(PathBuf);
 
     impl Directory {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tool_is_told_from_a_failed_build() {
+    fn a_missing_tool_is_no_failed_build() {
         let missing = "echo 'no go: apt install golang' >&2; exit 3";
         let directory = Directory::new(
             "bad",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_serves_and_its_modes_are_read_off_its_directory() {
+    fn the_transports_and_modes_of_a_peer_are_read_from_its_directory() {
         let directory = Directory::new("words", &[("plain", ""), ("more", "")]);
         directory.file("more", SERVES, "udp\nunix\n");
         directory.file("more", MODES, "sqpoll\n");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_a_directory_that_builds_a_server() {
+    fn a_peer_is_a_directory_with_a_build_script() {
         let directory = Directory::new("names", &[("b", ""), ("a", "")]);
         assert_eq!(directory.peers().names(), ["a", "b"]);
         fs::create_dir_all(directory.0.join("peers/notes")).expect("directory");

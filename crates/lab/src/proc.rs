@@ -11,37 +11,38 @@ use serde::Serialize;
 
 use crate::cpu_clock::cpu_ns;
 
-/// What all threads of a process have used since they started.
+/// The usage of all threads of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time on a core, user and kernel, in ns.
     pub cpu_ns: u64,
-    /// How often a thread was put on a core: every context switch to it, wanted or not.
+    /// How often a thread was scheduled on a core: every context switch to it, voluntary or not.
     pub switches: u64,
 }
 
 impl Usage {
-    /// What `/proc/PID/task/*/schedstat` and the process's own clock say now; of threads that run, up to the last tick.
+    /// The current values of `/proc/PID/task/*/schedstat` and the process's CPU clock. Running threads are counted up
+    /// to their last tick.
     ///
-    /// Switches are those of the threads that live: one that ends takes them with it. Its time stays.
+    /// Switches are those of living threads only. CPU time includes threads that have ended.
     pub fn of(pid: u32) -> io::Result<Usage> {
         Ok(Usage { cpu_ns: cpu_ns(pid)?, switches: switches(&tasks(pid))? })
     }
 
-    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after so long.
+    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after `patience`.
     ///
-    /// Linux records a thread's time when it leaves its core and at ticks (1 to 10 ms apart), not when another process reads
-    /// it: while a process runs its latest time is missing, whichever file or clock is read (ADR 0017).
-    pub fn at_rest(pid: u32, patience: Duration) -> io::Result<Usage> {
+    /// Linux accounts a thread's CPU time when it leaves its core and at ticks (1 to 10 ms apart), not when another
+    /// process reads it. While a process runs, its latest time is missing from every file and clock (ADR 0017).
+    pub fn at_rest(pid: u32, timeout: Duration) -> io::Result<Usage> {
         let tasks = tasks(pid);
         let began = clock::now();
-        while is_busy(&tasks)? && clock::now() - began < patience {
+        while is_busy(&tasks)? && clock::now() - began < timeout {
             thread::sleep(INTERVAL);
         }
         Usage::of(pid)
     }
 
-    /// What was used between an earlier reading and this one.
+    /// The usage between an earlier reading and this one.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
@@ -50,7 +51,7 @@ impl Usage {
     }
 }
 
-/// How soon a process is read again.
+/// How often to read again.
 const INTERVAL: Duration = Duration::from_micros(50);
 
 fn tasks(pid: u32) -> PathBuf {
@@ -69,7 +70,7 @@ fn switches(tasks: &Path) -> io::Result<u64> {
 /// Whether a thread is on a core or waits for one.
 fn is_busy(tasks: &Path) -> io::Result<bool> {
     let mut busy = false;
-    // The state comes after the name, which stands in parentheses and may have some of its own.
+    // The state follows the name, which is in parentheses and may contain some.
     each_thread(tasks, "stat", |line| {
         busy |= line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
         Ok(())
@@ -77,7 +78,7 @@ fn is_busy(tasks: &Path) -> io::Result<bool> {
     Ok(busy)
 }
 
-/// Reads a file of every thread that lives.
+/// Reads a file of every living thread.
 fn each_thread(
     tasks: &Path,
     file: &str,
@@ -93,7 +94,7 @@ fn each_thread(
     Ok(())
 }
 
-/// The third of three numbers: ns on a core, ns waiting for one, times put on one.
+/// The third of three numbers: ns on a core, ns waiting for one, times scheduled.
 fn switches_in(line: &str) -> io::Result<u64> {
     let mut numbers = line.split_whitespace().map(str::parse::<u64>);
     match (numbers.next(), numbers.next(), numbers.next()) {
@@ -112,7 +113,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What `/proc/PID/status` says.
+    /// The current values of `/proc/PID/status`.
     pub fn of(pid: u32) -> io::Result<Memory> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let missing = || io::Error::other("no VmRSS and VmSize in /proc/PID/status");
@@ -129,7 +130,7 @@ impl Memory {
     }
 }
 
-/// A thread that ended between being listed and being read.
+/// Whether a thread ended between being listed and being read.
 fn has_ended(error: &io::Error) -> bool {
     let ended = [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH];
     ended.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -144,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// A process that counts to 100,000 and then stops itself, so that its figures stand still.
-    /// (Not this one: other tests' threads end meanwhile, and take theirs with them.)
+    /// A process that counts to 100,000 and then stops itself, so that its figures no longer change. (This process is
+    /// not suitable: other tests' threads end meanwhile.)
     #[test]
     fn counts_the_time_and_the_switches_of_a_process() {
         let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -STOP $$";
@@ -155,14 +156,14 @@ mod tests {
         child.kill().and_then(|()| child.wait()).expect("clean up");
         assert!(stopped.expect("waitpid").is_some_and(|(_, status)| status.stopped()));
         let used = used.expect("schedstat");
-        // No shell counts that far within 1 ms, nor takes 10 s of CPU for it.
+        // No shell counts that far within 1 ms, nor uses 10 s of CPU time for it.
         assert!((1_000_000..10_000_000_000).contains(&used.cpu_ns), "{used:?}");
         assert!(used.switches > 0, "{used:?}");
     }
 
-    /// Each line costs the same, a few ms; a reading that came too early would leave some of it to the next.
+    /// Each line costs the same, a few ms. A reading that is too early would attribute a part to the next one.
     #[test]
-    fn at_rest_nothing_is_missing() {
+    fn at_rest_no_cpu_time_is_missing() {
         let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
         let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
         let child = child.as_mut().expect("a shell");
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_rests_is_read_all_the_same() {
+    fn a_process_that_never_rests_is_read_after_the_timeout() {
         let mut child = Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn();
         let child = child.as_mut().expect("a shell");
         let used = Usage::at_rest(child.id(), Duration::from_millis(50));
@@ -190,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_the_window_does_not_count() {
+    fn usage_before_the_window_does_not_count() {
         let (opened, closed) = (Usage { cpu_ns: 5, switches: 2 }, Usage { cpu_ns: 9, switches: 3 });
         assert_eq!(closed.since(opened), Usage { cpu_ns: 4, switches: 1 });
     }
 
     #[test]
-    fn sums_tasks_and_passes_over_those_that_have_ended() {
+    fn threads_are_summed_and_ended_ones_ignored() {
         let directory =
             std::env::temp_dir().join(format!("annulus-lab-tasks-{}", std::process::id()));
         for (task, line) in [("1", "100 7 3\n"), ("2", "20 9 4\n")] {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedstat_is_an_error_that_shows_it() {
+    fn an_invalid_schedstat_is_an_error_that_quotes_it() {
         let error = switches_in("12 x").expect_err("not three numbers");
         assert!(error.to_string().contains("`12 x`"), "{error}");
     }
@@ -226,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
-        // Beyond the largest pid that Linux gives (2^22).
+    fn a_missing_process_is_an_error() {
+        // Above the largest pid of Linux (2^22).
         assert!(Usage::of(1 << 30).is_err() && Memory::of(1 << 30).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A contender as a process: started, pinned, and ended with all its children.
+//! A contender as a process: starts it, pins it, and ends it with all its children.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use crate::child;
 use crate::stderr::Stderr;
 
-/// How long a process may take to end once asked, before it is killed.
+/// How long a process may take to end after SIGTERM, before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How to run a contender.
@@ -29,23 +29,23 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The core it is pinned to, with every thread it will have.
+    /// The core to pin it to, with all its threads.
     pub pin: Option<usize>,
 }
 
 impl Spec {
-    /// A program without arguments, which may run anywhere.
+    /// A program without arguments and without a core.
     pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
         Spec { name: name.into(), program: program.into(), arguments: Vec::new(), pin: None }
     }
 
-    /// The same program under another name.
+    /// The same program with another name.
     pub fn named(&self, name: String) -> Spec {
         Spec { name, ..self.clone() }
     }
 }
 
-/// Its name and its command line, the program without a directory.
+/// Its name and its command line, with the program's name only.
 impl Serialize for Spec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let program = self.program.file_name().into_iter();
@@ -58,12 +58,12 @@ impl Serialize for Spec {
     }
 }
 
-/// What went wrong with a contender, in one line.
+/// A failure of a contender, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessError {
     /// The contender.
     pub name: String,
-    /// What happened, with the last line that it printed on its standard error.
+    /// The failure, with the last line of the contender's standard error.
     pub why: String,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for ProcessError {
 
 impl std::error::Error for ProcessError {}
 
-/// A running contender; dropping it ends it.
+/// A running contender, which ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -108,10 +108,10 @@ impl Process {
     fn spawn(spec: &Spec, mut command: Command) -> Result<Process, ProcessError> {
         let Spec { name, program, arguments, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
-        // A process group of its own: ctrl-C at the terminal reaches the lab alone, which ends its children when it has
+        // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
         // stopped measuring.
         command.args(arguments).process_group(0).stderr(Stdio::piped());
-        // A child inherits the pin, so it never starts threads elsewhere.
+        // A child inherits the affinity, so it never starts threads elsewhere.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)
             .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
@@ -123,7 +123,7 @@ impl Process {
                 Ok(Process { name: name.clone(), child, handle, status: None, stderr })
             }
             Err(why) => {
-                // Without a handle it cannot be watched; it is ours, so it can be killed.
+                // It cannot be observed without a handle, but as a child it can be killed.
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(error(format!("can't watch it: {why}")))
             }
@@ -136,8 +136,8 @@ impl Process {
     }
 
     /// An error if it has ended, or ends within `patience`.
-    pub(crate) fn check(&mut self, patience: Duration) -> Result<(), ProcessError> {
-        if !is_dead_within(&self.handle, patience) {
+    pub(crate) fn check(&mut self, timeout: Duration) -> Result<(), ProcessError> {
+        if !is_dead_within(&self.handle, timeout) {
             return Ok(());
         }
         let status = self.reap().map_or("unknown".into(), |status| status.to_string());
@@ -145,12 +145,12 @@ impl Process {
         Err(self.error(format!("ended ({status})")))
     }
 
-    /// That it ended, if it does so soon, or else this, with its last line.
+    /// An error that it has ended, if it ends soon; else this error. With its last line.
     pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
         self.check(END_PATIENCE).err().unwrap_or_else(|| self.error(why.into()))
     }
 
-    /// This, with its last line.
+    /// This error, with its last line.
     pub(crate) fn error(&self, why: String) -> ProcessError {
         let said = self
             .stderr
@@ -159,11 +159,11 @@ impl Process {
         ProcessError { name: self.name.clone(), why: format!("{why}; {said}") }
     }
 
-    /// The status of a process that is dead, or about to be.
+    /// The status of a process that has ended or is about to.
     fn reap(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // Children it left behind would hold its core, and the pipe of its standard error. Until it is reaped, its
-            // group belongs to no other process.
+            // Remaining children would hold its core and the pipe of its standard error. The group's id is not reused
+            // until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             self.status = self.child.wait().ok();
         }
@@ -173,7 +173,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Signals to a process that is dead already fail, and need not succeed.
+        // Signals to a process that has ended fail, which is no error.
         let _ = pidfd_send_signal(&self.handle, Signal::TERM);
         if !is_dead_within(&self.handle, END_PATIENCE) {
             let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -183,18 +183,18 @@ impl Drop for Process {
     }
 }
 
-/// Handles of the processes that are up, for [`kill_all`]. A handle, unlike an id, never comes to mean another process.
+/// Handles of the running processes, for [`kill_all`]. Unlike a pid, a handle never refers to another process.
 static LIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
-/// Kills every contender at once, for a lab that cannot wait until they have finished. While the result is held, no thread
-/// gets past the end of a contender: this process is about to end, and its signal handler says how.
+/// Kills every contender, if the lab must end at once. While the result is held, no thread continues after the end of a
+/// contender: the signal handler decides how this process ends.
 pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     let processes = live();
     for handle in processes.iter() {
-        // It can only fail because the process is dead already.
+        // Fails only if the process has already ended.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
-    // Their files are removed next, so they must not be at work any more.
+    // Their files are removed next, so they must have ended.
     processes.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
     processes
 }
@@ -203,10 +203,10 @@ fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_dead_within(handle: &OwnedFd, patience: Duration) -> bool {
+fn is_dead_within(handle: &OwnedFd, timeout: Duration) -> bool {
     let mut events = [PollFd::new(handle, PollFlags::IN)];
-    let timeout = Timespec::try_from(patience).ok();
-    // A signal to this process cuts the wait short; then the contender is killed a little early.
+    let timeout = Timespec::try_from(timeout).ok();
+    // A signal to this process shortens the wait; then the contender is killed a little early.
     poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
@@ -217,12 +217,12 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A shell that runs this script.
+    /// A contender that is a shell with this script.
     pub(crate) fn shell(script: &str) -> Spec {
         Spec { arguments: vec!["-c".into(), script.into()], ..Spec::of("shell", "/bin/sh") }
     }
 
-    /// Whether a child of ours is gone: none but this process reaps it.
+    /// Whether a child has ended; only this process reaps it.
     fn is_gone(pid: u32) -> bool {
         !Path::new(&format!("/proc/{pid}")).exists()
     }
@@ -241,19 +241,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_that_ignores_sigterm_is_killed_with_its_children() {
+    fn a_process_that_ignores_sigterm_is_killed_with_its_children() {
         let script = "trap '' TERM; echo ready; while :; do sleep 1000; done";
         let (process, _, mut stdout) = Process::start_piped(&shell(script)).expect("start");
         stdout.read_exact(&mut [0; 6]).expect("ready and a line's end");
         let pid = process.pid();
         drop(process);
         assert!(is_gone(pid));
-        // The sleeping child held the pipe too: its end means that none is left.
+        // The sleeping child held the pipe, too: the end of the pipe means that no child is left.
         assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
     }
 
     #[test]
-    fn one_that_ends_is_quoted() {
+    fn a_process_that_ends_is_quoted() {
         let script = "echo 'bind: address in use' >&2; exit 7";
         let mut process = Process::start(&shell(script)).expect("start");
         let error = process.check(Duration::from_secs(20)).expect_err("it ends");
@@ -263,7 +263,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named() {
         let error = Process::start(&Spec::of("shell", "/nowhere/echo")).expect_err("no program");
         let expected = "shell: can't start `/nowhere/echo`: No such";
         assert!(error.to_string().starts_with(expected), "{error}");

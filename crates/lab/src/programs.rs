@@ -1,4 +1,4 @@
-//! Benches whose contenders are programs that answer jobs: the definition of each as data, and how one is compared.
+//! Benches whose contenders are programs that answer jobs: their definitions as data, and their comparison.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::cores::Cores;
 use crate::jobs::{Job, Known, Programs, find};
 use crate::peer::Peers;
 
-/// How much longer than its slice an answer may take: the warm-up, and a machine that is slow at times.
+/// How much longer than its slice an answer may take: for the warm-up, and for a machine that is slow at times.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
 
 /// The core that a contender is pinned to, if it does not pin itself, and its arguments.
 type Run = fn(&Known, Cores) -> (Option<usize>, Vec<OsString>);
 
-/// A bench: what is the same in every comparison.
+/// The definition of a bench, common to all its comparisons.
 #[derive(Debug)]
 pub struct Definition {
     /// Its name.
     pub name: &'static str,
-    /// The contenders by name.
+    /// The contenders, by name.
     pub contenders: &'static [Known],
-    /// Those that are measured unless others are named.
+    /// The contenders that are measured unless others are named.
     pub usual: &'static [&'static str],
     /// The length of a slice unless another is given.
     pub usual_slice: Duration,
-    /// The contender that ratios are taken to, if it takes part; else the first.
+    /// The contender that ratios are taken to, if it is measured; else the first.
     pub(crate) baseline: &'static str,
     pub(crate) metrics: &'static [Metric],
     /// The numbers of an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
     pub(crate) layout: Layout,
     pub(crate) legend: &'static str,
-    /// Whether a contender uses both cores; else only that of the server.
+    /// Whether a contender uses both cores, or only that of the server.
     pub(crate) on_two_cores: bool,
     pub(crate) run: Run,
     /// The cores, as text and as parameters of the report.
@@ -49,7 +49,7 @@ pub struct Setup {
     pub definition: &'static Definition,
     /// Its rounds.
     pub plan: Plan,
-    /// Contenders by name.
+    /// The names of the contenders.
     pub contenders: Vec<String>,
     /// The parameters.
     pub cells: Vec<Cell>,

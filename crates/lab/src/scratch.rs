@@ -1,4 +1,4 @@
-//! Directories for the files of a run, removed when it ends, however it ends.
+//! Directories for the files of a run, removed at its end, however it ends.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Directories that exist, for [`remove_all`].
+/// Existing directories, for [`remove_all`].
 static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes every scratch directory, for a lab that ends at once.
+/// Removes every scratch directory, if the lab must end at once.
 pub fn remove_all() {
-    // The process ends; a failure cannot be reported any more.
+    // The process ends, so a failure cannot be reported.
     there().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
 }
 
@@ -20,14 +20,14 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
     THERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory that is removed, with all that is in it, when dropped.
+/// A directory that is removed with its content when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
 }
 
 impl Scratch {
-    /// Makes a directory of this process's own within another, for this user only.
+    /// Makes a directory in another one, accessible to this user only.
     pub fn within(directory: &Path) -> io::Result<Scratch> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -39,12 +39,12 @@ impl Scratch {
         Ok(Scratch { directory })
     }
 
-    /// Where it is, from the root.
+    /// Its absolute path.
     pub fn path(&self) -> &Path {
         &self.directory
     }
 
-    /// Removes it, and reports a failure, which dropping it does not.
+    /// Removes it; unlike dropping it, reports a failure.
     pub fn remove(self) -> io::Result<()> {
         self.clear()
     }
@@ -61,7 +61,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // After `remove` there is nothing left to do.
+        // Nothing to do after `remove`.
         let _ = self.clear();
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_all_that_is_in_it() {
+    fn a_directory_is_removed_with_its_content() {
         let scratch = Scratch::within(&std::env::temp_dir()).expect("a directory");
         let other = Scratch::within(&std::env::temp_dir()).expect("another");
         let directory = scratch.path().to_owned();

@@ -1,53 +1,51 @@
-//! Medians, and ratios with the interval that says how far to trust them.
+//! Medians, and ratios with a confidence interval.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Fewer rounds than this carry no 95 % interval: five rounds that all point one way do so by
-/// chance alone in 6 % of runs (2 × ½⁵), six in 3 %.
+/// The fewest rounds for a 95 % interval: five rounds all point one way by chance in 6 % of runs (2 × ½⁵), six in 3 %.
 pub const FEWEST_ROUNDS: usize = 6;
 
-/// How often the rounds are drawn anew for one interval.
+/// Number of resamples for one interval.
 const RESAMPLES: usize = 5_000;
 
-/// The middle value, or the mean of the two in the middle; `None` of nothing.
+/// The median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| middle(&mut values.to_vec()))
 }
 
-/// One thing as a multiple of another: the median over the rounds, and where it lies with 95 %
-/// confidence.
+/// A ratio: the median over the rounds, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The median of the rounds' ratios.
+    /// The median of the ratios of the rounds.
     pub median: f64,
     /// Its interval; `None` with fewer than [`FEWEST_ROUNDS`] rounds.
     pub interval: Option<Interval>,
 }
 
 impl Ratio {
-    /// The median of `ratios`, one a round, with its bootstrap interval; `None` of no rounds.
+    /// The median of `ratios`, one per round, with its bootstrap interval; `None` if there are no rounds.
     ///
-    /// The rounds are drawn anew, with replacement, 5,000 times by a generator of this
-    /// seed; the interval is what the middle 95 % of the medians span (Efron's percentile method).
+    /// The rounds are resampled 5,000 times with replacement, by a generator with this seed. The interval spans the
+    /// middle 95 % of the medians (Efron's percentile method).
     pub fn of(ratios: &[f64], seed: u64) -> Option<Ratio> {
         let interval = (ratios.len() >= FEWEST_ROUNDS).then(|| bootstrap(ratios, seed));
         median(ratios).map(|median| Ratio { median, interval })
     }
 
-    /// The same comparison seen from the other side.
+    /// The ratio the other way round.
     pub fn inverse(self) -> Ratio {
         let interval = self.interval.map(|i| Interval { low: 1.0 / i.high, high: 1.0 / i.low });
         Ratio { median: 1.0 / self.median, interval }
     }
 
-    /// How far the whole interval lies from 1: 0 when 1 is inside, or when there is no interval.
+    /// The distance of the whole interval from 1: 0 if 1 is inside, or if there is no interval.
     pub fn distance(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.low - 1.0).max(1.0 - i.high).max(0.0))
     }
 
-    /// How far from 1 the interval reaches: 0 when there is none.
+    /// The largest distance of the interval from 1: 0 if there is none.
     pub fn reach(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.high - 1.0).max(1.0 - i.low))
     }
@@ -57,7 +55,7 @@ impl Ratio {
         self.median < 1.0 && self.distance() > margin
     }
 
-    /// Half of the interval's width, if there is one.
+    /// Half the width of the interval, if there is one.
     pub fn half_width(self) -> Option<f64> {
         self.interval.map(|i| (i.high - i.low) / 2.0)
     }
@@ -65,11 +63,11 @@ impl Ratio {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Three places, or one from 10 on: what a table has room for, and a reader a use for.
-        let places = if self.median < 10.0 { 3 } else { 1 };
-        write!(f, "{:.places$}", self.median)?;
+        // Three decimals, or one from 10 on.
+        let decimals = if self.median < 10.0 { 3 } else { 1 };
+        write!(f, "{:.decimals$}", self.median)?;
         match self.interval {
-            Some(Interval { low, high }) => write!(f, " [{low:.places$}, {high:.places$}]"),
+            Some(Interval { low, high }) => write!(f, " [{low:.decimals$}, {high:.decimals$}]"),
             None => Ok(()),
         }
     }
@@ -98,7 +96,7 @@ fn bootstrap(values: &[f64], seed: u64) -> Interval {
     Interval { low: medians[tail], high: medians[RESAMPLES - 1 - tail] }
 }
 
-/// The median of values that are there; leaves them in another order.
+/// The median of at least one value; reorders the values.
 fn middle(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -132,10 +130,10 @@ mod tests {
         assert_eq!(Ratio::of(&[], 1), None);
     }
 
-    /// Fifteen distinct rounds: the medians of resamples follow a known law. The k-th smallest of
-    /// 15 or less is drawn with p = k/15, and the median is at most it when 8 or more draws are:
-    /// P(Bin(15, 4/15) ≥ 8) = 2.4 %, P(Bin(15, 3/15) ≥ 8) = 0.4 %. So the 2.5 % point is the fourth
-    /// or fifth smallest, and by symmetry the other end is the twelfth or eleventh.
+    /// For fifteen distinct rounds the medians of resamples follow a known law. A draw is the k-th smallest of 15 or
+    /// less with p = k/15, and the median is at most that value if 8 or more draws are: P(Bin(15, 4/15) ≥ 8) = 2.4 %,
+    /// P(Bin(15, 3/15) ≥ 8) = 0.4 %. So the 2.5 % point is the fourth or fifth smallest value, and by symmetry the
+    /// other end is the twelfth or eleventh.
     #[test]
     fn interval_agrees_with_the_binomial_law() {
         let rounds: Vec<f64> = (1..=15).map(f64::from).collect();
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_three_places_and_the_interval_where_there_is_one() {
+    fn a_ratio_is_displayed_with_three_decimals_and_its_interval() {
         let ratio = Ratio { median: 0.41249, interval: Some(Interval { low: 0.4, high: 0.43 }) };
         assert_eq!(ratio.to_string(), "0.412 [0.400, 0.430]");
         assert_eq!(Ratio { interval: None, ..ratio }.to_string(), "0.412");

@@ -1,4 +1,4 @@
-//! What a contender prints on its standard error: where it listens, and why it ended.
+//! The standard error of a contender: the announcement of its address, and its last line.
 
 use std::io::Read;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use annulus_load::ServerAddress;
 
-/// How much of the end is kept.
+/// Bytes kept of the end of the output.
 const KEPT: usize = 4096;
 
-/// What comes before the address on the line that announces it.
+/// The text before the address in an announcement.
 const ANNOUNCES: &str = "listening on ";
 
-/// What comes before an address of datagrams.
+/// The prefix of an address of datagrams.
 const UDP: &str = "udp://";
 
-/// A standard error, read by a thread until its end, so that its process never waits for a reader; the last [`KEPT`] bytes
-/// are kept.
+/// A standard error, read by a thread until its end, so that its process is never blocked. The last [`KEPT`] bytes are
+/// kept.
 #[derive(Debug)]
 pub(crate) struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Stderr {
 }
 
 impl Stderr {
-    /// Starts to read. The thread ends with the pipe, which a grandchild may hold open, so it is not joined.
+    /// Starts to read. The thread ends with the pipe, which a grandchild may hold open; so it is not joined.
     pub(crate) fn of(mut source: impl Read + Send + 'static) -> Stderr {
         let tail = Arc::new(Mutex::new(Vec::new()));
         let (sender, address) = mpsc::channel();
@@ -38,7 +38,7 @@ impl Stderr {
                 tail.extend_from_slice(&chunk[..length]);
                 if let Some(address) = announced(&tail).filter(|_| !was_sent) {
                     was_sent = true;
-                    // The receiver is gone if the lab has given up.
+                    // The receiver is dropped if the lab has given up.
                     let _ = sender.send(address);
                 }
                 let surplus = tail.len().saturating_sub(KEPT);
@@ -48,21 +48,21 @@ impl Stderr {
         Stderr { tail, address }
     }
 
-    /// The address that is announced; call it once.
+    /// The announced address; call it once.
     ///
     /// # Errors
-    /// `Disconnected` if the pipe has ended, `Timeout` if nothing of the kind was printed in time.
-    pub(crate) fn address(&self, patience: Duration) -> Result<ServerAddress, RecvTimeoutError> {
-        self.address.recv_timeout(patience)
+    /// `Disconnected` if the pipe has ended, `Timeout` if no address was announced in time.
+    pub(crate) fn address(&self, timeout: Duration) -> Result<ServerAddress, RecvTimeoutError> {
+        self.address.recv_timeout(timeout)
     }
 
-    /// Waits until the pipe is read to its end, or so long.
-    pub(crate) fn read_to_end(&self, patience: Duration) {
-        // An address that was not asked for may still be in the channel before its end.
-        while self.address(patience).is_ok() {}
+    /// Waits until the pipe has been read to its end, at most for `patience`.
+    pub(crate) fn read_to_end(&self, timeout: Duration) {
+        // An address that was not taken may still be in the channel.
+        while self.address(timeout).is_ok() {}
     }
 
-    /// The last line so far that is not empty, if there was one.
+    /// The last non-empty line so far.
     pub(crate) fn last_line(&self) -> Option<String> {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);
@@ -70,7 +70,7 @@ impl Stderr {
     }
 }
 
-/// The address on the first *complete* line that announces one: half a port is also a number.
+/// The address on the first *complete* line that announces one: half of a port would be a number, too.
 pub(crate) fn announced(printed: &[u8]) -> Option<ServerAddress> {
     let complete = &printed[..printed.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn stderr() -> (PipeWriter, Stderr) {
         let (reader, writer) = pipe().expect("pipe");
@@ -97,7 +97,7 @@ mod tests {
         let (mut writer, stderr) = stderr();
         writer.write_all(b"warming up\nannulus echo: listening on 127.0.0.1:70").expect("write");
         writer.write_all(b"12 (uring, 1 thread)\n").expect("write");
-        assert_eq!(stderr.address(PATIENCE), Ok("127.0.0.1:7012".parse().expect("address")));
+        assert_eq!(stderr.address(TIMEOUT), Ok("127.0.0.1:7012".parse().expect("address")));
     }
 
     #[test]
@@ -111,23 +111,23 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_address_is_told_from_silence() {
+    fn an_end_without_address_differs_from_a_timeout() {
         let (mut writer, stderr) = stderr();
         assert_eq!(stderr.address(Duration::ZERO), Err(RecvTimeoutError::Timeout));
         writer.write_all(b"bind: address in use\n\n").expect("write");
         drop(writer);
-        assert_eq!(stderr.address(PATIENCE), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(stderr.address(TIMEOUT), Err(RecvTimeoutError::Disconnected));
         assert_eq!(stderr.last_line().as_deref(), Some("bind: address in use"));
     }
 
     #[test]
-    fn a_process_that_prints_much_is_never_blocked_and_little_is_kept() {
+    fn a_process_with_much_output_is_not_blocked_and_its_last_line_is_kept() {
         let (mut writer, stderr) = stderr();
         let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
         (0..5000).for_each(|_| writer.write_all(&line).expect("write"));
         writer.write_all(b"the last one\n").expect("write");
         drop(writer);
-        stderr.read_to_end(PATIENCE);
+        stderr.read_to_end(TIMEOUT);
         assert_eq!(stderr.last_line().as_deref(), Some("the last one"));
         assert!(stderr.tail.lock().expect("lock").len() <= KEPT);
     }

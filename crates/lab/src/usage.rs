@@ -1,8 +1,8 @@
-//! What cannot be done as it was asked for.
+//! Usage errors.
 
 use std::fmt;
 
-/// A value that cannot be used, its limit and the way out, in one line: a command line ends with status 2.
+/// An invalid value, its limit and a remedy, in one line. The command line exits with status 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -14,19 +14,19 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// The contender of ours of this name.
+/// Finds one of our contenders by name.
 pub(crate) fn own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageError> {
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, one)| *one);
     found.ok_or_else(|| UsageError(format!("'{name}' is none of ours: {}", names())))
 }
 
-/// Checks that nothing is asked for twice; `named` says what an item is.
+/// Checks that no value occurs twice; `named` describes a value.
 ///
 /// # Errors
-/// Names the first that is.
+/// Names the first value that does.
 pub fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result<(), UsageError> {
-    let twice = all.iter().enumerate().find(|(place, one)| all[..*place].contains(one));
+    let twice = all.iter().enumerate().find(|(index, one)| all[..*index].contains(one));
     let error = |one: &T| UsageError(format!("{} is asked for twice: once will do", named(one)));
     twice.map_or(Ok(()), |(_, one)| Err(error(one)))
 }

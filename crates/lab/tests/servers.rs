@@ -57,7 +57,7 @@ fn a_server_and_its_control_are_both_measured() {
 }
 
 #[test]
-fn a_server_that_answers_wrongly_is_not_accepted() {
+fn a_slice_with_wrong_bytes_is_not_accepted() {
     let mut servers = start("wrong", PIPELINE.into());
     let error = measure(&mut servers, 0).expect_err("wrong bytes");
     assert!(error.contains("wrong bytes"), "{error}");

@@ -1,9 +1,9 @@
-//! What can go wrong at one connection: a kind to count by, and a sentence to show.
+//! Failures of a connection: a kind to count by, and a text.
 
 use std::io;
 use std::time::Duration;
 
-/// Kinds of failure, as they are counted in a report.
+/// Kinds of failure, as counted in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Refused,
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The name in reports: part of the JSON's meaning.
+    /// The name in reports, which is part of the JSON format.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Refused => "connect refused",
@@ -50,11 +50,11 @@ impl Fault {
         Fault { kind, detail: detail.into() }
     }
 
-    /// A connect that failed.
+    /// A connect failed.
     pub(crate) fn connect(error: &io::Error) -> Fault {
         let (kind, advice) = match error.kind() {
             io::ErrorKind::ConnectionRefused => (Kind::Refused, "is the server running there?"),
-            // A path that nobody has listened at.
+            // A path where no server has listened.
             io::ErrorKind::NotFound => (Kind::ConnectFailed, "is the server running there?"),
             io::ErrorKind::TimedOut => {
                 (Kind::ConnectTimeout, "is the address right, and its backlog not full?")
@@ -67,10 +67,10 @@ impl Fault {
         Fault::new(kind, format!("{error}; {advice}"))
     }
 
-    /// A send or a receive that failed.
+    /// A send or a receive failed.
     pub(crate) fn transfer(error: &io::Error) -> Fault {
         let kind = match error.kind() {
-            // What a datagram socket hears of a server that is not there.
+            // A datagram socket gets this error if no server listens.
             io::ErrorKind::ConnectionRefused => return Fault::connect(error),
             io::ErrorKind::ConnectionReset => Kind::Reset,
             io::ErrorKind::BrokenPipe => Kind::ClosedEarly,
@@ -79,7 +79,7 @@ impl Fault {
         Fault::new(kind, error.to_string())
     }
 
-    /// The end of stream after `came` bytes of a reply.
+    /// The end of the stream after `received` bytes of a reply.
     pub(crate) fn closed_early(received: usize, length: usize) -> Fault {
         Fault::new(
             Kind::ClosedEarly,
@@ -87,7 +87,7 @@ impl Fault {
         )
     }
 
-    /// A byte that is not the one that was sent.
+    /// A byte differs from the one sent.
     pub(crate) fn wrong_byte(at: usize, length: usize) -> Fault {
         Fault::new(
             Kind::WrongBytes,
@@ -100,12 +100,12 @@ impl Fault {
         Fault::new(Kind::TooManyBytes, format!("at least {bytes} bytes came beyond what was sent"))
     }
 
-    /// An echo that is that of no datagram.
+    /// An echo that matches no datagram.
     pub(crate) fn corrupt(what: &str) -> Fault {
         Fault::new(Kind::Corrupt, what)
     }
 
-    /// No byte of a reply in time.
+    /// No byte of a reply arrived in time.
     pub(crate) fn reply_timeout(limit: Duration) -> Fault {
         Fault::new(Kind::ReplyTimeout, format!("no byte of a reply came for {limit:?}"))
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_find_their_kind() {
+    fn errors_are_classified() {
         let kind = |error: io::ErrorKind| Fault::connect(&error.into()).kind;
         assert_eq!(kind(io::ErrorKind::ConnectionRefused), Kind::Refused);
         assert_eq!(kind(io::ErrorKind::TimedOut), Kind::ConnectTimeout);

@@ -1,10 +1,10 @@
-//! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
+//! Entry points for the fuzz targets into private code. Not part of the public interface.
 
 use crate::datagrams::payload::DatagramPayload;
 use crate::payload::Payload;
 
-/// Verifies `bytes` as what came back: as a datagram, and as a stream in pieces. The first byte tells which client's they
-/// are taken for and how long the pieces are.
+/// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects the client and the
+/// length of the pieces.
 pub fn echo(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (client, length) = (usize::from(first >> 4), bytes.len());

@@ -1,11 +1,11 @@
-//! Time-outs without timers: count beats where bytes move, and look at the counters now and then.
+//! Time-outs without timers: connections count their activity, and a periodic sweep reads the counters.
 //!
-//! A timer a message would cost more than the message. Instead each connection counts what it does, and a periodic sweep
-//! asks each [`IdleTracker`] since when its count has stood still.
+//! A timer per message would cost more than the message. Instead each connection counts sends and receives, and a sweep
+//! asks each [`IdleTracker`] how long its counter has not changed.
 
 use std::time::Duration;
 
-/// Since when a counter has stood still, as a sweep sees it.
+/// How long a counter has not changed, as seen by sweeps.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleTracker {
     changes: u64,
@@ -13,13 +13,12 @@ pub struct IdleTracker {
 }
 
 impl IdleTracker {
-    /// Starts watching a counter that now stands at `beats`; `now` is [`crate::clock::now`].
+    /// Starts with a counter at `changes`; `now` is [`crate::clock::now`].
     pub fn new(changes: u64, now: Duration) -> IdleTracker {
         IdleTracker { changes, since: now }
     }
 
-    /// How long the counter has stood still, as far as the sweeps have seen: at most one sweep's interval too little,
-    /// never too much by more than that.
+    /// How long the counter has not changed, as far as the sweeps have seen: inaccurate by at most one sweep interval.
     pub fn idle_for(&mut self, changes: u64, now: Duration) -> Duration {
         if changes != self.changes {
             *self = IdleTracker::new(changes, now);
@@ -28,7 +27,7 @@ impl IdleTracker {
     }
 }
 
-/// How often to sweep for a time-out of `limit`: eight times within it, between 1 ms and 100 ms.
+/// The sweep interval for a time-out of `limit`: an eighth of it, within 1 ms to 100 ms.
 pub fn sweep_interval(limit: Duration) -> Duration {
     (limit / 8).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }
@@ -40,7 +39,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn quiet_grows_while_the_counter_stands_and_restarts_when_it_moves() {
+    fn idle_time_grows_until_the_counter_changes() {
         let mut idle = IdleTracker::new(7, SECOND);
         assert_eq!(idle.idle_for(7, 3 * SECOND), 2 * SECOND);
         assert_eq!(idle.idle_for(8, 4 * SECOND), Duration::ZERO);
@@ -48,13 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_wrapped_has_moved() {
+    fn a_counter_that_wrapped_has_changed() {
         let mut idle = IdleTracker::new(u64::MAX, SECOND);
         assert_eq!(idle.idle_for(0, 2 * SECOND), Duration::ZERO);
     }
 
     #[test]
-    fn sweeps_are_neither_frantic_nor_rare() {
+    fn sweep_intervals_are_bounded() {
         assert_eq!(sweep_interval(Duration::from_millis(80)), Duration::from_millis(10));
         assert_eq!(sweep_interval(60 * SECOND), Duration::from_millis(100));
         assert_eq!(sweep_interval(Duration::ZERO), Duration::from_millis(1));

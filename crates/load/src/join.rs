@@ -1,4 +1,4 @@
-//! Speaking and receiving at the same time, in one task.
+//! Sending and receiving concurrently in one task.
 
 use crate::fault::Fault;
 use std::convert::Infallible;
@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls both until sending has ended and `enough` has been heard; either's failure ends it.
+/// Polls both until sending has ended and `enough` holds. A failure of either ends both.
 pub(crate) async fn until(
     receiving: impl Future<Output = Result<Infallible, Fault>>,
     sending: impl Future<Output = Result<(), Fault>>,

@@ -1,22 +1,22 @@
-//! The open-file limit: raised as far as it goes, or an error that says how far that is.
+//! The limit on open files: raised as far as possible, or an error that names it.
 
 use annulus_kernel::{Limit, Resource};
 use rustix::process::{Resource as Settable, Rlimit, setrlimit};
 use std::fmt;
 
-/// Descriptors kept free for what a process opens beside its connections: ring, timer, signals, result files.
+/// Descriptors reserved for other uses than connections: ring, timer, signals, result files.
 const SPARE: u64 = 16;
 
 /// More connections than the process may open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFileShortage {
-    /// Connections that were asked for.
+    /// Connections requested.
     pub connections: u64,
-    /// Open files they would need, with what is open already.
+    /// Open files needed for them and for what is already open.
     pub needed: u64,
-    /// The limit when it was asked, before raising.
+    /// The soft limit before it was raised.
     pub soft: u64,
-    /// The limit up to which a process may raise its own.
+    /// The hard limit: the most to which a process may raise its own.
     pub hard: u64,
 }
 
@@ -34,10 +34,10 @@ impl fmt::Display for OpenFileShortage {
 
 impl std::error::Error for OpenFileShortage {}
 
-/// Makes room for `connections` more open files, raising the soft limit up to the hard one where that is needed.
+/// Ensures that `connections` more files can be opened; raises the soft limit up to the hard one if necessary.
 ///
 /// # Errors
-/// Where even the hard limit is too low.
+/// If even the hard limit is too low.
 pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     let connections = connections as u64;
     let needed = connections.saturating_add(overhead());
@@ -46,13 +46,13 @@ pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     if needed <= soft {
         return Ok(());
     }
-    // Where it may not be raised, the soft limit is all there is.
+    // If the limit cannot be raised, the soft limit applies.
     let raised = raise_to_hard(limit);
     let hard = if raised { hard } else { soft };
     if needed <= hard { Ok(()) } else { Err(OpenFileShortage { connections, needed, soft, hard }) }
 }
 
-/// Raises the soft limit up to the hard one, if the process may.
+/// Raises the soft limit to the hard one, if the process may.
 pub fn raise() {
     raise_to_hard(Limit::of(Resource::OpenFiles));
 }
@@ -68,7 +68,7 @@ pub fn room() -> usize {
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 
-/// What is open already, and what will be.
+/// Files already open, and those reserved.
 fn overhead() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |entries| entries.count() as u64);
     open + SPARE
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_has_both_numbers_and_the_way_out() {
+    fn the_error_names_both_limits_and_a_remedy() {
         let shortage =
             OpenFileShortage { connections: 30_000, needed: 30_020, soft: 1024, hard: 20_000 };
         let text = shortage.to_string();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn few_connections_always_fit() {
+    fn a_few_connections_always_fit() {
         assert_eq!(reserve(1), Ok(()));
         assert!(room() > 1);
     }

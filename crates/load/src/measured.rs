@@ -1,4 +1,4 @@
-//! The measured window: opened, watched, closed.
+//! The measured window: open, watch, close.
 
 use crate::clock;
 use crate::metrics::{Metrics, Phase};
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// What the clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientKind {
-    /// Tasks of the thread that watches: they wait while it does something else.
+    /// Tasks of the observing thread: they wait while the observer runs.
     Tasks,
-    /// Threads, which go on.
+    /// Threads: they continue meanwhile.
     Threads,
 }
 
 impl ClientKind {
-    /// CPU time they have used.
+    /// The CPU time they have used.
     fn cpu(self) -> Duration {
         match self {
             ClientKind::Tasks => clock::thread_cpu(),
@@ -25,7 +25,7 @@ impl ClientKind {
     }
 }
 
-/// The measured time, and what it cost the load.
+/// The measured time, and the CPU time of the load in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) length: Duration,
@@ -40,13 +40,13 @@ impl Measured {
         if self.length.is_zero() { 0.0 } else { amount / self.length.as_secs_f64() }
     }
 
-    /// Nothing, as the run was interrupted before it began to measure.
+    /// Nothing was measured, as the run was interrupted before.
     pub(crate) fn interrupted() -> Measured {
         Measured { interrupted: true, ..Measured::default() }
     }
 }
 
-/// Breaks off if the observer asks for it.
+/// Breaks if the observer interrupts.
 pub(crate) fn check_interrupted(observer: &dyn Observer) -> ControlFlow<()> {
     match observer.is_interrupted() {
         true => ControlFlow::Break(()),
@@ -54,7 +54,7 @@ pub(crate) fn check_interrupted(observer: &dyn Observer) -> ControlFlow<()> {
     }
 }
 
-/// A window that is open.
+/// An open window.
 pub(crate) struct Measuring<'a> {
     observer: &'a mut dyn Observer,
     metrics: &'a Metrics,
@@ -65,7 +65,7 @@ pub(crate) struct Measuring<'a> {
 }
 
 impl<'a> Measuring<'a> {
-    /// Opens the window when the observer is ready.
+    /// Opens the window once the observer is ready.
     pub(crate) fn open(
         observer: &'a mut dyn Observer,
         metrics: &'a Metrics,
@@ -80,14 +80,14 @@ impl<'a> Measuring<'a> {
         Measuring { observer, metrics, total, clients, began, cpu }
     }
 
-    /// Tells the observer how far it has come, and breaks off if it asks for that.
+    /// Notifies the observer, and breaks if it interrupts.
     pub(crate) fn progress(&mut self, elapsed: Duration) -> ControlFlow<()> {
         let responses = self.metrics.responses();
         self.observer.progress(Progress { elapsed, total: self.total, responses });
         check_interrupted(self.observer)
     }
 
-    /// Closes the window; the clients send nothing more.
+    /// Closes the window; the clients send no further message.
     pub(crate) fn close(self, ended: ControlFlow<()>) -> Measured {
         let measured = Measured {
             length: clock::now() - self.began,

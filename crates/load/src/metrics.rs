@@ -1,4 +1,4 @@
-//! Where the clients of one run write down what happens to them.
+//! The metrics of a run, which its clients share.
 
 use crate::fault::Fault;
 use hdrhistogram::Histogram;
@@ -7,42 +7,42 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest latency told apart, in ns: an hour. What takes longer counts as an hour.
+/// The longest latency recorded as such, in ns: an hour. Longer ones count as an hour.
 const MAX_LATENCY: u64 = 3_600_000_000_000;
-/// Latencies are kept to three significant digits.
+/// The precision of latencies.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Latencies a client keeps to itself before it takes the lock.
+/// Latencies that a recorder collects before it takes the lock.
 const BATCH: usize = 64;
 
-/// How far a run has come.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,
     Measuring,
     Over,
-    /// The run was interrupted: what ends now has not failed.
+    /// The run was interrupted; connections that end now have not failed.
     Interrupted,
 }
 
-/// Shared by all clients of a run, be they tasks or threads.
+/// Shared by all clients of a run, whether tasks or threads.
 pub(crate) struct Metrics {
-    /// A [`Phase`] by number. Nothing else is read by it, so its order with other memory does not matter.
+    /// A [`Phase`] as a number. No other memory is read because of it, so relaxed order is enough.
     phase: AtomicU8,
-    /// From when to when clients had to wait, before the window opened.
+    /// The start and the end of the pause before the window opened, in which clients had to wait.
     pause: [AtomicU64; 2],
     histogram: Mutex<Histogram<u64>>,
     failed: AtomicU64,
     faults: Mutex<Faults>,
 }
 
-/// Failures by kind, and the first of them in words.
+/// Failures by kind, and the first one as text.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) by_kind: BTreeMap<String, u64>,
     pub(crate) first: Option<String>,
 }
 
-/// What a run left on the board.
+/// The metrics at the end of a run.
 pub(crate) struct Totals {
     pub(crate) histogram: Histogram<u64>,
     /// Requests that failed within the window.
@@ -63,7 +63,7 @@ impl Metrics {
         }
     }
 
-    /// Opens the window after a pause that is no client's fault: what was under way is as late as if there had been none.
+    /// Opens the window after a pause in which the clients had to wait. The pause is part of no latency.
     pub(crate) fn open(&self, pause: Range<u64>) {
         let [from, to] = &self.pause;
         from.store(pause.start, Relaxed);
@@ -75,29 +75,29 @@ impl Metrics {
         self.phase.store(phase as u8, Relaxed);
     }
 
-    /// Whether clients go on with another message.
+    /// Whether clients send further messages.
     pub(crate) fn is_open(&self) -> bool {
         self.phase.load(Relaxed) < Phase::Over as u8
     }
 
-    /// Whether what happens now counts.
+    /// Whether events count now.
     pub(crate) fn is_measuring(&self) -> bool {
         self.phase.load(Relaxed) == Phase::Measuring as u8
     }
 
-    /// A latency that ends now, without what the pause has of it.
+    /// The part of a latency that lies outside the pause; it ends now.
     fn without_pause(&self, latency: u64, now: u64) -> u64 {
         let began = now.saturating_sub(latency);
         let [from, to] = self.pause.each_ref().map(|edge| edge.load(Relaxed));
         latency - to.saturating_sub(began.max(from)).min(latency)
     }
 
-    /// Responses within the window so far, but for those still on pads.
+    /// Responses within the window so far, without those in recorders.
     pub(crate) fn responses(&self) -> u64 {
         lock(&self.histogram).len()
     }
 
-    /// Notes that `client` failed, with so many requests under way.
+    /// Records that `client` failed with this many requests in flight.
     pub(crate) fn record_fault(&self, client: usize, requests: u64, fault: &Fault) {
         if self.phase.load(Relaxed) == Phase::Interrupted as u8 {
             return;
@@ -112,7 +112,7 @@ impl Metrics {
         lock(&self.faults).by_kind.is_empty()
     }
 
-    /// Takes everything off the board; the pads are to be gone.
+    /// Takes the metrics. Every recorder must have been dropped.
     pub(crate) fn take_totals(&self) -> Totals {
         let empty = Histogram::new(SIGNIFICANT_DIGITS).expect("a constant number of digits");
         Totals {
@@ -130,12 +130,12 @@ impl Faults {
     }
 }
 
-/// What is behind the locks is whole at any time, even where a holder panicked.
+/// The data is consistent at any time, even if a thread panicked with the lock.
 fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One client's latencies on their way to the board; what is left goes there when this is dropped.
+/// Collects the latencies of one client; flushes the rest when dropped.
 pub(crate) struct Recorder {
     metrics: Arc<Metrics>,
     latencies: Vec<u64>,
@@ -150,7 +150,7 @@ impl Recorder {
         &self.metrics
     }
 
-    /// Notes the latency of a response that came now, in ns, where that is within the window.
+    /// Records the latency in ns of a response that arrived now, if the window is open.
     pub(crate) fn record(&mut self, latency: u64, now: u64) {
         if self.metrics.is_measuring() {
             self.latencies.push(self.metrics.without_pause(latency, now));
@@ -210,7 +210,7 @@ mod tests {
     fn the_pause_before_the_window_is_in_no_latency() {
         let metrics = Metrics::new();
         metrics.open(100..140);
-        // Begun before the pause, in it, at its end, after it.
+        // Started before the pause, in it, at its end, after it.
         for (began, latency) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
             assert_eq!(metrics.without_pause(150 - began, 150), latency, "begun at {began}");
         }

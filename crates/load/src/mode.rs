@@ -1,4 +1,4 @@
-//! What connections run on.
+//! What clients of streams run on.
 
 use annulus::DriverChoice;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::str::FromStr;
 /// The name of [`Mode::Threads`].
 const THREADS: &str = "threads";
 
-/// Tasks on the runtime, or threads of the system.
+/// Tasks of the runtime, or threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A task a connection, all on one thread with this driver.
+    /// A task per connection, all on one thread with this driver.
     Tasks(DriverChoice),
-    /// A blocking thread a connection.
+    /// A blocking thread per connection.
     Threads,
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_go_by_their_names() {
+    fn modes_are_parsed_and_printed_alike() {
         for (text, mode) in
             [("threads", Mode::Threads), ("uring", Mode::Tasks(DriverChoice::Uring))]
         {

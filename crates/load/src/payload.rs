@@ -1,20 +1,20 @@
-//! What the clients say: one pseudo-random pattern, so that sending copies nothing and checking is a compare.
+//! The payload of messages: one pseudo-random pattern, so that sending copies nothing and verifying is a comparison.
 //!
-//! The pattern repeats every so many bytes, a prime. What a connection says is the pattern from some place on, without
-//! end; a message is its next so many bytes. So any number of messages is one slice to send and one compare to check, two
-//! connections never say the same at the same message number, a connection does not repeat itself for 65,519 messages,
-//! and bytes shifted by any buffer size (a power of two) never match. A stamp at the head of a fixed text would miss
-//! stale bytes behind it.
+//! The pattern repeats after a prime number of bytes. A connection sends the pattern from its own start position,
+//! without end; a message is the next part of it. So any number of messages is one slice to send and one to compare
+//! with. No two connections send the same bytes in messages of the same number; a connection repeats itself only after
+//! 65,519 messages; and bytes shifted by the size of a buffer (a power of two) never match. A stamp at the start of a
+//! fixed text would not reveal stale bytes behind it.
 
 use fastrand::Rng;
 use std::sync::LazyLock;
 
-/// Bytes until the pattern repeats: the largest primes below 2¹⁶. The second is for messages whose length is a multiple of
-/// the first, which would all say the same.
+/// Length of the pattern: the two largest primes below 2¹⁶. The second is for messages whose length is a multiple of
+/// the first, which would all be equal.
 const PERIODS: [usize; 2] = [65_521, 65_519];
-/// The longest piece that is one slice.
+/// The longest slice.
 const MAX_SLICE: usize = 65_536;
-/// How far apart the starts of two connections lie.
+/// The distance between the start positions of two connections.
 const CLIENT_STEP: usize = 40_503;
 
 static PATTERNS: [LazyLock<Vec<u8>>; 2] =
@@ -26,7 +26,7 @@ fn pattern(period: usize) -> Vec<u8> {
     once.iter().copied().cycle().take(period + MAX_SLICE).collect()
 }
 
-/// What one connection says, or is expected to hear, from some place on.
+/// The payload of one connection, to send or to expect, from its current position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload {
     pattern: &'static [u8],
@@ -35,7 +35,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// What `client` says in messages of `length` bytes, from the start.
+    /// The payload of `client` in messages of `length` bytes, from the start.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> Payload {
         let which = usize::from(length.is_multiple_of(PERIODS[0]));
         let period = PERIODS[which];
@@ -44,20 +44,20 @@ impl Payload {
         Payload { pattern: &PATTERNS[which], period, at }
     }
 
-    /// The next bytes as one slice: at most `most`, and never none of them.
+    /// The next bytes as one slice: at most `most`, and at least one.
     pub(crate) fn piece(&self, most: usize) -> &'static [u8] {
         &self.pattern[self.at..self.at + most.min(MAX_SLICE)]
     }
 
-    /// Steps over `count` bytes.
+    /// Skips `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
         self.at = (self.at + count) % self.period;
     }
 
-    /// Compares what came with what should come next, and steps over it.
+    /// Compares received bytes with the next ones, and skips them.
     ///
     /// # Errors
-    /// The place of the first byte that differs.
+    /// The position of the first byte that differs.
     pub(crate) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
         for (number, bytes) in bytes.chunks(MAX_SLICE).enumerate() {
             let expected = self.piece(bytes.len());
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_says_something_else() {
+    fn another_seed_is_another_payload() {
         assert_ne!(Payload::new(1, 0, 64).piece(64), Payload::new(2, 0, 64).piece(64));
     }
 
     #[test]
-    fn what_was_sent_is_accepted_however_it_is_cut() {
+    fn what_was_sent_is_accepted_in_any_pieces() {
         let payload = Payload::new(3, 5, 300_000);
         let bytes = take(&mut payload.clone(), 300_000);
         for cut in [1, 7, 4096, 65_536, 200_000, 300_000] {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_bit_is_found_where_it_is() {
+    fn a_wrong_bit_is_found_at_its_position() {
         let payload = Payload::new(3, 5, 200_000);
         let mut bytes = take(&mut payload.clone(), 200_000);
         bytes[150_000] ^= 1;

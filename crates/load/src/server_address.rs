@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a server.
 
 use crate::plan::PlanError;
 use std::fmt;
@@ -10,16 +10,16 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What comes before a path.
+/// The prefix of a path.
 const UNIX: &str = "unix:";
 
-/// What an abstract name is written with, in place of a path. A path that begins so is written `./@…`.
+/// The prefix of an abstract name. A path that starts with it is written `./@…`.
 const ABSTRACT: u8 = b'@';
 
-/// The longest path of a Unix socket, and the longest abstract name, in bytes.
+/// Most bytes in the path of a Unix socket, and in an abstract name.
 pub const MAX_PATH: usize = 107;
 
-/// The address of a Unix socket: a path, or an abstract name, which is written with an `@` before it.
+/// The address of a Unix socket: a path, or an abstract name after an `@`.
 ///
 /// # Errors
 /// If it has no byte, or more than [`MAX_PATH`].
@@ -31,14 +31,13 @@ pub fn unix_address(path: &Path) -> io::Result<UnixAddr> {
     }
 }
 
-/// The length of a path, or of an abstract name without what it is written with.
+/// The length of a path, or of an abstract name without its prefix.
 pub(crate) fn length(path: &Path) -> usize {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_prefix(&[ABSTRACT]).unwrap_or(bytes).len()
 }
 
-/// An address of the internet, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`,
-/// `unix:@echo`.
+/// An internet address, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`, `unix:@echo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
     /// TCP or UDP.
@@ -48,7 +47,7 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// Whether anybody can listen there.
+    /// Checks that a server can listen there.
     ///
     /// # Errors
     /// For port 0, and for paths that are empty or longer than [`MAX_PATH`].
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_go_by_their_text() {
+    fn addresses_are_parsed_and_printed_alike() {
         for text in ["127.0.0.1:7000", "[::1]:7", "[fe80::1%2]:7", "unix:/run/echo", "unix:@echo"] {
             let address: ServerAddress = text.parse().unwrap();
             assert_eq!((address.to_string().as_str(), address.validate()), (text, Ok(())));
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_listen_at_is_refused_with_its_limit() {
+    fn invalid_addresses_are_refused_with_their_limits() {
         let error =
             |text: &str| text.parse::<ServerAddress>().unwrap().validate().unwrap_err().to_string();
         assert!(error("127.0.0.1:0").contains("port 0"));
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_after_an_at_sign_is_abstract() {
+    fn a_path_with_an_at_prefix_is_an_abstract_name() {
         let address = |text: &str| unix_address(Path::new(text)).unwrap();
         assert_eq!(address("@echo").as_abstract_name(), Some(&b"echo"[..]));
         assert_eq!(address("./@echo").as_pathname(), Some(Path::new("./@echo")));

@@ -9,7 +9,7 @@ use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_lab::bench::{Plan, Report, Rounds, Row, grouped};
 use annulus_lab::distinct;
-use annulus_lab::file::{self, Blocks, Cycles, Pattern, Place, STRETCH, Setup, Style, Work};
+use annulus_lab::file::{self, Blocks, Cycles, Pattern, STRETCH, Settings, Setup, Style, Work};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -185,13 +185,13 @@ fn answer(style: Style, args: FileArgs) -> Result<()> {
     let file_size = args.file_size();
     let FileArgs { driver, policy, pattern, direct, peer_end, .. } = args;
     let directory = args.dir.ok_or_else(|| UsageError("--contender needs --dir".into()))?;
-    let place = Place { directory, driver, policy };
+    let settings = Settings { directory, driver, policy };
     match pattern {
-        None => file::answer_cycles(style, &place),
+        None => file::answer_cycles(style, &settings),
         Some(pattern) if pattern.is_of_streams() && peer_end.is_none() => {
             Err(UsageError(format!("--contender --pattern {pattern} needs --peer-end")).into())
         }
-        Some(_) => file::answer_blocks(style, &place, file_size, direct, peer_end),
+        Some(_) => file::answer_blocks(style, &settings, file_size, direct, peer_end),
     }
 }
 

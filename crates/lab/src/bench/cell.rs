@@ -27,17 +27,17 @@ impl From<&str> for Value {
     }
 }
 
-/// Named parameters, in the order in which they are shown and sent to a contender.
+/// Named parameters, in the order in which they are displayed and sent to a contender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell(Vec<(String, Value)>);
 
 impl Cell {
-    /// A cell of these parameters.
+    /// A cell with these parameters.
     pub fn new<const N: usize>(parameters: [(&str, Value); N]) -> Cell {
         Cell(parameters.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
-    /// The number of this name, if the cell has it.
+    /// The number with this name, if the cell has it.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.0.iter().find_map(|(known, value)| match value {
             Value::Number(number) if known == name => Some(*number),
@@ -50,12 +50,12 @@ impl Cell {
         self.0.first().map_or("", |(name, _)| name)
     }
 
-    /// The values alone, with spaces between them: what a contender that reads jobs is sent.
+    /// The values, separated by spaces: the job that a contender reads.
     pub fn job(&self) -> String {
         self.0.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(" ")
     }
 
-    /// The same, followed by how many seconds to measure.
+    /// The job, followed by the seconds to measure.
     pub fn timed_job(&self, slice: Duration) -> String {
         format!("{} {}", self.job(), slice.as_secs_f64())
     }
@@ -73,8 +73,8 @@ impl fmt::Display for Value {
 /// Such as `50 clients × 128 bytes`, `randread × depth 32`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, value)) in self.0.iter().enumerate() {
-            let times = if place == 0 { "" } else { " × " };
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            let times = if index == 0 { "" } else { " × " };
             match (value, name.strip_suffix('s')) {
                 (Value::Word(word), _) => write!(f, "{times}{word}")?,
                 (Value::Number(1), Some(one)) => write!(f, "{times}1 {}", singular(one))?,
@@ -86,7 +86,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// `entrie` as `entry`.
+/// `entrie` becomes `entry`.
 fn singular(stem: &str) -> String {
     stem.strip_suffix("ie").map_or_else(|| stem.to_owned(), |stem| format!("{stem}y"))
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_shown_sent_and_written() {
+    fn a_cell_is_displayed_sent_and_serialized() {
         let cell = Cell::new([("clients", 50.into()), ("bytes", 128.into())]);
         assert_eq!(cell.to_string(), "50 clients × 128 bytes");
         assert_eq!(Cell::new([("entries", 1.into())]).to_string(), "1 entry");

@@ -1,30 +1,31 @@
-//! The set of contenders of a run.
+//! The contenders of a run.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::process::Spec;
 
-/// What follows the name of the contender that a control is a copy of.
+/// The suffix of the control's name.
 const CONTROL: &str = " (control)";
 
-/// The contenders that can be measured here, and what the others lack.
+/// The contenders that are available here, and why the others are missing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contenders {
-    /// Those that are compared.
+    /// The contenders that are compared.
     #[serde(rename = "contenders")]
     pub specs: Vec<Spec>,
-    /// A copy of the first, which must come out equal to it: the A/A control.
+    /// A copy of the first contender, which must measure equal to it: the A/A control.
     #[serde(skip)]
     pub control: Option<Spec>,
-    /// One line for each that was asked for and cannot be had.
+    /// One line per contender that was requested and is not available.
     pub missing: Vec<String>,
-    /// The one that ratios are taken to.
+    /// The contender that ratios are taken to.
     pub baseline: String,
 }
 
 impl Contenders {
-    /// Takes those that can be had. Ratios are taken to `usual`, or to the first if that is not among them.
+    /// Collects the available contenders. Ratios are taken to `usual`, or to the first contender if that one is
+    /// missing.
     ///
     /// # Errors
     /// If a contender cannot be prepared, or none is left.
@@ -47,23 +48,23 @@ impl Contenders {
         Ok(Contenders { specs, control, missing, baseline })
     }
 
-    /// All of them, the control last.
+    /// All contenders, the control last.
     pub fn all(&self) -> impl Iterator<Item = &Spec> {
         self.specs.iter().chain(&self.control)
     }
 
-    /// All of them, the control last, each to be changed in place.
+    /// All contenders, the control last, mutable.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Spec> {
         self.specs.iter_mut().chain(&mut self.control)
     }
 
-    /// The place of the one that ratios are taken to.
-    pub fn baseline_place(&self) -> usize {
+    /// The index of the contender that ratios are taken to.
+    pub fn baseline_index(&self) -> usize {
         self.specs.iter().position(|spec| spec.name == self.baseline).unwrap_or(0)
     }
 
-    /// The place of the control behind the others, if there is one.
-    pub fn control_place(&self) -> Option<usize> {
+    /// The index of the control, after the others, if there is one.
+    pub fn control_index(&self) -> Option<usize> {
         self.control.as_ref().map(|_| self.specs.len())
     }
 }
@@ -79,20 +80,20 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_baseline_is_taken_if_it_is_there() {
+    fn the_usual_baseline_is_used_if_it_is_measured() {
         assert_eq!(gather(&["ring", "task"], &[]).expect("two").baseline, "ring");
         assert_eq!(gather(&["ring", "liburing"], &[]).expect("two").baseline, "liburing");
     }
 
     #[test]
-    fn the_control_is_the_first_again_and_last() {
+    fn the_control_is_a_copy_of_the_first_and_last() {
         let contenders = gather(&["a", "b"], &[]).expect("two");
         let names: Vec<&str> = contenders.all().map(|spec| spec.name.as_str()).collect();
-        assert_eq!((names, contenders.control_place()), (vec!["a", "b", "a (control)"], Some(2)));
+        assert_eq!((names, contenders.control_index()), (vec!["a", "b", "a (control)"], Some(2)));
     }
 
     #[test]
-    fn what_is_missing_is_told_once_and_one_must_be_left() {
+    fn a_missing_contender_is_noted_once_and_one_must_remain() {
         assert_eq!(gather(&["ring"], &["no gcc", "no gcc"]).expect("one").missing, ["no gcc"]);
         let error = gather(&[], &["no gcc"]).expect_err("none").to_string();
         assert_eq!(error, "no contender is left to measure: no gcc");

@@ -1,4 +1,4 @@
-//! What weakens a result, each in one sentence with what to do about it.
+//! Reasons to doubt a result, each in one sentence with a remedy.
 
 use super::Bench;
 use super::cell::Cell;
@@ -8,10 +8,10 @@ use super::verdict::{Verdict, control_failed};
 use crate::cores::Cores;
 use crate::stats::median;
 
-/// Above this share of its core the load, not the server, may set the pace.
+/// Above this share of its core the load, not the server, may be the bottleneck.
 const SATURATED: f64 = 0.9;
 
-/// The number of a sample that says how much of its core the load used, from 0 to 1.
+/// The name of a sample's number: how much of its core the load used, from 0 to 1.
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 
 /// All doubts about a run so far.
@@ -84,10 +84,10 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
 
 fn control(controls: &[Row], verdicts: &[Verdict]) -> Option<String> {
     let worthless = verdicts.iter().filter(|verdict| verdict.outcome.is_worthless());
-    let strayed = controls.iter().filter(|row| row.checked().any(control_failed));
+    let deviating = controls.iter().filter(|row| row.checked().any(control_failed));
     let mut cells: Vec<&Cell> = worthless.map(|verdict| &verdict.cell).collect();
     cells.extend(
-        strayed.map(|row| &row.cell).filter(|cell| !cells.contains(cell)).collect::<Vec<_>>(),
+        deviating.map(|row| &row.cell).filter(|cell| !cells.contains(cell)).collect::<Vec<_>>(),
     );
     let cells = list(cells.into_iter())?;
     Some(format!(
@@ -96,7 +96,7 @@ fn control(controls: &[Row], verdicts: &[Verdict]) -> Option<String> {
     ))
 }
 
-/// The cells by name; `None` if there is none.
+/// The names of the cells; `None` if there are none.
 fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
     let names: Vec<String> = cells.map(Cell::to_string).collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_calm_run_raises_none() {
-        let record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+    fn a_run_without_disturbance_has_no_doubts() {
+        let record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         assert_eq!(doubts(&bench(&["a", "b"]), &record), [""; 0]);
     }
 
     #[test]
-    fn a_load_that_used_up_its_core_is_named_once_with_its_cells() {
+    fn a_saturated_load_is_one_doubt_with_its_cells() {
         let mut record = record(3, 15, |_, _| 2.0);
         for round in 0..15 {
             let mut busy = Sample::from([
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_wider_than_asked_for_is_told() {
+    fn an_interval_wider_than_requested_is_a_doubt() {
         let record =
-            record(3, 15, |place, round| 2.0 + 0.1 * if place == 1 { round % 3 } else { 0 } as f64);
+            record(3, 15, |index, round| 2.0 + 0.1 * if index == 1 { round % 3 } else { 0 } as f64);
         let told = |half_width| {
             let mut bench = bench(&["a", "b"]);
             bench.plan.rounds.precision = Some(Precision { metric: "cpu_us", half_width });
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_control_and_a_short_run_are_told() {
-        let failed = record(3, 15, |place, _| [2.0, 4.0, 2.5][place]);
+    fn a_failed_control_and_a_short_run_are_doubts() {
+        let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
         let told = doubts(&bench(&["a", "b"]), &failed);
         assert!(
             told[0].contains("did not come out the same at 50 clients × 128 bytes: "),
@@ -166,9 +166,9 @@ mod tests {
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
     }
 
-    /// A metric that is checked spoils a cell, although it decides no win.
+    /// A checked metric can invalidate a cell, although it does not choose the winner.
     #[test]
-    fn a_control_that_strays_by_a_checked_metric_is_told() {
+    fn a_control_that_deviates_by_a_checked_metric_is_a_doubt() {
         let mut bench = bench(&["a", "b"]);
         bench.metrics.push(Metric {
             key: "real",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_core_is_told() {
+    fn a_shared_core_is_a_doubt() {
         let mut bench = bench(&["a"]);
         bench.cores = Some(Cores { server: 0, load: 0 });
         let doubts = doubts(&bench, &record(2, 15, |_, _| 1.0));

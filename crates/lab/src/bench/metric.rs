@@ -1,21 +1,21 @@
-//! What a slice measures, and the metrics that follow from it.
+//! Samples, and the metrics computed from them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What one slice measured: numbers by name, as the contender or the load reported them.
+/// The result of one slice: numbers by name, as reported by the contender or the load.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Sample(BTreeMap<String, f64>);
 
 impl Sample {
-    /// The number of this name.
+    /// The number with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
 
-    /// Sets the number of this name.
+    /// Sets the number with this name.
     pub fn set(&mut self, name: &str, number: f64) {
         self.0.insert(name.to_owned(), number);
     }
@@ -32,57 +32,57 @@ impl<const N: usize> From<[(&str, f64); N]> for Sample {
     }
 }
 
-/// A quantity that every slice of a bench yields, as data: so that one engine compares by any of them.
+/// A quantity that every slice yields, as data, so that one engine can compare by any of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its key in JSON.
     pub key: &'static str,
     /// The title of its column.
     pub title: &'static str,
-    /// What a ratio of it is called: the `CPU` of `CPU ÷ uring`.
+    /// The name of its ratio: the `CPU` of `CPU ÷ uring`.
     pub noun: &'static str,
-    /// How it follows from a sample.
+    /// Computes it from a sample.
     pub of: fn(&Sample) -> Option<f64>,
     /// Which direction is better.
     pub better: Better,
     /// What its ratios decide.
     pub role: Role,
-    /// What of it a table shows.
+    /// What a table shows of it.
     pub columns: &'static [Column],
-    /// How it is written.
+    /// Its number format.
     pub format: Format,
-    /// What many slices come to.
+    /// How the values of several slices are combined.
     pub fold: Fold,
 }
 
 /// Which of two values is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The lower.
+    /// Lower is better.
     Lower,
-    /// The higher.
+    /// Higher is better.
     Higher,
 }
 
 /// What the ratios of a metric decide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// Nothing: there are none.
+    /// It has no ratios.
     Plain,
-    /// Nothing, but they are reported.
+    /// Its ratios are reported only.
     Compared,
-    /// Whether the control is like the contender it is a copy of.
+    /// Its ratio also decides whether the control equals the contender that it copies.
     Checked,
-    /// That, and which contender wins. A bench has one metric of this role.
+    /// Its ratio also decides the winner. A bench has one metric with this role.
     Primary,
-    /// Whether the best by the primary metric may win: its own ratio must not be worse than this.
+    /// The best contender wins only if its ratio is not worse than this.
     Guard(f64),
 }
 
-/// What of a metric a table shows.
+/// What a table shows of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The median of the rounds, or the sum.
+    /// The combined value.
     Value,
     /// The best round.
     Best,
@@ -90,7 +90,7 @@ pub enum Column {
     Ratio,
 }
 
-/// How a number is written.
+/// A number format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// As an integer with separated thousands.
@@ -99,11 +99,11 @@ pub enum Format {
     Decimals(usize),
     /// With four significant digits.
     Significant,
-    /// As whole µs, or as seconds if it is long.
+    /// As whole µs, or as seconds if it is large.
     Micros,
 }
 
-/// What the values of many slices come to.
+/// How the values of several slices are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Their median.
@@ -112,7 +112,7 @@ pub enum Fold {
     Sum,
 }
 
-/// A metric that is named and shown, and compared with nothing; the base of the others.
+/// A metric that is shown and not compared; the base of the others.
 pub const PLAIN: Metric = Metric {
     key: "",
     title: "",
@@ -125,7 +125,7 @@ pub const PLAIN: Metric = Metric {
     fold: Fold::Median,
 };
 
-/// Operations a second.
+/// Operations per second.
 pub const RATE: Metric = Metric {
     key: "rate",
     title: "operations/s",
@@ -136,7 +136,7 @@ pub const RATE: Metric = Metric {
     ..PLAIN
 };
 
-/// CPU time an operation, in µs.
+/// CPU time per operation, in µs.
 pub const CPU: Metric = Metric {
     key: "cpu_us",
     title: "CPU µs",
@@ -145,7 +145,7 @@ pub const CPU: Metric = Metric {
     ..PLAIN
 };
 
-/// Megabytes a second.
+/// Megabytes per second.
 pub const MB: Metric = Metric {
     key: "mb_per_second",
     title: "MB/s",
@@ -156,7 +156,7 @@ pub const MB: Metric = Metric {
 };
 
 impl Metric {
-    /// Whether its ratios are taken.
+    /// Whether it has ratios.
     pub fn is_compared(&self) -> bool {
         self.role != Role::Plain
     }
@@ -171,7 +171,7 @@ impl Metric {
 }
 
 impl Format {
-    /// The number as text.
+    /// The number, formatted.
     pub fn text(self, number: f64) -> String {
         match self {
             Format::Whole => grouped(number, 0),
@@ -191,7 +191,7 @@ impl Format {
     }
 }
 
-/// A number with this many decimals and its thousands separated.
+/// A number with this many decimals and separated thousands.
 pub fn grouped(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let whole = text.find('.').unwrap_or(text.len());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_for_reading() {
+    fn numbers_are_formatted() {
         let grouped = [(0.0, 0), (999.0, 0), (1000.0, 0), (1_234_567.0, 0), (1234.567, 2)];
         let shown = grouped.map(|(number, decimals)| super::grouped(number, decimals));
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567", "1,234.57"]);

@@ -1,8 +1,8 @@
 //! The definition of a bench: contenders × cells, measured in interleaved rounds (ADR 0018).
 //!
-//! A [`Bench`] is data: what is compared, under which parameters, by which metrics, how often. What differs in kind, how a
-//! contender is started and asked, is behind [`Measure`]. Everything else is here, once: the order of the slices, ratios
-//! with intervals, verdicts, doubts and the report.
+//! A [`Bench`] is data: contenders, parameters, metrics and rounds. How a contender is started and measured differs,
+//! and is behind [`Measure`]. The order of the slices, ratios with intervals, verdicts, doubts and the report are
+//! common to all benches.
 
 mod cell;
 mod contenders;
@@ -36,44 +36,44 @@ pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
 pub use schedule::Slice;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 
-/// How many times a run is saved on its way.
+/// How many times an unfinished run is saved.
 const SAVES: usize = 10;
 
-/// A bench. As JSON it says how it was set up.
+/// A bench. In JSON it describes how the run was set up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bench {
-    /// What it is called, and how often it measures.
+    /// Its name and its rounds.
     #[serde(flatten)]
     pub plan: Plan,
-    /// How it is run, in words that follow the number of rounds: ` of 0.2 s, all on core 0`.
+    /// A description that follows the number of rounds: ` of 0.2 s, all on core 0`.
     pub terms: String,
-    /// What a reader must know about its figures.
+    /// An explanation of its figures.
     #[serde(skip)]
     pub legend: &'static str,
-    /// How its tables are laid out.
+    /// The layout of its tables.
     #[serde(skip)]
     pub layout: Layout,
-    /// What is compared.
+    /// The contenders.
     #[serde(flatten)]
     pub contenders: Contenders,
-    /// Under which parameters.
+    /// The parameters under which each contender is measured.
     #[serde(skip)]
     pub cells: Vec<Cell>,
-    /// By what, in the order of the columns.
+    /// The metrics, in the order of the columns.
     #[serde(skip)]
     pub metrics: Vec<Metric>,
-    /// How long contenders are left idle before their memory is read again, if they are.
+    /// How long contenders idle before their memory is read again.
     #[serde(skip)]
     pub idle: Option<Duration>,
-    /// The cores of server and load, if both take part.
+    /// The cores of server and load, if both are used.
     #[serde(skip)]
     pub cores: Option<Cores>,
-    /// What else the report says about how it was set up.
+    /// Further parameters for the report.
     #[serde(flatten)]
     pub parameters: Map<String, Json>,
 }
 
-/// What a run is called, and how often it measures, whatever that is.
+/// The name of a run, its rounds and its seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The name of the bench.
@@ -82,89 +82,89 @@ pub struct Plan {
     /// How often each contender is measured in each cell.
     #[serde(flatten)]
     pub rounds: Rounds,
-    /// The seed of the order, of the messages and of the intervals.
+    /// The seed of the order of slices, of the payload and of the intervals.
     pub seed: u64,
 }
 
-/// How many rounds a cell gets.
+/// The number of rounds of a cell.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rounds {
-    /// As many in any case.
+    /// The minimum.
     #[serde(rename = "rounds")]
     pub least: usize,
-    /// As many at most.
+    /// The maximum.
     #[serde(rename = "rounds_max")]
     pub most: usize,
-    /// How narrow intervals are to be, for which more rounds are measured.
+    /// The precision for which more than the minimum are measured.
     pub precision: Option<Precision>,
 }
 
-/// How well ratios are to be known.
+/// A precision that ratios must reach.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Precision {
     /// The key of the metric.
     pub metric: &'static str,
-    /// Half the width of its intervals at most.
+    /// Half the width of its intervals, at most.
     pub half_width: f64,
 }
 
-/// How tables are laid out.
+/// The layout of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// A table a cell: a row a contender, a column a metric, and the verdict under it.
+    /// A table per cell: a row per contender, a column per metric, and the verdict below.
     Cells,
-    /// A table a metric: a row a cell, a column a contender.
+    /// A table per metric: a row per cell, a column per contender.
     Matrix,
 }
 
-/// What measures a slice: real processes, or a stand-in that needs neither process nor clock.
+/// Measures slices: with real processes, or in tests without process and clock.
 pub trait Measure {
-    /// Measures one slice, or says in one line why what came of it cannot be accepted.
+    /// Measures one slice, or returns in one line why its result is not acceptable.
     fn measure(&mut self, slice: Slice) -> Outcome;
 
-    /// The memory of every contender, the control's last; nothing if that is not read.
+    /// The memory of every contender, the control last; empty if it is not read.
     fn memory(&self) -> Vec<Option<Memory>> {
         Vec::new()
     }
 }
 
-/// Hears how a run goes on, and may end it early.
+/// Notified of the course of a run; may end it early.
 pub trait Observer {
-    /// So many slices are done, of as many that are planned so far.
+    /// Slices done, and slices planned so far.
     fn progress(&mut self, done: usize, planned: usize);
 
-    /// A report to keep in case the run does not reach its end.
+    /// Saves a report in case the run does not finish.
     fn save(&mut self, report: &Report);
 
-    /// Whether to stop after this slice.
+    /// Whether to stop after the current slice.
     fn is_stopped(&self) -> bool;
 }
 
-/// A bench whose contenders are up.
+/// A bench whose contenders are running.
 pub struct Prepared {
     /// The bench.
     pub bench: Bench,
-    /// What measures its slices.
+    /// Measures its slices.
     pub measure: Box<dyn Measure>,
     /// The directory of its files, if it has one.
     pub scratch: Option<Scratch>,
 }
 
 impl Rounds {
-    /// As many rounds, whatever comes out.
+    /// A fixed number of rounds.
     pub fn fixed(rounds: usize) -> Rounds {
         Rounds { least: rounds, most: rounds, precision: None }
     }
 }
 
 impl Bench {
-    /// How many slices there will be at least.
+    /// The minimum number of slices.
     pub fn planned(&self) -> usize {
         self.contenders.all().count() * self.cells.len() * self.plan.rounds.least
     }
 
-    /// Whether the ratios of a cell are known as well as was asked for. Those that were never measured are left out: more
-    /// rounds would not help them.
+    /// Whether the ratios of a cell have the required precision. Contenders without a ratio are ignored: further rounds
+    /// would not give them one.
     fn is_precise(&self, record: &Record, cell: usize) -> bool {
         let Some(Precision { metric, half_width }) = self.plan.rounds.precision else {
             return true;
@@ -172,14 +172,14 @@ impl Bench {
         let Some(metric) = self.metrics.iter().find(|known| known.key == metric) else {
             return true;
         };
-        let places = 1..self.contenders.all().count();
-        let ratios = places.filter_map(|place| record.ratio(metric, place, 0, cell));
+        let indices = 1..self.contenders.all().count();
+        let ratios = indices.filter_map(|index| record.ratio(metric, index, 0, cell));
         ratios
             .map(|ratio| ratio.half_width())
             .all(|half| half.is_some_and(|half| half <= half_width))
     }
 
-    /// Measures every cell in every round, and further rounds of those that are not precise yet.
+    /// Measures every cell in the minimum of rounds, and cells that are not precise in further rounds.
     fn measure(
         &self,
         measure: &mut dyn Measure,
@@ -209,11 +209,11 @@ impl Bench {
     }
 
     fn footprints(&self, [before, after, idle]: [Vec<Option<Memory>>; 3]) -> Vec<Footprint> {
-        let footprint = |(place, spec): (usize, &crate::process::Spec)| Footprint {
+        let footprint = |(index, spec): (usize, &crate::process::Spec)| Footprint {
             contender: spec.name.clone(),
-            before: before.get(place).copied().flatten(),
-            after: after.get(place).copied().flatten(),
-            idle: idle.get(place).copied().flatten(),
+            before: before.get(index).copied().flatten(),
+            after: after.get(index).copied().flatten(),
+            idle: idle.get(index).copied().flatten(),
         };
         self.contenders.all().enumerate().take(after.len()).map(footprint).collect()
     }
@@ -245,12 +245,12 @@ impl Prepared {
     }
 }
 
-/// What a `json!({ … })` has.
+/// The entries of a JSON object.
 pub(crate) fn parameters(object: Json) -> Map<String, Json> {
     if let Json::Object(map) = object { map } else { Map::new() }
 }
 
-/// Does nothing for a while, or until the run is stopped.
+/// Sleeps for a while, or until the run is stopped.
 fn rest(time: Duration, observer: &dyn Observer) {
     const STEP: Duration = Duration::from_millis(50);
     let mut left = time;
@@ -277,7 +277,7 @@ pub(crate) mod tests {
         },
     ];
 
-    /// A bench of these contenders in one cell, 15 rounds each.
+    /// A bench with these contenders, one cell and 15 rounds.
     pub(crate) fn bench(names: &[&str]) -> Bench {
         let found = names.iter().map(|name| Ok(Ok(Spec::of(name, "/bin/true"))));
         Bench {
@@ -294,7 +294,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A sample whose CPU time an operation is `cpu` µs, and whose rate and latency follow from it.
+    /// A sample with a CPU time of `cpu` µs per operation; rate and latency follow from it.
     pub(crate) fn sample(cpu: f64) -> Sample {
         let numbers = [("operations", 1000.0), ("cpu_ns", cpu * 1e6), ("ns", cpu * 1e6)];
         let mut sample = Sample::from(numbers);
@@ -302,7 +302,8 @@ pub(crate) mod tests {
         sample
     }
 
-    /// A record of so many contenders in one cell, the control among them: `cpu` gives the CPU time of each in a round, in µs.
+    /// A record of one cell with this many contenders, including the control; `cpu` returns the CPU time of each in a
+    /// round, in µs.
     pub(crate) fn record(
         contenders: usize,
         rounds: usize,
@@ -315,7 +316,7 @@ pub(crate) mod tests {
         record
     }
 
-    /// Measures by counting; slices of cell 1 differ by contender and round.
+    /// Measures by counting. In cell 1 the results depend on contender and round.
     #[derive(Default)]
     struct Counting {
         measured: usize,
@@ -334,7 +335,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Stops after so many slices, and counts what it hears.
+    /// Stops after a number of slices, and counts notifications.
     struct Listener {
         last: usize,
         done: usize,
@@ -357,7 +358,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A run of two cells: its report, and how often it was saved.
+    /// Runs two cells; returns the report, and how often it was saved.
     fn run(rounds: Rounds, last: usize, fails_at: usize) -> (Report, usize) {
         let mut bench = bench(&["a", "b"]);
         bench.plan.rounds = rounds;
@@ -374,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_contender_is_measured_in_every_cell_as_often_and_saved_on_the_way() {
+    fn every_contender_is_measured_equally_often_in_every_cell() {
         let (report, saves) = run(Rounds::fixed(20), 0, 0);
         assert_eq!((report.samples.len(), saves), (3 * 2 * 20, 10));
         assert!(report.rows().all(|row| row.slices == 20));
@@ -399,7 +400,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stopped_run_measures_nothing_more_and_says_so() {
+    fn a_stopped_run_measures_no_further_slice_and_is_a_doubt() {
         let (report, _) = run(Rounds::fixed(20), 7, 0);
         assert_eq!(report.samples.len(), 7);
         assert!(report.doubts[0].starts_with("interrupted after 7 of 120 slices"));

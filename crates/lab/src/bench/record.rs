@@ -1,4 +1,4 @@
-//! Everything a run measured, slice by slice, and how to ask for it.
+//! The results of all slices, and queries over them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
 use crate::stats::{Ratio, median};
 
-/// What came of a slice: its sample, or the reason in one line why it is not accepted.
+/// The result of a slice: its sample, or the reason in one line why it is not accepted.
 pub type Outcome = Result<Sample, String>;
 
 /// All slices of a run so far.
@@ -17,33 +17,33 @@ pub struct Record {
 }
 
 impl Record {
-    /// An empty record; the seed is that of the intervals.
+    /// An empty record; `seed` is that of the intervals.
     pub fn new(seed: u64) -> Record {
         Record { seed, slices: BTreeMap::new() }
     }
 
-    /// Keeps what came of a slice.
+    /// Adds the result of a slice.
     pub fn keep(&mut self, slice: Slice, outcome: Outcome) {
         self.slices.insert(slice, outcome);
     }
 
-    /// All slices, round by round.
+    /// All slices, ordered by round.
     pub fn slices(&self) -> &BTreeMap<Slice, Outcome> {
         &self.slices
     }
 
-    /// The outcomes of one contender in one cell, round by round.
+    /// The results of one contender in one cell, ordered by round.
     pub fn outcomes(&self, contender: usize, cell: usize) -> impl Iterator<Item = &Outcome> {
         self.of(contender, cell).map(|(_, outcome)| outcome)
     }
 
-    /// The accepted values of a metric, one a round.
+    /// The accepted values of a metric, one per round.
     pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
         let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
         samples.filter_map(|sample| (metric.of)(sample)).collect()
     }
 
-    /// What the rounds of a metric come to.
+    /// The combined value of a metric.
     pub fn value(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
         let values = self.values(metric, contender, cell);
         match metric.fold {
@@ -58,7 +58,7 @@ impl Record {
         values.into_iter().reduce(|a, b| metric.better_of(a, b))
     }
 
-    /// One contender's metric as a multiple of another's, over the rounds that have both.
+    /// The ratio of one contender's metric to another's, over the rounds that have both.
     pub fn ratio(
         &self,
         metric: &Metric,
@@ -88,7 +88,7 @@ mod tests {
 
     const SLICE: Slice = Slice { round: 2, cell: 0, contender: 0 };
 
-    /// Round by round the ratios are 1, 4 and 3, so 3; the ratio of the medians would be 4 / 2.
+    /// The ratios of the rounds are 1, 4 and 3, so their median is 3; the ratio of the medians would be 4 / 2.
     #[test]
     fn ratios_are_taken_within_a_round() {
         let cpu = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_period_that_affects_all_leaves_the_ratio_alone() {
+    fn a_slow_period_that_affects_all_does_not_change_the_ratio() {
         let slow = |round: usize| if round.is_multiple_of(3) { 1.5 } else { 1.0 };
         let record = record(3, 12, |contender, round| [2.0, 4.0, 2.0][contender] * slow(round));
         let ratio = record.ratio(&CPU, 0, 1, 0).expect("rounds");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_slice_takes_its_round_out_of_the_ratio() {
+    fn a_failed_slice_excludes_its_round_from_the_ratio() {
         let mut record = record(3, 2, |contender, _| [2.0, 4.0, 2.0][contender]);
         let slow = Sample::from([("cpu_ns", 1e5), ("operations", 1.0)]);
         record.keep(SLICE, Ok(slow));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_come_to_a_median_a_sum_or_the_best() {
+    fn rounds_combine_to_a_median_a_sum_or_the_best() {
         let record = record(3, 3, |_, round| (round + 1) as f64);
         assert_eq!(record.value(&CPU, 0, 0), Some(2.0));
         assert_eq!(record.value(&Metric { fold: Fold::Sum, ..CPU }, 0, 0), Some(6.0));

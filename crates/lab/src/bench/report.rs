@@ -1,4 +1,4 @@
-//! A run as it is written to a file: medians first, and under them every slice.
+//! The report of a run, as written to a file.
 
 use std::collections::BTreeMap;
 
@@ -14,41 +14,41 @@ use crate::proc::Memory;
 use crate::stats::Ratio;
 use serde::Serialize;
 
-/// Everything a run has to say.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// What was measured, and how it was set up.
     pub settings: Bench,
-    /// Where and when.
+    /// The machine and the time.
     pub environment: Environment,
-    /// A row for every contender in every cell.
+    /// A row per contender and cell.
     pub results: Vec<Row>,
-    /// The same for the control, if there is one; its ratios are to the contender that it is a copy of.
+    /// A row per cell for the control, if there is one; its ratios are to the contender that it copies.
     pub controls: Vec<Row>,
-    /// The memory of each contender, the control's last, if it is read.
+    /// The memory of each contender, the control last, if it is read.
     pub memory: Vec<Footprint>,
-    /// Every contender against every one after it in the list; the control against the first.
+    /// Every contender against every later one in the list; the control against the first.
     pub comparisons: Vec<Comparison>,
-    /// One a cell, if there is a control.
+    /// One per cell, if there is a control.
     pub verdicts: Vec<Verdict>,
-    /// What weakens the results.
+    /// Reasons to doubt the results.
     pub doubts: Vec<String>,
-    /// Every slice, round by round.
+    /// Every slice, ordered by round.
     pub samples: Vec<SliceRow>,
 }
 
 impl Report {
-    /// Sums up what was measured so far.
+    /// Summarizes what was measured so far.
     pub fn new(bench: &Bench, record: &Record, environment: &Environment) -> Report {
         let contenders = bench.contenders.specs.len();
         let cells = 0..bench.cells.len();
         let rows = |contender, against| {
             cells.clone().map(move |cell| Row::of(bench, record, contender, against, cell))
         };
-        let baseline = bench.contenders.baseline_place();
-        let results = (0..contenders).flat_map(|place| rows(place, baseline)).collect();
-        let control = bench.contenders.control_place();
-        let controls: Vec<Row> = control.into_iter().flat_map(|place| rows(place, 0)).collect();
+        let baseline = bench.contenders.baseline_index();
+        let results = (0..contenders).flat_map(|index| rows(index, baseline)).collect();
+        let control = bench.contenders.control_index();
+        let controls: Vec<Row> = control.into_iter().flat_map(|index| rows(index, 0)).collect();
         let verdicts: Vec<Verdict> =
             cells.clone().filter_map(|cell| Verdict::of(bench, record, cell)).collect();
         Report {
@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    /// The rows, the control's last.
+    /// All rows, the control's last.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.results.iter().chain(&self.controls)
     }
@@ -74,7 +74,7 @@ impl Report {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
     }
 
-    /// What failed, one line for each contender and cell in which slices did.
+    /// One line per contender and cell with failed slices.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
             let why = error.as_deref()?;
@@ -92,7 +92,7 @@ pub struct Footprint {
     pub before: Option<Memory>,
     /// After the last.
     pub after: Option<Memory>,
-    /// After it was left idle for a while, if that was asked for.
+    /// After idling for a while, if requested.
     pub idle: Option<Memory>,
 }
 
@@ -103,28 +103,28 @@ pub struct Row {
     pub contender: String,
     /// The cell.
     pub cell: Cell,
-    /// What the rounds of each metric came to.
+    /// The combined values of each metric.
     pub figures: BTreeMap<&'static str, Figure>,
-    /// Slices that are accepted.
+    /// Accepted slices.
     pub slices: usize,
-    /// Slices that are not.
+    /// Failed slices.
     pub failed: usize,
-    /// The first reason why not.
+    /// The first reason of a failure.
     pub error: Option<String>,
 }
 
-/// What the rounds of a metric came to.
+/// The combined value of a metric.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figure {
-    /// Their median, or their sum; `null` if there was none.
+    /// The median, or the sum; `null` if there are no values.
     pub value: Option<f64>,
-    /// The best: noise on a shared machine only ever slows.
+    /// The best round: noise on a shared machine only slows down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
-    /// As a multiple of the baseline's, within the rounds.
+    /// The ratio to the baseline, taken within the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
-    /// Whether a control must come out equal by it.
+    /// Whether the control must be equal by it.
     #[serde(skip)]
     checked: bool,
 }
@@ -159,12 +159,12 @@ impl Row {
         }
     }
 
-    /// What the rounds of a metric came to.
+    /// The combined value of a metric.
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key)?.value
     }
 
-    /// The ratios by which a control must come out equal.
+    /// The ratios by which a control must be equal.
     pub(super) fn checked(&self) -> impl Iterator<Item = Ratio> {
         self.figures.values().filter(|figure| figure.checked).filter_map(|figure| figure.ratio)
     }
@@ -175,11 +175,11 @@ impl Row {
 pub struct Comparison {
     /// The contender.
     pub contender: String,
-    /// The other.
+    /// The other contender.
     pub against: String,
     /// The cell.
     pub cell: Cell,
-    /// Each compared metric as a multiple of the other's.
+    /// The ratio of each compared metric.
     pub ratios: BTreeMap<&'static str, Option<Ratio>>,
 }
 
@@ -188,7 +188,7 @@ fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
     let asked = bench.contenders.specs.len();
     let pairs = (0..asked).flat_map(|a| (a + 1..asked).map(move |b| (a, b)));
     let pairs: Vec<(usize, usize)> =
-        pairs.chain(bench.contenders.control_place().map(|control| (control, 0))).collect();
+        pairs.chain(bench.contenders.control_index().map(|control| (control, 0))).collect();
     let comparison = |cell: usize, (a, b): (usize, usize)| {
         let compared = bench.metrics.iter().filter(|metric| metric.is_compared());
         let ratio = |metric: &Metric| (metric.key, record.ratio(metric, a, b, cell));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn rows_have_medians_best_rounds_and_ratios() {
-        let record = record(3, 15, |place, round| [2.0, 4.0, 2.0][place] + round as f64 / 1000.0);
+        let record = record(3, 15, |index, round| [2.0, 4.0, 2.0][index] + round as f64 / 1000.0);
         let report = report(&["uring", "threads"], &record);
         let row = &report["results"][0];
         assert_eq!(row["contender"], "uring");
@@ -270,7 +270,7 @@ mod tests {
     fn ratios_are_to_the_baseline_and_the_controls_to_the_first() {
         let mut bench = bench(&["ring", "liburing"]);
         bench.contenders.baseline = "liburing".into();
-        let record = record(3, 6, |place, _| [3.0, 2.0, 3.0][place]);
+        let record = record(3, 6, |index, _| [3.0, 2.0, 3.0][index]);
         let report = Report::new(&bench, &record, &Environment::read());
         let ratios: Vec<f64> =
             report.rows().map(|row| row.figures["cpu_us"].ratio.expect("rounds").median).collect();
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn comparisons_are_every_pair_and_the_control() {
-        let record = record(4, 6, |place, _| [2.0, 4.0, 8.0, 2.0][place]);
+        let record = record(4, 6, |index, _| [2.0, 4.0, 8.0, 2.0][index]);
         let report = report(&["a", "b", "c"], &record);
         let rows = report["comparisons"].as_array().expect("rows");
         let pairs: Vec<String> =

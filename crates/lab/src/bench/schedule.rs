@@ -1,10 +1,10 @@
-//! The order of the slices: every contender in every cell, in turn, many times over.
+//! The order of the slices: every contender in every cell, round after round.
 //!
-//! A shared machine is slow for many seconds at a time. Short slices, round by round, spread such a period over all
-//! contenders; within a round those of one cell follow one another, because they are what is compared. The order is drawn
-//! again for each round, so that no contender always follows the same one.
+//! A shared machine can be slow for many seconds at a time. Short slices in rounds spread such a period over all
+//! contenders. Within a round the slices of one cell are consecutive, because they are compared with each other. The
+//! order is drawn anew for each round, so that no contender always follows the same one.
 
-/// One slice: in which round, cell and contender, each counted from 0.
+/// One slice: its round, cell and contender, each counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slice {
     /// The round.
@@ -27,7 +27,7 @@ impl Schedule {
         Schedule { contenders, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The slices of a round that has these cells.
+    /// The slices of a round with these cells.
     pub(super) fn round(&mut self, round: usize, mut cells: Vec<usize>) -> Vec<Slice> {
         self.random.shuffle(&mut cells);
         let mut slices = Vec::with_capacity(self.contenders * cells.len());

@@ -1,4 +1,4 @@
-//! Which contender wins a cell, and whether that may be said.
+//! The verdict on a cell: which contender wins, if that can be said.
 
 use serde::Serialize;
 
@@ -8,20 +8,20 @@ use super::metric::{Better, Metric, Role};
 use super::record::Record;
 use crate::stats::{FEWEST_ROUNDS, Ratio};
 
-/// How far from 1 the whole interval of the control may lie before the cell is worth nothing.
+/// How far from 1 the whole interval of the control may lie; beyond that, the cell is worthless.
 const CONTROL_TOLERANCE: f64 = 0.02;
 
-/// How wide half of the control's interval may be: beyond that, a cell without a winner is worth nothing.
+/// Half the width that the control's interval may have; beyond that, a cell without a winner is worthless.
 const CONTROL_HALF_WIDTH: f64 = 0.10;
 
-/// What a cell showed.
+/// The verdict on a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The cell.
     pub cell: Cell,
     /// The kind of verdict.
     pub outcome: Outcome,
-    /// The winner, if one may be named.
+    /// The winner, if there is one.
     pub winner: Option<String>,
     /// The verdict as a sentence.
     pub text: String,
@@ -31,17 +31,17 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// One contender is better than every other by more than the control strayed, and no worse by the guards.
+    /// One contender is better than every other by more than the deviation of the control, and not worse by a guard.
     Win,
-    /// One is better than every other by the primary metric, but worse than one of them by a guard.
+    /// One contender is better than every other by the primary metric, but worse than one of them by a guard.
     Guarded,
-    /// The best cannot be told from another.
+    /// The best contender cannot be distinguished from another.
     Tie,
     /// There was only one contender.
     Alone,
-    /// The control differs from the contender that it is a copy of.
+    /// The control differs from the contender that it copies.
     ControlDiffers,
-    /// The control's interval is too wide to tell what is left to tell.
+    /// The control's interval is too wide to compare the others.
     ControlUnsteady,
     /// A slice failed.
     Failed,
@@ -50,13 +50,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the cell's figures may not be used to compare.
+    /// Whether the figures of the cell must not be compared.
     pub fn is_worthless(self) -> bool {
         matches!(self, Outcome::ControlDiffers | Outcome::ControlUnsteady)
     }
 }
 
-/// Whether a control strayed so far from the contender it is a copy of that nothing can be said beside it.
+/// Whether the control differs so much from the contender that it copies that the cell is worthless.
 pub(super) fn control_failed(control: Ratio) -> bool {
     control.distance() > CONTROL_TOLERANCE || control.half_width() > Some(CONTROL_HALF_WIDTH)
 }
@@ -64,11 +64,11 @@ pub(super) fn control_failed(control: Ratio) -> bool {
 impl Verdict {
     /// The verdict on one cell; `None` if the bench has no control or no primary metric.
     pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<Verdict> {
-        let control = bench.contenders.control_place()?;
+        let control = bench.contenders.control_index()?;
         let primary = bench.metrics.iter().find(|metric| metric.role == Role::Primary)?;
         let judge = Judge { bench, record, cell, control, primary };
         let (outcome, winner, text) = judge.decide();
-        let winner = winner.map(|place| judge.name(place).to_owned());
+        let winner = winner.map(|index| judge.name(index).to_owned());
         Some(Verdict { cell: bench.cells[cell].clone(), outcome, winner, text })
     }
 }
@@ -106,7 +106,7 @@ impl Judge<'_> {
         (rounds < FEWEST_ROUNDS).then_some((Outcome::FewRounds, None, text))
     }
 
-    /// The winner among those that were asked for: all have an interval, and the control has one.
+    /// The winner. All contenders and the control have an interval.
     fn compare(&self) -> Decision {
         let control = self.ratio(self.primary, self.control, 0);
         if control.distance() > CONTROL_TOLERANCE {
@@ -120,7 +120,7 @@ impl Judge<'_> {
             let text = format!("nothing to compare with; measured twice, it is {control} × itself");
             return (Outcome::Alone, None, text);
         }
-        // That its interval excludes 1 is not enough: the control strays from 1, too.
+        // An interval that excludes 1 is not enough: the control deviates from 1, too.
         let wins = |&other: &usize| self.cost(best, other).is_below_one(control.reach());
         match others.iter().copied().find(|other| !wins(other)) {
             Some(_) if control.half_width() > Some(CONTROL_HALF_WIDTH) => {
@@ -141,7 +141,7 @@ impl Judge<'_> {
         }
     }
 
-    /// CPU time is never read alone: a contender that only batches lazily would win by it.
+    /// CPU time alone does not win: a contender that only delays work in batches would have less of it.
     fn guard(&self, best: usize, others: &[usize]) -> Decision {
         let noun = self.primary.noun;
         let text = |other: &usize, guards: &[&Metric]| {
@@ -181,7 +181,7 @@ impl Judge<'_> {
 
     /// The best median by the primary metric.
     fn best(&self) -> usize {
-        let cost = |place: usize| match self.record.value(self.primary, place, self.cell) {
+        let cost = |index: usize| match self.record.value(self.primary, index, self.cell) {
             None => f64::MAX,
             Some(value) if self.primary.better == Better::Higher => -value,
             Some(value) => value,
@@ -190,14 +190,14 @@ impl Judge<'_> {
         least.expect("a bench has at least one contender")
     }
 
-    /// The primary ratio, turned so that lower is better.
+    /// The primary ratio, inverted if higher is better, so that lower is better.
     fn cost(&self, contender: usize, other: usize) -> Ratio {
         let ratio = self.ratio(self.primary, contender, other);
         if self.primary.better == Better::Higher { ratio.inverse() } else { ratio }
     }
 
     fn ratio(&self, metric: &Metric, contender: usize, other: usize) -> Ratio {
-        // Samples without a guard's numbers tell nothing: a ratio without an interval excludes no tie.
+        // A sample without the numbers of a guard has no ratio; a ratio without an interval cannot exclude a tie.
         let nothing = Ratio { median: f64::NAN, interval: None };
         self.record.ratio(metric, contender, other, self.cell).unwrap_or(nothing)
     }
@@ -220,22 +220,22 @@ mod tests {
         Verdict::of(&bench(names), record, 0).expect("a control and a primary metric")
     }
 
-    /// Fifteen rounds in which each contender's CPU time strays by a few thousandths.
+    /// Fifteen rounds in which the CPU times vary by a few thousandths.
     fn verdict(names: &[&str], cpu: impl Fn(usize) -> f64) -> Verdict {
-        let noise = |place: usize, round: usize| 1.0 + ((place * 7 + round * 5) % 11) as f64 / 2e3;
-        let strays = |place: usize, round: usize| cpu(place) * noise(place, round);
+        let noise = |index: usize, round: usize| 1.0 + ((index * 7 + round * 5) % 11) as f64 / 2e3;
+        let strays = |index: usize, round: usize| cpu(index) * noise(index, round);
         of(&record(names.len() + 1, 15, strays), names)
     }
 
     #[test]
-    fn the_cheapest_wins_wherever_it_stands_and_over_every_other() {
-        let first = verdict(&["uring", "threads"], |place| [2.0, 4.0, 2.0][place]);
+    fn the_cheapest_wins_in_any_position() {
+        let first = verdict(&["uring", "threads"], |index| [2.0, 4.0, 2.0][index]);
         assert_eq!((first.outcome, first.winner.as_deref()), (Outcome::Win, Some("uring")));
         assert!(first.text.starts_with("uring wins: 0.5"), "{first:?}");
         assert!(first.text.ends_with("× the CPU of threads, 2.00 × its requests/s"), "{first:?}");
-        let second = verdict(&["threads", "uring"], |place| [4.0, 2.0, 4.0][place]);
+        let second = verdict(&["threads", "uring"], |index| [4.0, 2.0, 4.0][index]);
         assert_eq!(second.winner.as_deref(), Some("uring"));
-        let three = verdict(&["a", "b", "c"], |place| [2.0, 3.0, 4.0, 2.0][place]);
+        let three = verdict(&["a", "b", "c"], |index| [2.0, 3.0, 4.0, 2.0][index]);
         assert!(three.text.contains("CPU of b") && three.text.contains("CPU of c"), "{three:?}");
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let rate = Metric { role: Role::Primary, ..super::super::metric::RATE };
         let mut bench = bench(&["a", "b"]);
         bench.metrics = vec![rate];
-        let record = record(3, 15, |place, _| [4.0, 2.0, 4.0][place]);
+        let record = record(3, 15, |index, _| [4.0, 2.0, 4.0][index]);
         let verdict = Verdict::of(&bench, &record, 0).expect("a verdict");
         assert_eq!(verdict.winner.as_deref(), Some("b"));
         assert!(
@@ -254,29 +254,29 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ties_with_the_best_takes_the_win_away() {
-        let verdict = verdict(&["a", "b", "c"], |place| [2.0, 2.0, 4.0, 2.0][place]);
+    fn a_tie_with_the_best_is_no_win() {
+        let verdict = verdict(&["a", "b", "c"], |index| [2.0, 2.0, 4.0, 2.0][index]);
         assert_eq!((verdict.outcome, verdict.winner), (Outcome::Tie, None));
     }
 
     #[test]
-    fn a_control_that_differs_spoils_the_cell() {
-        let verdict = verdict(&["uring", "threads"], |place| [2.0, 4.0, 2.1][place]);
+    fn a_control_that_differs_makes_the_cell_worthless() {
+        let verdict = verdict(&["uring", "threads"], |index| [2.0, 4.0, 2.1][index]);
         assert!(verdict.outcome.is_worthless() && verdict.winner.is_none(), "{verdict:?}");
         assert!(verdict.text.contains("differs from itself, 1.0"), "{verdict:?}");
     }
 
     #[test]
-    fn no_win_is_smaller_than_the_control_strayed() {
-        let close = |other: f64| verdict(&["a", "b"], |place| [2.0, other, 2.03][place]);
+    fn no_win_is_smaller_than_the_deviation_of_the_control() {
+        let close = |other: f64| verdict(&["a", "b"], |index| [2.0, other, 2.03][index]);
         assert_eq!(close(2.02).outcome, Outcome::Tie);
         assert_eq!(close(2.2).winner.as_deref(), Some("a"));
     }
 
     #[test]
-    fn an_unsteady_control_hides_what_is_smaller_than_its_interval() {
+    fn an_unsteady_control_hides_differences_below_its_interval() {
         let unsteady = |other: f64| {
-            let cpu = |place: usize, round: usize| match place {
+            let cpu = |index: usize, round: usize| match index {
                 1 => other,
                 2 => [1.5, 2.0, 2.5][round % 3],
                 _ => 2.0,
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn less_cpu_but_fewer_requests_is_no_win() {
-        let mut record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+        let mut record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         for round in 0..15 {
             let numbers = [("operations", 1000.0), ("cpu_ns", 2e6), ("ns", 1e7), ("p99_us", 40.0)];
             record.keep(Slice { round, ..PLACE }, Ok(Sample::from(numbers)));
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_slice_is_told_and_none_wins() {
-        let mut record = record(3, 15, |place, _| [2.0, 4.0, 2.0][place]);
+    fn a_failed_slice_is_named_and_prevents_a_win() {
+        let mut record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         record.keep(Slice { round: 3, contender: 1, ..PLACE }, Err("reset by the peer".into()));
         let verdict = of(&record, &["a", "b"]);
         assert_eq!(verdict.outcome, Outcome::Failed);
@@ -310,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn too_few_rounds_name_no_winner_however_clear() {
-        let verdict = of(&record(3, 5, |place, _| [1.0, 9.0, 1.0][place]), &["a", "b"]);
+    fn too_few_rounds_name_no_winner() {
+        let verdict = of(&record(3, 5, |index, _| [1.0, 9.0, 1.0][index]), &["a", "b"]);
         assert_eq!(verdict.outcome, Outcome::FewRounds);
         assert!(verdict.text.contains("5 rounds, an interval needs 6"), "{verdict:?}");
     }

@@ -1,8 +1,8 @@
-//! Bulk transfers of datagrams: how many get from one sender to one receiver.
+//! Bulk transfers of datagrams from one sender to one receiver.
 //!
-//! A contender is both ends, each a thread on a core of its own. It is asked `BYTES WINDOW SECONDS`: numbered datagrams of
-//! so many bytes are sent for that long, after a warm-up, with no more than a window of them unacknowledged. It answers
-//! `operations` (datagrams received), `lost`, `bytes`, `ns`, `sender_cpu_ns` and `receiver_cpu_ns`.
+//! A contender runs both ends, each on a thread and a core of its own. Its job is `BYTES WINDOW SECONDS`: after a
+//! warm-up it sends numbered datagrams of this length for this time, with at most a window of them unacknowledged. It
+//! answers `operations` (datagrams received), `lost`, `bytes`, `ns`, `sender_cpu_ns` and `receiver_cpu_ns`.
 
 mod work;
 
@@ -31,7 +31,7 @@ pub static BENCH: Definition = Definition {
     ],
     usual: &["uring", "epoll", "uring-single", "c", "c-segments", "tokio"],
     usual_slice: Duration::from_millis(200),
-    // The best of those without segmentation.
+    // The best contender without segmentation.
     baseline: "c",
     metrics: &METRICS,
     required: &["operations", "ns", "sender_cpu_ns", "receiver_cpu_ns"],
@@ -45,8 +45,8 @@ pub static BENCH: Definition = Definition {
     },
 };
 
-/// Bytes that may be unacknowledged unless a window is given: enough that neither end waits for the other, and less than a
-/// socket's buffer holds if the system lets it have a few MB (`net.core.rmem_max`).
+/// Bytes of a window unless one is given: enough that neither end waits for the other, and less than a socket's buffer
+/// holds if the system allows a few MB (`net.core.rmem_max`).
 const IN_FLIGHT: u64 = 1 << 20;
 /// The least and the most datagrams of such a window.
 const WINDOWS: (u64, u64) = (8, 512);
@@ -90,7 +90,7 @@ const METRICS: [Metric; 6] = [
     },
 ];
 
-/// What makes this program a contender.
+/// The arguments that make this program a contender.
 fn own(name: &str, cores: Cores) -> Vec<std::ffi::OsString> {
     let [sender, receiver] = [cores.load, cores.server].map(|core| core.to_string());
     let pins = ["--sender-pin", &sender, "--receiver-pin", &receiver];
@@ -101,7 +101,7 @@ fn peer(cores: Cores) -> Vec<std::ffi::OsString> {
     [cores.load, cores.server].map(|core| core.to_string().into()).into()
 }
 
-/// The cell of datagrams of so many bytes, with a window that is given or suits them.
+/// The cell for datagrams of this length, with the given window or a suitable one.
 pub fn cell(bytes: u64, window: Option<u64>) -> Cell {
     let usual = || (IN_FLIGHT / bytes.max(1)).clamp(WINDOWS.0, WINDOWS.1);
     let window = window.unwrap_or_else(usual);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_room_for_every_length() {
+    fn the_usual_window_suits_every_length() {
         let windows = [1, 1200, 9000, 65_507].map(|bytes| cell(bytes, None).number("window"));
         assert_eq!(windows, [512, 512, 116, 16].map(Some));
         let cell = cell(1200, Some(3));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_told_their_cores() {
+    fn both_ends_get_their_cores_as_arguments() {
         let cores = Cores { server: 3, load: 5 };
         let line = "bench bulk --contender uring-single --sender-pin 5 --receiver-pin 3";
         assert_eq!(own("uring-single", cores), line.split(' ').collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Our own contenders at work.
+//! Our own contenders.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::bench::Sample;
 use crate::jobs;
 use crate::usage::{UsageError, own};
 
-/// How both ends of a contender of ours transfer.
+/// How both ends of one of our contenders transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     driver: DriverChoice,
-    /// Whether several datagrams leave and come as one.
+    /// Whether to use segmentation and coalescing.
     segments: bool,
 }
 
@@ -34,10 +34,10 @@ impl FromStr for Ends {
     }
 }
 
-/// Is a contender, each end on its core: answers jobs until there are no more.
+/// Acts as a contender: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job makes no sense, or a transfer fails.
+/// If a job is invalid, or a transfer fails.
 pub fn answer_all(
     ends: Ends,
     sender_pin: Option<usize>,
@@ -51,7 +51,7 @@ pub fn answer_all(
     })
 }
 
-/// The plan with what a job asks for.
+/// The plan with the parameters of a job.
 fn asked(plan: &BulkPlan, job: &str) -> Result<BulkPlan, UsageError> {
     let parsed = || {
         let [length, window, seconds] = *job.split(' ').collect::<Vec<_>>() else { return None };

@@ -1,4 +1,4 @@
-//! Servers by name: our own, as they are or with options, or a peer.
+//! Servers by name: ours, with or without options, and peers.
 
 use std::env;
 use std::fmt;
@@ -9,23 +9,23 @@ use super::Transport;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// Our own servers: what `annulus echo --driver` calls them.
+/// Our servers, by the names of `annulus echo --driver`.
 const OWN: [&str; 3] = ["uring", "epoll", "threads"];
 
-/// What comes before a peer's name if one of ours has the same.
+/// The prefix of a peer with the name of one of ours.
 const PEER: &str = "peer:";
 
-/// What comes before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
+/// The separator before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
 const OPTION: char = '+';
 
-/// What ours are told to listen at, and peers.
+/// The addresses on which ours and peers are started.
 const OWN_ADDRESS: &str = "127.0.0.1:0";
 const PEER_ADDRESS: &str = "0";
 
-/// A server that was asked for and exists.
+/// A server that was requested and exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The name it was asked for by.
+    /// The name by which it was requested.
     pub name: String,
     source: Source,
 }
@@ -34,28 +34,28 @@ pub struct Choice {
 enum Source {
     /// This program, with these arguments.
     Own(Vec<String>),
-    /// The peer of this name, in a mode if one was asked for.
+    /// The peer with this name, in a mode if one was requested.
     Peer(String, Option<String>),
 }
 
-/// Where servers come from.
+/// All servers.
 #[derive(Debug)]
 pub struct Catalogue {
     peers: Option<Peers>,
-    /// Whether `annulus echo` takes these arguments; an error says why not.
+    /// Whether `annulus echo` accepts these arguments; an error says why not.
     check_own: fn(&[String]) -> Result<(), String>,
 }
 
 impl Catalogue {
-    /// Our own servers, whose arguments `check_own` checks before anything starts, and peers.
+    /// Our servers and peers. `check_own` checks the arguments of ours before anything starts.
     pub fn new(peers: Option<Peers>, check_own: fn(&[String]) -> Result<(), String>) -> Catalogue {
         Catalogue { peers, check_own }
     }
 
-    /// The server of this name, which serves this transport.
+    /// The server with this name, if it supports the transport.
     ///
     /// # Errors
-    /// Answers an unknown name with those that there are.
+    /// If the name is unknown; the error lists all names.
     pub fn choose(&self, name: &str, transport: Transport) -> Result<Choice, String> {
         let (base, options) = name.split_once(OPTION).unzip();
         let base = base.unwrap_or(name);
@@ -75,12 +75,12 @@ impl Catalogue {
         }
     }
 
-    /// Where peers come from.
+    /// The peers.
     pub fn into_peers(self) -> Option<Peers> {
         self.peers
     }
 
-    /// How to run a server, or what is missing to have it; a peer is built first.
+    /// How to run a server, or why it is missing. Builds a peer first.
     ///
     /// # Errors
     /// If a peer does not build.
@@ -102,7 +102,7 @@ impl Catalogue {
         }
     }
 
-    /// One of ours on a free port; each of its options becomes one of `annulus echo`.
+    /// One of ours on a free port; its options are passed to `annulus echo`.
     fn own(&self, name: &str, driver: &str, options: Option<&str>) -> Result<Source, String> {
         let fixed = ["echo", "--listen", OWN_ADDRESS, "--driver", driver].map(String::from);
         let options = options.into_iter().flat_map(|list| list.split(OPTION));
@@ -151,7 +151,7 @@ impl fmt::Display for Catalogue {
     }
 }
 
-/// Has a server listen at another address, as one of ours is told it, and as a peer is.
+/// Makes a server listen at another address, given in the form of ours and in that of peers.
 pub(super) fn listen_at(spec: &mut Spec, own: &str, peer: &str) {
     for argument in &mut spec.arguments {
         if *argument == OWN_ADDRESS {
@@ -167,13 +167,13 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Takes every option but one.
+    /// Accepts every option but one.
     fn check_own(arguments: &[String]) -> Result<(), String> {
         let refused = arguments.iter().find(|argument| *argument == "--spin");
         refused.map_or(Ok(()), |argument| Err(format!("no option '{argument}'")))
     }
 
-    /// A catalogue with two peers: one is called like one of ours and has modes, one cannot be built.
+    /// A catalogue with two peers: one has the name of one of ours and has modes, the other cannot be built.
     fn with_peers(test: &str, look: impl Fn(&Catalogue)) {
         let root = env::temp_dir().join(format!("annulus-lab-{test}-{}", std::process::id()));
         for peer in ["threads", "go"] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_come_first_and_a_peer_of_the_same_name_by_its_full_one() {
+    fn a_name_of_ours_wins_over_a_peer_of_the_same_name() {
         with_peers("names", |catalogue| {
             assert_eq!(arguments(catalogue, "threads")[0], "echo");
             assert_eq!(arguments(catalogue, "peer:threads"), ["0"]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_all_names() {
+    fn the_error_for_an_unknown_name_lists_all_names() {
         with_peers("unknown", |catalogue| {
             let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
             let all = "no server 'tokyo': there are uring, epoll, threads, go, peer:threads";
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_lacks_a_tool_is_missing_and_no_failure() {
+    fn a_peer_without_its_tool_is_missing_and_no_failure() {
         with_peers("tool", |catalogue| {
             let choice = catalogue.choose("go", Transport::Tcp).expect("a peer");
             let missing = catalogue.prepare(&choice, 0).expect("no failure").expect_err("no tool");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_takes_the_options_of_echo_and_an_address() {
+    fn ours_accept_the_options_of_echo_and_an_address() {
         let catalogue = Catalogue::new(None, check_own);
         let own = arguments(&catalogue, "uring+locked-down+idle-timeout=30");
         assert_eq!(

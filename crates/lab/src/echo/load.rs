@@ -6,7 +6,7 @@ use annulus_load::{
 
 use crate::bench::{CLIENT_CPU_SHARE, Cell, Sample};
 
-/// The fewest connections of a slice unless they are given: enough for a p99.
+/// Least connections of a slice unless a number is given: enough for a p99.
 const CONNECTIONS: usize = 200;
 
 /// A load for any server. Each slice sets its address, clients and length.
@@ -54,7 +54,7 @@ fn in_cell(load: &Plan, cell: &Cell) -> Plan {
 
 /// The figures of a slice; `None` if nothing was answered.
 fn sample(report: &Report) -> Option<Sample> {
-    // Of datagrams, those that were echoed within the window: its length and CPU time are known.
+    // Of datagrams, those echoed within the window, whose length and CPU time are known.
     let (operations, [mean_us, p50_us, p99_us]) = match &report.figures {
         Figures::Streams(figures) => {
             let latency = figures.latency_us;

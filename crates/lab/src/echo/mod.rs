@@ -23,10 +23,10 @@ pub use catalogue::{Catalogue, Choice};
 pub use load::load;
 pub use servers::Servers;
 
-/// What the servers are spoken to over.
+/// The transport between load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP, which every server serves.
+    /// TCP, which every server supports.
     Tcp,
     /// UDP.
     Udp,
@@ -35,7 +35,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What a peer that serves it calls it, if that is not all of them.
+    /// Its name in the file of a peer that supports it, unless all do.
     pub fn kind(self) -> Option<&'static str> {
         match self {
             Transport::Tcp => None,
@@ -45,16 +45,16 @@ impl Transport {
     }
 }
 
-/// CPU time is not lower at the price of fewer requests than this, as a multiple of the other's …
+/// The winner by CPU time must not have fewer requests than this, as a multiple of the other's …
 const LEAST_RATE: f64 = 0.97;
 
-/// … or of a higher p99 than this.
+/// … nor a higher p99 than this.
 const MOST_P99: f64 = 1.1;
 
 const VALUE: &[Column] = &[Column::Value];
 const RATIO: &[Column] = &[Column::Value, Column::Ratio];
 
-/// What is told of a server under connections that stay, and under datagrams.
+/// The metrics of streams and of datagrams.
 const METRICS: [Metric; 8] = [
     Metric {
         title: "requests/s",
@@ -83,7 +83,7 @@ const METRICS: [Metric; 8] = [
 
 const HIDDEN: Metric = Metric { columns: &[], ..PLAIN };
 
-/// Datagrams that were lost, in all slices.
+/// Datagrams lost in all slices.
 const LOST: Metric = Metric {
     key: "lost",
     title: "lost",
@@ -122,39 +122,39 @@ fn metrics(workload: Workload) -> Vec<Metric> {
     metrics
 }
 
-/// The cell of so many clients, each with messages of so many bytes.
+/// The cell for these clients, each with messages of this length.
 pub fn cell(clients: usize, bytes: usize) -> Cell {
     Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
 }
 
-/// A comparison that was asked for.
+/// A comparison.
 #[derive(Debug)]
 pub struct Setup {
     /// Its rounds.
     pub plan: Plan,
-    /// What the servers are spoken to over.
+    /// The transport.
     pub transport: Transport,
-    /// Where servers come from.
+    /// All servers.
     pub catalogue: Catalogue,
-    /// Those that are compared.
+    /// The servers to compare.
     pub servers: Vec<Choice>,
-    /// Clients and bytes.
+    /// The clients and the length of messages.
     pub cells: Vec<Cell>,
     /// The load; each slice sets its address, clients and length.
     pub load: annulus_load::Plan,
     /// The cores of servers and load.
     pub cores: Cores,
-    /// How long servers are left idle before their memory is read again, if they are.
+    /// How long servers idle before their memory is read again.
     pub idle: Option<Duration>,
-    /// Whether a server that does not build or start is left out, instead of an error.
+    /// Whether to leave out a server that does not build or start, instead of an error.
     pub is_lenient: bool,
 }
 
 impl Setup {
-    /// Checks what can be known before anything starts.
+    /// Checks everything that can be checked before the start.
     ///
     /// # Errors
-    /// Names the value that cannot be, its limit, and the way out.
+    /// Names the invalid value, its limit and a remedy.
     pub fn check(&self) -> Result<()> {
         let clients = self.cells.iter().filter_map(|cell| cell.number("clients")).max();
         limits::reserve(clients.unwrap_or_default() as usize)?;
@@ -164,7 +164,7 @@ impl Setup {
         Ok(self.cells.iter().try_for_each(check)?)
     }
 
-    /// Builds peers and starts all servers, each at an address of its own.
+    /// Builds peers and starts all servers, each with an address of its own.
     ///
     /// # Errors
     /// If a server cannot be built or started, or none is left.
@@ -195,9 +195,9 @@ impl Setup {
         Ok(Prepared { bench, measure: Box::new(measure), scratch })
     }
 
-    /// About what a slice in a cell takes.
+    /// About how long a slice in a cell takes.
     pub fn cost(&self, cell: &Cell) -> Duration {
-        /// What a connection takes, and how many bytes go in a µs.
+        /// The time per connection, and bytes per µs.
         const CONNECTION: Duration = Duration::from_micros(100);
         const BYTES: u64 = 500;
         let number = |name| cell.number(name).unwrap_or_default();
@@ -273,7 +273,7 @@ impl Setup {
     }
 }
 
-/// A directory for the paths that servers listen at.
+/// A directory for the paths of the servers.
 fn scratch() -> Result<Scratch> {
     let directory = std::env::temp_dir();
     Scratch::within(&directory).with_context(|| {

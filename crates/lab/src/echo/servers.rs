@@ -1,4 +1,4 @@
-//! Servers as processes, and our load in this one.
+//! Servers as processes, and the load in this process.
 
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -11,17 +11,17 @@ use crate::bench::{Cell, Contenders, Measure, Outcome, Sample, Slice};
 use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, Spec};
 
-/// How long a server may take until it says where it listens.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to announce its address.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a server that lost its clients may take to be found dead.
-const DYING: Duration = Duration::from_millis(200);
+/// How long to wait for the end of a server whose clients failed.
+const END_WAIT: Duration = Duration::from_millis(200);
 
 /// How long a server may take to answer what is in flight: several thousand requests.
-const PATIENCE: Duration = Duration::from_millis(20);
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A running server; dropping it ends it. It announces itself on its standard error, with a line that contains `listening
-/// on ADDRESS:PORT` or `listening on unix:/path`.
+/// A running server, which ends when dropped. It announces itself on its standard error by a line with `listening on
+/// ADDRESS:PORT` or `listening on unix:/path`.
 #[derive(Debug)]
 pub(super) struct Server {
     process: Process,
@@ -29,17 +29,17 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it has said where it listens.
+    /// Starts a server and waits for its announcement.
     pub(super) fn start(spec: &Spec) -> Result<Server, ProcessError> {
-        Server::start_within(spec, START_PATIENCE)
+        Server::start_within(spec, START_TIMEOUT)
     }
 
-    fn start_within(spec: &Spec, patience: Duration) -> Result<Server, ProcessError> {
+    fn start_within(spec: &Spec, timeout: Duration) -> Result<Server, ProcessError> {
         let mut process = Process::start(spec)?;
-        match process.stderr.address(patience) {
+        match process.stderr.address(timeout) {
             Ok(address) => Ok(Server { process, address }),
             Err(RecvTimeoutError::Timeout) => {
-                Err(process.error(format!("no line with `listening on` within {patience:?}")))
+                Err(process.error(format!("no line with `listening on` within {timeout:?}")))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let closed = "it closed its standard error before it printed `listening on`";
@@ -49,7 +49,7 @@ impl Server {
     }
 }
 
-/// All servers of a comparison, up and waiting, and the load that they are measured under.
+/// All servers of a comparison, and their load.
 #[derive(Debug)]
 pub struct Servers {
     servers: Vec<Server>,
@@ -58,10 +58,10 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts every server. An idle one costs nothing, so all stay up.
+    /// Starts every server. All stay up: an idle one uses no CPU time.
     ///
     /// # Errors
-    /// Names the first that does not start, and why.
+    /// Names the first server that does not start, and why.
     pub fn start(
         contenders: &Contenders,
         cells: &[Cell],
@@ -78,9 +78,9 @@ impl Measure for Servers {
         process.check(Duration::ZERO).map_err(|error| error.why)?;
         let mut watch = Watch::new(process.pid());
         let sample = load::run(&self.load, &self.cells[slice.cell], address.clone(), &mut watch);
-        // A dead server explains more than what its clients saw, and they may see it first.
+        // The end of a server explains more than the failures of its clients, which may be seen first.
         process
-            .check(if sample.is_ok() { Duration::ZERO } else { DYING })
+            .check(if sample.is_ok() { Duration::ZERO } else { END_WAIT })
             .map_err(|error| error.why)?;
         watch.add_to(sample.map_err(one_line)?).map_err(one_line)
     }
@@ -94,11 +94,11 @@ fn one_line(error: impl ToString) -> String {
     error.to_string().replace('\n', " ")
 }
 
-/// Reads what the server has used when the measured window opens and when it closes.
+/// Reads the server's usage when the measured window opens and closes.
 ///
-/// Clients that are tasks send nothing while this reads, so a server runs out of work, and its time is read when it has:
-/// at either edge of the window all that was sent is answered, and what it cost is counted (ADR 0017). Threads go on until
-/// the window closes, and some servers are never idle: those are read after a short wait.
+/// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
+/// both edges of the window everything sent is answered and accounted (ADR 0017). Threads continue until the window
+/// closes, and some servers are never idle: those are read after a short wait.
 struct Watch {
     pid: u32,
     opened: io::Result<Usage>,
@@ -111,7 +111,7 @@ impl Watch {
         Watch { pid, opened: never(), closed: never() }
     }
 
-    /// What the load found, with what it cost the server.
+    /// The sample of the load, with the usage of the server.
     fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
         let used = self.closed?.since(self.opened?);
         if used.cpu_ns == 0 {
@@ -126,11 +126,11 @@ impl Watch {
 
 impl Observer for Watch {
     fn window_opened(&mut self) {
-        self.opened = Usage::at_rest(self.pid, PATIENCE);
+        self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
     }
 
     fn window_closed(&mut self) {
-        self.closed = Usage::at_rest(self.pid, PATIENCE);
+        self.closed = Usage::at_rest(self.pid, REST_TIMEOUT);
     }
 }
 
@@ -140,14 +140,14 @@ mod tests {
     use crate::process::tests::shell;
 
     #[test]
-    fn a_server_is_found_where_it_says() {
+    fn the_announced_address_is_used() {
         let announce = "echo 'test: listening on 127.0.0.1:9 (nothing)' >&2; exec sleep 1000";
         let server = Server::start(&shell(announce)).expect("start");
         assert_eq!(server.address, "127.0.0.1:9".parse().expect("address"));
     }
 
     #[test]
-    fn a_server_that_does_not_announce_itself_is_given_up() {
+    fn a_server_without_an_announcement_is_an_error() {
         for (script, part) in [
             ("echo no >&2; exit 7", "shell: ended (exit status: 7); its last line: no"),
             ("exec 2>&-; exec sleep 1000", "shell: it closed its standard error before"),

@@ -1,4 +1,4 @@
-//! Blocks of one file, read and written for a while with many in flight: what fio measures.
+//! Blocks of one file, read and written for a while with many in flight, as fio does.
 
 use std::fmt;
 use std::fs::File;
@@ -21,29 +21,29 @@ use super::executor::Executor;
 use crate::bench::{Cell, Sample};
 use crate::usage::UsageError;
 
-/// Each stretch of this many bytes begins with its own number, so blocks are a multiple of it.
+/// Each stretch of this many bytes starts with its number. Block sizes are multiples of it.
 pub const STRETCH: u64 = 512;
-/// What direct I/O is at most aligned to, on the devices there are.
+/// The largest alignment that devices require for direct I/O.
 const ALIGNMENT: usize = 4096;
-/// What is written to a new file, and checked of a stream, at a time.
+/// Bytes written to a new file, or verified of a stream, at a time.
 const PIECE: u64 = 1 << 20;
 
-/// In which order, and what is done with each block.
+/// The order of the blocks, and the operation on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Reads, one after the other.
+    /// Sequential reads.
     Read,
-    /// Writes, one after the other.
+    /// Sequential writes.
     Write,
-    /// Reads, anywhere.
+    /// Random reads.
     RandRead,
-    /// Writes, anywhere.
+    /// Random writes.
     RandWrite,
-    /// Reads and writes in turn, anywhere.
+    /// Random reads and writes alternately.
     Mixed,
-    /// The whole file, to a stream.
+    /// The whole file to a stream.
     Send,
-    /// The whole file, from a stream.
+    /// The whole file from a stream.
     Receive,
 }
 
@@ -64,7 +64,7 @@ impl Pattern {
         Pattern::ALL.iter().find(|(_, pattern)| *pattern == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it is about whole files that go over streams, not about blocks of one.
+    /// Whether whole files are moved over streams, instead of blocks of one file.
     pub fn is_of_streams(self) -> bool {
         matches!(self, Pattern::Send | Pattern::Receive)
     }
@@ -73,7 +73,7 @@ impl Pattern {
         matches!(self, Pattern::Read | Pattern::Write)
     }
 
-    /// Whether a worker's operation of this number is a write.
+    /// Whether this operation of a worker is a write.
     fn writes(self, number: u64) -> bool {
         match self {
             Pattern::Read | Pattern::RandRead | Pattern::Send => false,
@@ -101,19 +101,19 @@ impl FromStr for Pattern {
     }
 }
 
-/// A cell: so many blocks of this size, or streams that take pieces of it, in flight.
+/// A cell: a number of blocks of this size in flight, or of streams that move pieces of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// In which order.
+    /// The order and the operation.
     pub pattern: Pattern,
-    /// Operations at once.
+    /// Operations in flight.
     pub depth: u64,
-    /// Bytes of a block.
+    /// Bytes per block.
     pub bytes: u64,
 }
 
 impl Blocks {
-    /// The job that a contender is asked.
+    /// The form of a job.
     pub const JOB: &str = "PATTERN DEPTH BYTES SECONDS";
 
     /// The cell of the bench.
@@ -125,7 +125,7 @@ impl Blocks {
         ])
     }
 
-    /// Reads a job: the cell, and for how long; `None` if it makes no sense.
+    /// Parses a job: the cell and the length of the slice; `None` if it is invalid.
     pub fn parse(job: &str) -> Option<(Blocks, Duration)> {
         let mut words = job.split(' ');
         let pattern = words.next()?.parse().ok()?;
@@ -136,12 +136,12 @@ impl Blocks {
     }
 }
 
-/// The file that blocks are of, and how it is opened.
+/// The file of the blocks, and how it is opened.
 #[derive(Clone, Debug)]
 pub(super) struct TestFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// Past the page cache.
+    /// Whether to bypass the page cache.
     pub(super) direct: bool,
 }
 
@@ -151,13 +151,13 @@ impl TestFile {
         TestFile { path: directory.join("blocks"), bytes, direct }
     }
 
-    /// The file that fio has: its own if we read what is written, since fio writes nothing that could be checked.
+    /// The file for fio: a separate one if our contenders verify what was written, as fio does not write numbers.
     pub(super) fn of_fio(&self, pattern: Pattern) -> TestFile {
         let name = if pattern == Pattern::Mixed { "blocks-fio" } else { "blocks" };
         TestFile { path: self.path.with_file_name(name), ..self.clone() }
     }
 
-    /// Writes the whole file to the device; what is to be read past the cache is not left there.
+    /// Writes the whole file to the device; for direct I/O, removes it from the cache.
     pub(super) fn write_out(&self) -> Result<()> {
         let mut file = File::create(&self.path)?;
         for (start, mut piece) in pieces(self.bytes) {
@@ -180,20 +180,20 @@ impl TestFile {
     }
 }
 
-/// Where each piece of a file begins, and memory for it.
+/// The start of each piece of a file, and memory for it.
 pub(super) fn pieces(bytes: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let starts = (0..bytes).step_by(PIECE as usize);
     starts.map(move |start| (start, vec![0; PIECE.min(bytes - start) as usize]))
 }
 
-/// Writes into each stretch of a block, which begins at `offset`, which one it is.
+/// Writes the number of each stretch into a block that starts at `offset`.
 pub(super) fn stamp(block: &mut [u8], offset: u64) {
     for (number, stretch) in (offset / STRETCH..).zip(block.chunks_mut(STRETCH as usize)) {
         stretch[..8].copy_from_slice(&number.to_le_bytes());
     }
 }
 
-/// Asserts that a block is the one that begins at `offset`.
+/// Checks that a block is the one that starts at `offset`.
 pub(super) fn check(block: &[u8], offset: u64) -> Result<()> {
     for (number, stretch) in (offset / STRETCH..).zip(block.chunks(STRETCH as usize)) {
         ensure!(stretch[..8] == number.to_le_bytes(), "stretch {number} was read as another one");
@@ -201,7 +201,7 @@ pub(super) fn check(block: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Works on the file for as long as a slice is.
+/// Reads and writes blocks for the length of a slice.
 pub(super) fn answer(
     executor: &mut Executor,
     file: &TestFile,
@@ -231,7 +231,7 @@ pub(super) fn answer(
     Ok(sample)
 }
 
-/// How long operations took that took so many ns each.
+/// Sets the percentiles of these times in ns.
 fn set_latency(sample: &mut Sample, mut all: Vec<u64>) {
     all.sort_unstable();
     let Some(last) = all.len().checked_sub(1) else { return };
@@ -261,7 +261,7 @@ fn run(
         let options = OpenOptions::new().read(true).write(true).direct(file.direct);
         let opened = options.open(&file.path).await.with_context(|| file.refused())?;
         let bytes = cell.bytes as usize;
-        // Sizes that are not aligned, and more than a pool can have, go without one.
+        // No pool if the size is not aligned, or above the limit of a pool.
         let pool = DirectPool::new(workers.len(), bytes).ok().filter(|_| file.direct);
         let task = |worker: Worker| {
             let file = opened.try_clone()?;
@@ -277,22 +277,23 @@ fn run(
     })
 }
 
-/// One worker's way through the file.
+/// A worker, which reads and writes one block at a time.
 struct Worker {
     cell: Blocks,
-    /// Blocks of the file.
+    /// Blocks in the file.
     blocks: u64,
-    /// The next block of all, in order.
+    /// The next sequential block of all workers.
     next: Arc<AtomicU64>,
     random: Rng,
     done: u64,
     end: Duration,
-    /// How long each operation took, in ns.
+    /// The time of each operation, in ns.
     took: Vec<u64>,
 }
 
 impl Worker {
-    /// When the next operation begins, where, and whether it is a write; `None` when time is up, but not before the first.
+    /// The start of the next operation, its offset, and whether it is a write. `None` after the end, but not before the
+    /// first.
     fn step(&mut self) -> Option<(Duration, u64, bool)> {
         let began = now();
         if began >= self.end && self.done > 0 {
@@ -311,7 +312,7 @@ impl Worker {
         self.took.push((now() - began).as_nanos() as u64);
     }
 
-    /// By plain calls.
+    /// Runs with blocking calls.
     fn run_plain(mut self, file: &File) -> Result<Worker> {
         let mut block = AlignedBuf::new(self.cell.bytes as usize, ALIGNMENT)?;
         while let Some((began, offset, writes)) = self.step() {
@@ -327,7 +328,7 @@ impl Worker {
         Ok(self)
     }
 
-    /// Each call awaited.
+    /// Runs with awaited calls.
     async fn run_as_task<B>(mut self, file: annulus::fs::File, mut block: B) -> Result<Worker>
     where
         B: IoBufMut + DerefMut<Target = [u8]>,
@@ -365,7 +366,7 @@ mod tests {
         }
     }
 
-    /// A machine may be so busy that a slice is over before a worker runs.
+    /// On a busy machine a slice may end before a worker runs.
     #[test]
     fn each_worker_does_one_operation_at_least() {
         let scratch = crate::scratch::Scratch::within(&std::env::temp_dir()).expect("a directory");
@@ -377,14 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_mixture_is_writes() {
+    fn half_of_a_mixed_pattern_is_writes() {
         assert_eq!((0..10).filter(|number| Pattern::Mixed.writes(*number)).count(), 5);
         let error = "dance".parse::<Pattern>().expect_err("no such pattern").to_string();
         assert!(error.contains("`dance`") && error.contains("randread"), "{error}");
     }
 
     #[test]
-    fn latencies_are_of_the_sorted() {
+    fn percentiles_are_of_the_sorted_times() {
         let mut sample = Sample::default();
         set_latency(&mut sample, (0..=1000).rev().map(|n| n * 1000).collect());
         let at = |name| sample.get(name).expect("set");

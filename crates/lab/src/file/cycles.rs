@@ -1,4 +1,4 @@
-//! Cycles of open, write, read, close: what the published table has.
+//! Cycles of open, write, read and close, as in the published table.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,28 +11,28 @@ use anyhow::{Context, Result, ensure};
 use super::executor::Executor;
 use crate::bench::{Cell, Sample};
 
-/// The slowest device that is waited for, in bytes and cycles a second.
+/// The slowest supported device, in bytes and cycles per second.
 const SLOWEST_BYTES: u64 = 1 << 20;
 const SLOWEST_CYCLES: u64 = 100;
-/// How long is waited in any case.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The least time for an answer.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// In each stretch of this many bytes the cycle's number stands, so that no part of an older cycle is taken for this one's.
+/// Each stretch of this many bytes holds the number of its cycle, so that bytes of an older cycle are recognized.
 const STRETCH: usize = 4096;
 
-/// A cell: workers, each with a file of its own, which it opens, writes, reads and closes again and again.
+/// A cell: workers, each with a file of its own, that repeatedly open, write, read and close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
-    /// Threads or tasks at once.
+    /// Threads or tasks.
     pub workers: u64,
-    /// Cycles of each.
+    /// Cycles per worker.
     pub cycles: u64,
-    /// Bytes that a cycle writes and reads.
+    /// Bytes that a cycle writes, and reads.
     pub bytes: u64,
 }
 
 impl Cycles {
-    /// The job that a contender is asked.
+    /// The form of a job.
     pub const JOB: &str = "WORKERS CYCLES BYTES";
 
     /// The cell of the bench.
@@ -44,7 +44,7 @@ impl Cycles {
         ])
     }
 
-    /// Reads a job; `None` if it makes no sense, or all of its bytes cannot be counted.
+    /// Parses a job; `None` if it is invalid, or its bytes exceed the range of a count.
     pub fn parse(job: &str) -> Option<Cycles> {
         let number = |word: &str| word.parse().ok().filter(|&number| number > 0);
         let numbers: Vec<u64> = job.split(' ').map(number).collect::<Option<_>>()?;
@@ -53,7 +53,7 @@ impl Cycles {
         total.checked_mul(bytes)?.checked_mul(2).map(|_| Cycles { workers, cycles, bytes })
     }
 
-    /// All workers' cycles.
+    /// Cycles of all workers.
     pub(super) fn total(self) -> u64 {
         self.workers.saturating_mul(self.cycles)
     }
@@ -61,12 +61,12 @@ impl Cycles {
     /// How long an answer may take.
     pub(super) fn timeout(self) -> Duration {
         let (cycles, bytes) = (self.total(), self.total().saturating_mul(self.bytes));
-        PATIENCE + Duration::from_secs(cycles / SLOWEST_CYCLES + bytes / SLOWEST_BYTES)
+        LEAST_TIMEOUT + Duration::from_secs(cycles / SLOWEST_CYCLES + bytes / SLOWEST_BYTES)
     }
 
-    /// About what a slice takes.
+    /// About how long a slice takes.
     pub(super) fn cost(self) -> Duration {
-        /// What a cycle takes, and how many bytes go in a second.
+        /// The time per cycle, and bytes per second.
         const CYCLE: Duration = Duration::from_micros(5);
         const BYTES: f64 = 2e9;
         let cycles = self.total() as f64;
@@ -74,7 +74,7 @@ impl Cycles {
     }
 }
 
-/// Does the work of a cell. Files and memory are made before it is measured, and go afterwards.
+/// Runs a cell. Files and memory are made before the measured time, and removed afterwards.
 pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) -> Result<Sample> {
     let workers = (0..cell.workers).map(|number| Worker::new(directory, number, cell));
     let workers = workers.collect::<Result<Vec<_>>>().context("cannot make the files")?;
@@ -89,7 +89,7 @@ pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) ->
     Ok(sample)
 }
 
-/// A worker: its file, what it writes there, and what it read.
+/// A worker: its file, and its buffers for writing and reading.
 struct Worker {
     path: PathBuf,
     cycles: u64,
@@ -107,7 +107,7 @@ impl Worker {
         Ok(Worker { path, cycles: cell.cycles, written, read })
     }
 
-    /// All cycles, by plain calls.
+    /// Runs all cycles with blocking calls.
     fn run_plain(mut self) -> Result<Worker> {
         for cycle in 0..self.cycles {
             self.stamp(cycle);
@@ -122,7 +122,7 @@ impl Worker {
         Ok(self)
     }
 
-    /// All cycles, each call awaited.
+    /// Runs all cycles with awaited calls.
     async fn run_as_task(mut self) -> Result<Worker> {
         let options = OpenOptions::new().read(true).write(true).create(true);
         for cycle in 0..self.cycles {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_what_cannot_be_counted_is_refused() {
+    fn invalid_jobs_and_counts_out_of_range_are_refused() {
         for wrong in ["", "20 1", "0 1 1", "1 0 1", "1 1 0", "1 1 1 1", "a b c"] {
             assert_eq!(Cycles::parse(wrong), None, "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! Whether what is asked for fits memory and disk, and which file system that is.
+//! Limits of memory and disk, and the name of the file system.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::fs::{StatFs, statfs};
 
 use crate::usage::UsageError;
 
-/// Names of file systems by the number that they tell: `linux/magic.h`.
+/// Names of file systems by their magic numbers: `linux/magic.h`.
 const NAMES: [(u32, &str); 8] = [
     (0xef53, "ext4"),
     (0x0102_1994, "tmpfs"),
@@ -20,7 +20,7 @@ const NAMES: [(u32, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
 ];
 
-/// Refuses what does not fit memory or disk; `asked` says what it is. A size that is beyond counting is `None`.
+/// Fails if memory or disk are too small; `asked` describes the request. A size out of range is `None`.
 pub(super) fn check(
     asked: &str,
     memory: Option<u64>,
@@ -28,14 +28,14 @@ pub(super) fn check(
     dir: &Path,
 ) -> Result<()> {
     let stat = stat(dir)?;
-    // What stores nothing has no size; it will refuse a directory.
+    // A file system without storage has no size; it will refuse a directory.
     let disk = (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64));
     let needed = [memory, files].map(|bytes| bytes.unwrap_or(u64::MAX));
     let limits = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
     refusal(asked, limits).map_or(Ok(()), |text| Err(UsageError(text).into()))
 }
 
-/// What is needed, what there is as far as that is known, and of what.
+/// The error for the first limit that is exceeded: needed, available if known, and its name.
 fn refusal(asked: &str, limits: [(u64, Option<u64>, &str); 2]) -> Option<String> {
     limits.into_iter().find_map(|(needed, left, place)| {
         let left = roughly(left.filter(|left| needed > *left)?);
@@ -44,7 +44,7 @@ fn refusal(asked: &str, limits: [(u64, Option<u64>, &str); 2]) -> Option<String>
     })
 }
 
-/// The name of the file system, or its number if that is not a known one.
+/// The name of the file system, or its magic number if that is unknown.
 pub(super) fn file_system(dir: &Path) -> Result<String> {
     let number = stat(dir)?.f_type as u32;
     let known = NAMES.iter().find(|(magic, _)| *magic == number);
@@ -56,7 +56,7 @@ fn stat(dir: &Path) -> Result<StatFs> {
     Ok(statfs(dir).map_err(refused)?)
 }
 
-/// Memory that can be had without swapping; `None` if the system does not tell.
+/// Memory available without swapping; `None` if the system does not tell.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -70,7 +70,7 @@ fn roughly(bytes: u64) -> String {
     }
 }
 
-/// A size as people write it: in the largest unit that leaves no rest.
+/// A size in the largest unit that divides it.
 pub(super) fn shown(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let fits = |shift: u32| bytes > 0 && bytes.is_multiple_of(1 << shift);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_let_through_and_what_does_not_is_told_with_the_limit() {
+    fn a_request_above_memory_or_disk_is_refused_with_the_limit() {
         let told = |needed: [u64; 2], room: [Option<u64>; 2]| {
             let room = [(needed[0], room[0], "of memory left"), (needed[1], room[1], "on disk")];
             refusal("2 × 1G", room).unwrap_or_default()

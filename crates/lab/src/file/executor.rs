@@ -1,4 +1,4 @@
-//! What does a contender's work: a thread a worker, or a task a worker on one thread.
+//! Executes the work of a contender: a thread per worker, or a task per worker on one thread.
 
 use std::future::Future;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use crate::bench::Sample;
 use crate::clock::ClockSample;
 use crate::usage::{UsageError, own};
 
-/// A contender that this program can be.
+/// A contender of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// A thread a worker, and plain calls.
+    /// A thread per worker, with blocking calls.
     Threads,
-    /// A task a worker, all on one thread.
+    /// A task per worker, all on one thread.
     Tasks,
     /// fio, started for each slice.
     Fio,
@@ -31,7 +31,7 @@ impl FromStr for Style {
     }
 }
 
-/// What the work is done by. Threads come and go, the runtime stays.
+/// Executes workers. Threads are started for each slice; the runtime is kept.
 pub(super) enum Executor {
     Threads,
     Tasks(Runtime),
@@ -48,7 +48,7 @@ impl Executor {
         })
     }
 
-    /// Has each worker do its work: `plain` in a thread of its own, or `task` as a task, which is made on the runtime.
+    /// Runs each worker: by `plain` on a thread of its own, or as one of the tasks that `task` makes on the runtime.
     pub(super) fn run<W: Send, T: Send + 'static, F>(
         &mut self,
         workers: Vec<W>,
@@ -69,7 +69,7 @@ impl Executor {
         })?
     }
 
-    /// Does some work, and says what it took and which way its calls went; `operations` counts what was done.
+    /// Does some work; returns its result, its time and the paths of its calls. `operations` counts the result.
     pub(super) fn measure<T>(
         &mut self,
         work: impl FnOnce(&mut Executor, ClockSample) -> Result<T>,
@@ -85,7 +85,7 @@ impl Executor {
         Ok((done, sample))
     }
 
-    /// How many calls went which way; zeroes for threads, which have no choice.
+    /// How many calls took which path; zero for threads.
     fn paths(&self) -> [(&'static str, u64); 5] {
         let counters = match self {
             Executor::Tasks(runtime) => runtime.counters(),

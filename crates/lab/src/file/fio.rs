@@ -1,4 +1,4 @@
-//! fio, if it is installed, asked as our own contenders are.
+//! fio as a contender, if it is installed.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::blocks::{Blocks, Pattern, TestFile};
 use crate::bench::Sample;
 use crate::child;
 
-/// Whether it can be run here; if not, what is missing.
+/// Whether it is installed; if not, the reason why it is missing.
 pub(super) fn find() -> Result<(), String> {
     let seen = Command::new("fio").arg("--version").stdout(Stdio::null()).status();
     match seen {
@@ -20,13 +20,13 @@ pub(super) fn find() -> Result<(), String> {
     }
 }
 
-/// One run, with io_uring, as many at once, for as long.
+/// One run on io_uring with the same depth and duration.
 pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<Sample> {
     let order = match cell.pattern {
         Pattern::Mixed => "randrw".to_owned(),
         pattern => pattern.to_string(),
     };
-    // A path need not be text.
+    // A path need not be UTF-8.
     let mut filename = OsString::from("--filename=");
     filename.push(&file.path);
     let mut fio = Command::new("fio");
@@ -38,7 +38,7 @@ pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<S
         .arg(format!("--bs={}", cell.bytes))
         .arg(format!("--iodepth={}", cell.depth))
         .arg(format!("--direct={}", u8::from(file.direct)))
-        // As ours have it.
+        // As in our contenders.
         .arg(format!("--fixedbufs={}", u8::from(file.direct)))
         .arg(format!("--runtime={}ms", slice.as_millis().max(1)));
     let output = child::output(fio).context("cannot start fio")?;
@@ -51,7 +51,7 @@ pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<S
     sample(&report["jobs"][0], cell).context("fio's answer lacks what is needed")
 }
 
-/// What the report of a job says.
+/// The sample of a job in fio's report.
 fn sample(job: &Value, cell: Blocks) -> Option<Sample> {
     let sides = ["read", "write"].map(|side| &job[side]);
     let operations = sides.iter().filter_map(|side| side["total_ios"].as_u64()).sum::<u64>();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read() {
+    fn the_report_of_fio_is_parsed() {
         let percentile = json!({ "50.000000": 80_000, "99.000000": 300_000, "99.900000": 500_000 });
         let job = json!({
             "job_runtime": 500, "usr_cpu": 10.0, "sys_cpu": 30.0,

@@ -1,9 +1,9 @@
-//! File I/O: what it costs to open, write, read and close files, how fast blocks of one are read and written, and how fast
-//! whole files go over streams.
+//! File I/O: opening, writing, reading and closing files; reading and writing blocks of one file; and moving whole
+//! files over streams.
 //!
-//! A contender works in a directory that it was given. It is asked [`Cycles::JOB`], or [`Blocks::JOB`]. It answers
-//! `operations`, `bytes` (written and read, both counted), `ns` and `cpu_ns`; if each operation was timed, `p50_us` and its
-//! like; and if its runtime had a choice, how many calls went which way.
+//! A contender works in a given directory. Its jobs have the form [`Cycles::JOB`] or [`Blocks::JOB`]. It answers
+//! `operations`, `bytes` (written plus read), `ns` and `cpu_ns`; if each operation was timed, `p50_us` and other
+//! percentiles; and if its runtime chose between paths, the number of calls on each.
 
 mod blocks;
 mod cycles;
@@ -37,7 +37,7 @@ pub use blocks::{Blocks, Pattern, STRETCH};
 pub use cycles::Cycles;
 pub use executor::Style;
 
-/// The contenders by name. fio and tokio are for blocks and for cycles only.
+/// The contenders by name. fio is for blocks only, tokio for cycles only.
 pub const CONTENDERS: [Known; 4] = [
     Known::own("threads"),
     Known::own("tasks"),
@@ -45,16 +45,17 @@ pub const CONTENDERS: [Known; 4] = [
     Known::peer("tokio", "file-tokio", None),
 ];
 
-/// How much longer than its slice, twice, an answer about blocks may take: setting up, a machine that is slow at times.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer than twice its slice an answer about blocks may take: for the set-up, and for a machine that is slow
+/// at times.
+const ANSWER_SLACK: Duration = Duration::from_secs(30);
 
 const RATIO: &[Column] = &[Column::Ratio];
 const SHOWN: &[Column] = &[Column::Value, Column::Ratio];
 
-/// CPU time an operation, by which a winner is named …
+/// CPU time per operation, which chooses the winner …
 const CPU_EACH: Metric = Metric { role: Role::Primary, columns: SHOWN, ..CPU };
 
-/// … and time an operation, by which a control must come out equal, too.
+/// … and time per operation, by which the control must be equal, too.
 const REAL_EACH: Metric = Metric {
     key: "real_us",
     title: "real µs",
@@ -65,7 +66,7 @@ const REAL_EACH: Metric = Metric {
     ..PLAIN
 };
 
-/// How many calls went which way.
+/// How many calls took which path.
 const PATHS: [Metric; 5] = [
     Metric { key: "inline", of: |sample| sample.get("inline"), ..PATH },
     Metric { key: "misses", of: |sample| sample.get("misses"), ..PATH },
@@ -107,55 +108,55 @@ const OF_STREAMS: [Metric; 4] = [
     Metric { columns: &[], ..RATE },
 ];
 
-/// What contenders do.
+/// The work of the contenders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Cycles, a cell each.
+    /// Cycles, with one cell each.
     Cycles(Vec<Cycles>),
-    /// Blocks of one file, or streams of all of it.
+    /// Blocks of one file, or streams of the whole file.
     Blocks {
         /// The cell.
         cell: Blocks,
-        /// How long a slice is.
+        /// The length of a slice.
         slice: Duration,
         /// The size of the file.
         file_size: u64,
-        /// Whether it goes past the page cache.
+        /// Whether to bypass the page cache.
         direct: bool,
     },
 }
 
-/// A comparison that was asked for.
+/// A comparison.
 #[derive(Debug)]
 pub struct Setup {
     /// Its rounds.
     pub plan: Plan,
     /// Contenders by name.
     pub contenders: Vec<String>,
-    /// What they do.
+    /// The work.
     pub work: Work,
-    /// The directory within which they work.
+    /// The parent of the directory in which they work.
     pub directory: PathBuf,
-    /// What carries our tasks.
+    /// The driver of our tasks.
     pub driver: DriverChoice,
-    /// Where they make their calls.
+    /// The file policy of our tasks.
     pub policy: Policy,
     /// The core of all contenders.
     pub core: usize,
-    /// Where peers come from.
+    /// The peers.
     pub peers: Option<Peers>,
 }
 
 impl Setup {
-    /// Checks that it fits memory, disk and open files, and makes a directory for it.
+    /// Checks memory, disk and open files, and makes a directory.
     ///
     /// # Errors
-    /// Names the value that cannot be, its limit, and the way out.
+    /// Names the invalid value, its limit and a remedy.
     pub fn check(&self) -> Result<Scratch> {
         match &self.work {
             Work::Cycles(cells) => cells.iter().try_for_each(|cell| {
                 let asked = format!("{} workers × {}", cell.workers, disk::shown(cell.bytes));
-                // Each worker writes from memory of its own, and reads into as much.
+                // Each worker has a buffer to write and one to read.
                 let files = cell.workers.checked_mul(cell.bytes);
                 let memory = files.and_then(|bytes| bytes.checked_mul(2));
                 disk::check(&asked, memory, files, &self.directory)?;
@@ -165,7 +166,7 @@ impl Setup {
                 let (bytes, file) = (disk::shown(cell.bytes), disk::shown(*file_size));
                 let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
                 let more = match cell.pattern {
-                    // fio has one of its own then.
+                    // Then fio has a file of its own.
                     Pattern::Mixed => u64::from(self.contenders.iter().any(|name| name == "fio")),
                     Pattern::Receive => cell.depth,
                     _ => 0,
@@ -182,7 +183,7 @@ impl Setup {
         })?)
     }
 
-    /// Makes the files, builds peers and starts all contenders. One alone has no control.
+    /// Makes the files, builds peers and starts all contenders. A single contender has no control.
     ///
     /// # Errors
     /// If a file cannot be made, a contender cannot be built or started, or none is left.
@@ -231,7 +232,7 @@ impl Setup {
         Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
     }
 
-    /// Each cell, and what contenders are asked in it.
+    /// Each cell with its job.
     fn jobs(&self) -> Vec<(Cell, Job)> {
         match &self.work {
             Work::Cycles(cells) => cells
@@ -244,13 +245,13 @@ impl Setup {
                 .collect(),
             Work::Blocks { cell, slice, .. } => {
                 let cell = cell.cell();
-                let job = Job { line: cell.timed_job(*slice), timeout: *slice * 2 + PATIENCE };
+                let job = Job { line: cell.timed_job(*slice), timeout: *slice * 2 + ANSWER_SLACK };
                 vec![(cell, job)]
             }
         }
     }
 
-    /// What contenders of ours are told beside their name; makes the file and the peer end that they need.
+    /// The arguments of our contenders after their name. Makes the file and the peer end that they need.
     fn arguments(&self, scratch: &Scratch) -> Result<Vec<OsString>> {
         let (driver, policy) = (self.driver.to_string(), self.policy.to_string());
         let words = ["--driver", &driver, "--policy", &policy, "--dir"].map(OsString::from);
@@ -286,47 +287,47 @@ fn metrics(work: &Work) -> Vec<Metric> {
     [metrics, &PATHS].concat()
 }
 
-/// About what a slice of cycles takes.
+/// About how long a slice of cycles takes.
 pub fn cost(cell: Cycles) -> Duration {
     cell.cost()
 }
 
-/// What a contender is told.
+/// The settings of a contender.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Settings {
     /// Its directory.
     pub directory: PathBuf,
-    /// What carries its tasks.
+    /// The driver of its tasks.
     pub driver: DriverChoice,
-    /// Where they make their calls.
+    /// The file policy of its tasks.
     pub policy: Policy,
 }
 
-/// Is a contender at cycles: answers jobs until there are no more.
+/// Acts as a contender for cycles: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job makes no sense, or its work fails.
-pub fn answer_cycles(style: Style, place: &Place) -> Result<()> {
-    let mut executor = executor::Executor::new(style, place.driver, place.policy)?;
+/// If a job is invalid, or its work fails.
+pub fn answer_cycles(style: Style, settings: &Settings) -> Result<()> {
+    let mut executor = executor::Executor::new(style, settings.driver, settings.policy)?;
     jobs::answer_all(|job| {
         let cell = Cycles::parse(job).ok_or_else(|| no_job(job, Cycles::JOB))?;
-        cycles::answer(&mut executor, &place.directory, cell)
+        cycles::answer(&mut executor, &settings.directory, cell)
     })
 }
 
-/// Is a contender at blocks of one file, or at whole ones that go to a peer end: answers jobs until there are no more.
+/// Acts as a contender for blocks of one file, or for whole files and a peer end: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job makes no sense, or its work fails.
+/// If a job is invalid, or its work fails.
 pub fn answer_blocks(
     style: Style,
-    place: &Place,
+    settings: &Settings,
     file_size: u64,
     direct: bool,
     peer: Option<SocketAddr>,
 ) -> Result<()> {
-    let file = blocks::TestFile::new(Path::new(&place.directory), file_size, direct);
-    let mut executor = executor::Executor::new(style, place.driver, place.policy)?;
+    let file = blocks::TestFile::new(Path::new(&settings.directory), file_size, direct);
+    let mut executor = executor::Executor::new(style, settings.driver, settings.policy)?;
     jobs::answer_all(|job| {
         let (cell, slice) = Blocks::parse(job).ok_or_else(|| no_job(job, Blocks::JOB))?;
         match (style, peer) {
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_told_where_and_how() {
+    fn our_contenders_get_directory_and_settings_as_arguments() {
         let cell = Blocks { pattern: Pattern::Read, depth: 1, bytes: 512 };
         let slice = Duration::from_secs(1);
         let blocks = Work::Blocks { cell, slice, file_size: 8192, direct: true };

@@ -1,5 +1,5 @@
-//! The peer end of streams, in this process and on another core than the contenders: it takes the file or gives it, and
-//! checks what it takes.
+//! The peer end of streams, in this process and on another core than the contenders. It sends or receives the file, and
+//! verifies what it receives.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,21 +10,22 @@ use anyhow::{Context, Result, ensure};
 
 use super::blocks::{check, pieces, stamp};
 
-/// The first byte of a stream from which the peer end takes.
+/// The first byte of a stream from which the peer end receives.
 pub(super) const TAKE: &[u8] = b"T";
-/// The first byte of one to which it gives.
+/// The first byte of a stream to which it sends.
 pub(super) const GIVE: &[u8] = b"G";
-/// What it answers at the end if all that it took was right.
+/// Its answer at the end, if everything it received was correct.
 pub(super) const RIGHT: &[u8] = b"R";
 
-/// Serves streams of a file of so many bytes, until the process ends; where. A stream that breaks is its contender's to tell.
+/// Serves streams of a file of this length until the process ends; returns the address. Its contender reports a failed
+/// stream.
 pub(super) fn serve(bytes: u64, core: Option<usize>) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
     let address = listener.local_addr()?;
     let accept = move || {
         for stream in listener.incoming().flatten() {
             let serve = move || {
-                // Without a core of its own it is in the way of all contenders alike.
+                // Without a core of its own it disturbs all contenders equally.
                 let _pinned = core.map(affinity::pin);
                 exchange(stream, bytes)
             };

@@ -1,4 +1,4 @@
-//! Whole files to streams and from them: a loop of plain calls, and `io::copy`.
+//! Whole files to and from streams, with a loop of blocking calls and with `io::copy`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use super::executor::Executor;
 use super::peer_end::{GIVE, RIGHT, TAKE};
 use crate::bench::Sample;
 
-/// Moves files for as long as a slice is, and each worker one at least.
+/// Moves files for the length of a slice, at least one per worker.
 pub(super) fn answer(
     executor: &mut Executor,
     file: &TestFile,
@@ -39,20 +39,20 @@ pub(super) fn answer(
     Ok(sample)
 }
 
-/// One way between a file and the peer end, used again and again.
+/// A worker, which moves one file after another.
 #[derive(Clone, Debug)]
 struct Worker {
     peer: SocketAddr,
     sends: bool,
     file: PathBuf,
     bytes: u64,
-    /// Bytes that the plain loop reads and writes at a time.
+    /// Bytes that the blocking loop moves at a time.
     piece: usize,
     end: Duration,
 }
 
 impl Worker {
-    /// With the file that is sent, or one of its own that is written.
+    /// A worker with the file to send, or with its own file to write.
     fn new(file: &TestFile, peer: SocketAddr, cell: Blocks, number: u64, end: Duration) -> Worker {
         let sends = cell.pattern == Pattern::Send;
         let name = if sends { "blocks".to_owned() } else { format!("received-{number}") };
@@ -60,7 +60,7 @@ impl Worker {
         Worker { peer, sends, file: file.path.with_file_name(name), bytes, piece, end }
     }
 
-    /// By plain calls; how many files have gone.
+    /// Runs with blocking calls; returns the number of files moved.
     fn run_plain(self) -> Result<u64> {
         let mut files = 0;
         while files == 0 || now() < self.end {
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// By `io::copy`; how many files have gone.
+    /// Runs with `io::copy`; returns the number of files moved.
     async fn run_as_task(self) -> Result<u64> {
         let mut files = 0;
         while files == 0 || now() < self.end {
@@ -125,7 +125,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Asserts that what was received is what the peer end gave.
+    /// Checks that the received file is the one that the peer end sent.
     fn check(&self) -> Result<()> {
         let mut file = File::open(&self.file)?;
         pieces(self.bytes).try_for_each(|(start, mut piece)| {

@@ -1,7 +1,7 @@
-//! NOP throughput: how many operations a second get through a ring, by queue size and by how it is used.
+//! NOP throughput: operations per second of a ring, by queue size and by how it is used.
 //!
-//! A contender is asked `ENTRIES SECONDS`: with a ring of that size, warmed up, it fills the queue, submits it by one call
-//! and takes every completion, again and again for that long. It answers `operations`, `ns` and `cpu_ns`.
+//! The job of a contender is `ENTRIES SECONDS`: with a ring of this size, after a warm-up, it fills the queue, submits
+//! it by one call and takes every completion, repeatedly for this time. It answers `operations`, `ns` and `cpu_ns`.
 
 mod work;
 
@@ -55,7 +55,7 @@ const METRICS: [Metric; 3] = [
     Metric { columns: &[], ..CPU },
 ];
 
-/// The cell of a queue size.
+/// The cell for a queue size.
 pub fn cell(entries: u32) -> Cell {
     Cell::new([("entries", u64::from(entries).into())])
 }

@@ -1,4 +1,4 @@
-//! Our own contenders at work.
+//! Our own contenders.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,20 +16,20 @@ use crate::clock::ClockSample;
 use crate::jobs;
 use crate::usage::{UsageError, own};
 
-/// The largest submission queue that the kernel gives.
+/// The largest submission queue that the kernel supports.
 pub const MAX_ENTRIES: u32 = 32_768;
 
-/// Operations between two readings of the clock, at least.
+/// Least operations between two readings of the clock.
 const STRIDE: u64 = 4096;
 
-/// How much of the ring is used.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The ring, nothing above it.
+    /// The ring alone.
     Ring,
-    /// The ring, each completion's slot found by its token.
+    /// The ring, with a slot per operation that each completion looks up by its token.
     Lookup,
-    /// The runtime, a task woken for each completion.
+    /// The runtime, with a task woken by each completion.
     Task,
 }
 
@@ -42,10 +42,10 @@ impl FromStr for Style {
     }
 }
 
-/// Is a contender: answers jobs until there are no more.
+/// Acts as a contender: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job makes no sense, or a ring cannot be had.
+/// If a job is invalid, or a ring is not available.
 pub fn answer_all(style: Style) -> Result<()> {
     jobs::answer_all(|job| {
         let (entries, window) = parse(job)?;
@@ -86,7 +86,7 @@ fn ring(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// Each operation has a slot, and each completion finds it, as in the runtime.
+/// Each operation has a slot, and each completion looks it up, as in the runtime.
 fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let mut ring = small_ring(entries)?;
     let mut slots = Slab::new();
@@ -105,7 +105,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
             completed += 1;
         }
         if !meter.count(completed, entries)? {
-            // Every slot was found as often as every other.
+            // Every slot was found equally often.
             let once = *slots.get(all[0]);
             ensure!(all.iter().all(|&slot| *slots.get(slot) == once), "a slot was not found");
             return Ok(meter.sample());
@@ -113,7 +113,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// A task for each entry, woken by its completion to submit again.
+/// A task per entry, which its completion wakes to submit again.
 fn task(entries: u32, meter: Meter) -> Result<Sample> {
     let driver = annulus::DriverChoice::Uring;
     let builder = Runtime::builder().driver(driver).sq_entries(entries).cq_entries(2 * entries);
@@ -137,7 +137,7 @@ fn task(entries: u32, meter: Meter) -> Result<Sample> {
     })?
 }
 
-/// A ring whose completion queue holds one turn's.
+/// A ring whose completion queue holds the completions of one turn.
 fn small_ring(entries: u32) -> Result<Ring> {
     Ok(Ring::builder().entries(entries).completions(entries).build()?)
 }
@@ -146,7 +146,7 @@ fn expect(result: i32) -> Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result).into()) } else { Ok(()) }
 }
 
-/// Counts operations, and says when to stop; a fifth of the window is spent before it opens, to warm up.
+/// Counts operations and decides when to stop. The warm-up takes a fifth of the window.
 struct Meter {
     window: Duration,
     operations: u64,
@@ -162,13 +162,13 @@ impl Meter {
         Meter { window, operations: 0, next_reading: 0, created, opened: None, closed: None }
     }
 
-    /// Counts a turn, in which everything must have completed. False when it is time to stop.
+    /// Counts the operations of a turn, all of which must have completed. False at the end.
     fn count(&mut self, completed: u64, entries: u32) -> Result<bool> {
         ensure!(completed == u64::from(entries), "{completed} completions of {entries} entries");
         Ok(self.goes_on(completed))
     }
 
-    /// Counts operations. False when it is time to stop.
+    /// Counts operations. False at the end.
     #[inline]
     fn goes_on(&mut self, operations: u64) -> bool {
         self.operations += operations;
@@ -183,7 +183,7 @@ impl Meter {
             None if (now.0 - self.created).wall >= self.window / 5 => self.opened = Some(now),
             Some((opened, _)) if (now.0 - opened).wall >= self.window => {
                 self.closed.get_or_insert(now);
-                // Every other task is to stop at its next operation, too.
+                // Makes every other task stop at its next operation, too.
                 self.next_reading = 0;
             }
             _ => {}
@@ -191,7 +191,7 @@ impl Meter {
         self.closed.is_none()
     }
 
-    /// What was measured, once it was time to stop.
+    /// The result, after the end.
     fn sample(&self) -> Sample {
         let window = self.opened.zip(self.closed);
         let ((from, before), (to, after)) = window.expect("taken when the window has closed");

@@ -1,46 +1,46 @@
-//! What a row, a column, or all of a table bring to a cell.
+//! The contribution of a row, a column, or a table to its cells.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that a cell shows.
+/// A figure of a cell.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// Requests, datagrams or operations a second.
+    /// Requests, datagrams or operations per second.
     Rate,
-    /// That rate in percent of the first row's.
+    /// The rate in percent of the rate of the first row.
     Percent,
-    /// The average time of a connection, in µs.
+    /// The mean time of a connection, in µs.
     Average,
-    /// What one connection in a hundred exceeds, in µs.
+    /// The 99th percentile of the time of a connection, in µs.
     P99,
-    /// The average in ms.
+    /// The mean in ms.
     AverageMs,
     /// The p99 in ms.
     P99Ms,
-    /// Virtual memory of the server afterwards, in MB.
+    /// Virtual memory of the server at the end, in MB.
     VirtualMb,
-    /// Resident memory of the server afterwards, in MB.
+    /// Resident memory of the server at the end, in MB.
     ResidentMb,
     /// Resident memory after idling, in MB.
     IdleMb,
-    /// Megabytes moved in the document's 30 s.
+    /// Megabytes moved in the 30 s of the document.
     Megabytes,
-    /// Megabytes a second.
+    /// Megabytes per second.
     MegabytesPerSecond,
     /// Seconds of CPU time.
     CpuSeconds,
-    /// Seconds that it took.
+    /// Elapsed seconds.
     RealSeconds,
 }
 
 impl Figure {
-    /// Whether it is about the server as a whole, after everything.
+    /// Whether it is a figure of the whole run of a server.
     pub fn is_of_memory(self) -> bool {
         matches!(self, Figure::VirtualMb | Figure::ResidentMb | Figure::IdleMb)
     }
 
-    /// Decimals that it is shown with.
+    /// Decimals to display.
     pub fn decimals(self) -> usize {
         match self {
             Figure::Rate
@@ -56,14 +56,14 @@ impl Figure {
     }
 }
 
-/// A row or a column: its name in the document, what it asks for, and of a row the published figures.
+/// A row or a column: its name in the document, the parameters of its cells, and the published figures of a row.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its name; empty for what holds for all of a table.
+    /// Its name; empty for the entry of a whole table.
     #[serde(default)]
     pub name: String,
-    /// A figure for each column from the first on; columns that the document doesn't have come last.
+    /// A figure per column, from the first column on. Columns that the document lacks come last.
     #[serde(default)]
     pub published: Vec<f64>,
     servers: Option<Vec<String>>,
@@ -76,7 +76,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// This, with what `other` says instead.
+    /// This, overridden by `other`.
     pub(super) fn with(&self, other: &Axis) -> Axis {
         Axis {
             name: String::new(),
@@ -91,12 +91,12 @@ impl Axis {
         }
     }
 
-    /// Whether it says which servers its cells are about.
+    /// Whether it names the servers of its cells.
     pub(super) fn names_servers(&self) -> bool {
         self.servers.is_some()
     }
 
-    /// What was gathered, if it says what to measure and which figure to show.
+    /// The question of a cell, if it names what to measure and which figure to show.
     pub(super) fn question(self) -> Result<Question, &'static str> {
         Ok(Question {
             servers: self.servers.filter(|all| !all.is_empty()).ok_or("names no servers")?,
@@ -110,21 +110,21 @@ impl Axis {
     }
 }
 
-/// What a cell asks for.
+/// The question of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What is measured for it: servers as `bench echo` names them, or contenders of another bench.
+    /// What to measure: servers as in `bench echo`, or contenders of another bench.
     pub servers: Vec<String>,
-    /// What it shows of them.
+    /// The figure to show.
     pub figure: Figure,
     /// Connections.
     pub clients: Option<usize>,
-    /// Bytes a message.
+    /// Bytes per message.
     pub bytes: Option<usize>,
     /// Entries of the queue.
     pub entries: Option<u32>,
-    /// How often a file is written and read.
+    /// Cycles of writing and reading a file.
     pub cycles: Option<u64>,
-    /// Which third of the rounds, or all of them.
+    /// Which third of the rounds, or all if `None`.
     pub part: Option<usize>,
 }

@@ -1,8 +1,7 @@
-//! Published tables as data: a file for each document's, with the figures that were published and with what
-//! each cell needs to be measured again.
+//! Published tables as data: a file per document, with the published figures and the parameters to measure them again.
 //!
-//! A table has a name for every row and column. What a cell asks for is gathered from three places: what
-//! holds for [`each`](Table::each) cell, its row, and its column, in this order.
+//! Every row and column of a table has a name. The question of a cell is combined from the entry for
+//! [`each`](Table::each) cell, its row, and its column, in this order.
 
 mod axis;
 mod report;
@@ -26,7 +25,7 @@ pub struct Suites {
 }
 
 impl Suites {
-    /// Looks for a directory `suites` here and in every directory above.
+    /// Looks for a directory `suites` here and in every parent directory.
     pub fn find(from: &Path) -> Option<Suites> {
         let directory = from.ancestors().map(|above| above.join("suites")).find(|f| f.is_dir())?;
         Some(Suites { directory })
@@ -45,10 +44,10 @@ impl Suites {
         names
     }
 
-    /// Reads a suite of [`names`](Suites::names) and checks that each of its cells can be asked.
+    /// Reads a suite by its [name](Suites::names) and checks that every cell has a question.
     ///
     /// # Errors
-    /// Names the suite, and the line or cell that is wrong.
+    /// Names the suite, and the line or cell with the error.
     pub fn read(&self, name: &str) -> Result<Suite> {
         let path = self.directory.join(name).with_extension("toml");
         let read = fs::read_to_string(path).map_err(anyhow::Error::from);

@@ -1,4 +1,4 @@
-//! A suite as it was published and as it was measured.
+//! A suite with its published and its measured figures.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use super::run::{Plan, Run, figure};
 use super::tables::{Suite, Table};
 use crate::bench;
 
-/// Everything a run has to say.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
     /// The name of the suite.
     #[serde(rename = "suite")]
     pub name: String,
-    /// What was published.
+    /// The published tables.
     #[serde(flatten)]
     pub suite: Suite,
     /// How it was run.
@@ -21,9 +21,9 @@ pub struct SuiteReport {
     pub plan: Plan,
     /// Its tables.
     pub tables: Vec<TableReport>,
-    /// What could not be had, what failed, and what weakens the figures.
+    /// What was missing, what failed, and doubts about the figures.
     pub notes: Vec<String>,
-    /// What the figures are from, with all its rounds.
+    /// The comparison with all rounds, from which the figures are taken.
     pub comparison: bench::Report,
 }
 
@@ -34,9 +34,9 @@ pub struct TableReport {
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
-    /// What stands in the corner, above the rows' names.
+    /// The title of the column with the names of the rows.
     pub corner: String,
-    /// What a reader must know about it.
+    /// An explanation for the reader.
     pub caption: Option<String>,
     /// The names of its columns.
     pub columns: Vec<String>,
@@ -58,12 +58,12 @@ pub struct RowReport {
     pub measured: Vec<Measured>,
 }
 
-/// One contender's figures in a row, or those of several if each column has its own.
+/// The figures of one contender in a row, or of several if each column has its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// The contender, if it is one.
+    /// The contender, if it is a single one.
     pub server: Option<String>,
-    /// A figure for each column; what could not be had is `null`.
+    /// A figure per column; `null` if it is missing.
     pub figures: Vec<Option<f64>>,
 }
 
@@ -83,7 +83,7 @@ impl SuiteReport {
         }
     }
 
-    /// Whether nothing was measured at all.
+    /// Whether no figure was measured.
     pub fn is_empty(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let mut figures = rows.flat_map(|row| &row.measured).flat_map(|line| &line.figures);
@@ -91,7 +91,7 @@ impl SuiteReport {
     }
 }
 
-/// That a server lost datagrams.
+/// A note on datagrams that a server lost.
 fn lost(row: &bench::Row) -> Option<String> {
     let lost = row.value("lost").filter(|lost| *lost > 0.0)?;
     Some(format!("{} at {}: {lost} datagrams were lost", row.contender, row.cell))

@@ -1,4 +1,4 @@
-//! A suite measured again: which bench it is, in which cells, and its figures.
+//! Measuring a suite: its bench, its cells, and the figures of a report.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::proc::Memory;
 use crate::programs;
 use crate::stats::median;
 
-/// What a quick run may take, about.
+/// About how long a quick run may take.
 const QUICK: Duration = Duration::from_secs(50);
 
-/// How long servers idle before their memory is read again: longer than ours keeps what it does not use.
+/// How long servers idle before their memory is read again: longer than ours keep unused memory.
 const IDLE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
-/// What the documents call a MB, and the seconds of a run in the one that says how much it moved.
+/// A MB in the documents, and the seconds of a run in the document that gives megabytes moved.
 const MEGABYTE: f64 = (1 << 20) as f64;
 const RUN: f64 = 30.0;
 
@@ -38,22 +38,22 @@ pub struct Plan {
     /// The cores of servers and load.
     #[serde(flatten)]
     pub cores: Cores,
-    /// Whether it is shortened to about a minute.
+    /// Whether to shorten it to about a minute.
     pub quick: bool,
     /// How often each contender is measured in each cell.
     pub rounds: usize,
-    /// The seed of the order, of the messages and of the intervals.
+    /// The seed of the order of slices, of the payload and of the intervals.
     pub seed: u64,
 }
 
 impl Plan {
-    /// One length of time, or a shorter one for a quick run.
+    /// A duration, or a shorter one for a quick run.
     fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
         if self.quick { quick } else { usual }
     }
 }
 
-/// A suite, how it is run, and what could not be had.
+/// A suite, how to run it, and notes on what is missing.
 #[derive(Debug)]
 pub struct Run<'a> {
     pub(super) name: &'a str,
@@ -68,10 +68,10 @@ impl<'a> Run<'a> {
         Run { name, suite, plan, notes: Vec::new() }
     }
 
-    /// Starts all contenders that can be had; what the others lack is noted.
+    /// Starts all available contenders; notes why others are missing.
     ///
     /// # Errors
-    /// If none is left, or the files cannot be made.
+    /// If no contender is left, or the files cannot be made.
     pub fn prepare(&mut self, catalogue: Catalogue) -> Result<Prepared> {
         let prepared = match self.suite.kind {
             Kind::Echo | Kind::Connect | Kind::Udp => self.echo(catalogue),
@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// By connections that stay, by a connection a message over four event loops as document 002 has them, or by datagrams.
+    /// The workload is streams, a connection per message over four event loops (document 002), or datagrams.
     fn echo(&mut self, catalogue: Catalogue) -> Result<Prepared> {
         let plan = self.plan;
         let (transport, load) = match self.suite.kind {
@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
         let prepared = setup.prepare(scratch)?;
         if let Some(file_system) = prepared.bench.parameters.get("file_system") {
             let name = file_system.as_str().unwrap_or_default();
-            self.note(format!("on {name}; TMPDIR names another place"));
+            self.note(format!("on {name}; TMPDIR names another index"));
         }
         Ok(prepared)
     }
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         bench::Plan { name: format!("suite {}", self.name), rounds, seed: self.plan.seed }
     }
 
-    /// Those that the suite names and this version has; the others are noted.
+    /// The contenders of the suite that this version has; notes the others.
     fn contenders(&mut self, known: &[Known]) -> Result<Vec<String>> {
         let names = self.every(|question| question.servers.clone());
         let (names, unknown): (Vec<String>, Vec<String>) =
@@ -190,9 +190,9 @@ impl<'a> Run<'a> {
         Ok(names)
     }
 
-    /// The cells of clients and bytes; those with more connections than the process may open files are noted, and left out.
+    /// The cells of clients and bytes; notes and omits those with more connections than the process may open files.
     fn cells(&mut self) -> Vec<Cell> {
-        // Connections that are closed while the next are made count, too.
+        // Connections being closed while the next ones are opened count, too.
         let most = limits::room() / 2;
         let fits = |cell: &Cell| cell.number("clients").is_none_or(|count| count <= most as u64);
         let all = self.every(|question| message(question).into_iter().collect());
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         cells
     }
 
-    /// What all questions have to say about one thing, each once, in order.
+    /// The values of all questions, in order, without repetitions.
     fn every<T: PartialEq>(&self, of: impl Fn(&Question) -> Vec<T>) -> Vec<T> {
         let mut all = Vec::new();
         for one in self.suite.questions().flat_map(|question| of(&question)) {
@@ -215,14 +215,14 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// Leaves out cells of a quick run, evenly, until it ends in time; `cost` is what one slice of a cell takes.
+    /// Omits cells of a quick run, evenly, until it ends in time; `cost` is the time of one slice of a cell.
     fn thin<C>(
         &mut self,
         cells: Vec<C>,
         contenders: usize,
         cost: impl Fn(&C) -> Duration,
     ) -> Vec<C> {
-        // The control is one more.
+        // Includes the control.
         let slices = ((contenders + 1) * self.plan.rounds) as u32;
         let total: Duration = cells.iter().map(|cell| cost(cell) * slices).sum();
         if !self.plan.quick || total <= QUICK {
@@ -231,20 +231,20 @@ impl<'a> Run<'a> {
         let all = cells.len();
         let kept = ((all as f64 * QUICK.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
         self.note(format!("--quick: {kept} of {all} cells"));
-        // The first and the last stay, if there is room for two.
+        // Keeps the first and the last cell, if two are kept.
         let step = (all - 1) as f64 / (kept.max(2) - 1) as f64;
-        let places: Vec<usize> = (0..kept).map(|n| (n as f64 * step).round() as usize).collect();
+        let indices: Vec<usize> = (0..kept).map(|n| (n as f64 * step).round() as usize).collect();
         let numbered = cells.into_iter().enumerate();
-        numbered.filter(|(place, _)| places.contains(place)).map(|(_, cell)| cell).collect()
+        numbered.filter(|(index, _)| indices.contains(index)).map(|(_, cell)| cell).collect()
     }
 }
 
-/// Clients and bytes of a question that has both.
+/// The cell of a question with clients and bytes.
 fn message(question: &Question) -> Option<Cell> {
     Some(echo::cell(question.clients?, question.bytes?))
 }
 
-/// Workers, cycles and bytes of a question that has all.
+/// The cell of a question with workers, cycles and bytes.
 fn cycles(question: &Question) -> Option<Cycles> {
     let (workers, bytes) = (question.clients? as u64, question.bytes? as u64);
     Some(Cycles { workers, cycles: question.cycles?, bytes })
@@ -255,7 +255,7 @@ fn cell(question: &Question) -> Option<Cell> {
     cycles(question).map(Cycles::cell).or_else(|| message(question)).or_else(entries)
 }
 
-/// The figure that a question asks for, of one contender.
+/// The figure of a question, for one contender.
 pub(super) fn figure(report: &bench::Report, question: &Question, contender: &str) -> Option<f64> {
     if question.figure.is_of_memory() {
         return memory(report, question.figure, contender);
@@ -289,7 +289,7 @@ fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
     slices.filter_map(|slice| slice.sample.as_ref().and_then(bench::RATE.of)).collect()
 }
 
-/// In MB as `top` has them: 2^20 bytes.
+/// In MB of 2^20 bytes, as `top` displays them.
 fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64> {
     let footprint = report.memory.iter().find(|footprint| footprint.contender == contender)?;
     let megabytes =
@@ -301,13 +301,13 @@ fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64
     }
 }
 
-/// The first, second or third third of the rounds; all of them if none is asked for.
+/// The first, second or third third of the rounds; all of them if `part` is `None`.
 fn third(rates: &[f64], part: Option<usize>) -> &[f64] {
     let edge = |part: usize| rates.len() * part / 3;
     part.map_or(rates, |part| &rates[edge(part - 1)..edge(part)])
 }
 
-/// An unknown name without the list of those that are known.
+/// An error about an unknown name, without the list of known names.
 fn in_this_version(why: &str) -> String {
     let part = why.split(": there are ").next().unwrap_or(why);
     if part == why { why.to_owned() } else { format!("{part} in this version") }
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_quick_run_leaves_cells_out_and_says_so() {
+    fn only_a_quick_run_omits_cells_and_notes_it() {
         let suite = small();
         let cells: Vec<usize> = (0..24).collect();
         let second = |_: &usize| Duration::from_secs(1);

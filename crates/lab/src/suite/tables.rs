@@ -1,45 +1,45 @@
-//! A suite as it is written down.
+//! The file format of a suite.
 
 use serde::{Deserialize, Serialize};
 
 use super::axis::{Axis, Question};
 
-/// How a suite's cells are measured.
+/// How the cells of a suite are measured.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An echo server under connections that stay.
+    /// An echo server with connections that stay open.
     Echo,
-    /// An echo server under a connection a message.
+    /// An echo server with a connection per message.
     Connect,
-    /// A ring under NOPs.
+    /// A ring with NOPs.
     Nop,
-    /// An echo server under datagrams.
+    /// An echo server with datagrams.
     Udp,
     /// Files written and read.
     File,
 }
 
-/// A document's tables.
+/// The tables of a document.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// Where it was published.
     pub document: String,
-    /// How it is measured.
+    /// How its cells are measured.
     pub kind: Kind,
-    /// What it was measured on when it was published.
+    /// The machine of the published figures.
     pub machine: Vec<String>,
-    /// The commands by which.
+    /// The commands of the published figures.
     pub commands: Vec<String>,
     /// Its tables.
     #[serde(rename = "table", skip_serializing)]
     pub tables: Vec<Table>,
 }
 
-/// One table, as the document has it.
+/// One table of a document.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -47,11 +47,11 @@ pub struct Table {
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
-    /// What stands in the corner, above the rows' names.
+    /// The title of the column with the names of the rows.
     pub corner: String,
-    /// What a reader must know of it.
+    /// An explanation for the reader.
     pub caption: Option<String>,
-    /// What holds for each cell.
+    /// Parameters of every cell.
     #[serde(default)]
     pub each: Axis,
     /// Its columns.
@@ -61,7 +61,7 @@ pub struct Table {
 }
 
 impl Suite {
-    /// Reads a suite and checks that each of its cells can be asked.
+    /// Parses a suite and checks that every cell has a question.
     pub(crate) fn parse(text: &str) -> Result<Suite, String> {
         let suite: Suite = toml::from_str(text).map_err(|error| one_line(&error.to_string()))?;
         let checked = suite.tables.iter().try_for_each(|table| table.check(suite.kind));
@@ -69,7 +69,7 @@ impl Suite {
         Ok(suite)
     }
 
-    /// What each cell of all tables asks.
+    /// The questions of all cells.
     pub fn questions(&self) -> impl Iterator<Item = Question> {
         self.tables.iter().flat_map(|table| {
             let rows = 0..table.rows.len();
@@ -81,17 +81,17 @@ impl Suite {
 }
 
 impl Table {
-    /// What the cell of this row and column asks.
+    /// The question of a cell.
     pub fn ask(&self, row: usize, column: usize) -> Question {
         self.gather(row, column).expect("checked when it was read")
     }
 
-    /// The figure that was published for this cell.
+    /// The published figure of a cell.
     pub fn published(&self, row: usize, column: usize) -> Option<f64> {
         self.rows[row].published.get(column).copied()
     }
 
-    /// Whether it is the columns that say which servers they are about.
+    /// Whether the columns name the servers.
     pub fn has_servers_in_columns(&self) -> bool {
         self.columns.iter().any(Axis::names_servers)
     }
@@ -119,7 +119,7 @@ impl Table {
 }
 
 impl Kind {
-    /// Whether a question says all that this kind needs.
+    /// Checks that a question has all parameters that this kind needs.
     fn check(self, question: &Question) -> Result<(), &'static str> {
         let Question { figure, clients, bytes, entries, cycles, .. } = question;
         let message = clients.is_some() && bytes.is_some();
@@ -165,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_cell_gathers_from_table_row_and_column() {
+    fn a_question_combines_table_row_and_column() {
         let suite = small();
         let table = &suite.tables[0];
         let first = table.ask(0, 0);
@@ -178,7 +178,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_incomplete_or_unknown_is_refused_by_name() {
+    fn incomplete_and_unknown_entries_are_refused_by_name() {
         for (from, to, part) in [
             ("bytes = 128", "cycles = 1", "'a table': 128 × 1 names no clients or no bytes"),
             ("figure = \"rate\", ", "", "128 × 1 names no figure"),
@@ -194,7 +194,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Those of this repository: all eight, each with the figures that were published.
+    /// The eight suites of this repository, each with its published figures.
     #[test]
     fn every_suite_here_is_complete() {
         let suites =
@@ -223,8 +223,8 @@ pub(super) mod tests {
         );
     }
 
-    /// If a document computed a figure from others, it must follow from them here, too. (Its "mid" is three times not
-    /// the middle one, and one rate is 1.0 off.)
+    /// Figures that a document computed from others must agree with them here, too. (Its "mid" is not the median in
+    /// three rows, and one rate is off by 1.0.)
     #[test]
     fn op_modes_have_one_of_three_as_mid_and_its_rate() {
         let suites =

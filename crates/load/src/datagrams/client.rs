@@ -1,4 +1,4 @@
-//! One client: a socket, and a task that sends and takes what comes.
+//! A client: a socket, and a task that sends datagrams and receives echoes.
 
 use super::in_flight::{Counts, Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
@@ -22,17 +22,17 @@ pub(super) struct Client {
     number: usize,
     socket: Socket,
     payload: DatagramPayload,
-    /// How many leave as one, at most.
+    /// Most datagrams in one send.
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
     metrics: Arc<Metrics>,
     corrupt: Cell<u64>,
-    /// Who waits for something in the book.
+    /// The task's waker while it waits for a change in the table.
     waiting: RefCell<Option<Waker>>,
 }
 
 impl Client {
-    /// Opens a socket, connected to the server.
+    /// Opens a socket that is connected to the server.
     pub(super) fn open(
         plan: &Plan,
         datagrams: Datagrams,
@@ -51,8 +51,7 @@ impl Client {
         })
     }
 
-    /// Datagram after datagram until the run is over and nothing is under way; a failure ends this client and goes on the
-    /// board.
+    /// Sends datagrams until the run is over and nothing is in flight. A failure ends the client and is recorded.
     pub(super) async fn run(self: Rc<Self>) {
         let mut recorder = Recorder::new(Arc::clone(&self.metrics));
         let ended = join::until(self.receive_loop(&mut recorder), self.send_loop(), || true).await;
@@ -62,7 +61,8 @@ impl Client {
         }
     }
 
-    /// Gives up what has waited for too long; where that frees a place, or the run is over, the client goes on.
+    /// Marks datagrams as lost that have waited too long. If that frees a slot, or the run is over, the client is
+    /// woken.
     pub(super) fn sweep(&self, now: u64, timeout: Duration) {
         let freed = self.in_flight.borrow_mut().expire(now, timeout);
         if (freed || !self.metrics.is_open())
@@ -76,7 +76,7 @@ impl Client {
         Counts { corrupt: self.corrupt.get(), ..self.in_flight.borrow().counts() }
     }
 
-    /// Sends until the run is over, and then waits until nothing is under way.
+    /// Sends until the run is over, then waits until nothing is in flight.
     async fn send_loop(&self) -> Result<(), Fault> {
         while self.wait_for_slot().await {
             let datagrams = self.write();
@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// The next datagrams that leave as one: one at least, for which there is a place.
+    /// The datagrams of the next send: at least one, and as many as have a slot.
     fn write(&self) -> Vec<u8> {
         let (now, measured) = (clock::nanos(), self.metrics.is_measuring());
         let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
@@ -99,7 +99,7 @@ impl Client {
         datagrams
     }
 
-    /// Waits for a place in the window; whether there is one, or the run is over.
+    /// Waits for a free slot; false if the run is over.
     async fn wait_for_slot(&self) -> bool {
         self.until(|in_flight| match self.metrics.is_open() {
             true => in_flight.has_room().then_some(true),
@@ -108,7 +108,8 @@ impl Client {
         .await
     }
 
-    /// Waits for something in the book. Echoes are taken in the same task; what the sweep gives up is not.
+    /// Waits for a change in the table. The same task handles echoes; only the sweep marks datagrams as lost, and it
+    /// wakes the task.
     async fn until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
         poll_fn(|cx| match ready(&self.in_flight.borrow()) {
             Some(value) => Poll::Ready(value),
@@ -124,7 +125,7 @@ impl Client {
         loop {
             match self.socket.recv().await {
                 Ok(lease) => self.handle_echo(&lease, recorder),
-                // It was longer than any that was sent.
+                // The echo is longer than any datagram sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.record_corrupt(&error.to_string());
                 }
@@ -158,7 +159,7 @@ impl Client {
         self.metrics.record_fault(self.number, 0, &Fault::corrupt(what));
     }
 
-    /// Counts what is under way as lost.
+    /// Counts everything in flight as lost.
     pub(super) fn mark_all_lost(&self) {
         self.in_flight.borrow_mut().expire(u64::MAX, Duration::ZERO);
     }

@@ -1,27 +1,27 @@
-//! What became of each datagram of one client.
+//! The table of one client's datagrams.
 //!
-//! Datagrams are numbered from 0 in the order they are sent. Each is *waiting* until its echo comes (*answered*) or has
-//! taken too long (*lost*); either frees its place in the window. The book remembers a few windows back, so that an echo
-//! that comes a second time, or after it was given up, is known for what it is.
+//! Datagrams are numbered from 0 in the order of their sends. Each is *waiting* until it is echoed (*answered*) or
+//! times out (*lost*); both free its slot in the window. The table keeps entries for several windows, so that a
+//! duplicate or a late echo is recognized as such.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// How many windows the book looks back.
+/// Windows of datagrams that the table keeps.
 const WINDOWS_KEPT: usize = 4;
-/// Datagrams it remembers at least.
+/// Least number of datagrams that it keeps.
 const MIN_ENTRIES: usize = 64;
 
-/// What happened to datagrams that were sent within the measured time.
+/// Counts of the datagrams that were sent within the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Sent.
+    /// Datagrams sent.
     pub(crate) sent: u64,
-    /// Of these, those whose echo came in time.
+    /// Of these, echoed in time.
     pub(crate) answered: u64,
-    /// Of these, those whose echo did not come in time.
+    /// Of these, not echoed in time.
     pub(crate) lost: u64,
-    /// Echoes that came after they had been given up; counted as lost all the same.
+    /// Echoes of datagrams that were already lost; those stay counted as lost.
     pub(crate) late: u64,
     /// Echoes beyond the first of a datagram.
     pub(crate) duplicated: u64,
@@ -43,14 +43,14 @@ impl AddAssign for Counts {
     }
 }
 
-/// What an echo is.
+/// What an echo turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// The first of a datagram, in time: so many ns after it was sent.
+    /// The first echo of a datagram, in time: with the latency in ns.
     Answer(u64),
-    /// Of a datagram that was given up, or is too old to be remembered.
+    /// Of a lost datagram, or of one too old for the table.
     Late,
-    /// Of a datagram that was answered already.
+    /// Of a datagram that was already answered.
     Duplicate,
     /// Of a datagram that was never sent.
     Unknown,
@@ -78,12 +78,12 @@ struct Entry {
 pub(crate) struct InFlightTable {
     entries: Box<[Entry]>,
     window: usize,
-    /// The number of the next to be sent.
+    /// The number of the next datagram.
     next: u64,
-    /// None before this one waits.
+    /// No datagram before this one is waiting.
     oldest: u64,
     waiting: usize,
-    /// The number after the highest that was answered.
+    /// One more than the highest number that was answered.
     beyond_answered: u64,
     counts: Counts,
 }
@@ -106,17 +106,17 @@ impl InFlightTable {
         self.counts
     }
 
-    /// Datagrams whose echo may still come.
+    /// Datagrams that may still be echoed.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Whether another may be sent: a place in the window is free, and so is its line in the book.
+    /// Whether another datagram may be sent: a slot in the window and its entry in the table are free.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting < self.window && self.next - self.oldest < self.entries.len() as u64
     }
 
-    /// Writes a datagram down as sent; returns its number.
+    /// Adds a datagram; returns its number.
     pub(crate) fn send(&mut self, now: u64, measured: bool) -> u64 {
         debug_assert!(self.has_room());
         let number = self.next;
@@ -127,7 +127,7 @@ impl InFlightTable {
         number
     }
 
-    /// Writes down the echo of a datagram.
+    /// Records an echo.
     pub(crate) fn echo(&mut self, number: u64, now: u64) -> Echo {
         if number >= self.next {
             return Echo::Unknown;
@@ -158,16 +158,16 @@ impl InFlightTable {
         }
     }
 
-    /// Writes down an echo that has no number, as that of the oldest that waits.
+    /// Records an echo without a number as that of the oldest waiting datagram.
     pub(crate) fn echo_of_oldest(&mut self, now: u64) -> Echo {
         match self.waiting {
-            // None waits: it is a second echo of the last, or the first of one that was given up.
+            // Nothing is waiting: it is a duplicate of the last datagram, or a late echo of it.
             0 => self.next.checked_sub(1).map_or(Echo::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }
     }
 
-    /// Gives up what has waited for longer than `limit`; whether that freed a place.
+    /// Marks datagrams as lost that have waited longer than `limit`; returns whether that freed a slot.
     pub(crate) fn expire(&mut self, now: u64, limit: Duration) -> bool {
         let before = self.waiting;
         let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -178,7 +178,7 @@ impl InFlightTable {
         self.waiting < before
     }
 
-    /// A datagram waits no more.
+    /// Ends the wait for a datagram.
     fn settle(&mut self, number: u64, state: State) {
         self.entry(number).state = state;
         self.waiting -= 1;
@@ -199,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Sends so many, at 0, 1, 2 and so on.
+    /// Sends `count` datagrams, at times 0, 1, 2 and so on.
     fn send(in_flight: &mut InFlightTable, count: u64) {
         for now in 0..count {
             assert_eq!(in_flight.send(now, true), now);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_frees_a_place() {
+    fn an_echo_frees_a_slot() {
         let mut in_flight = InFlightTable::new(2);
         assert_eq!((in_flight.send(10, true), in_flight.send(20, true)), (0, 1));
         assert!(!in_flight.has_room());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_twice_late_or_from_nowhere_is_told_apart() {
+    fn duplicate_late_and_unknown_echoes_are_distinguished() {
         let mut in_flight = InFlightTable::new(4);
         send(&mut in_flight, 3);
         assert_eq!(in_flight.echo(2, 5), Echo::Answer(3));
@@ -253,9 +253,9 @@ mod tests {
         assert_eq!((in_flight.counts().sent, in_flight.counts().lost), (2000, 2000));
     }
 
-    /// One that is never answered holds the book up before its line would be taken, and no longer than its time-out.
+    /// An unanswered datagram blocks the table before its entry would be reused, and only until its time-out.
     #[test]
-    fn the_oldest_keeps_its_line() {
+    fn the_entry_of_the_oldest_is_not_reused() {
         let mut in_flight = InFlightTable::new(2);
         in_flight.send(0, true);
         let mut sent = 0;
@@ -308,7 +308,7 @@ mod tests {
         proptest::collection::vec(step, 1..400)
     }
 
-    /// The book as a map that never forgets.
+    /// A table that keeps every datagram.
     #[derive(Default)]
     struct Model {
         states: BTreeMap<u64, (State, u64)>,
@@ -346,8 +346,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, doubled, late or out of order, the book and the model agree, and every datagram is in
-        /// exactly one place.
+        /// Under any loss, duplication, delay and reordering, the table agrees with the model, and every datagram has
+        /// exactly one state.
         #[test]
         fn the_book_agrees_with_one_that_never_forgets(window in 1_usize..6, steps in steps()) {
             let (mut in_flight, mut model) = (InFlightTable::new(window), Model::default());

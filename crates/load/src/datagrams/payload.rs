@@ -1,31 +1,31 @@
-//! What datagrams carry: a number where there is room for one, then bytes that belong to that number.
+//! The content of datagrams: a number if it fits, then bytes that belong to that number.
 
 use crate::payload::Payload;
 
-/// Bytes of a datagram's number. Shorter ones carry none, and are told apart by counting.
+/// Bytes of a datagram's number. Shorter datagrams carry none; their echoes are matched in order.
 pub(crate) const NUMBER_LEN: usize = 8;
 
-/// How far apart the bytes of two datagrams lie.
+/// The distance in the payload between two consecutive datagrams.
 const STEP: u64 = 17_911;
 
-/// What the datagrams of one client carry.
+/// The content of one client's datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramPayload {
     payload: Payload,
     length: usize,
 }
 
-/// What is wrong with an echo.
+/// How an echo differs from what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// It has this many bytes.
     Length(usize),
-    /// The byte at this place is not what was sent.
+    /// The byte at this position is wrong.
     Byte(usize),
 }
 
 impl DatagramPayload {
-    /// What `client` sends in datagrams of `length` bytes.
+    /// The content that `client` sends in datagrams of `length` bytes.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> DatagramPayload {
         DatagramPayload { payload: Payload::new(seed, client, length), length }
     }
@@ -35,7 +35,7 @@ impl DatagramPayload {
         self.length >= NUMBER_LEN
     }
 
-    /// Appends the datagram of a number.
+    /// Appends the datagram with this number.
     pub(crate) fn write(&self, number: u64, bytes: &mut Vec<u8>) {
         let (mut rest, mut text) = (self.length, 0);
         if self.is_numbered() {
@@ -45,10 +45,10 @@ impl DatagramPayload {
         bytes.extend_from_slice(self.body(text, rest));
     }
 
-    /// The number of an echo, if it has one.
+    /// The number of an echo, if it carries one.
     ///
     /// # Errors
-    /// Where its bytes are not those of any datagram.
+    /// If its bytes match no datagram.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Option<u64>, Mismatch> {
         if bytes.len() != self.length {
             return Err(Mismatch::Length(bytes.len()));
@@ -63,10 +63,10 @@ impl DatagramPayload {
         Err(Mismatch::Byte(bytes.len() - body.len() + same))
     }
 
-    /// Datagrams are never longer than the longest slice of a tape.
+    /// Datagrams are shorter than the longest slice of a payload.
     fn body(&self, number: u64, length: usize) -> &'static [u8] {
         let mut payload = self.payload;
-        // Modulo 2³² − 1 every bit of the number still tells.
+        // Modulo 2³² − 1, so that every bit of the number has an effect.
         payload.advance((number % u64::from(u32::MAX) * STEP) as usize);
         payload.piece(length)
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_datagram_is_read_as_written() {
         for length in [1, 7, 8, 9, 128, 65_507] {
             let payload = DatagramPayload::new(1, 3, length);
             for number in [0, 1, 65_521, u64::MAX] {
@@ -96,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_byte_shows() {
+    fn every_wrong_byte_is_found() {
         let payload = DatagramPayload::new(1, 3, 100);
         for at in 0..100 {
             let mut bytes = written(payload, 5);
             bytes[at] ^= 1;
-            // A number that is wrong does not go with the bytes that follow.
+            // A wrong number does not match the bytes that follow.
             let mismatch = payload.read(&bytes).unwrap_err();
             assert!(at < NUMBER_LEN || mismatch == Mismatch::Byte(at), "byte {at}: {mismatch:?}");
         }

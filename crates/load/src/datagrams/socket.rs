@@ -1,4 +1,4 @@
-//! What a client's datagrams go out and come in by.
+//! The socket of a client.
 
 use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
@@ -11,21 +11,21 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the kernel counts for a datagram beside its bytes, at most.
+/// Most bytes that the kernel accounts for a datagram beside its payload.
 const DATAGRAM_OVERHEAD: usize = 1280;
-/// The least to ask for as receive buffer: most systems' default.
+/// The least receive buffer to request: the default of most systems.
 const MIN_BUFFER: usize = 212_992;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// A socket, and how what it sends is cut.
+    /// A socket, and how its sends are segmented.
     Udp(UdpSocket, Transmit),
     Unix(UnixDatagram),
 }
 
 impl Socket {
-    /// Opens one.
+    /// Opens a socket.
     pub(super) fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
         let buffer = (datagrams.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
         match &plan.address {
@@ -38,7 +38,7 @@ impl Socket {
         }
     }
 
-    /// Sends a datagram, or several as one.
+    /// Sends one datagram, or several in one call.
     pub(super) fn send(&self, datagrams: Vec<u8>) -> SendDatagram<'_> {
         match self {
             Socket::Udp(socket, how) => socket.send_with(datagrams, how),
@@ -54,7 +54,7 @@ impl Socket {
     }
 }
 
-/// How a payload becomes datagrams.
+/// How a send is split into datagrams.
 fn transmit(plan: &Plan, datagrams: Datagrams) -> Transmit {
     match u16::try_from(plan.length) {
         Ok(size) if datagrams.segments => Transmit::connected().segment_size(size),
@@ -72,7 +72,7 @@ fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Echoes need a name to come back to: an abstract one leaves no file behind.
+/// The server needs a name to reply to. An abstract name leaves no file behind.
 fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
     static OPENED: AtomicU64 = AtomicU64::new(0);
     let number = OPENED.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! One client on a thread of its own: it sends, blocks until bytes come, and checks them.
+//! A client on a thread of its own, with blocking calls.
 //!
-//! A message costs a send and a receive. Only where a socket has no room for all of a message, or the next one has its
-//! own time, a poll comes between: the server of a long message answers before it has all of it, and a client that went
-//! on sending without listening would wait for ever.
+//! A message costs one send and one receive. A poll is added only if the socket has no space for all of a message, or
+//! if the next message has a due time: a server may reply to a long message before it has all of it, so a client that
+//! kept sending without receiving could deadlock.
 
 use super::client::{MAX_SLEEP, MISMATCH_WAIT};
 use super::pool::CLOSE_TIMEOUT;
@@ -19,22 +19,22 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many bytes are received at once.
+/// Bytes per receive.
 const BUFFER: usize = 64 << 10;
 
-/// One connection, its messages and its time.
+/// One connection and its messages.
 pub(crate) struct Client {
     number: usize,
-    /// Its run may shut it down, to end a receive that blocks.
+    /// Shared with the main thread, which shuts it down to end a blocked receive.
     stream: Arc<OwnedFd>,
     to_send: Payload,
     expected: Payload,
     window: Window,
     recorder: Recorder,
     reply_timeout: Duration,
-    /// Bytes counted as sent that the socket has had no room for.
+    /// Bytes counted as sent for which the socket had no space yet.
     unsent: usize,
-    /// When something last went or came.
+    /// When the last bytes were sent or received.
     last_activity: u64,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Message after message until the run is over; a failure ends this client and goes on the board.
+    /// Exchanges messages until the run is over. A failure ends the client and is recorded.
     pub(crate) fn run(mut self) {
         if let Err(fault) = self.exchange().and_then(|()| self.close()) {
             self.recorder.metrics().record_fault(self.number, self.window.in_flight(), &fault);
@@ -76,11 +76,11 @@ impl Client {
         while self.recorder.metrics().is_open() || self.window.outstanding() > 0 {
             let due = self.send_due()?;
             if self.window.outstanding() == 0 && due.is_none() {
-                // The run ended just now.
+                // The run has just ended.
                 break;
             }
             if self.unsent == 0 && due.is_none() {
-                // Nothing to do but to wait for a reply: the receive itself may block.
+                // Nothing to do except wait for a reply, so the receive may block.
                 self.receive(&mut buffer, RecvFlags::empty())?;
             } else if self.await_either(due)? {
                 self.receive(&mut buffer, RecvFlags::DONTWAIT)?;
@@ -89,12 +89,13 @@ impl Client {
         Ok(())
     }
 
-    /// Has a receive that finds nothing end after so long.
+    /// Makes a blocking receive fail after this time.
     fn limit_receives(&self, limit: Duration) -> Result<(), Errno> {
         set_socket_timeout(&self.stream, Timeout::Recv, Some(limit))
     }
 
-    /// Sends what may be sent and the socket has room for; returns the time of the next message, where it has one.
+    /// Sends what is due and the socket has space for; returns the due time of the next message, if it is in the
+    /// future.
     fn send_due(&mut self) -> Result<Option<u64>, Fault> {
         if self.unsent == 0 && self.recorder.metrics().is_open() {
             match self.window.claim(clock::nanos) {
@@ -124,7 +125,7 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until the socket can go on, or until `due`; whether there may be something to hear.
+    /// Waits until the socket is ready, or until `due`; returns whether there may be something to receive.
     fn await_either(&mut self, due: Option<u64>) -> Result<bool, Fault> {
         let limit = self.patience()?;
         let until_due =
@@ -140,7 +141,7 @@ impl Client {
         }
     }
 
-    /// How long the server may still keep silent.
+    /// How long the server may still take for the next byte.
     fn patience(&self) -> Result<Duration, Fault> {
         if self.window.outstanding() == 0 {
             return Ok(self.reply_timeout);
@@ -152,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Receives once, and checks what came.
+    /// Receives once and verifies the bytes.
     fn receive(&mut self, buffer: &mut [u8], flags: RecvFlags) -> Result<(), Fault> {
         let received = match recv(&self.stream, &mut *buffer, flags) {
             Ok((0, _)) => return Err(self.window.closed_early()),
@@ -176,7 +177,8 @@ impl Client {
         Ok(())
     }
 
-    /// Tells wrong bytes from too many: what was sent twice can look wrong at first, but then more comes than is owed.
+    /// Distinguishes wrong bytes from too many: a reply sent twice looks wrong at first, but then more arrives than
+    /// expected.
     #[cold]
     fn classify_mismatch(&self, buffer: &mut [u8], mut outstanding: usize, wrong: Fault) -> Fault {
         if self.limit_receives(MISMATCH_WAIT).is_err() {
@@ -191,8 +193,8 @@ impl Client {
         wrong
     }
 
-    /// Half-closes and waits for the server's close: a byte that still comes is one too many. How the connection ends is
-    /// the server's affair, as every reply is there.
+    /// Half-closes and waits for the server's close; any further byte is an error. Every reply has arrived, so it does
+    /// not matter how the connection ends.
     fn close(&self) -> Result<(), Fault> {
         let limit = CLOSE_TIMEOUT.min(self.reply_timeout);
         let ready =

@@ -1,4 +1,4 @@
-//! One client on the runtime: a connection, and a task that sends, waits and checks.
+//! A client on the runtime: a connection, and a task that sends, receives and verifies.
 
 use super::connect::Connection;
 use super::window::{Claim, Window};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How long to wait for more bytes once one was wrong.
+/// How long to wait for more bytes after a wrong one.
 pub(crate) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest sleep until the next message of an open loop: how soon a client notices the end of the run.
+/// The longest sleep before the next message of an open loop; bounds how late a client notices the end of the run.
 pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(20);
 
 /// What the sweep sees of a client.
@@ -32,17 +32,17 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// How often something has gone or come.
+    /// How often bytes were sent or received.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.get()
     }
 
-    /// Messages whose replies are awaited.
+    /// Messages without a complete reply.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.get()
     }
 
-    /// Whether all replies are there, and only the server's close is awaited.
+    /// Whether every reply has arrived and only the server's close is awaited.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
     }
@@ -53,7 +53,7 @@ impl Activity {
     }
 }
 
-/// One connection, its messages and its time.
+/// One connection and its messages.
 pub(crate) struct Client {
     number: usize,
     receiver: RecvHalf,
@@ -80,7 +80,7 @@ impl Client {
         Rc::clone(&self.activity)
     }
 
-    /// Message after message until the run is over; a failure ends this client and goes on the board.
+    /// Exchanges messages until the run is over. A failure ends the client and is recorded.
     pub(crate) async fn run(mut self) {
         let mut ended = self.exchange().await;
         if ended.is_ok() {
@@ -91,19 +91,19 @@ impl Client {
         }
     }
 
-    /// Sends and receives at the same time: the server of a long message answers before it has all of it.
+    /// Sends and receives concurrently: a server may reply to a long message before it has all of it.
     async fn exchange(&mut self) -> Result<(), Fault> {
         let Client { receiver, sender, payload, window, recorder, activity, .. } = self;
         let (payload, window, activity) = (*payload, &*window, &**activity);
         let metrics = Arc::clone(recorder.metrics());
         let receiving = receive_loop(receiver, payload, window, recorder, activity);
         let sending = send_loop(sender, payload, window, &metrics, activity);
-        // A reply frees a place that can be spoken for in the same turn, so receiving comes first.
+        // Receiving is polled first: a reply frees a slot that sending can use in the same turn.
         join::until(receiving, sending, || window.borrow().outstanding() == 0).await
     }
 
-    /// Half-closes and waits for the server's close: a byte that still comes is one too many. How the connection ends is
-    /// the server's affair, as every reply is there.
+    /// Half-closes and waits for the server's close; any further byte is an error. Every reply has arrived, so it does
+    /// not matter how the connection ends.
     async fn close(&mut self) -> Result<(), Fault> {
         self.activity.closing.set(true);
         if self.sender.shutdown().await.is_err() {
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-/// Sends what the window has room for, all of it in one go, until the run is over.
+/// Sends as many messages at once as the window allows, until the run is over.
 async fn send_loop(
     sender: &mut SendHalf,
     mut payload: Payload,
@@ -132,7 +132,7 @@ async fn send_loop(
     Ok(())
 }
 
-/// Waits until messages may be sent, and tells how many; `None` when the run is over.
+/// Waits until messages may be sent, and returns their number; `None` when the run is over.
 async fn wait_to_send(window: &RefCell<Window>, metrics: &Metrics) -> Option<usize> {
     while metrics.is_open() {
         let claim = window.borrow().claim(clock::nanos);
@@ -142,7 +142,7 @@ async fn wait_to_send(window: &RefCell<Window>, metrics: &Metrics) -> Option<usi
                 let wait = Duration::from_nanos(at.saturating_sub(clock::nanos()));
                 time::sleep(wait.min(MAX_SLEEP)).await;
             }
-            // Listening goes on in the same task: its reply is what this waits for, and polls it again.
+            // Only a reply frees a slot. The same task receives it, and polls this again.
             Claim::Full => {
                 poll_fn(|_| match window.borrow().has_room() || !metrics.is_open() {
                     true => Poll::Ready(()),
@@ -155,7 +155,7 @@ async fn wait_to_send(window: &RefCell<Window>, metrics: &Metrics) -> Option<usi
     None
 }
 
-/// Sends so many bytes of a tape.
+/// Sends the next `bytes` of a payload.
 pub(crate) async fn send_all(
     sender: &mut SendHalf,
     payload: &mut Payload,
@@ -170,7 +170,7 @@ pub(crate) async fn send_all(
     Ok(())
 }
 
-/// Checks what comes, until something is wrong with it.
+/// Receives and verifies bytes, until the first failure.
 async fn receive_loop(
     receiver: &mut RecvHalf,
     mut payload: Payload,
@@ -197,7 +197,8 @@ async fn receive_loop(
     }
 }
 
-/// Tells wrong bytes from too many: what was sent twice can look wrong at first, but then more comes than is owed.
+/// Distinguishes wrong bytes from too many: a reply sent twice looks wrong at first, but then more arrives than
+/// expected.
 #[cold]
 async fn classify_mismatch(receiver: &mut RecvHalf, mut outstanding: usize, wrong: Fault) -> Fault {
     while let Ok(Ok(Some(lease))) = time::timeout(MISMATCH_WAIT, receiver.recv()).await {

@@ -1,4 +1,4 @@
-//! Connecting all clients before anything is measured.
+//! Connects all clients before anything is measured.
 
 use crate::fault::Fault;
 use crate::metrics::Metrics;
@@ -11,13 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connects under way at once: more would overrun a server's backlog, and a SYN that is dropped waits a second.
+/// Connects in progress at once. More would overflow a server's backlog, and a dropped SYN is repeated only after a
+/// second.
 const CONNECT_TASKS: usize = 64;
 
-/// The two directions of a connection, whatever it is made of.
+/// The two halves of a TCP or Unix stream.
 pub(crate) type Connection = (RecvHalf, SendHalf);
 
-/// Connects every client. After the first failure, which goes on the board, no more are started.
+/// Connects every client. Stops at the first failure, which is recorded.
 pub(crate) async fn connect_all(plan: &Plan, metrics: &Arc<Metrics>) -> Vec<Connection> {
     let tasks: Vec<_> = (0..CONNECT_TASKS.min(plan.clients))
         .map(|task| annulus::spawn(connect_share(plan.clone(), task, Arc::clone(metrics))))
@@ -57,7 +58,7 @@ async fn connect(plan: &Plan) -> io::Result<Connection> {
     }
 }
 
-/// Connects to a path or an abstract name, within so long.
+/// Connects to a path or an abstract name, within `limit`.
 pub(crate) async fn connect_unix(path: &Path, limit: Duration) -> io::Result<Connection> {
     let address = unix_address(path)?;
     let connected = time::timeout(limit, UnixStream::connect_addr(&address)).await;

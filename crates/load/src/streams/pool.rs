@@ -1,4 +1,4 @@
-//! All clients of a run, and the sweep that finds those that get no answer.
+//! The tasks of all clients, and the sweep that ends those without a reply.
 
 use super::client::{Activity, Client};
 use super::connect::Connection;
@@ -14,10 +14,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server may take to close after the client's half-close. Longer is no failure: it owes no bytes any more.
+/// How long a server may take to close after the client's half-close. Exceeding it is no failure: every reply has
+/// arrived.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The clients' tasks.
+/// The tasks of all clients.
 pub(crate) struct ClientPool {
     clients: Vec<PooledClient>,
     metrics: Arc<Metrics>,
@@ -31,7 +32,7 @@ struct PooledClient {
 }
 
 impl ClientPool {
-    /// Starts a client on each connection.
+    /// Starts a client per connection.
     pub(crate) fn start(
         plan: &Plan,
         streams: Streams,
@@ -60,7 +61,7 @@ impl ClientPool {
         ClientPool { clients, metrics: Arc::clone(metrics), reply_timeout: plan.reply_timeout }
     }
 
-    /// Waits until every client has ended, sweeping on.
+    /// Waits until every client has ended; keeps sweeping meanwhile.
     pub(crate) async fn finish(&mut self) {
         let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
         for number in 0..self.clients.len() {

@@ -1,4 +1,4 @@
-//! The course of a run of threads: connect, warm up, measure, part.
+//! A run with a blocking thread per client: connect, warm up, measure, close.
 
 use super::blocking::Client;
 use crate::clock;
@@ -23,15 +23,15 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What a client's thread has for its stack: plenty for a loop over one buffer, and small enough for thousands.
+/// The stack of a client's thread: enough for a loop over one buffer, small enough for thousands of threads.
 const STACK: usize = 128 << 10;
 
-/// How often the observer hears of progress.
+/// How often to notify the observer of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// How often to look whether the clients have their last replies.
+/// How often to check whether the clients have their last replies.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Carries out a plan with a thread a client; returns how, too.
+/// Runs the plan with a thread per client; returns a description of the mode, too.
 pub(super) fn run(
     plan: &Plan,
     workload: Streams,
@@ -58,7 +58,7 @@ pub(super) fn run(
     Ok(("threads (a blocking thread a connection)".into(), measured))
 }
 
-/// Lets the clients warm up, and measures while any of them is left, unless that is interrupted.
+/// Warms up, then measures. Either phase ends early if every client has ended or the observer interrupts.
 fn measure(
     plan: &Plan,
     clients: &[Thread],
@@ -76,7 +76,7 @@ fn measure(
     window.close(ended)
 }
 
-/// Connects every client on a thread of its own, which is left to itself once the observer interrupts.
+/// Connects every client from a thread of its own, which is detached if the observer interrupts.
 fn connect_unless_interrupted(
     plan: &Plan,
     observer: &dyn Observer,
@@ -85,7 +85,7 @@ fn connect_unless_interrupted(
     let (sender, streams) = mpsc::channel();
     let connecting = thread::Builder::new().spawn({
         let (plan, metrics) = (plan.clone(), Arc::clone(metrics));
-        // The receiver is gone once the run was interrupted.
+        // The receiver is dropped if the run was interrupted.
         move || _ = sender.send(connect_all(&plan, &metrics))
     });
     let connecting = connecting.map_err(|error| no_thread(plan, 0, error))?;
@@ -111,14 +111,14 @@ fn no_thread(plan: &Plan, started: usize, error: io::Error) -> LoadError {
     LoadError::Threads { started, wanted: plan.clients, error }
 }
 
-/// A client's thread, and its socket as long as the thread has it.
+/// A client's thread; its socket is open as long as the thread runs.
 struct Thread {
     handle: JoinHandle<()>,
     stream: Weak<OwnedFd>,
 }
 
-/// Connects every client, one after the other: a server's backlog is never overrun. After the first failure, which goes
-/// on the board, or once the run is interrupted, no more are started.
+/// Connects every client, one after the other, so that a server's backlog does not overflow. Stops at the first
+/// failure, which is recorded, or when the run is interrupted.
 fn connect_all(plan: &Plan, metrics: &Metrics) -> Vec<OwnedFd> {
     let mut streams = Vec::with_capacity(plan.clients);
     for client in 0..plan.clients {
@@ -149,7 +149,7 @@ fn connect_tcp(address: &SocketAddr, limit: Duration) -> io::Result<OwnedFd> {
     Ok(stream.into())
 }
 
-/// A connect that waits for room in the backlog counts as a send.
+/// The send time-out of a Unix socket bounds a connect that waits for space in the backlog.
 fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(unix, stream, SocketFlags::CLOEXEC, None)?;
@@ -166,7 +166,7 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Starts a thread on each stream. Where the system has no more threads, those that there are end at once.
+/// Starts a thread per connection. If the system starts no more threads, those already started end at once.
 fn start(
     plan: &Plan,
     workload: Streams,
@@ -199,7 +199,7 @@ fn all_finished(clients: &[Thread]) -> bool {
     clients.iter().all(|client| client.handle.is_finished())
 }
 
-/// Lets the clients work for `length`, until none of them is left, or until `each` breaks off.
+/// Lets the clients work for `length`, until all have ended, or until `each` breaks.
 fn wait_phase(
     clients: &[Thread],
     length: Duration,
@@ -216,7 +216,7 @@ fn wait_phase(
     }
 }
 
-/// Waits for the last replies, unless that is interrupted.
+/// Waits for the last replies, unless the observer interrupts.
 fn await_all(clients: &[Thread], observer: &dyn Observer) -> ControlFlow<()> {
     while !all_finished(clients) {
         check_interrupted(observer)?;
@@ -225,11 +225,11 @@ fn await_all(clients: &[Thread], observer: &dyn Observer) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Ends every client, at once if it is not to wait for what it is owed.
+/// Joins every client; with `at_once`, without waiting for replies.
 fn finish(clients: Vec<Thread>, max_open: bool) {
     let streams = clients.iter().filter_map(|client| client.stream.upgrade());
     for stream in streams.filter(|_| max_open) {
-        // A receive that blocks ends. A connection that is gone already needs no end.
+        // Ends a blocked receive. Fails if the connection is already closed, which is no error.
         let _ = shutdown(&*stream, Shutdown::Both);
     }
     for client in clients {

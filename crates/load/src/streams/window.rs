@@ -1,11 +1,11 @@
-//! The messages of one connection that are under way, and since when.
+//! The messages of one connection that are in flight, and their due times.
 
 use crate::fault::Fault;
 
-/// When the next message is meant to start.
+/// When the next message is due.
 #[derive(Debug)]
 enum Pace {
-    /// As soon as a slot is free: the slots' stamps, one a message in flight.
+    /// As soon as a slot is free. Each slot holds the due time of its message.
     Closed(Box<[u64]>),
     /// At fixed times, whatever the server does.
     Open { origin: f64, interval: f64 },
@@ -16,16 +16,16 @@ enum Pace {
 pub(crate) enum Claim {
     /// This many whole messages.
     Messages(usize),
-    /// None before this moment.
+    /// Nothing before this time.
     NotBefore(u64),
-    /// None before a reply has come.
+    /// Nothing before the next reply.
     Full,
 }
 
-/// A window of messages: counts what was sent and what came back, and stamps each with its intended start.
+/// A window of messages: counts messages sent and bytes received, and keeps the due time of each message.
 ///
-/// In a closed loop a message is meant to start when the reply came whose slot it takes; in an open loop, at its time,
-/// even where no slot is free then. All times are nanoseconds of [`crate::clock`].
+/// In a closed loop a message is due when the reply arrives that frees its slot. In an open loop it is due at its
+/// scheduled time, even if no slot is free then. All times are nanoseconds of [`crate::clock`].
 #[derive(Debug)]
 pub(crate) struct Window {
     length: usize,
@@ -33,17 +33,17 @@ pub(crate) struct Window {
     pace: Pace,
     sent: u64,
     answered: u64,
-    /// Bytes of the reply that is coming in.
+    /// Bytes received of the next reply.
     partial: usize,
 }
 
 impl Window {
-    /// A closed loop: `depth` messages at once, the first of them meant to start now.
+    /// A closed loop: `depth` messages at once, the first ones due now.
     pub(crate) fn closed(length: usize, depth: usize, now: u64) -> Window {
         Window::new(length, depth, Pace::Closed(vec![now; depth].into()))
     }
 
-    /// An open loop: a message every `interval` ns from `origin` on, at most `depth` at once.
+    /// An open loop: a message every `interval` ns from `origin`, at most `depth` at once.
     pub(crate) fn open(length: usize, depth: usize, origin: f64, interval: f64) -> Window {
         Window::new(length, depth, Pace::Open { origin, interval })
     }
@@ -52,17 +52,17 @@ impl Window {
         Window { length, depth, pace, sent: 0, answered: 0, partial: 0 }
     }
 
-    /// Bytes of replies still to come.
+    /// Bytes of replies still expected.
     pub(crate) fn outstanding(&self) -> usize {
         self.in_flight() as usize * self.length - self.partial
     }
 
-    /// Messages sent and not answered.
+    /// Messages sent whose reply is not complete.
     pub(crate) fn in_flight(&self) -> u64 {
         self.sent - self.answered
     }
 
-    /// Whether another message would fit.
+    /// Whether another message fits.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight() < self.depth as u64
     }
@@ -87,8 +87,8 @@ impl Window {
         messages * self.length
     }
 
-    /// Counts bytes that came, at most those owed; passes on the latency of each message they complete, and
-    /// when that was.
+    /// Counts received bytes, at most those expected. Calls `record` with the latency and the time of each completed
+    /// message.
     pub(crate) fn receive(
         &mut self,
         bytes: usize,
@@ -104,12 +104,12 @@ impl Window {
         }
     }
 
-    /// The end of the stream at this slot.
+    /// The server has closed the stream at this point.
     pub(crate) fn closed_early(&self) -> Fault {
         Fault::closed_early(self.partial, self.length)
     }
 
-    /// A wrong byte, so many after what was received so far.
+    /// A wrong byte, `at` bytes after those received so far.
     pub(crate) fn wrong_byte(&self, at: usize) -> Fault {
         Fault::wrong_byte((self.partial + at) % self.length, self.length)
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_at_a_time_starts_when_the_last_reply_came() {
+    fn a_single_message_is_due_when_the_last_reply_arrived() {
         let mut window = Window::closed(10, 1, 100);
         assert_eq!(window.claim(|| 100), Claim::Messages(1));
         assert_eq!(window.send(1), 10);
@@ -149,13 +149,13 @@ mod tests {
         assert_eq!(receive(&mut window, 4, 150), []);
         assert_eq!(window.outstanding(), 6);
         assert_eq!(receive(&mut window, 6, 160), [60]);
-        // It went out late, at 190; it was meant to at 160.
+        // It was due at 160, and sent later, at 190.
         window.send(1);
         assert_eq!(receive(&mut window, 10, 200), [40]);
     }
 
     #[test]
-    fn a_place_in_a_pipeline_is_free_when_its_reply_is_whole() {
+    fn a_slot_is_free_when_its_reply_is_complete() {
         let mut window = Window::closed(10, 3, 0);
         assert_eq!(window.send(3), 30);
         assert_eq!(receive(&mut window, 25, 50), [50, 50]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_keeps_its_times_even_where_the_server_does_not() {
+    fn an_open_loop_keeps_its_schedule_if_the_server_is_late() {
         let mut window = Window::open(10, 2, 1000.0, 100.0);
         assert_eq!(window.claim(|| 999), Claim::NotBefore(1000));
         assert_eq!(window.claim(|| 1000), Claim::Messages(1));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// However replies are cut and whenever they come, every message is noted once, and never more are under way
+        /// Replies may arrive in any pieces at any time: every message is recorded once, and never more are in flight
         /// than fit.
         #[test]
         fn every_message_is_answered_once(
