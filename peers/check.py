@@ -108,7 +108,7 @@ def run_all(command, known):
 
 
 def words(name, file):
-    """The lines of a file in a peer's folder; none without the file."""
+    """The lines of a file in a peer's directory; none without the file."""
     path = PEERS / name / file
     return path.read_text().splitlines() if path.is_file() else []
 
@@ -116,8 +116,8 @@ def words(name, file):
 def run_peer(name, binary):
     """Every kind of address that the peer serves, and every mode over TCP."""
     known = dict(line.split(": ", 1) for line in words(name, "fails"))
-    with tempfile.TemporaryDirectory() as folder:
-        targets = {"udp": ["udp:0"], "unix": [f"unix:{folder}/socket"]}
+    with tempfile.TemporaryDirectory() as directory:
+        targets = {"udp": ["udp:0"], "unix": [f"unix:{directory}/socket"]}
         runs = [["0"], *(targets[word] for word in words(name, "serves")), *(["0", mode] for mode in words(name, "modes"))]
         return all([run_titled([binary, *run], known) for run in runs])
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a contender of `bench file` answer? Starts one in a folder of its own, asks it, and checks answers and folder.
+"""Does a contender of `bench file` answer? Starts one in a directory of its own, asks it, and checks answers and directory.
 
     check_file.py COMMAND ARGS...
 
@@ -28,10 +28,10 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     asked = "".join("{} {} {}\n".format(*question) for question in QUESTIONS)
-    with tempfile.TemporaryDirectory() as folder:
-        command = sys.argv[1:] + [folder]
+    with tempfile.TemporaryDirectory() as directory:
+        command = sys.argv[1:] + [directory]
         said = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=PATIENCE)
-        left = os.listdir(folder)
+        left = os.listdir(directory)
     if said.returncode == 3:
         return 3
     answers = said.stdout.splitlines()

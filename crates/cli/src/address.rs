@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long to try each address of a host that has several.
 const TRY: Duration = Duration::from_secs(2);
 
-/// What was written: a host, by name or by number, and a port.
+/// A host, by name or by number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     host: String,
@@ -19,14 +19,14 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Whether its port is one that takes a privilege: below 1024, unless this machine says otherwise.
+    /// Whether its port requires a privilege: below 1024, unless this machine has another limit.
     pub(crate) fn is_privileged_port(&self) -> bool {
         const FIRST: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
         let first = std::fs::read_to_string(FIRST).ok().and_then(|text| text.trim().parse().ok());
         (1..first.unwrap_or(1024)).contains(&self.port)
     }
 
-    /// Every socket address it stands for; at least one.
+    /// Every socket address of the host; at least one.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
         if let Some((ip, zone)) = self.zoned() {
             return Ok(vec![SocketAddrV6::new(ip, self.port, 0, interface(zone)?).into()]);
@@ -52,7 +52,7 @@ impl Address {
         Some((ip.parse().ok()?, zone))
     }
 
-    /// The address to call: of several, the first that answers.
+    /// The address to connect to: of several, the first that answers.
     pub(crate) fn resolve_one(&self) -> Result<SocketAddr> {
         let found = self.resolve()?;
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY).is_ok();
@@ -87,7 +87,7 @@ fn interface(zone: &str) -> Result<u32> {
     if let Ok(number) = zone.parse() {
         return Ok(number);
     }
-    // Any socket will do to ask by.
+    // Any socket serves for this call.
     let socket = UnixDatagram::unbound()
         .with_context(|| format!("cannot look for the interface '{zone}'"))?;
     netdevice::name_to_index(&socket, zone).map_err(|error| {
@@ -114,7 +114,7 @@ fn check_host(host: &str) -> Result<&str, String> {
             "'{host}' is not a host: write HOST:PORT, such as 127.0.0.1:7000 or [::1]:7000"
         ));
     }
-    // A name made of digits and dots is a number gone wrong; no resolver need be asked.
+    // A name of digits and dots is an invalid number; it is not resolved.
     let numeric = host.chars().all(|c| c.is_ascii_digit() || c == '.');
     if numeric && host.parse::<Ipv4Addr>().is_err() {
         return Err(format!("'{host}' is not an IPv4 address: write four numbers up to 255"));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_is_refused_with_the_way_out() {
+    fn malformed_addresses_are_refused_with_a_remedy() {
         for (text, part) in [
             ("127.0.0.1", "no port"),
             ("127.0.0.1:", "not a port"),

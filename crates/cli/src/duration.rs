@@ -3,10 +3,10 @@
 use jiff::SignedDuration;
 use std::time::Duration;
 
-/// The longest that anything here can be told to take: thirty days.
+/// The longest duration of any option: thirty days.
 const LONGEST: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// Reads `10`, `0.5`, `250ms`, `30s`, `2m` or `1h 30m`; a bare number is in seconds.
+/// Parses `10`, `0.5`, `250ms`, `30s`, `2m` or `1h 30m`; a bare number is in seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => SignedDuration::try_from_secs_f64(seconds).ok(),
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_way_out() {
+    fn invalid_durations_are_refused_with_a_remedy() {
         for text in ["", "ten", "1x", "NaN"] {
             assert!(parse(text).unwrap_err().contains("write seconds, such as 10"), "{text}");
         }

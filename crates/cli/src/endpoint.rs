@@ -1,4 +1,4 @@
-//! Where to listen or to call: an address or a path, and what is spoken there.
+//! Endpoints on the command line: an address or a path, and its protocol.
 
 use crate::address::Address;
 use crate::usage::UsageError;
@@ -12,16 +12,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What comes before an address that is not TCP's.
+/// The prefix of a UDP address.
 const UDP: &str = "udp://";
-/// What may come before one that is.
+/// The optional prefix of a TCP address.
 const TCP: &str = "tcp://";
-/// What comes before the path of streams, and of datagrams.
+/// The prefixes of Unix sockets: streams, and datagrams.
 const UNIX: &str = "unix:";
 const UNIX_DATAGRAM: &str = "unix-datagram:";
 
-/// What was written: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; after an `@` an
-/// abstract name in place of the path.
+/// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; in place of a path an
+/// abstract name after an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(Address),
@@ -31,7 +31,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Every socket address it stands for; at least one, but none where it is a path.
+    /// Its socket addresses: at least one, but none for a path.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),
@@ -39,7 +39,7 @@ impl Endpoint {
         }
     }
 
-    /// Where to call a server of streams.
+    /// The address of a server of streams.
     pub(crate) fn streams(&self) -> Result<ServerAddress> {
         match self {
             Endpoint::Tcp(address) => address.resolve_one().map(ServerAddress::Inet),
@@ -50,7 +50,7 @@ impl Endpoint {
         }
     }
 
-    /// Where to send datagrams.
+    /// The address of a server of datagrams.
     pub(crate) fn datagrams(&self) -> Result<ServerAddress> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => {
@@ -65,7 +65,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether its port is one that takes a privilege.
+    /// Whether its port requires a privilege.
     pub(crate) fn is_privileged_port(&self) -> bool {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.is_privileged_port(),
@@ -73,7 +73,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether connections are made to it.
+    /// Whether it has streams, not datagrams.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Endpoint::Tcp(_) | Endpoint::Unix(_))
     }
@@ -83,7 +83,7 @@ impl Endpoint {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
-    /// How one of its addresses is written.
+    /// One of its addresses, in the form of the command line.
     pub(crate) fn written(&self, address: SocketAddr) -> String {
         match self {
             Endpoint::Udp(_) => format!("{UDP}{address}"),
@@ -100,7 +100,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// On the command line, where a path need not be text.
+/// The parser of options, as a path need not be UTF-8.
 impl ValueParserFactory for Endpoint {
     type Parser = TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<Endpoint, String>>;
 
@@ -142,7 +142,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A path or an abstract name that a socket can have.
+/// Checks a path or an abstract name.
 fn checked(path: &[u8]) -> Result<PathBuf, String> {
     let path = PathBuf::from(OsStr::from_bytes(path));
     ServerAddress::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheme_tells_what_is_spoken() {
+    fn the_scheme_selects_the_protocol() {
         let parsed = |text: &str| text.parse::<Endpoint>().unwrap();
         assert!(matches!(parsed("127.0.0.1:7000"), Endpoint::Tcp(_)));
         assert_eq!(parsed("tcp://[::1]:7"), parsed("[::1]:7"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_datagrams_are_told_apart() {
+    fn streams_and_datagrams_are_distinguished() {
         let place = |text: &str| {
             [Endpoint::streams, Endpoint::datagrams].map(|of| of(&text.parse().unwrap()).ok())
         };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_spoken_is_refused_with_the_way_out() {
+    fn an_unknown_scheme_is_refused_with_a_remedy() {
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, part) in [
             ("http://a:80", "'http' is not spoken"),

@@ -29,7 +29,7 @@ Examples:
 Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141: the
 reader of standard output has gone).";
 
-/// An I/O runtime on io_uring, and the tools that prove what it does.
+/// An I/O runtime on io_uring, and tools to measure it.
 #[derive(Debug, Parser)]
 #[command(name = "annulus", version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
@@ -65,7 +65,7 @@ mod tests {
     use clap::error::{ContextKind, ErrorKind};
     use clap::{Arg, CommandFactory};
 
-    /// Values of which every option takes one.
+    /// Values, of which every option accepts one.
     const VALUES: [&str; 9] = [
         "1",
         "0.5",
@@ -78,7 +78,7 @@ mod tests {
         "127.0.0.1:1",
     ];
 
-    /// Every verb, as the words that call it and its options.
+    /// Every verb, with its words and its options.
     fn verbs(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, Vec<Arg>)>) {
         let options = command.get_arguments().filter(|arg| arg.get_long().is_some());
         found.push((words.to_vec(), options.cloned().collect()));
@@ -97,7 +97,7 @@ mod tests {
 
     type ErrorKindAndText = (ErrorKind, String);
 
-    /// An option with a value that it takes, if one is known.
+    /// An option with a value that it accepts, if one is known.
     fn given(words: &[String], option: &Arg) -> Option<String> {
         let long = format!("--{}", option.get_long()?);
         if !option.get_action().takes_values() {
@@ -110,7 +110,7 @@ mod tests {
         })
     }
 
-    /// clap waives `requires` when an argument is given that conflicts with the required one.
+    /// clap waives `requires` if an argument is given that conflicts with the required one.
     #[test]
     fn an_option_that_needs_another_is_never_accepted_without_it() {
         let mut found = Vec::new();

@@ -1,6 +1,6 @@
-//! Where text goes: results to a file, or to standard output as `-`; notes to standard error.
+//! Output: results to a file, or to standard output as `-`; messages to standard error.
 //!
-//! Nothing here panics: either stream may be closed, full, or a pipe that is no longer read.
+//! No function panics: a stream may be closed, full, or a pipe without a reader.
 
 use anyhow::{Context, Result};
 use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
@@ -11,14 +11,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// What was written on the command line.
+/// A place for results, as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Stdout,
     File(PathBuf),
 }
 
-/// A target that is open, so that a wrong path shows before the work and not after it.
+/// An open target. A wrong path is reported before the work, not after it.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
     /// None for standard output.
@@ -26,7 +26,7 @@ pub(crate) struct JsonFile {
 }
 
 impl Target {
-    /// Opens it, emptying a file.
+    /// Opens it; truncates a file.
     pub(crate) fn open(self) -> Result<JsonFile> {
         let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
         let file = File::create(&path).with_context(|| {
@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// On the command line, where a path need not be text.
+/// The parser of options, as a path need not be UTF-8.
 impl ValueParserFactory for Target {
     type Parser = MapValueParser<OsStringValueParser, fn(OsString) -> Target>;
 
@@ -51,12 +51,12 @@ impl ValueParserFactory for Target {
 }
 
 impl JsonFile {
-    /// Whether this is standard output, which then has room for nothing else.
+    /// Whether this is standard output, where no other output may follow.
     fn is_stdout(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Writes `value` as JSON, indented, with a line end.
+    /// Writes `value` as indented JSON with a newline.
     fn write_json(mut self, value: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
@@ -69,7 +69,7 @@ impl JsonFile {
     }
 }
 
-/// Hands a result over: as text, if there is any, and as JSON where that was asked for.
+/// Writes a result: as text, if there is any, and as JSON if requested.
 pub(crate) fn deliver(
     json: Option<JsonFile>,
     result: &impl Serialize,
@@ -82,7 +82,7 @@ pub(crate) fn deliver(
     json.map_or(Ok(()), |json| json.write_json(result))
 }
 
-/// Standard output is a pipe that is no longer read: the program ends, and says nothing of it.
+/// Standard output is a pipe without a reader: the program ends without a message.
 #[derive(Debug)]
 pub(crate) struct StdoutClosed;
 
@@ -97,7 +97,7 @@ impl std::error::Error for StdoutClosed {}
 /// Writes to standard output.
 ///
 /// # Errors
-/// [`StdoutClosed`], or that it cannot be written to.
+/// [`StdoutClosed`], or another error of writing.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
@@ -111,8 +111,7 @@ pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Writes a line to standard error. If that fails, the line is lost: there is no place left to say so, and what the
-/// program does is worth more than what it says.
+/// Writes a line to standard error. A failure cannot be reported, and does not stop the program.
 pub(crate) fn note(line: impl Display) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
 //! Numbers of bytes on the command line.
 
-/// Bytes: `128`, `16K`, `4M` or `1G`, each unit 1024 of the one before.
+/// Bytes: `128`, `16K`, `4M` or `1G`; each unit is 1024 of the one before.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),

@@ -2,16 +2,16 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets::NOTHING};
 
-/// The width of a page.
+/// The width of the text.
 pub(crate) const COLUMNS: usize = 80;
 
-/// The widest that a column of names may be; a longer name is wrapped.
+/// The largest width of a column of names; a longer name is wrapped.
 const NAME: usize = 24;
 
 /// Space between columns.
 const GAP: usize = 2;
 
-/// A paragraph after a mark, its further lines under the first word.
+/// A paragraph after a mark; further lines are indented to the first word.
 pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
     let options = textwrap::Options::new(COLUMNS).initial_indent(mark);
@@ -26,24 +26,24 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// An empty one, whose values begin at the usual column.
+    /// An empty list with the usual column of values.
     pub(crate) fn new() -> Listing {
         Listing { text: String::new(), indent: 13 }
     }
 
-    /// Moves the values of the lines to come to this column.
+    /// Sets the column of the following values.
     pub(crate) fn indent(&mut self, indent: usize) {
         self.indent = indent;
     }
 
-    /// A name and its value; a value that is too long goes on below itself.
+    /// A name and its value; a long value is wrapped.
     pub(crate) fn row(&mut self, name: &str, value: &str) {
         let row = wrapped(&format!("{name:<0$}", self.indent), value);
         self.text += row.trim_end();
         self.text += "\n";
     }
 
-    /// A line as it is.
+    /// A line without a change.
     pub(crate) fn line(&mut self, line: &str) {
         self.text += line;
         self.text += "\n";
@@ -54,8 +54,8 @@ impl Listing {
     }
 }
 
-/// A table of rows, the first of which has the titles: so many columns of names to the left, the others to the right. Columns
-/// that do not fit go below, beside the same names.
+/// A table. The first row has the titles; the first `names` columns are left-aligned, the others right-aligned. Columns
+/// that do not fit follow below, with the names repeated.
 pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let width = |column: usize| match width(column).unwrap_or(0) {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_go_on_below_themselves() {
+    fn long_values_are_wrapped() {
         let mut listing = Listing::new();
         listing.row("name", &"word ".repeat(40));
         listing.row("other", "  as it is");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_left_and_cells_right() {
+    fn names_are_left_aligned_and_cells_right_aligned() {
         let rows =
             rows([&["entries", "ring", "liburing"], &["64", "17", "16.5"], &["4096", "1", "×"]]);
         let expected =
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_do_not_fit_go_below_and_long_names_are_wrapped() {
+    fn columns_that_do_not_fit_follow_below_and_long_names_are_wrapped() {
         let titles = ["", "0", "1", "2", "3", "4"].map(|n| format!("column {n} of a wide table"));
         let rows = [
             titles.to_vec(),

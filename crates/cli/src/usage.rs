@@ -1,21 +1,21 @@
-//! How the command says that something went wrong: one line, and the exit status.
+//! Errors of the command: one line, and the exit status.
 
 use crate::output::{StdoutClosed, check_print, note};
 use clap::error::ErrorKind;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Exit status for a command line that cannot be carried out as written.
+/// Exit status of a usage error.
 const USAGE: u8 = 2;
-/// Exit status when standard output is no longer read: what a shell tells of a process that died of SIGPIPE (128 + 13).
+/// Exit status if standard output has no reader: as in shells for a process that died of SIGPIPE (128 + 13).
 const PIPE: u8 = 141;
 
-/// A wrong value that only showed after parsing: exits like a usage error.
+/// A usage error that is found after parsing.
 pub(crate) use annulus_lab::UsageError;
 
-/// Refuses options that do nothing unless another one is given, where that one is not `present`.
+/// Rejects options that have no effect without another one, if that one is not `present`.
 ///
-/// clap's `requires` does not: it is waived when an argument is given that conflicts with the required one.
+/// clap's `requires` is not enough: it is waived if an argument is given that conflicts with the required one.
 pub(crate) fn only_with(
     other: &str,
     present: bool,
@@ -29,7 +29,7 @@ pub(crate) fn only_with(
     }
 }
 
-/// Prints a failure as one line; a standard output that is no longer read is none.
+/// Prints a failure as one line; a standard output without a reader is none.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<StdoutClosed>() {
         return ExitCode::from(PIPE);
@@ -40,10 +40,10 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
 
-/// What may have denied a system call.
+/// The hint at a filter of system calls.
 const FILTER: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
 
-/// Whether a failure looks like the work of a filter: the system said EPERM or ENOSYS, and there is one.
+/// Whether a failure may be caused by a filter: the error is EPERM or ENOSYS, and there is a filter.
 fn hints_at_filter(text: &str, status: &str) -> bool {
     let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
     let denied = ["(os error 1)", "(os error 38)"].iter().any(|error| text.contains(error));
@@ -54,7 +54,7 @@ fn process_status() -> String {
     std::fs::read_to_string("/proc/self/status").unwrap_or_default()
 }
 
-/// Prints what clap made of the command line: help as it is, an error as one line.
+/// Prints clap's output: help unchanged, an error as one line.
 pub(crate) fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -66,13 +66,13 @@ pub(crate) fn explain(error: &clap::Error) -> ExitCode {
             ExitCode::from(USAGE)
         }
         _ => {
-            note(format_args!("annulus: {} (--help tells more)", condense(&error.to_string())));
+            note(format_args!("annulus: {} (see --help)", condense(&error.to_string())));
             ExitCode::from(USAGE)
         }
     }
 }
 
-/// clap's error without its usage and pointer to the help, as one line.
+/// clap's error without usage and hint, as one line.
 pub(crate) fn condense(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let kept = text

@@ -27,6 +27,6 @@ pub(crate) fn own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageErro
 /// Names the first value that does.
 pub fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result<(), UsageError> {
     let twice = all.iter().enumerate().find(|(index, one)| all[..*index].contains(one));
-    let error = |one: &T| UsageError(format!("{} is asked for twice: once will do", named(one)));
+    let error = |one: &T| UsageError(format!("{} is given twice: name it once", named(one)));
     twice.map_or(Ok(()), |(_, one)| Err(error(one)))
 }

@@ -1,4 +1,4 @@
-//! Servers as real processes under the load: this test program itself, started again as a server.
+//! Servers as real processes under the load: this test program, started again as a server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use annulus_lab::echo::{self, Servers};
 use annulus_lab::process::Spec;
 use annulus_load::{Mode, PerConnection, Plan, Streams, Workload};
 
-/// Says how the server should behave, and that this is the server.
+/// The variable that starts this program as a server, and selects its behaviour.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
 
 /// Two messages in flight per connection, from tasks.
 const PIPELINE: Streams =
     Streams { pipeline: 2, rate: None, mode: Mode::Tasks(DriverChoice::Auto) };
 
-/// This program as a server that behaves so.
+/// This program as a server with this behaviour.
 fn server(role: &str) -> Spec {
     let this = std::env::current_exe().expect("this program");
     let mut arguments = vec![format!("{ROLE}={role}").into(), this.into_os_string()];
@@ -73,7 +73,7 @@ fn a_server_that_ends_is_named_with_its_last_line() {
     assert_eq!(again, error);
 }
 
-/// The server that the other tests start; without them it does nothing.
+/// The server of the other tests; without the variable it does nothing.
 #[test]
 #[ignore = "the server of the other tests"]
 fn serves() {

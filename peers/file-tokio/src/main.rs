@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
     let mut arguments = std::env::args_os().skip(1);
-    let (Some(folder), None) = (arguments.next(), arguments.next()) else {
+    let (Some(directory), None) = (arguments.next(), arguments.next()) else {
         return Err(wrong("usage: file-tokio FOLDER".into()));
     };
     let runtime = Builder::new_current_thread().build()?;
@@ -34,13 +34,13 @@ fn run() -> io::Result<()> {
         let &[workers @ (1..), cycles @ (1..), bytes @ (1..)] = numbers.as_slice() else {
             return Err(wrong(format!("`{question}` is not WORKERS CYCLES BYTES")));
         };
-        answer(&runtime, Path::new(&folder), workers, cycles, bytes)?;
+        answer(&runtime, Path::new(&directory), workers, cycles, bytes)?;
     }
     Ok(())
 }
 
-fn answer(runtime: &Runtime, folder: &Path, workers: u64, cycles: u64, bytes: u64) -> io::Result<()> {
-    let ready = |number| Worker::new(folder, number, cycles, bytes);
+fn answer(runtime: &Runtime, directory: &Path, workers: u64, cycles: u64, bytes: u64) -> io::Result<()> {
+    let ready = |number| Worker::new(directory, number, cycles, bytes);
     let ready = (0..workers).map(ready).collect::<io::Result<Vec<_>>>()?;
     let (cpu, start) = (now(libc::CLOCK_PROCESS_CPUTIME_ID)?, now(libc::CLOCK_MONOTONIC)?);
     let done = runtime.block_on(async {
@@ -67,10 +67,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(folder: &Path, number: u64, cycles: u64, bytes: u64) -> io::Result<Worker> {
+    fn new(directory: &Path, number: u64, cycles: u64, bytes: u64) -> io::Result<Worker> {
         let noise = |at: u64| ((at + number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         let written: Vec<u8> = (0..bytes).map(noise).collect();
-        let path = folder.join(format!("worker-{number}"));
+        let path = directory.join(format!("worker-{number}"));
         std::fs::write(&path, &written)?;
         Ok(Worker { path, cycles, read: written.clone(), written })
     }

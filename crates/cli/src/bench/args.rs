@@ -1,4 +1,4 @@
-//! Values of options that several benches have: cores, sizes, times.
+//! Options that several benches have: cores, sizes, times.
 
 use crate::duration;
 pub(super) use crate::size::bytes;
@@ -20,7 +20,7 @@ pub(super) struct Pins {
     load_pin: Option<usize>,
 }
 
-/// A core for what sends and one for what receives.
+/// A core for the senders and one for the receivers.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct EndPins {
     /// The core of the senders [default: one that shares nothing with the
@@ -41,28 +41,28 @@ pub(super) struct Pin {
 }
 
 impl Pins {
-    /// The cores that will be used.
+    /// The cores to use.
     pub(super) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
     }
 }
 
 impl EndPins {
-    /// The cores that will be used: the receivers' as the server's.
+    /// The cores to use; the receivers use that of the server.
     pub(super) fn choose(self) -> Result<Cores> {
         choose(("--receiver-pin", self.receiver_pin), ("--sender-pin", self.sender_pin))
     }
 }
 
 impl Pin {
-    /// The core that will be used.
+    /// The core to use.
     pub(super) fn choose(self) -> Result<usize> {
         Ok(choose(("--pin", self.pin), ("", None))?.server)
     }
 }
 
 fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<Cores> {
-    let allowed = affinity::allowed().context("cannot tell which cores may be used")?;
+    let allowed = affinity::allowed().context("cannot read the allowed cores")?;
     for (option, pin) in [server, load] {
         if let Some(core) = pin.filter(|core| !allowed.contains(core)) {
             let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -72,7 +72,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
     Ok(Cores::choose(&allowed, server.1, load.1))
 }
 
-/// A length of time that is not zero.
+/// A duration that is not zero.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
@@ -80,7 +80,7 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Bytes, but not none.
+/// A number of bytes that is not zero.
 pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err("0 bytes are nothing to measure: write 4096, 16K, 4M or 1G".into()),
@@ -93,7 +93,7 @@ pub(super) mod tests {
     use super::*;
     use clap::Command;
 
-    /// What a verb is told by a line of arguments.
+    /// Parses a line of arguments.
     pub(crate) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
         let verb = A::augment_args(Command::new("verb").no_binary_name(true));
         A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)

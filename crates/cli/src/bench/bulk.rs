@@ -11,23 +11,23 @@ use clap::Args;
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-One sends numbered datagrams over UDP as fast as they are acknowledged, another
-receives them, each a thread on a core of its own; what is lost is counted, and
-holds nothing up. All contenders are measured in turn in short slices, round
-after round, at each length; the first runs a second time as a control.
+A sender sends numbered datagrams over UDP as fast as they are acknowledged, a
+receiver receives them, each on a thread and a core of its own. Loss is counted,
+and does not stall the transfer. All contenders are measured in turn in short
+slices, round after round, at each length; the first runs again as a control.
 
-A ratio is datagrams received a second of CPU time, of both ends together, over
+A ratio is datagrams received per second of CPU time, of both ends together, over
 those of C with sendmmsg and recvmmsg (or of the first contender, without it),
 taken within each round: the median, with its bootstrap 95 % interval.
 
 Contenders:
   uring         ours on io_uring, with segmentation and coalescing (GSO, GRO)
   epoll         ours on epoll, with both
-  uring-single  ours on io_uring, a datagram a send
-  epoll-single  ours on epoll, a datagram a send (only if named)
+  uring-single  ours on io_uring, a datagram per send
+  epoll-single  ours on epoll, a datagram per send (only if named)
   c             C: sendmmsg and recvmmsg
   c-segments    C with segmentation and coalescing
-  tokio         tokio, a datagram a send
+  tokio         tokio, a datagram per send
 
 Examples:
   annulus bench bulk                                    about half a minute
@@ -89,8 +89,8 @@ mod tests {
         let error = parsed::<BulkArgs>("--bytes 7").unwrap_err().to_string();
         assert!(error.contains('7') && error.contains("8..=65507"), "{error}");
         for (line, part) in [
-            ("--bytes 1200,1200", "a length of 1200 bytes is asked for twice"),
-            ("--contenders c,c", "contender 'c' is asked for twice"),
+            ("--bytes 1200,1200", "a length of 1200 bytes is given twice"),
+            ("--contenders c,c", "contender 'c' is given twice"),
             ("--contenders go", "unknown contender 'go': one of uring, epoll,"),
             ("--sender-pin 9999", "--sender-pin 9999: this process may use "),
         ] {

@@ -1,4 +1,4 @@
-//! `annulus bench echo`, `udp` and `unix`: which echo server needs less.
+//! `annulus bench echo`, `udp` and `unix`: comparisons of echo servers.
 
 use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
@@ -17,20 +17,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
-Starts every server, pinned to one core, and keeps all up. The load runs on
+Starts every server, pinned to one core, and keeps all running. The load runs on
 another core and measures them in turn in short slices, round after round. The
-first server runs a second time as a control: it must come out equal to itself.
+first server runs a second time as a control: it must be equal to itself.
 
 With --per-connection each message has a connection of its own: connect, send,
-receive all of it, close. Average and p99 are then of the echo, from the send to
-the last byte; CPU is a connection's.
+receive, close. Average and p99 are then of the echo, from the send to the last
+byte; CPU time is per connection.
 
-A CPU ratio is a server's CPU time a request over the first one's, taken within
-each round: the median, with its bootstrap 95 % interval. A winner is named only
-if the interval excludes 1 by more than the control strays from it.
+A CPU ratio is a server's CPU time per request over that of the first, taken
+within each round: the median, with its bootstrap 95 % interval. A winner is
+named only if the interval excludes 1 by more than the control deviates from it.
 
 Servers: uring, epoll and threads (ours), and the directories in peers/, built
-when asked for; peer:NAME if one of ours has the same name. Ours take the options
+if named; peer:NAME if one of ours has the same name. Ours take the options
 of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them; a peer
 takes one of its modes: go-uring+sqpoll.
 
@@ -52,7 +52,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     clients: Vec<u64>,
-    /// Bytes a message: one number or several [default: 128]
+    /// Bytes per message: one number or several [default: 128]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
     bytes: Vec<u64>,
@@ -68,8 +68,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// Go on with more rounds until half the width of every CPU ratio's interval
-    /// is at most this, such as 0.03
+    /// Measure further rounds until half the width of every CPU ratio's interval is at most this, such as 0.03
     #[arg(long, value_name = "RATIO", value_parser = precision)]
     precision: Option<f64>,
     /// The most rounds that --precision may take
@@ -82,24 +81,21 @@ pub(crate) struct EchoArgs {
     /// How long a slice runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = duration::parse)]
     warm_up: Duration,
-    /// Messages in flight at each connection
+    /// Messages in flight per connection
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
     pipeline: u64,
-    /// What the clients run on: auto, uring or epoll, or threads (a blocking
-    /// thread a connection: requests arrive one at a time)
+    /// What the clients run on: auto, uring or epoll, or threads (a blocking thread per connection: requests arrive one
+    /// at a time)
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: Mode,
-    /// Clients send as one what leaves at once, and have the kernel put together
-    /// what comes (GSO and GRO): for bench udp, with --pipeline
+    /// Clients send with segmentation and receive with coalescing (GSO and GRO): for bench udp, with --pipeline
     #[arg(long)]
     segments: bool,
-    /// A connection a message: connect, send, receive all of it, close; compares
-    /// average and p99, too
+    /// A connection per message: connect, send, receive, close; compares average and p99, too
     #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
     per_connection: bool,
-    /// Connections a slice, with --per-connection [default: as many as clients,
-    /// but 200 at least]
+    /// Connections per slice, with --per-connection [default: as many as clients, but 200 at least]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
     connections: Option<u64>,
@@ -107,7 +103,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
     threads: Option<u64>,
-    /// Read every server's memory again after it was idle for this long
+    /// Read every server's memory again after idling for this long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     idle: Option<Duration>,
     #[command(flatten)]
@@ -122,9 +118,9 @@ pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
     compare(json, || setup.prepare())
 }
 
-/// Our own servers, and the peers of the directory `peers` here or above.
+/// Our servers, and the peers of the directory `peers` here or above.
 pub(super) fn catalogue() -> Catalogue {
-    /// What `annulus echo` would be told.
+    /// The arguments of `annulus echo`.
     #[derive(Parser)]
     #[command(no_binary_name = true, disable_help_flag = true)]
     struct Echo {
@@ -138,7 +134,7 @@ pub(super) fn catalogue() -> Catalogue {
     Catalogue::new(peers(), check_own)
 }
 
-/// Checks what was asked for.
+/// Checks the arguments.
 fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
     let load = annulus_load::Plan {
@@ -148,7 +144,7 @@ fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
         seed: args.output.seed,
         ..echo::load(workload(args, transport)?)
     };
-    // What a comparison is about: of connections, how long they take.
+    // The metric of the precision: of connections, their time.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
     let precision = args.precision.map(|half_width| Precision { metric, half_width });
     let least = args.rounds as usize;
@@ -173,7 +169,7 @@ fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     Ok(setup)
 }
 
-/// Those that were given, or the usual ones.
+/// The named servers, or the usual ones.
 fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Choice>> {
     let usual = match transport {
         Transport::Tcp => &["uring", "epoll", "threads"][..],
@@ -187,7 +183,7 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Every number of clients with every size, if either was given or no pairs were, and then the pairs; each once.
+/// Every number of clients with every size, unless only pairs are given; then the pairs. No cell twice.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
     let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
@@ -199,7 +195,7 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// What the clients do.
+/// The workload of the clients.
 fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageError> {
     let (pipeline, segments) = (args.pipeline as usize, args.segments);
     let of_connections =
@@ -229,7 +225,7 @@ fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageErro
     }
 }
 
-/// Reads `50x128`, `100x16K` or `10x1M`.
+/// Parses `50x128`, `100x16K` or `10x1M`.
 fn pair(text: &str) -> Result<(u64, u64), String> {
     let (clients, size) =
         text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
@@ -241,7 +237,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
     Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_LENGTH, "bytes")?))
 }
 
-/// Reads half an interval's width: above 0, at most 1.
+/// Parses half the width of an interval: above 0, at most 1.
 fn precision(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
@@ -269,7 +265,7 @@ mod tests {
     fn without_arguments_it_ends_within_a_minute() {
         let setup = setup("", Transport::Tcp).unwrap();
         let slices = (setup.servers.len() + 1) * setup.cells.len() * setup.plan.rounds.least;
-        // 20 ms a slice for connecting and parting is more than 200 connections take.
+        // 20 ms per slice for connecting and closing is more than 200 connections take.
         let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
         assert!(slice * (slices as u32) < Duration::from_secs(55), "{slices} slices of {slice:?}");
         assert!(setup.plan.rounds.least >= 15);
@@ -321,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn misuse_names_the_value_and_the_way_out() {
+    fn usage_errors_name_the_value_and_a_remedy() {
         for (line, part) in [
             ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
-            ("--servers uring,uring", "server 'uring' is asked for twice"),
+            ("--servers uring,uring", "server 'uring' is given twice"),
             ("--servers uring+spin=5", "unexpected argument '--spin'"),
             (
                 "--servers uring+shutdown-timeout=soon",
@@ -337,8 +333,8 @@ mod tests {
             ("--per-connection --client threads", "on event loops, as many as --threads says"),
             ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
             ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
-            ("--clients 5,5", "5 clients × 128 bytes is asked for twice"),
-            ("--clients 50 --cells 50x128", "50 clients × 128 bytes is asked for twice"),
+            ("--clients 5,5", "5 clients × 128 bytes is given twice"),
+            ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
             ("--segments", "only bench udp has them"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {
@@ -368,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn more_clients_than_open_files_is_told_with_both_numbers() {
+    fn more_clients_than_open_files_is_an_error_with_both_numbers() {
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
             return assert!(limits::room() >= MAX_CLIENTS, "no limit here that could be passed");

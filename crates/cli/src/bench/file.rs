@@ -1,4 +1,4 @@
-//! `annulus bench file`: what it costs to open, write, read and close files, in threads and in tasks.
+//! `annulus bench file`: comparisons of file I/O in threads and in tasks.
 
 use super::args::{Pin, some_bytes, some_time};
 use super::results::{NOTHING, doubts, heading, tables};
@@ -17,37 +17,37 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Workers at most: each is a thread with memory of its own.
+/// Most workers: each is a thread with memory of its own.
 const MAX_WORKERS: u64 = 10_000;
-/// Blocks in flight at most: with threads, each is one.
+/// Most blocks in flight: with threads, each is a thread.
 const MAX_DEPTH: u64 = 10_000;
-/// Unless they are given: blocks in flight, bytes of each, and of what is read and sent at a time.
+/// Defaults: blocks in flight, bytes of each, and bytes moved at a time over streams.
 const DEPTH: u64 = 32;
 const SIZE: u64 = 4096;
 const PIECE: u64 = 256 * 1024;
-/// The size of the file and the length of a round's slice, unless they are given.
+/// Defaults: the size of the file, and the length of a slice.
 const FILE_SIZE: u64 = 256 << 20;
 const SLICE: Duration = Duration::from_millis(500);
-/// Rounds of a comparison, unless they are given.
+/// The default number of rounds of a comparison.
 const ROUNDS: u64 = 15;
 
-/// What the document draws around each contender.
+/// The rule around each contender in the published output.
 const RULE: &str = "------------------------------------------------------\n";
 
 const EXPLAIN: &str = "\
-Each worker opens a file of its own, writes SIZE bytes, reads them back, checks
-them and closes the file, so many times. Threads make plain calls; tasks share
-one thread and await theirs, which the runtime makes on its loop or elsewhere as
-the policy says: the table shows where it did.
+Each worker repeatedly opens a file of its own, writes SIZE bytes, reads them
+back, verifies them and closes the file. Threads make blocking calls. Tasks share
+one thread and await their calls, which the runtime makes on its loop or
+elsewhere, by its policy: the table shows where.
 
 With --mode both, threads and tasks are processes on one core, measured in turn,
 round after round; threads run a second time as a control. A ratio is CPU or real
 seconds over those of the first, taken within each round: the median, with its
 bootstrap 95 % interval.
 
-With --pattern blocks of one file are read or written instead, as many at once as
---depth says, for a while in each round: the table has operations a second and
-how long they took. --direct goes past the page cache; --beside fio measures fio
+With --pattern blocks of one file are read or written instead, --depth at once,
+for a while in each round: the table has operations per second and their
+latency. --direct bypasses the page cache; --beside fio measures fio
 on the same file (on one of its own if blocks are mixed), with io_uring and the
 same depth, and compares with it.
 
@@ -79,19 +79,18 @@ pub(crate) struct FileArgs {
     #[arg(short, long, value_name = "COUNT", default_value_t = 4096,
           conflicts_with = "pattern", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     cycles: u64,
-    /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M [default:
-    /// 4096; to and from streams 256K]
+    /// Bytes that a cycle writes and reads, or of a block: 4096, 16K, 4M [default: 4096; with streams 256K]
     #[arg(short, long, value_name = "SIZE", value_parser = some_bytes)]
     size: Option<u64>,
-    /// Blocks of one file instead: read, write, randread, randwrite or mixed; or
-    /// all of it over TCP: send or receive
+    /// Blocks of one file instead: read, write, randread, randwrite or mixed; or the whole file over TCP: send or
+    /// receive
     #[arg(long, value_name = "ORDER")]
     pattern: Option<Pattern>,
-    /// Blocks in flight [default: 32; of streams 1]
+    /// Blocks in flight [default: 32; with streams 1]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: Option<u64>,
-    /// Past the page cache (O_DIRECT)
+    /// Bypass the page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
     /// The size of that one file [default: 256M]
@@ -103,16 +102,16 @@ pub(crate) struct FileArgs {
     /// Where the files are made [default: the directory for temporary files]
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
-    /// What does the work: threads, tasks, or both in turn
+    /// Which of ours to measure: threads, tasks, or both in turn
     #[arg(long, value_name = "MODE", default_value = "both", hide_possible_values = true)]
     mode: Mode,
-    /// What carries the tasks: auto, uring or epoll
+    /// The driver of tasks: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
     driver: DriverChoice,
     /// Where tasks make their calls: inline (on the loop), adaptive, or offload
     #[arg(long, value_name = "POLICY", default_value_t)]
     policy: Policy,
-    /// Others to measure, too: tokio, or fio with --pattern
+    /// Further contenders: tokio, or fio with --pattern
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', hide_possible_values = true)]
     beside: Vec<Peer>,
     /// How often each is measured [default: 15; threads or tasks alone: 1]
@@ -126,18 +125,18 @@ pub(crate) struct FileArgs {
     /// with --pattern of PATTERN DEPTH BYTES SECONDS, on standard input, in the directory --dir
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     contender: Option<Style>,
-    /// Where a contender finds the peer end of its streams
+    /// The address of the peer end of a contender's streams
     #[arg(long, value_name = "ADDRESS", requires = "contender", hide = true)]
     peer_end: Option<SocketAddr>,
 }
 
 impl FileArgs {
-    /// The size of the one file that blocks are of.
+    /// The size of the file of blocks.
     fn file_size(&self) -> u64 {
         self.file_size.unwrap_or(FILE_SIZE)
     }
 
-    /// Refuses options that would do nothing.
+    /// Rejects options without an effect.
     fn check_options(&self) -> Result<(), UsageError> {
         let of_blocks = [
             ("--depth", self.depth.is_some()),
@@ -154,7 +153,7 @@ impl FileArgs {
     }
 }
 
-/// What of ours is measured.
+/// Which of our contenders to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     Threads,
@@ -162,7 +161,7 @@ enum Mode {
     Both,
 }
 
-/// What else can be.
+/// Further contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
     Tokio,
@@ -175,12 +174,12 @@ pub(crate) fn run(args: FileArgs) -> Result<ExitCode> {
     }
     let json = args.output.json.clone();
     let setup = setup(&args)?;
-    // What cannot be is told even while another measurement holds the lock.
+    // Invalid values are reported even while another measurement holds the lock.
     let scratch = setup.check()?;
     carry_out(json, || setup.prepare(scratch), text)
 }
 
-/// Is one of those that are measured.
+/// Acts as a contender.
 fn answer(style: Style, args: FileArgs) -> Result<()> {
     let file_size = args.file_size();
     let FileArgs { driver, policy, pattern, direct, peer_end, .. } = args;
@@ -195,7 +194,7 @@ fn answer(style: Style, args: FileArgs) -> Result<()> {
     }
 }
 
-/// Checks what was asked for.
+/// Checks the arguments.
 fn setup(args: &FileArgs) -> Result<Setup> {
     args.check_options()?;
     let core = args.pin.choose()?;
@@ -214,7 +213,7 @@ fn setup(args: &FileArgs) -> Result<Setup> {
     })
 }
 
-/// All of them, the one that others are compared with first: fio, if it is asked for.
+/// All contenders, the baseline first: fio, if it is named.
 fn contenders(args: &FileArgs) -> Result<Vec<String>> {
     let ours: &[&str] = match args.mode {
         Mode::Threads => &["threads"],
@@ -239,7 +238,7 @@ fn contenders(args: &FileArgs) -> Result<Vec<String>> {
     Ok(all.into_iter().map(String::from).collect())
 }
 
-/// What is to be done, if it can be.
+/// The work, if it is valid.
 fn work(args: &FileArgs) -> Result<Work, UsageError> {
     let Some(pattern) = args.pattern else { return cycles(args) };
     let usual = if pattern.is_of_streams() { (1, PIECE) } else { (DEPTH, SIZE) };
@@ -256,7 +255,7 @@ fn work(args: &FileArgs) -> Result<Work, UsageError> {
     Ok(Work::Blocks { cell, slice, file_size, direct })
 }
 
-/// Cycles, if all of them can be counted.
+/// Cycles, if their bytes do not exceed the range of a count.
 fn cycles(args: &FileArgs) -> Result<Work, UsageError> {
     let (workers, cycles, bytes) = (args.workers, args.cycles, args.size.unwrap_or(SIZE));
     let beyond =
@@ -265,14 +264,14 @@ fn cycles(args: &FileArgs) -> Result<Work, UsageError> {
     Ok(Work::Cycles(vec![cell]))
 }
 
-/// The document's paragraphs if it is about cycles, and below them what it does not have.
+/// For cycles the paragraphs of the published output, followed by further results.
 fn text(report: &Report) -> String {
     let paragraphs: String = report.results.iter().filter_map(paragraph).collect();
     let paths: String = report.results.iter().filter_map(paths).collect();
     heading(report) + &paragraphs + &tables(report) + &paths + &doubts(report)
 }
 
-/// As the published benchmark prints it; of several rounds the median.
+/// A paragraph as in the published output, with the median of the rounds.
 fn paragraph(row: &Row) -> Option<String> {
     let [workers, cycles, bytes] = ["workers", "cycles", "bytes"].map(|name| row.cell.number(name));
     let (workers, cycles, bytes) = (workers?, cycles?, bytes?);
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_flags_are_taken() {
+    fn the_flags_of_the_document_are_accepted() {
         let plain = setup("-n 3 -c 7 -s 4K --mode both").unwrap();
         let cycles = Cycles { workers: 3, cycles: 7, bytes: 4096 };
         assert_eq!(plain.work, Work::Cycles(vec![cycles]));
@@ -359,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_misuse() {
+    fn invalid_values_are_usage_errors() {
         for (line, part) in [
             ("--pin 9999", "--pin 9999: this process may use "),
-            ("--beside tokio,tokio", "'tokio' is asked for twice"),
+            ("--beside tokio,tokio", "'tokio' is given twice"),
             ("-n 10000 -c 1000000000 -s 1G", "more bytes than 2^64"),
             ("-n 1000 -c 1 -s 1024G", "memory"),
             ("--dir /nowhere/at/all", "/nowhere/at/all"),

@@ -25,11 +25,9 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Echo(echo::EchoArgs),
-    /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is
-    /// how many are under way at each client
+    /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is how many are in flight per client
     Udp(echo::EchoArgs),
-    /// Compare echo servers over Unix sockets: as bench echo, with streams at
-    /// paths
+    /// Compare echo servers over Unix sockets: as bench echo, with streams at paths
     Unix(echo::EchoArgs),
     Bulk(bulk::BulkArgs),
     File(file::FileArgs),

@@ -11,8 +11,8 @@ use clap::Args;
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-Fills a queue of NOPs, submits them by one system call, takes every completion,
-again and again. All contenders are processes on one core, measured in turn in
+Fills a queue of NOPs, submits them by one system call, and takes every
+completion, repeatedly. All contenders are processes on one core, measured in turn in
 short slices, round after round, at each queue size; the first runs a second
 time as a control.
 
@@ -89,8 +89,8 @@ mod tests {
         let error = parsed::<NopArgs>("--entries 32769").unwrap_err().to_string();
         assert!(error.contains("32769") && error.contains("1..=32768"), "{error}");
         for (line, part) in [
-            ("--entries 64,64", "a queue of 64 is asked for twice"),
-            ("--contenders ring,ring", "contender 'ring' is asked for twice"),
+            ("--entries 64,64", "a queue of 64 is given twice"),
+            ("--contenders ring,ring", "contender 'ring' is given twice"),
             ("--contenders rio", "unknown contender 'rio': one of ring, lookup,"),
             ("--pin 9999", "--pin 9999: this process may use "),
         ] {

@@ -5,18 +5,18 @@ use annulus_lab::bench::{Bench, Column, Footprint, Format, Layout, Metric, Repor
 use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 
-/// What was never measured.
+/// Shown for what was not measured.
 pub(super) const NOTHING: &str = "–";
 
-/// The longest name of a baseline that the title of a column has room for.
+/// The longest name of a baseline that fits the title of a column.
 const BASELINE: usize = 17;
 
-/// All of it: how it was run, the tables, memory, and what weakens the results.
+/// The whole report: settings, tables, memory and doubts.
 pub(super) fn of_report(report: &Report) -> String {
     [heading(report), tables(report), memory(report), doubts(report)].concat()
 }
 
-/// What was run, where, and what the figures are.
+/// What was run, where, and an explanation of the figures.
 pub(super) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
     let rounds = match plan.rounds.least {
@@ -48,7 +48,7 @@ pub(super) fn machine(environment: &Environment) -> String {
     format!("Linux {kernel}{comma}{cpu}")
 }
 
-/// A table a cell with its verdict, or a table a metric.
+/// A table per cell with its verdict, or a table per metric.
 pub(super) fn tables(report: &Report) -> String {
     match report.settings.layout {
         Layout::Cells => cells(report),
@@ -56,10 +56,10 @@ pub(super) fn tables(report: &Report) -> String {
     }
 }
 
-/// A column of a table: a metric, and what of it is shown.
+/// A column of a table: a metric, and what to show of it.
 type Shown<'a> = (&'a Metric, Column);
 
-/// Every column: values first, then ratios, which only a comparison has.
+/// Every column: values first, then ratios, if contenders are compared.
 fn columns(report: &Report) -> Vec<Shown<'_>> {
     let all = report
         .settings
@@ -111,7 +111,7 @@ fn cells(report: &Report) -> String {
         .collect()
 }
 
-/// A row a contender; a column for failed slices only if there are some.
+/// A row per contender; a column of failed slices only if there are any.
 fn cell_table(report: &Report, rows: &[&Row]) -> String {
     let columns = columns(report);
     let failed = rows.iter().any(|row| row.failed > 0);
@@ -129,7 +129,7 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
     table(1, &lines)
 }
 
-/// A row a cell, a column a contender.
+/// A row per cell, a column per contender.
 fn matrix(report: &Report) -> String {
     let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
     names.dedup();
@@ -151,7 +151,7 @@ fn matrix(report: &Report) -> String {
         .collect()
 }
 
-/// What every contender held, if it was read.
+/// The memory of every contender, if it was read.
 fn memory(report: &Report) -> String {
     if report.memory.is_empty() {
         return String::new();
@@ -171,7 +171,7 @@ fn memory(report: &Report) -> String {
     format!("\n{}", table(1, &lines))
 }
 
-/// What weakens the results.
+/// Reasons to doubt the results.
 pub(super) fn doubts(report: &Report) -> String {
     let blank = if report.doubts.is_empty() { "" } else { "\n" };
     let doubts = report.doubts.iter().map(|doubt| wrapped("! ", doubt));

@@ -1,4 +1,4 @@
-//! Carrying a bench out: one at a time on a machine, with progress, an orderly stop, and a place for the results.
+//! Running a bench: one at a time on a machine, with progress, an orderly stop, and results.
 
 use crate::bench::results;
 use crate::output::{self, Target, note};
@@ -14,21 +14,21 @@ use std::env;
 use std::fs;
 use std::process::ExitCode;
 
-/// What the first ctrl-C is answered with.
+/// Printed at the first ctrl-C.
 const STOPPING: &str = "annulus: stopping after this slice; once more stops at once";
 
-/// What every bench takes.
+/// Options of every bench.
 #[derive(Args, Debug)]
 pub(super) struct OutputArgs {
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<Target>,
-    /// Decides the order of slices, what is sent, and the intervals
+    /// The seed of the order of slices, the payload and the intervals
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
 }
 
-/// Takes the machine's lock, measures, and prints what came out.
+/// Takes the machine's lock, measures, and prints the report.
 pub(super) fn carry_out(
     json: Option<Target>,
     prepare: impl FnOnce() -> Result<Prepared>,
@@ -45,7 +45,7 @@ pub(super) fn carry_out(
     }
 }
 
-/// As [`carry_out`], with the tables that every bench has.
+/// As [`carry_out`], with the usual tables.
 pub(super) fn compare(
     json: Option<Target>,
     prepare: impl FnOnce() -> Result<Prepared>,
@@ -59,7 +59,7 @@ pub(super) fn peers() -> Option<Peers> {
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
 }
 
-/// The only run on the machine, and a place for its results that can be written.
+/// A run that holds the machine's lock and has a writable place for its results.
 #[derive(Debug)]
 pub(super) struct RunLock {
     _lock: Lock,
@@ -68,7 +68,7 @@ pub(super) struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the machine's lock. A path that cannot be written shows here, before the work and not after it.
+    /// Takes the machine's lock. An unwritable path is reported before the measurement.
     pub(super) fn take(json: Option<Target>) -> Result<RunLock> {
         let lock = Lock::take()?;
         json.clone().map(Target::open).transpose()?;
@@ -76,7 +76,7 @@ impl RunLock {
         Ok(RunLock { _lock: lock, interrupt, json })
     }
 
-    /// Measures, and saves on the way what `result` makes of the report so far.
+    /// Measures; meanwhile saves the results so far, as converted by `result`.
     pub(super) fn measure<R: Serialize>(
         &self,
         prepared: Prepared,
@@ -86,7 +86,7 @@ impl RunLock {
         prepared.run(&mut Progress { lock: self, bar, result })
     }
 
-    /// Writes the result: as text, and as JSON if that was asked for.
+    /// Writes the result: as text, and as JSON if requested.
     pub(super) fn deliver(
         &self,
         result: &impl Serialize,
@@ -96,13 +96,13 @@ impl RunLock {
         output::deliver(json, result, Some(text()))
     }
 
-    /// The exit status of a run without a failure.
+    /// The exit status of a run without failures.
     pub(super) fn status(&self) -> ExitCode {
         ExitCode::from(if self.interrupt.is_asked() { INTERRUPTED } else { 0 })
     }
 }
 
-/// A run under way.
+/// The progress of a run.
 struct Progress<'a, F> {
     lock: &'a RunLock,
     bar: ProgressBar,
@@ -118,7 +118,7 @@ impl<R: Serialize, F: Fn(&Report) -> R> Observer for Progress<'_, F> {
         }
     }
 
-    /// That this fails is told at the end, when it matters.
+    /// A failure to save is reported at the end.
     fn save(&mut self, report: &Report) {
         if let Some(Target::File(path)) = &self.lock.json {
             let result = (self.result)(report);
@@ -137,7 +137,7 @@ impl<F> Drop for Progress<'_, F> {
     }
 }
 
-/// Progress on a terminal; nothing if standard error is none. It is drawn between slices only.
+/// A progress bar on a terminal; hidden if standard error is none. It is drawn between slices only.
 fn bar(slices: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(slices as u64), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:40} slice {pos} of {len}, {eta} left");

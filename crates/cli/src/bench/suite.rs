@@ -1,4 +1,4 @@
-//! `annulus bench suite`: a published table, measured again.
+//! `annulus bench suite`: published tables, measured again.
 
 use super::args::Pins;
 use super::echo::catalogue;
@@ -16,13 +16,13 @@ use std::env;
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-A suite is a file in suites/: the tables of a document, with the figures that
-were published and with what each cell needs. All of its servers are up, and
-measured in turn in short slices, round after round; it prints the tables as the
-document has them, the published figures above the measured ones. What cannot be
-had here is a dash, with a line that says why and how to get it.
+A suite is a file in suites/: the tables of a document, with the published
+figures and with the parameters of each cell. All of its servers run, and are
+measured in turn in short slices, round after round. The tables are printed as in
+the document, the published figures above the measured ones. What is missing here
+is a dash, with a line that says why and how to get it.
 
-Absolute figures of another machine compare with nothing: compare within a
+Absolute figures of different machines cannot be compared: compare within a
 table, and between servers of one run.
 
 Examples:
@@ -34,10 +34,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(crate) struct SuiteArgs {
-    /// Which suite
+    /// The name of a suite
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// List the suites, and do nothing else
+    /// List the suites
     #[arg(long, exclusive = true)]
     list: bool,
     /// Shorten it to about a minute: fewer cells, shorter slices, fewer rounds
@@ -53,7 +53,7 @@ pub(crate) struct SuiteArgs {
 }
 
 pub(crate) fn run(args: SuiteArgs) -> Result<ExitCode> {
-    let here = env::current_dir().context("cannot tell where this is")?;
+    let here = env::current_dir().context("cannot read the current directory")?;
     let suites = Suites::find(&here)
         .context("no directory 'suites' here or above: run this within the repository")?;
     match &args.name {
@@ -94,7 +94,7 @@ fn measure(suites: &Suites, name: &str, args: &SuiteArgs) -> Result<ExitCode> {
     Ok(lock.status())
 }
 
-/// The document's tables, the published figures above the measured ones.
+/// The tables of the document, with the published figures above the measured ones.
 fn text(report: &SuiteReport) -> String {
     let mut text = heading(report);
     for one in &report.tables {
@@ -133,7 +133,7 @@ fn lines(table: &TableReport) -> Vec<Vec<String>> {
         let measured = measured
             .iter()
             .map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
-        // The row's name stands before the first of its lines.
+        // The name of a row precedes its first line.
         let names = [name.as_str()].into_iter().chain(std::iter::repeat(""));
         for ((label, figures), name) in published.into_iter().chain(measured).zip(names) {
             let figures = figures.iter().zip(decimals);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn published_figures_stand_above_the_measured_ones() {
+    fn published_figures_are_above_the_measured_ones() {
         let text = table(2, &lines(&report("128", &[Some("uring"), Some("epoll")])));
         let expected = "\
 clients                  1  rate

@@ -1,4 +1,4 @@
-//! What there is to find out about a machine.
+//! The findings of the doctor.
 
 use super::limits::{self, Limit};
 use annulus::{DriverChoice, DriverInfo, DriverKind, Runtime};
@@ -6,21 +6,21 @@ use annulus_ring::{Feature, Features};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// Everything the doctor saw.
+/// All findings.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
     pub(super) kernel: String,
     pub(super) io_uring: Uring,
-    /// The driver that would run, unless another is demanded.
+    /// The driver that would be chosen.
     pub(super) driver: Driver,
     pub(super) limits: Vec<Limit>,
-    /// What is not here, and what it would bring.
+    /// Missing features, and what they provide.
     pub(super) missing: Vec<String>,
-    /// When it pays to turn on what is off.
+    /// When to enable what is off by default.
     pub(super) advice: Vec<String>,
 }
 
-/// io_uring, as this process finds it.
+/// io_uring, as available to this process.
 #[derive(Debug, Serialize)]
 pub(super) struct Uring {
     pub(super) available: bool,
@@ -37,14 +37,14 @@ pub(super) struct Line {
     pub(super) buys: &'static str,
 }
 
-/// A driver, and why it was chosen.
+/// A driver, and the reason for its choice.
 #[derive(Debug, Serialize)]
 pub(super) struct Driver {
     pub(super) kind: String,
     pub(super) reason: String,
 }
 
-/// Sets a driver up, as a program of this user would.
+/// Builds a runtime with a driver.
 pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
     let runtime = Runtime::builder().driver(choice).build();
     let runtime = runtime.with_context(|| format!("the {choice} driver does not work here"))?;
@@ -72,21 +72,21 @@ fn cpus() -> usize {
 }
 
 fn on_busy_polling() -> String {
-    "busy polling (echo --busy-poll 50): for a few clients that each wait for their answer, where \
-     latency is worth a core; it stops by itself where it does not pay"
+    "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if latency is worth \
+     a core; it stops by itself if it does not pay"
         .into()
 }
 
 fn on_sq_polling(cpus: usize) -> String {
     let here = match cpus {
         ..=2 => format!("leave it off here: its thread would take one of {cpus} CPUs"),
-        _ => format!("try it only where one of {cpus} CPUs is idle all day"),
+        _ => format!("try it only if one of {cpus} CPUs is always idle"),
     };
     format!("SQ polling (echo --sqpoll): {here}; waiting for requests stays a system call")
 }
 
 impl Driver {
-    /// What `auto` comes to.
+    /// The driver that `auto` chooses.
     fn choose() -> Driver {
         match build(DriverChoice::Auto) {
             Ok(info) => Driver { kind: info.kind.to_string(), reason: info.reason },
@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// What may pay with this driver: both kinds of polling are io_uring's.
+    /// Advice for this driver: both kinds of polling require io_uring.
     fn advice(&self) -> Vec<String> {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_is_advised_against_where_cpus_are_few() {
+    fn polling_is_not_advised_with_few_cpus() {
         assert!(
             on_sq_polling(2).contains("leave it off here: its thread would take one of 2 CPUs")
         );
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_what_it_would_bring() {
+    fn a_missing_feature_says_what_it_provides() {
         let uring = Uring { available: true, error: None, features: vec![line(true), line(false)] };
         assert_eq!(uring.missing(), ["bundles (Linux 6.10): several buffers a receive"]);
         let uring = Uring { available: false, error: Some("blocked".into()), features: Vec::new() };

@@ -1,11 +1,11 @@
-//! The limits of process and machine that annulus can run into.
+//! Limits of the process and the machine that concern annulus.
 
 use annulus::MemoryLimit;
 use annulus_driver::PoolSize;
 use annulus_kernel::{Limit as Bounds, Resource};
 use serde::Serialize;
 
-/// One limit: what it is now, how far this process could raise it, and what it means.
+/// One limit: its value, and its meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Limit {
     pub(super) name: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Limit {
     pub(super) meaning: String,
 }
 
-/// All of them.
+/// All limits.
 pub(super) fn gather() -> Vec<Limit> {
     vec![
         open_files(),
@@ -41,7 +41,7 @@ fn open_files() -> Limit {
 fn memory() -> Limit {
     let limit = MemoryLimit::of_process();
     let meaning = format!(
-        "what runtimes hold for connections unless told otherwise: {}; those that hold most wait first",
+        "what runtimes hold for connections by default: {}; those that hold the most wait first",
         limit.source()
     );
     Limit { name: "memory limit", value: format!("{} MiB", limit.bytes() >> 20), meaning }

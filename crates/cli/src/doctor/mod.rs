@@ -1,4 +1,4 @@
-//! `annulus doctor`: what this machine offers, and what annulus makes of it.
+//! `annulus doctor`: the features and limits of this machine.
 
 mod findings;
 mod limits;
@@ -12,14 +12,14 @@ use findings::Findings;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Exits 0 where some driver works; with --require, only where that one does.
+Exits 0 if some driver works; with --require, only if that one does.
 
 Examples:
   annulus doctor
   annulus doctor --require uring && annulus echo --driver uring
   annulus doctor --json - | jq .driver";
 
-/// Tell what io_uring offers here, and which driver would run
+/// Report what io_uring offers here, and which driver would be used
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {

@@ -1,4 +1,4 @@
-//! The doctor's findings for people.
+//! The findings as text.
 
 use super::findings::{Findings, Uring};
 use crate::text::Listing;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_80_columns_wide_at_most() {
+    fn the_text_is_at_most_80_columns_wide() {
         let text = page(&Findings::gather());
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");

@@ -1,4 +1,4 @@
-//! Echo of datagrams: each goes back to where it came from.
+//! Echo of datagrams: each is sent back to its source.
 
 use super::own_addresses::OwnAddresses;
 use super::stats::Counts;
@@ -14,33 +14,32 @@ use std::net::SocketAddr;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 
-/// How datagrams are echoed.
+/// Options of datagrams.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct DatagramArgs {
-    /// Receives outstanding at each socket of datagrams: so many tasks wait there
-    /// [default: 1]
+    /// Receives outstanding per socket of datagrams: a task each [default: 1]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) outstanding: Option<u16>,
-    /// Have the kernel put UDP datagrams of one sender together, and cut the
-    /// answers (GRO and GSO): for senders that use segmentation, too
+    /// Receive UDP datagrams with coalescing, and answer with segmentation (GRO and GSO): for clients that use
+    /// segmentation, too
     #[arg(long)]
     pub(super) segments: bool,
-    /// Bytes that the kernel may hold for a socket of datagrams; it cuts them
-    /// to net.core.rmem_max and wmem_max [default: 8388608]
+    /// Buffer size to request for a socket of datagrams; the kernel caps it at net.core.rmem_max and wmem_max [default:
+    /// 8388608]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub(super) socket_buffer: Option<u32>,
 }
 
 impl DatagramArgs {
-    /// Bytes that the kernel may hold for a socket.
+    /// The buffer size to request.
     fn buffer(&self) -> usize {
         self.socket_buffer.unwrap_or(8 << 20) as usize
     }
 }
 
-/// What was echoed.
+/// Counts of the datagrams echoed.
 #[derive(Debug, Default)]
 pub(super) struct DatagramEcho {
     count: Cell<u64>,
@@ -49,7 +48,7 @@ pub(super) struct DatagramEcho {
     own: OwnAddresses,
 }
 
-/// Opens the socket of a listen, and tells its address.
+/// Opens the UDP socket of a listen address; returns its address, too.
 pub(super) fn open(
     plan: &Plan,
     listen: &Listen,
@@ -58,27 +57,27 @@ pub(super) fn open(
     let options = UdpOptions::new().recv_buffer(plan.datagrams.buffer());
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
-    let address = socket.local_addr().context("cannot tell the address listened on")?;
+    let address = socket.local_addr().context("cannot read the address listened on")?;
     datagrams.own.add(address);
     socket.set_coalescing(plan.datagrams.segments).context("cannot have datagrams put together")?;
     Ok((socket, listen.endpoint.written(address)))
 }
 
-/// Opens the socket of a listen at a path.
+/// Opens the Unix socket of a listen address.
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
-    // What waits for a slow reader is overtaken by what is for others, and is given up where there is too much of it.
+    // Unordered: datagrams to other readers overtake those to a slow one, which are dropped if there are too many.
     let options = UnixOptions::new().unordered(true);
     let options = options.send_buffer(plan.datagrams.buffer());
     let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
     socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
-/// A socket that tells who sent a datagram, and sends to him.
+/// A socket that receives datagrams with their source, and sends to it.
 pub(super) trait DatagramSocket {
     type Peer;
 
     async fn recv(&self) -> io::Result<(Lease, Self::Peer)>;
-    /// The internet address of a sender.
+    /// The internet address of a source.
     fn address(from: &Self::Peer) -> Option<SocketAddr>;
     async fn send(&self, datagram: Lease, to: Self::Peer) -> io::Result<()>;
 }
@@ -99,12 +98,12 @@ impl DatagramSocket for UdpSocket {
     }
 }
 
-/// A socket whose datagrams may have come together, and then go back together.
+/// A socket with coalescing: coalesced datagrams are echoed as segments of one send.
 #[derive(Debug)]
 pub(super) struct Segmented(pub(super) UdpSocket);
 
 impl DatagramSocket for Segmented {
-    /// The source, and the length of each datagram if several came.
+    /// The source, and the length of each datagram if several were coalesced.
     type Peer = (SocketAddr, Option<u16>);
 
     async fn recv(&self) -> io::Result<(Lease, Self::Peer)> {
@@ -150,7 +149,7 @@ impl DatagramEcho {
         }
     }
 
-    /// Echoes until something ends the socket. What cannot be sent is dropped: the next datagram has another sender.
+    /// Echoes until the socket fails. A datagram that cannot be sent is dropped: the next one may have another source.
     pub(super) async fn echo<P: DatagramSocket>(&self, socket: &P) -> io::Result<()> {
         loop {
             let (datagram, from) = match socket.recv().await {
@@ -164,13 +163,13 @@ impl DatagramEcho {
             }
             self.count.set(self.count.get() + 1);
             self.bytes.set(self.bytes.get() + datagram.len() as u64);
-            // An error tells of an earlier datagram, and so does not end the socket.
+            // An error may concern an earlier datagram, so it does not end the socket.
             let _ = socket.send(datagram, from).await;
         }
     }
 }
 
-/// Whether an error says something of one datagram, and nothing of the next.
+/// Whether an error concerns one datagram only.
 fn is_datagram_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, InvalidData, NetworkUnreachable, PermissionDenied,

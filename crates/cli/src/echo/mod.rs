@@ -1,4 +1,4 @@
-//! `annulus echo`: a server that sends back what it gets.
+//! `annulus echo`: an echo server.
 
 mod datagrams;
 mod own_addresses;
@@ -36,10 +36,10 @@ const EXAMPLES: &str = "\
 Prints one line on standard error when it is ready. SIGINT or SIGTERM: stops
 accepting, finishes what is in flight, exits 0; a second one exits at once.
 
-UDP datagrams whose source is the server itself, or port 0, are not answered but
-counted (refused in --stats): an echo of one would be echoed for ever. Two echo
-servers cannot tell each other from clients: do not expose them to networks on
-which sources can be forged.
+UDP datagrams with the server itself or port 0 as source are not answered, but
+counted (refused in --stats): the echo of one would be echoed without end. An
+echo server cannot distinguish another one from a client: do not expose it to
+networks on which sources can be forged.
 
 Examples:
   annulus echo                              serve on 127.0.0.1:7000
@@ -48,29 +48,24 @@ Examples:
   annulus echo --listen unix:/run/echo --listen unix-datagram:/run/datagrams
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
-  annulus echo --stats - --idle-timeout 30  figures as JSON when it ends";
+  annulus echo --stats - --idle-timeout 30  statistics as JSON when it ends";
 
 /// Serve echo over TCP, UDP and Unix sockets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct EchoArgs {
-    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or
-    /// unix-datagram:/path, with @name for an abstract name; port 0 picks a free
-    /// one and prints it. A path that a dead server left is taken over. May be
-    /// given several times
+    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, with @name for an abstract name;
+    /// port 0 picks a free one and prints it. The path of a server that has ended is reused. May be given several times
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
-    /// Receive buffers of 256 KiB for each worker, a power of two: their addresses
-    /// are reserved (VIRT counts them), their memory is taken as bytes come
-    /// [default: 1024]
+    /// Receive buffers of 256 KiB for each worker, a power of two. Their addresses are reserved (counted in VIRT);
+    /// memory is used as data arrives [default: 1024]
     #[arg(long, value_name = "COUNT", value_parser = power_of_two)]
     recv_buffers: Option<u32>,
-    /// How to serve: auto, uring, epoll, or threads (a blocking thread a
-    /// connection)
+    /// How to serve: auto, uring, epoll, or threads (a blocking thread per connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// How many runtimes serve, each on a thread and a CPU of its own; the first
-    /// alone serves datagrams and Unix sockets
+    /// Runtimes, each on a thread and a CPU of its own; only the first serves datagrams and Unix sockets
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -79,56 +74,54 @@ pub(crate) struct EchoArgs {
     /// the CPU that received it) [default: least-connections]
     #[arg(long, value_name = "HOW")]
     spread: Option<Spread>,
-    /// Run on this CPU; with several workers, a list of CPUs taken in turn
-    /// [default: several workers take those this process may use]
+    /// Run on this CPU; with several workers, a list of CPUs to use in turn [default: several workers use those that
+    /// this process may use]
     #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
     pin: Vec<usize>,
-    /// Most connections open at once; further ones wait in the kernel's backlog
-    /// until one closes [default: as many as files can be open]
+    /// Most connections open at once; further ones wait in the kernel's backlog until one closes [default: as many as
+    /// files can be open]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: Option<u64>,
-    /// Most bytes that all workers together hold for connections and datagrams:
-    /// 64M, 1G; those that hold most wait first [default: a quarter of what the
-    /// control group or the machine has, see annulus doctor]
+    /// Most bytes that all workers together hold for connections and datagrams: 64M, 1G; those that hold the most wait
+    /// first [default: a quarter of the memory of the control group or machine, see annulus doctor]
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory_limit: Option<usize>,
-    /// Close a connection on which nothing has moved for this long: seconds,
-    /// or 500ms, 2m [default: never]
+    /// Close a connection without activity for this long: seconds, or 500ms, 2m [default: never]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     idle_timeout: Option<Duration>,
-    /// After a signal, how long what is in flight may take to finish [default: 5]
+    /// After a signal, how long connections may take to finish what is in flight [default: 5]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     shutdown_timeout: Option<Duration>,
     #[command(flatten)]
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
-    /// Write figures as JSON at the end, to a file or to standard output as -
+    /// Write statistics as JSON at the end, to a file or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
 }
 
-/// How long what is in flight may take after a signal, unless that is said.
+/// The default of `--shutdown-timeout`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// What asks the server to stop.
+/// Signals that stop the server.
 const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Descriptors that one more worker takes: ring, or epoll and timer; alarm; listener; two a signal.
+/// Descriptors per further worker: ring, or epoll and timer; wake-up; listener; two per signal.
 const FILES: usize = 8;
 
-/// One place to listen at.
+/// A listen address.
 #[derive(Clone, Debug)]
 struct Listen {
     endpoint: Endpoint,
-    /// Its socket addresses: the first that can be had is taken. A path has none.
+    /// Its socket addresses, of which the first available one is used. A path has none.
     addresses: Vec<SocketAddr>,
 }
 
-/// What the server was told to do, in terms of what it does.
+/// The settings of the server.
 #[derive(Clone, Debug)]
 struct Plan {
     listens: Vec<Listen>,
-    /// Most connections at once, if that was said.
+    /// Most connections at once, if limited.
     max_connections: Option<usize>,
     idle_timeout: Option<Duration>,
     shutdown_timeout: Duration,
@@ -180,7 +173,7 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     threads::serve(plan, listen, "as demanded")
 }
 
-/// Buffers that a runtime can have.
+/// A number of buffers that a runtime can have.
 fn power_of_two(text: &str) -> Result<u32, String> {
     const MOST: u32 = 32_768;
     let count = text.parse().ok().filter(|count| u32::is_power_of_two(*count) && *count <= MOST);
@@ -188,7 +181,7 @@ fn power_of_two(text: &str) -> Result<u32, String> {
 }
 
 impl EchoArgs {
-    /// Refuses options that would do nothing.
+    /// Rejects options without an effect.
     fn check_options(&self) -> Result<(), UsageError> {
         let listens = |kinds: fn(&Endpoint) -> bool| self.listen.iter().any(kinds);
         only_with("several --workers", self.workers > 1, &[("--spread", self.spread.is_some())])?;
@@ -211,7 +204,7 @@ impl EchoArgs {
     }
 }
 
-/// Bytes of a limit that a runtime accepts.
+/// A memory limit that a runtime accepts.
 fn memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(size::bytes(text)?).map_err(|error| error.to_string())?;
     MemoryLimit::new(bytes).check().map_err(|error| error.to_string())?;
@@ -257,7 +250,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     })
 }
 
-/// Where the workers run. A single one runs anywhere, unless told otherwise.
+/// The CPUs of the workers. A single worker may run anywhere by default.
 fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
     if cpus.len() > workers {
         let text = format!("--pin names {} CPUs for {workers} worker(s)", cpus.len());
@@ -266,13 +259,13 @@ fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
     cpus.iter().try_for_each(|cpu| affinity::check(*cpu))?;
     match (cpus.is_empty(), workers) {
         (true, 1) => Ok(Pinning::None),
-        (true, _) => affinity::allowed().map(Pinning::On).context("cannot tell the CPUs"),
+        (true, _) => affinity::allowed().map(Pinning::On).context("cannot read the allowed CPUs"),
         (false, _) => Ok(Pinning::On(cpus)),
     }
 }
 
 impl Plan {
-    /// Says that the server is ready, in one line; in another what may surprise.
+    /// Prints the line that announces the server, and warnings.
     fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
@@ -284,13 +277,13 @@ impl Plan {
         ));
         if workers > cpus {
             note(format_args!(
-                "annulus echo: warning: more workers ({workers}) than CPUs ({cpus}): they take turns, so\n\
-                 no more gets done, and a request may wait for another worker's turn"
+                "annulus echo: warning: more workers ({workers}) than CPUs ({cpus}): they share\n\
+                 CPUs, so throughput is no higher, and a request may wait for another worker"
             ));
         }
     }
 
-    /// How many CPUs several workers run on.
+    /// The number of CPUs that several workers run on.
     fn cpus(&self) -> usize {
         match &self.pinning {
             Pinning::On(cpus) => cpus.iter().collect::<BTreeSet<_>>().len(),
@@ -298,17 +291,17 @@ impl Plan {
         }
     }
 
-    /// Explains why the address could not be had.
+    /// Explains why an address is not available.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse if endpoint.is_path() => {
                 "another program listens there, or it is no socket: stop it, or choose another path"
             }
             io::ErrorKind::PermissionDenied if endpoint.is_path() => {
-                "you may not write to its folder: choose a path in another"
+                "its directory is not writable: choose a path in another one"
             }
             io::ErrorKind::NotFound if endpoint.is_path() => {
-                "there is no such folder: make it, or choose another path"
+                "there is no such directory: create it, or choose another path"
             }
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
@@ -319,7 +312,7 @@ impl Plan {
             io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: try 127.0.0.1 or 0.0.0.0"
             }
-            // The text names the address.
+            // The error names the address.
             _ => return anyhow!("cannot serve: {error}"),
         };
         anyhow!("cannot listen on {endpoint}: {}: {advice}", error.kind())

@@ -1,31 +1,31 @@
-//! The addresses of the server's own UDP sockets, which it must not answer.
+//! The addresses of the server's own UDP sockets, whose datagrams must not be answered.
 //!
-//! A datagram's source can be forged. One that names a socket of this server would be echoed to that socket, and from
-//! there again, for ever; so what comes from an own address is refused. Two servers, of this or another kind, that are
-//! set at each other by such a datagram cannot be told from clients.
+//! The source of a datagram can be forged. If it named a socket of this server, the echo would be echoed by that
+//! socket, and so on without end; so datagrams from own addresses are refused. Two different servers that are directed
+//! at each other by such a datagram cannot be distinguished from clients.
 
 use std::cell::RefCell;
 use std::io::ErrorKind::AddrNotAvailable;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
-/// The addresses that the UDP sockets of a worker are bound to.
+/// The bound addresses of a worker's UDP sockets.
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses(RefCell<Vec<SocketAddr>>);
 
 impl OwnAddresses {
-    /// Adds the address that a socket is bound to.
+    /// Adds the bound address of a socket.
     pub(super) fn add(&self, bound: SocketAddr) {
         self.0.borrow_mut().push(bound);
     }
 
-    /// Whether a datagram from there must not be answered: it names one of the sockets, or port 0, where nothing can
-    /// listen.
+    /// Whether a datagram with this source must not be answered: it names one of the sockets, or port 0, on which
+    /// nothing can listen.
     pub(super) fn refuse(&self, source: SocketAddr) -> bool {
         source.port() == 0 || self.0.borrow().iter().any(|bound| is_of_socket(*bound, source))
     }
 }
 
-/// Whether a socket that is bound to this address sends from `source`.
+/// Whether a socket with this bound address may send from `source`.
 fn is_of_socket(bound: SocketAddr, source: SocketAddr) -> bool {
     if source.port() != bound.port() {
         return false;
@@ -34,11 +34,11 @@ fn is_of_socket(bound: SocketAddr, source: SocketAddr) -> bool {
     own == ip || own.is_unspecified() && is_local(source, ip)
 }
 
-/// Whether this machine has the address: whether a socket can be bound to it. Few datagrams get as far as this, and an
-/// address may come and go, so that the answer is not kept. What cannot be told counts as local.
+/// Whether this machine has the address, that is, whether a socket can be bound to it. Few datagrams get this far, and
+/// addresses may change, so the result is not cached. Any other error counts as local.
 fn is_local(source: SocketAddr, ip: IpAddr) -> bool {
     let any_port = match (source, ip) {
-        // A link-local address is one of an interface.
+        // A link-local address belongs to an interface.
         (SocketAddr::V6(source), IpAddr::V6(ip)) => {
             SocketAddrV6::new(ip, 0, 0, source.scope_id()).into()
         }

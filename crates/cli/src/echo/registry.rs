@@ -1,40 +1,40 @@
-//! Who is connected, and when he is asked to leave: the same rules for tasks and for threads.
+//! The registry of connections, and the rules for closing them, common to tasks and threads.
 //!
-//! No connection has a timer. Each counts what it does, and a sweep looks whose count stands still: past the idle
-//! time-out, or after a signal. Who is to go is first asked, and finishes what it has; who then lingers is cut off.
+//! Connections have no timers. Each counts its activity, and a periodic sweep finds those without any: for longer than
+//! the idle time-out, or after a signal. Such a connection is first requested to close after what it has received is
+//! sent, and is aborted if it does not close in time.
 
 use super::stats::Counts;
 use annulus_load::clock;
 use annulus_load::idle::{self, IdleTracker};
 use std::time::Duration;
 
-/// After a signal, a connection on which nothing moves for this long has nothing in flight: more than a round trip
-/// around the world.
+/// After a signal, a connection without activity for this long has nothing in flight: more than any round-trip time.
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
-/// How long before the grace ends everyone is asked.
+/// How long before the end of the shutdown timeout all connections are requested to close.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
-/// How long a connection may linger once it was asked to leave.
+/// How long a connection may take to close after the request.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How often to look while leaving.
+/// The interval of sweeps during a shutdown.
 pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection, as the rules see it.
+/// A connection in the registry.
 pub(super) trait Connection: Clone {
-    /// Changes whenever bytes move.
+    /// A counter that changes with any activity.
     fn changes(&self) -> u64;
-    /// Whether there are bytes that were received and not yet sent.
+    /// Whether received bytes have not been sent yet.
     fn is_busy(&self) -> bool;
-    /// What it has done.
+    /// Its counts so far.
     fn counts(&self) -> Counts;
-    /// Has it finish what it has received, and close.
+    /// Makes it send what it has received, and close.
     fn request_close(&self);
-    /// Ends it now.
+    /// Ends it at once.
     fn abort(&self);
 }
 
-/// All connections there are, and what those did that are gone.
+/// All open connections, and the counts of those that have closed.
 pub(super) struct Registry<G> {
-    /// By number; a number is given again once its guest has left. A map would take twice the memory.
+    /// By number; numbers are reused. A map would need twice the memory.
     entries: Vec<Option<Entry<G>>>,
     free: Vec<usize>,
     removed: Counts,
@@ -46,18 +46,18 @@ struct Entry<G> {
     closing: bool,
 }
 
-/// What to do to a guest; done by the caller, when it holds no borrow or lock on the register.
+/// An action on a connection. The caller runs it without a borrow or lock of the registry.
 pub(super) enum Action<G> {
     Close(G),
     Abort(G),
 }
 
-/// Why a sweep is made.
+/// The reason for a sweep.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sweep {
-    /// Connections at rest for this long go.
+    /// Closes connections without activity for this long.
     Idle(Duration),
-    /// A signal came this long ago; by the end of the grace everyone must have gone.
+    /// A signal arrived `elapsed` ago; every connection must be closed by `timeout`.
     ShuttingDown { elapsed: Duration, timeout: Duration },
 }
 
@@ -66,7 +66,7 @@ impl<G: Connection> Registry<G> {
         Registry { entries: Vec::new(), free: Vec::new(), removed: Counts::default() }
     }
 
-    /// Lets one in; the number is for [`Registry::remove`].
+    /// Adds a connection; returns the number for [`Registry::remove`].
     pub(super) fn insert(&mut self, connection: G) -> usize {
         let idle = IdleTracker::new(connection.changes(), clock::now());
         let number = self.free.pop().unwrap_or_else(|| {
@@ -88,14 +88,14 @@ impl<G: Connection> Registry<G> {
         self.entries.len() - self.free.len()
     }
 
-    /// What all of them did.
+    /// The counts of all connections.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.removed;
         self.entries.iter().flatten().for_each(|entry| counts += entry.connection.counts());
         counts
     }
 
-    /// Finds out who has to go.
+    /// The actions that are due now.
     pub(super) fn sweep(&mut self, why: Sweep) -> Vec<Action<G>> {
         let now = clock::now();
         self.entries.iter_mut().flatten().filter_map(|entry| entry.step(why, now)).collect()
@@ -129,7 +129,7 @@ impl<G: Connection> Action<G> {
 }
 
 impl Sweep {
-    /// How often to make it.
+    /// The interval of such sweeps.
     pub(super) fn interval(self) -> Duration {
         match self {
             Sweep::Idle(limit) => idle::sweep_interval(limit),
@@ -145,17 +145,17 @@ impl Sweep {
         }
     }
 
-    /// After a signal, who still has bytes to send may take the whole grace; an idle reader may not.
+    /// During a shutdown, a connection with bytes to send may take the whole timeout; an idle one may not.
     fn spares_busy(self) -> bool {
         matches!(self, Sweep::ShuttingDown { .. })
     }
 
-    /// Shortly before the grace ends, those who never rest are asked too, to end after a whole answer.
+    /// Shortly before the end, busy connections are requested to close, too, so that they end after a complete reply.
     fn closes_all(self) -> bool {
         matches!(self, Sweep::ShuttingDown { elapsed, timeout } if elapsed >= timeout - (timeout / 4).min(CLOSE_ALL_BEFORE_END))
     }
 
-    /// The grace is over.
+    /// The timeout is over.
     pub(super) fn is_last(self) -> bool {
         matches!(self, Sweep::ShuttingDown { elapsed, timeout } if elapsed >= timeout)
     }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Sweeps once at `now`; returns how often the guest was asked and cut off so far.
+    /// Sweeps once at `now`; returns how often the connection was requested to close and aborted so far.
     fn sweep(entry: &mut Entry<Rc<Fake>>, why: Sweep, now: Duration) -> (u32, u32) {
         if let Some(step) = entry.step(why, now) {
             step.run();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_are_asked_and_then_cut_off() {
+    fn idle_connections_are_requested_to_close_and_then_aborted() {
         let connection = Rc::new(Fake::default());
         let mut entry = entry(&connection);
         let why = Sweep::Idle(3 * SECOND);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_stays() {
+    fn an_active_connection_stays_open() {
         let connection = Rc::new(Fake::default());
         let mut entry = entry(&connection);
         for second in 1..10 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_signal_the_busy_are_spared_until_the_grace_ends() {
+    fn after_a_signal_busy_connections_may_take_the_whole_timeout() {
         let connection = Rc::new(Fake::default());
         connection.busy.set(true);
         let mut entry = entry(&connection);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_signal_those_at_rest_go_at_once() {
+    fn after_a_signal_idle_connections_close_at_once() {
         let connection = Rc::new(Fake::default());
         let mut entry = entry(&connection);
         let at = |elapsed| Sweep::ShuttingDown { elapsed, timeout: 4 * SECOND };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn without_grace_everyone_is_cut_off() {
+    fn without_a_timeout_all_connections_are_aborted() {
         let connection = Rc::new(Fake::default());
         let mut entry = entry(&connection);
         let why = Sweep::ShuttingDown { elapsed: Duration::ZERO, timeout: Duration::ZERO };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tally_keeps_those_that_left() {
+    fn the_counts_include_removed_connections() {
         let mut registry = Registry::new();
         let (one, two) = (Rc::new(Fake::default()), Rc::new(Fake::default()));
         let first = registry.insert(Rc::clone(&one));

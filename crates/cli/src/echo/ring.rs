@@ -1,4 +1,4 @@
-//! What the server asks of io_uring: settings that the other ways to serve do not have.
+//! Options of the server that require io_uring.
 
 use crate::duration;
 use crate::usage::UsageError;
@@ -8,34 +8,32 @@ use annulus_load::Mode;
 use clap::Args;
 use std::time::Duration;
 
-/// The options that need a ring.
+/// Options that require a ring.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RingArgs {
-    /// Let io_uring do only what the server needs, and deny this process any
-    /// further ring
+    /// Restrict io_uring to what the server needs, and deny this process any further ring
     #[arg(long)]
     pub(super) locked_down: bool,
-    /// Which operations carry the bytes: multishot, readv-writev,
-    /// recvmsg-sendmsg, read-write or recv-send; with poll- before it, a
-    /// receive waits for readiness before its first try
+    /// The operations for streams: multishot, readv-writev, recvmsg-sendmsg, read-write or recv-send; with the prefix
+    /// poll-, a receive waits for readiness before its first try
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(super) ops: Operations,
-    /// Before sleeping, look for work for up to this many microseconds, as
-    /// long as that pays: latency for a core [default: 0, never]
+    /// Before sleeping, poll for events for up to this many microseconds, as long as that pays: lower latency for a
+    /// busy core [default: 0, never]
     #[arg(long, value_name = "MICROS", default_value_t = 0, hide_default_value = true,
           value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(super) busy_poll: u64,
-    /// Send at least this many bytes at once without copying them: for network
-    /// cards and long sends; the loopback copies all the same [default: never]
+    /// Send at least this many bytes at once without copying them: for network cards and long sends; loopback copies
+    /// anyway [default: never]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) zero_copy_threshold: Option<u32>,
-    /// Have a kernel thread take the submissions, and sleep when none has come
-    /// for this long: costs a core [default, if given: 0.1]
+    /// Let a kernel thread take the submissions; it sleeps if none arrives for this long. Uses a core [default, if
+    /// given: 0.1]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
           default_missing_value = "0.1", value_parser = duration::parse)]
     pub(super) sqpoll: Option<Duration>,
-    /// Bind that thread to this CPU
+    /// Pin that thread to this CPU
     #[arg(long, value_name = "CPU", requires = "sqpoll")]
     pub(super) sqpoll_cpu: Option<u32>,
 }
@@ -54,11 +52,11 @@ impl RingArgs {
         }
     }
 
-    /// Refuses what was asked of a ring where there will be none.
+    /// Rejects these options if there is no ring.
     pub(super) fn check(&self, mode: Mode) -> Result<(), UsageError> {
         let (driver, closing) = match mode {
             Mode::Threads => ("threads", self.locked().or(self.closing())),
-            // A process on epoll can be denied every ring, too.
+            // A process on epoll can be denied rings, too.
             Mode::Tasks(DriverChoice::Epoll) => ("epoll", self.closing()),
             Mode::Tasks(_) => return Ok(()),
         };

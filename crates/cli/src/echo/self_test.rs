@@ -1,8 +1,8 @@
-//! Whether this process may do what serving takes, found out before the server says that it is ready.
+//! A test that this process may make the system calls of a server, before it announces itself.
 //!
-//! A filter of system calls (a container's seccomp profile, a service manager's) can let a server start and listen, and
-//! deny it to accept, to receive or to send. The server does each once, over a Unix socket of its own. If such a socket
-//! cannot be had, nothing is found out.
+//! A filter of system calls (a container's seccomp profile, a service manager's) may permit a server to start and
+//! listen, but not to accept, receive or send. So the server makes each call once, over a Unix socket of its own. If no
+//! such socket is available, the test is skipped.
 
 use annulus::net::{UnixListener, UnixStream};
 use annulus::{DriverChoice, DriverKind, Runtime, time};
@@ -20,38 +20,39 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long the runtime may take for what it does in microseconds.
+/// Limit for operations that take microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The context of what fails.
 const CANNOT: &str = "cannot serve";
 
-/// Makes the calls that serving with threads takes, a thread among them.
+/// Makes the calls of a server with threads, starting a thread included.
 pub(super) fn with_threads() -> Result<()> {
     with_plain_calls(Mode::Threads).context(CANNOT)?;
     let (sender, ended) = mpsc::channel();
     let first = thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
     let second = thread::Builder::new().spawn(move || sender.send(first.join()));
     second.context("cannot start a thread")?;
-    // One that may not make its last call spins.
-    let stuck =
+    // A thread that may not make its last call spins.
+    let timed_out =
         |_| anyhow!("{CANNOT}: exit: a thread does not end, as if a seccomp filter denied it");
-    ended.recv_timeout(PATIENCE).map_err(stuck).map(drop)
+    ended.recv_timeout(PATIENCE).map_err(timed_out).map(drop)
 }
 
-/// Makes the calls that serving on a runtime takes, and has one serve, beside those that will.
+/// Makes the calls of a server on a runtime, and echoes once on a runtime of its own.
 pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
-    // What keeps a runtime from being made is told by those that will serve.
+    // If no runtime can be built, the workers report that.
     let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
     let Ok(mut runtime) = builder.build() else { return Ok(()) };
     if runtime.driver().kind == DriverKind::Epoll {
         with_plain_calls(Mode::Tasks(choice)).context(CANNOT)?;
     }
     let served = runtime.block_on(async { time::timeout(PATIENCE, echo_once()).await });
-    let stuck = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
-    served.context(CANNOT)?.unwrap_or_else(stuck).context(CANNOT)
+    let timed_out =
+        |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
+    served.context(CANNOT)?.unwrap_or_else(timed_out).context(CANNOT)
 }
 
-/// An abstract name of this process's own.
+/// An abstract name of this process.
 fn address(purpose: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("annulus-echo-{}-{purpose}", std::process::id()))
 }
@@ -73,7 +74,7 @@ fn with_plain_calls(mode: Mode) -> io::Result<()> {
     shutdown(&server, Shutdown::Both).map_err(named("shutdown"))
 }
 
-/// Accepts a connection, and sends back what comes.
+/// Accepts a connection, and echoes once.
 async fn echo_once() -> io::Result<()> {
     let address = address("runtime")?;
     let Ok(listener) = UnixListener::bind_addr(&address) else { return Ok(()) };

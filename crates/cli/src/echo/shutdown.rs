@@ -1,22 +1,22 @@
-//! What the workers of a server share: when to leave.
+//! The shutdown signal that the workers share.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Tells all workers that it is time to leave.
+/// Signals all workers to shut down.
 #[derive(Debug, Default)]
 pub(super) struct ShutdownSignal(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     requested: bool,
-    /// Tasks that wait for that.
+    /// Tasks that wait for the signal.
     waiting: Vec<Waker>,
 }
 
 impl ShutdownSignal {
-    /// Has all workers leave.
+    /// Requests the shutdown of all workers.
     pub(super) fn request(&self) {
         let mut state = self.state();
         state.requested = true;
@@ -25,7 +25,7 @@ impl ShutdownSignal {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until it is time to leave.
+    /// Waits for the request.
     pub(super) async fn requested(&self) {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -38,7 +38,7 @@ impl ShutdownSignal {
         .await;
     }
 
-    /// Each change is one step: the state stays whole if a thread that held it panics.
+    /// Every change is a single step, so the state is consistent even if a thread panicked with the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

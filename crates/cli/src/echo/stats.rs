@@ -1,4 +1,4 @@
-//! What a server did, written at its end.
+//! The statistics of a server, written at its end.
 
 use annulus_load::clock;
 use serde::Serialize;
@@ -6,56 +6,56 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// What connections did: one, or all together.
+/// Counts of one connection, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Connections accepted.
     pub(super) connections: u64,
-    /// Receives answered or being answered: what the kernel handed over at once counts as one.
+    /// Receives that were or are being answered: bytes returned at once by the kernel count as one.
     pub(super) messages: u64,
-    /// Bytes received, and sent back.
+    /// Bytes received and echoed.
     pub(super) bytes: u64,
-    /// Datagrams that were not answered, as their source is this server or port 0.
+    /// Datagrams refused, as their source is this server or port 0.
     pub(super) refused: u64,
 }
 
-/// The figures of `--stats`.
+/// The statistics of `--stats`.
 #[derive(Debug, Serialize)]
 pub(super) struct Stats {
-    /// All workers together; their driver is the first one's.
+    /// All workers together, with the driver of the first.
     #[serde(flatten)]
     total: Worker,
-    /// From ready to the end.
+    /// From the announcement to the end.
     seconds: f64,
     cpu_seconds: f64,
     peak_rss_bytes: u64,
     workers: Vec<Worker>,
 }
 
-/// What one worker did.
+/// The statistics of one worker.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Worker {
     #[serde(flatten)]
     pub(super) counts: Counts,
-    /// Connections that were cut off when the grace was over.
+    /// Connections aborted at the end of the shutdown timeout.
     pub(super) aborted: u64,
     #[serde(flatten)]
     pub(super) driver: Driver,
 }
 
-/// Who served, in words.
+/// The driver of a worker.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Driver {
-    /// `uring`, `epoll` or `threads`, and why.
+    /// `uring`, `epoll` or `threads`.
     #[serde(rename = "driver")]
     pub(super) name: String,
     pub(super) reason: String,
-    /// The driver's counters; none for threads.
+    /// The counters of the driver; empty for threads.
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
-    /// Of the workers, of which there is at least one.
+    /// Combines the workers, of which there is at least one.
     pub(super) fn new(workers: Vec<Worker>, began: Duration) -> Stats {
         let mut total = workers[0].clone();
         workers[1..].iter().for_each(|worker| total += worker);
@@ -88,7 +88,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// The most memory the process ever held, from `/proc`; 0 where that is not there.
+/// Peak memory of the process, from `/proc`; 0 if that is not available.
 fn peak_rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     parse_peak(&status).unwrap_or(0)

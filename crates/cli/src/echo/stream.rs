@@ -1,4 +1,4 @@
-//! Connections of either kind, and where they come from.
+//! Connections over TCP and Unix sockets, and their listeners.
 
 use annulus::Lease;
 use annulus::net::{SendFuture, TcpStream, UnixListener, UnixStream};
@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-/// What a worker accepts from.
+/// A listener of a worker.
 #[derive(Debug)]
 pub(super) enum Acceptor {
     Tcp(ShardListener),
@@ -15,7 +15,7 @@ pub(super) enum Acceptor {
 }
 
 impl Acceptor {
-    /// The next connection; `None` once the worker that accepts for all has left.
+    /// The next connection; `None` once the accepting worker has shut down.
     pub(super) async fn accept(&mut self) -> io::Result<Option<Stream>> {
         match self {
             Acceptor::Tcp(listeners) => {
@@ -52,7 +52,7 @@ impl Stream {
         }
     }
 
-    /// Ends the sending half once everything has gone.
+    /// Closes the sending half after everything is sent.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         poll_fn(|cx| match self {
             Stream::Tcp(stream) => stream.poll_shutdown(cx),
@@ -61,7 +61,7 @@ impl Stream {
         .await
     }
 
-    /// Waits for the end of what comes, and discards it.
+    /// Receives and discards bytes until the end of the stream.
     pub(super) async fn drain(&mut self) -> io::Result<()> {
         while poll_fn(|cx| self.poll_recv(cx)).await?.is_some() {}
         Ok(())

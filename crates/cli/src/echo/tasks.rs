@@ -1,4 +1,4 @@
-//! Echo on the runtime: a thread a worker, a task a connection.
+//! Echo on the runtime: a thread per worker, a task per connection.
 
 use super::datagrams::{self, DatagramEcho, DatagramSocket, Segmented};
 use super::registry::{Action, Connection, Registry, Sweep};
@@ -27,10 +27,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Connections the kernel may hold for us before we accept them.
+/// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// Serves until a signal, with a runtime a worker.
+/// Serves until a signal, with a runtime per worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     self_test::on_runtime(choice)?;
     let limit = plan.max_connections.map(ConnectionLimit::new);
@@ -48,7 +48,7 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
 }
 
-/// Those of every TCP listen, in order.
+/// The listeners of all TCP addresses, in order.
 fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<ShardedListener>> {
     let options = ListenOptions::new().backlog(BACKLOG);
     let options = limit.map_or(options.clone(), |limit| options.limit(limit));
@@ -61,7 +61,7 @@ fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<Sharded
 }
 
 fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
-    // The server closes its connections itself, within its own grace.
+    // The server closes its connections itself, within its own timeout.
     let builder =
         plan.ring.configure(Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO));
     let builder = builder.memory_limit(plan.memory.clone());
@@ -71,7 +71,7 @@ fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     }
 }
 
-/// What ended the workers, in the user's words.
+/// An error of the workers, as an error of the command.
 fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Error {
     let ShardError { shard, cause } = error;
     match cause {
@@ -83,7 +83,7 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
     }
 }
 
-/// The whole life of a worker; returns what it did.
+/// Runs a worker until shutdown; returns its statistics.
 async fn run_worker(
     server: Rc<Server>,
     listeners: &[ShardedListener],
@@ -105,10 +105,11 @@ async fn run_worker(
     Ok(server.report(shard.driver(), aborted))
 }
 
-/// Tasks that end only when they fail.
+/// Tasks that end only by failing.
 type ListenTasks = Vec<JoinHandle<io::Result<()>>>;
 
-/// Opens this worker's part of everything that is listened at, and tells the addresses. All but TCP is the first one's.
+/// Opens this worker's part of every listen address; returns the addresses, too. Only the first worker serves others
+/// than TCP.
 fn open(
     server: &Rc<Server>,
     listeners: &[ShardedListener],
@@ -149,7 +150,7 @@ fn open(
     Ok((listening, addresses))
 }
 
-/// As many tasks as receives are to be outstanding.
+/// Starts a task per outstanding receive.
 fn echo_all(server: &Rc<Server>, socket: impl DatagramSocket + 'static) -> ListenTasks {
     let socket = Rc::new(socket);
     let echo = |_| {
@@ -166,19 +167,19 @@ fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListen
     listener.map_err(|error| server.plan.cannot_listen(&listen.endpoint, error))
 }
 
-/// Has all workers leave when a signal comes. From here on none is missed, and a second one exits.
+/// Shuts all workers down at the first signal. A second one exits.
 fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
     let mut signals = signals(&[Signal::Sigint, Signal::Sigterm])?;
     Stop::install(&STOPPING)?;
     annulus::spawn(async move {
-        // An error says that the runtime has ended.
+        // Fails if the runtime has ended.
         let _ = signals.recv().await;
         server.shutdown.request();
     });
     Ok(())
 }
 
-/// Waits until it is time to leave, and stops listening; or until a listening task fails.
+/// Waits for the shutdown, then stops listening. Fails if a listening task ends before.
 async fn until_shutdown(
     shutdown: impl Future<Output = ()>,
     listening: &mut ListenTasks,
@@ -200,14 +201,14 @@ async fn until_shutdown(
     Ok(())
 }
 
-/// Accepts for good; the listeners keep to the limit on connections.
+/// Accepts connections; the listeners enforce the connection limit.
 async fn accept_all(mut acceptor: Acceptor, server: Rc<Server>) -> io::Result<()> {
     loop {
         match acceptor.accept().await {
             Ok(Some(stream)) => server.serve(stream),
-            // The accepting worker leaves, and so will this one.
+            // The accepting worker shuts down, and so will this one.
             Ok(None) => pending().await,
-            // The peer gave up while it waited to be accepted.
+            // The client disconnected before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
         }
@@ -222,14 +223,14 @@ async fn sweep_forever(server: Rc<Server>, limit: Duration) {
     }
 }
 
-/// The connections of one server.
+/// A worker's part of the server.
 struct Server {
     plan: Plan,
     limit: Option<ConnectionLimit>,
     shutdown: Arc<ShutdownSignal>,
     registry: RefCell<Registry<Rc<ConnectionState>>>,
     datagrams: DatagramEcho,
-    /// The host, who waits for the last guest to leave.
+    /// The task that waits until the registry is empty.
     waiting: Cell<Option<Waker>>,
 }
 
@@ -246,7 +247,7 @@ impl Server {
         let mut connection =
             ConnectionTask { stream, state: shared, server: Rc::clone(self), number };
         let task = annulus::spawn(async move {
-            // A connection that fails is the peer's doing: it ends, and the server goes on.
+            // A failed connection ends, and the server continues.
             let _ = connection.echo().await;
         });
         state.task.replace(Some(task));
@@ -273,12 +274,12 @@ impl Server {
     }
 
     fn sweep(&self, why: Sweep) {
-        // The borrow ends before anyone is asked: leaving needs it.
+        // The borrow ends before the actions: removing a connection borrows the registry.
         let actions = self.registry.borrow_mut().sweep(why);
         actions.into_iter().for_each(Action::run);
     }
 
-    /// Has everyone leave within the grace; returns how many had to be cut off at its end.
+    /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.
     async fn shut_down(&self) -> usize {
         let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
@@ -291,13 +292,13 @@ impl Server {
             if why.is_last() {
                 return left;
             }
-            // Woken early when the last one leaves.
+            // Ends early if the last connection closes.
             let _ = time::timeout(why.interval(), self.until_empty()).await;
         }
     }
 }
 
-/// One connection, as its task has it.
+/// A connection in its task.
 struct ConnectionTask {
     stream: Stream,
     state: Rc<ConnectionState>,
@@ -306,12 +307,13 @@ struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// Sends back what comes, until the peer or the house has had enough; then half-closes, so that the peer reads every
-    /// answer before the end, and waits for his close.
+    /// Echoes until the peer closes or the server requests the close. Then half-closes, so that the peer receives every
+    /// reply, and waits for the peer's close.
     async fn echo(&mut self) -> io::Result<()> {
         self.remember_waker().await;
         loop {
-            // A block, so that the task has no room for a lease beside the one in the send: idle tasks are small.
+            // A block, so that the future does not hold a second lease while the send is awaited: this keeps idle tasks
+            // small.
             {
                 let Some(lease) = self.recv().await? else { break };
                 self.state.received(lease.len());
@@ -326,7 +328,7 @@ impl ConnectionTask {
         self.stream.drain().await
     }
 
-    /// Keeps the task's waker, so that it can be asked to leave while it waits to receive.
+    /// Stores the task's waker, so that a request to close can wake it.
     async fn remember_waker(&self) {
         poll_fn(|cx| {
             self.state.waker.set(Some(cx.waker().clone()));
@@ -335,7 +337,7 @@ impl ConnectionTask {
         .await;
     }
 
-    /// The next bytes; `None` at the end of the stream, or where nothing is there and the connection is to leave.
+    /// The next bytes; `None` at the end of the stream, or if there are none and the connection is closing.
     async fn recv(&mut self) -> io::Result<Option<Lease>> {
         poll_fn(|cx| match self.stream.poll_recv(cx) {
             Poll::Pending if self.state.closing.get() => Poll::Ready(Ok(None)),
@@ -345,7 +347,7 @@ impl ConnectionTask {
     }
 }
 
-/// However the task ends, its place in the house is given back.
+/// However the task ends, the connection is removed from the registry.
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.server.registry.borrow_mut().remove(self.number);
@@ -355,15 +357,15 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// What one connection does, seen from outside its task.
+/// The state of a connection that is shared with the registry.
 #[derive(Default)]
 struct ConnectionState {
     received: Cell<u64>,
     answered: Cell<u64>,
     bytes: Cell<u64>,
-    /// Asked to leave.
+    /// Requested to close.
     closing: Cell<bool>,
-    /// What is queued has yet to go: a send resolves when its bytes are accepted, the end only when they are sent.
+    /// Waits for the queue to be sent: a send completes when its bytes are accepted, the half-close when they are sent.
     finishing: Cell<bool>,
     waker: Cell<Option<Waker>>,
     task: RefCell<Option<JoinHandle<()>>>,

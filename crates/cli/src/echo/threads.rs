@@ -1,4 +1,4 @@
-//! Echo on threads: a blocking one a connection, the baseline of the Rocket document.
+//! Echo on blocking threads, one per connection: the baseline of the published Rocket document.
 
 use super::registry::{Action, Connection, Registry, Sweep};
 use super::self_test;
@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Connections the kernel may hold for us before we accept them.
+/// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 4096;
-/// What one read can take.
+/// Bytes per read.
 const BUFFER: usize = 64 * 1024;
-/// When to accept again after descriptors, threads or memory were short.
+/// How long to pause accepting if descriptors, threads or memory are short.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// Enough for the echo's few calls: its buffer is on the heap.
+/// The stack of a connection's thread; its buffer is on the heap.
 const STACK: usize = 64 * 1024;
 
 /// Serves until a signal.
@@ -36,7 +36,7 @@ pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats>
     let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
     let server = Server::new(plan, &stop).context("cannot watch for signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
-    let address = address.context("cannot tell the address listened on")?;
+    let address = address.context("cannot read the address listened on")?;
     plan.announce(&[listen.endpoint.written(address)], &format!("threads: {reason}"));
     let began = clock::now();
     server.accept_all(listener, &stop)?;
@@ -47,7 +47,7 @@ pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats>
     Ok(Stats::new(vec![Worker { driver, counts, aborted: aborted as u64 }], began))
 }
 
-/// Listens on the first of the addresses that can be had.
+/// Listens on the first available address.
 fn bind_first(plan: &Plan, listen: &Listen) -> Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in &listen.addresses {
@@ -71,11 +71,11 @@ fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The connections of one server.
+/// The connections of a server.
 struct Server<'a> {
     plan: &'a Plan,
     registry: Arc<Mutex<Registry<Arc<ConnectionState>>>>,
-    /// A byte comes out here for each signal and for each connection that ends.
+    /// Receives a byte for each signal and each connection that ends.
     wake_receiver: UnixStream,
     wake_sender: Arc<UnixStream>,
 }
@@ -83,7 +83,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn new(plan: &'a Plan, stop: &Stop) -> io::Result<Server<'a>> {
         let (wake_receiver, wake_sender) = UnixStream::pair().map_err(named("socketpair"))?;
-        // A bell that is full is ringing already.
+        // If its buffer is full, the loop will wake anyway.
         wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
         wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
         stop.write_to(&wake_sender)?;
@@ -99,7 +99,7 @@ impl<'a> Server<'a> {
         lock(&self.registry)
     }
 
-    /// Accepts until a signal, never more connections than may be open at once.
+    /// Accepts until a signal, within the connection limit.
     fn accept_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
         let max_connections = self.plan.max_connections.unwrap_or_else(limits::room);
@@ -118,7 +118,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Waits for a connection, for the bell, or for the time to pass.
+    /// Waits for a connection, a byte on the wake-up socket, or the end of `limit`.
     fn wait(&self, listener: Option<&TcpListener>, limit: Option<Duration>) -> io::Result<()> {
         let mut watched = vec![PollFd::new(&self.wake_receiver, PollFlags::IN)];
         watched.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
@@ -135,7 +135,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Accepts what is there. Where descriptors or threads are short, that goes on after a pause.
+    /// Accepts pending connections. If descriptors or threads are short, pauses.
     fn accept_some(
         &self,
         listener: &TcpListener,
@@ -146,7 +146,7 @@ impl<'a> Server<'a> {
             let admitted = match listener.accept() {
                 Ok((stream, _peer)) => self.insert(stream).map_err(named("starting a thread")),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The peer gave up while it waited to be accepted.
+                // The client disconnected before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) if is_listener_error(&error) => {
                     return Err(named("accept4")(error)).context("cannot go on listening");
@@ -164,7 +164,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Serves a connection on a thread of its own; without one, it is closed.
+    /// Serves a connection on a thread of its own. If none can be started, the connection is closed.
     fn insert(&self, stream: TcpStream) -> io::Result<()> {
         let state = Arc::new(ConnectionState::new(stream));
         let number = self.registry().insert(Arc::clone(&state));
@@ -175,21 +175,21 @@ impl<'a> Server<'a> {
         };
         let body = move || {
             let _registration = registration;
-            // Dropped before the place, which then closes the connection as it is given back.
+            // Dropped before the registration, so that removing it from the registry closes the connection.
             let state = state;
-            // A connection that fails is the peer's doing: it ends, and the server goes on.
+            // A failed connection ends, and the server continues.
             let _ = state.echo();
         };
         std::thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
     }
 
     fn sweep(&self, why: Sweep) {
-        // The lock is free again before anyone is asked: leaving needs it.
+        // The lock is released before the actions: removing a connection takes it.
         let actions = self.registry().sweep(why);
         actions.into_iter().for_each(Action::run);
     }
 
-    /// Has everyone leave within the grace; returns how many had to be cut off at its end.
+    /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.
     fn shut_down(&self) -> Result<usize> {
         let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
@@ -207,13 +207,13 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Whether an error is the listener's own, and comes again for ever.
+/// Whether an error is the listener's own, and so would repeat.
 fn is_listener_error(error: &io::Error) -> bool {
     let errors = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP, Errno::FAULT];
     errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// A pause in accepting, while descriptors, threads or memory are short.
+/// A pause in accepting while descriptors, threads or memory are short.
 #[derive(Default)]
 struct Pause {
     until: Option<Duration>,
@@ -221,12 +221,12 @@ struct Pause {
 }
 
 impl Pause {
-    /// What is left of it.
+    /// The remaining time.
     fn left(&self) -> Option<Duration> {
         self.until?.checked_sub(clock::now()).filter(|left| !left.is_zero())
     }
 
-    /// Begins one, and says why, once until a connection is served again.
+    /// Starts a pause. Prints the reason once until a connection is served again.
     fn request(&mut self, error: &io::Error) {
         self.until = Some(clock::now() + RETRY_AFTER);
         if !std::mem::replace(&mut self.told, true) {
@@ -242,7 +242,7 @@ impl Pause {
     }
 }
 
-/// A connection's place in the house, given back however its thread ends.
+/// A connection's entry in the registry, removed however its thread ends.
 struct Registration {
     registry: Arc<Mutex<Registry<Arc<ConnectionState>>>>,
     wake_sender: Arc<UnixStream>,
@@ -256,12 +256,12 @@ impl Drop for Registration {
     }
 }
 
-/// The register stays whole when a thread that held it panics: each change is one call.
+/// The registry is consistent even if a thread panicked with the lock: every change is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One connection. Only its own thread writes the counters: a load and a store, no locked instruction.
+/// A connection. Only its own thread writes the counters, so a load and a store are enough.
 struct ConnectionState {
     stream: TcpStream,
     received: AtomicU64,
@@ -320,7 +320,7 @@ impl Connection for Arc<ConnectionState> {
         Counts { connections: 1, messages, bytes, refused: 0 }
     }
 
-    /// The reading side ends, behind what has already come: the thread reads that, answers, and closes.
+    /// Ends the receiving half after the bytes already received; the thread answers those, and closes.
     fn request_close(&self) {
         let _ = self.stream.shutdown(Shutdown::Read);
     }

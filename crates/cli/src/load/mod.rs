@@ -20,25 +20,24 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Each client sends a message, waits for all of it to come back, checks every
-byte, and sends the next one. Failures are counted by kind; any failure makes
-the exit status 1, and so does a run without any response.
+Each client sends a message, waits for the whole reply, verifies every byte, and
+sends the next one. Failures are counted by kind. The exit status is 1 after any
+failure, and after a run without a response.
 
-SIGINT, SIGTERM or SIGHUP: ends the run, prints what there is, marked as
+SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second one exits at once.
 
-Latency counts from the moment a message was meant to start. In a closed loop
-that is when the reply came whose place in the pipeline it takes. With --rate
-messages have fixed times, whatever the server does; one that finds the pipeline
-full goes out late, and is counted from its time.
+Latency counts from the time at which a message is due: in a closed loop, when a
+reply frees its slot in the pipeline; with --rate, at its scheduled time, also if
+the pipeline is full then and the message is sent late.
 
 Examples:
   annulus load                             50 clients, 512 bytes, a minute
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20000 --pipeline 64  an open loop of 20,000 a second
-  annulus load --driver threads            a blocking thread a connection
-  annulus load udp -c 50 -l 128            datagrams, and what became of them
+  annulus load --driver threads            a blocking thread per connection
+  annulus load udp -c 50 -l 128            datagrams: echoed, lost, late, reordered
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
   annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1

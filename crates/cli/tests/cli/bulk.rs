@@ -33,7 +33,7 @@ fn our_contenders_are_measured_side_by_side() {
 }
 
 #[test]
-fn a_contender_answers_each_question_and_ends_with_its_input() {
+fn a_contender_answers_each_job_and_ends_with_its_input() {
     let (code, answers, _) = ask("epoll", "1200 512 0.02\n65507 8 0.02\n");
     assert_eq!((code, answers.lines().count()), (Some(0), 2), "{answers}");
     for answer in answers.lines() {
@@ -45,7 +45,7 @@ fn a_contender_answers_each_question_and_ends_with_its_input() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_limits() {
+fn invalid_values_are_refused_with_the_limits() {
     for question in ["many\n", "7 1 1\n", "65508 1 1\n", "8 0 1\n", "8 4097 1\n", "8 1 0\n"] {
         let (code, answers, error) = ask("epoll", question);
         assert_eq!((code, answers.as_str()), (Some(2), ""), "{question}");
@@ -55,13 +55,13 @@ fn what_makes_no_sense_is_refused_with_the_limits() {
     annulus(["bench", "bulk", "--window", "0"]).complains(2, &["0", "1..=4096"]);
 }
 
-/// One of our contenders, asked; its status, its answers, and what it complained of.
+/// Runs one of our contenders with these jobs; returns its exit status, its answers, and its error output.
 fn ask(contender: &str, questions: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(ANNULUS);
     command.args(["bench", "bulk", "--contender", contender]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that ends at once reads nothing.
+    // A contender that ends at once reads nothing.
     let _ = child.stdin.take().unwrap().write_all(questions.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Running the binary: to its end, or as a server.
+//! Running the binary to its end, or as a server.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
-/// How long anything may take before a test gives up: far more than it should.
+/// How long to wait for anything before a test fails: far longer than expected.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a program said, and how it ended.
+/// The output and the exit status of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -26,7 +26,7 @@ impl Said {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// Asserts one line on standard error with all of these parts, and this exit status.
+    /// Asserts a single line on standard error with all of these parts, and this exit status.
     #[track_caller]
     pub(crate) fn complains(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -43,7 +43,7 @@ pub(crate) fn finish(command: &mut Command) -> Said {
     try_finish(command).unwrap()
 }
 
-/// Runs a command to its end, or fails where it cannot even be started.
+/// Runs a command to its end; fails if it cannot be started.
 pub(crate) fn try_finish(command: &mut Command) -> io::Result<Said> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -54,8 +54,8 @@ pub(crate) fn try_finish(command: &mut Command) -> io::Result<Said> {
     })
 }
 
-/// Whether Python is here to test with. If not, `test` is skipped: that is written past the capture of its output. CI may
-/// not skip it: there the test fails.
+/// Whether Python is available. If not, `test` is skipped, with a note past the capture of its output. In CI the test
+/// fails instead.
 pub(crate) fn has_python(test: &str) -> bool {
     let found = Command::new("python3").arg("--version").output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -72,7 +72,7 @@ pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Sai
     finish(Command::new(ANNULUS).args(args))
 }
 
-/// annulus, with one system call denied by a seccomp filter: it answers this errno.
+/// annulus with one system call denied by a seccomp filter, with this errno.
 #[allow(unsafe_code)]
 pub(crate) fn denied(args: &[&str], call: libc::c_long, errno: i32) -> Command {
     let mut command = Command::new(ANNULUS);
@@ -105,7 +105,7 @@ fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     })
 }
 
-/// Every way to serve that works on this machine.
+/// Every driver that works on this machine.
 pub(crate) fn drivers() -> Vec<&'static str> {
     let mut drivers = vec!["auto", "epoll", "threads"];
     match annulus(["doctor", "--require", "uring"]).code {
@@ -115,18 +115,18 @@ pub(crate) fn drivers() -> Vec<&'static str> {
     drivers
 }
 
-/// A measurement of a test takes a lock of its own: what else is measured on the machine is none of its business.
+/// A lock for the measurements of one test only, independent of other measurements on the machine.
 pub(crate) trait OwnLock {
     fn own_lock(&mut self) -> &mut Self;
 }
 
 impl OwnLock for Command {
     fn own_lock(&mut self) -> &mut Command {
-        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let folder =
-            folder.join(std::thread::current().name().unwrap_or("main").replace("::", "-"));
-        std::fs::create_dir_all(&folder).unwrap();
-        self.env("TMPDIR", folder)
+        let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let directory =
+            directory.join(std::thread::current().name().unwrap_or("main").replace("::", "-"));
+        std::fs::create_dir_all(&directory).unwrap();
+        self.env("TMPDIR", directory)
     }
 }
 
@@ -147,17 +147,17 @@ pub(crate) fn ways() -> Vec<Vec<&'static str>> {
     alone.chain(together).collect()
 }
 
-/// `annulus echo`, running.
+/// A running `annulus echo`.
 pub(crate) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) address: SocketAddr,
-    /// The line that said it was ready.
+    /// The line that announced it.
     pub(crate) ready: String,
 }
 
 impl Server {
-    /// Starts it on a free port, and waits until it is ready.
+    /// Starts it on a free port, and waits for the announcement.
     pub(crate) fn start(args: &[&str]) -> Server {
         Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", "127.0.0.1:0"]).args(args))
     }
@@ -198,7 +198,7 @@ impl Server {
         Said { code: self.child.wait().unwrap().code(), stdout, stderr }
     }
 
-    /// Asks it to stop, and waits for its end.
+    /// Sends SIGTERM, and waits for its end.
     pub(crate) fn stop(self) -> Said {
         self.signal(Signal::TERM);
         self.wait()
@@ -207,13 +207,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After `wait` there is nothing left to kill, and the error says so.
+        // After `wait` there is no process to kill, which is an error here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Sends bytes, and asserts that the same come back.
+/// Sends bytes, and asserts that they are echoed.
 #[track_caller]
 pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();

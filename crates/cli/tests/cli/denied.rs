@@ -1,8 +1,8 @@
-//! A server to which one system call is denied, by each in turn of those that it makes: it serves all the same, or it
-//! says which call is denied and ends before it is ready. It never hangs, spins, or is ready and does not serve.
+//! A server that is denied one system call, for each of those that it makes: it either serves anyway, or names the
+//! denied call and ends before the announcement. It never hangs, spins, or announces itself without serving.
 //!
-//! Left out are the calls without which no program gets as far as its `main` (what the loader, libc and the standard
-//! library's start need: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
+//! Not included are the calls without which no program reaches its `main` (those of the loader, libc and the start of
+//! the standard library: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
 //! `rt_sigreturn` and `futex`, without which no signal handler returns and libc ends the process at the first wait.
 
 use crate::common::{PATIENCE, Server, denied, drivers, finish, round_trip};
@@ -12,17 +12,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 
-/// What comes of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Serves,
-    /// Ends with status 1 and a line that has this.
+    /// Ends with status 1 and a line that contains this.
     Refuses(&'static str),
 }
 
 use Fate::{Refuses, Serves};
 
-/// Calls, with what comes of denying each to a server on uring, on epoll and on threads.
+/// Calls, with the outcome of denying each to a server on uring, on epoll and on threads.
 const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
     ("accept4", libc::SYS_accept4, [Serves, Refuses("accept4: "), Refuses("accept4: ")]),
     ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
@@ -67,7 +67,7 @@ const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
 ];
 
 #[test]
-fn a_server_that_may_not_make_a_call_serves_or_says_which() {
+fn a_server_that_is_denied_a_call_serves_or_names_it() {
     for (place, driver) in ["uring", "epoll", "threads"].into_iter().enumerate() {
         if !drivers().contains(&driver) {
             println!("skipped: the {driver} driver does not work here");
@@ -81,21 +81,21 @@ fn a_server_that_may_not_make_a_call_serves_or_says_which() {
                 Refuses(part) => {
                     let said = finish(&mut denied(&args, call, libc::EPERM));
                     said.complains(1, &[part, "seccomp"]);
-                    // It is not the port that takes a privilege, and no cause is told twice.
+                    // The port requires no privilege, and no cause is reported twice.
                     assert!(!said.stderr.contains("1024"), "{said:?}");
-                    assert_eq!(said.stderr.matches("(os error").count(), told(name), "{said:?}");
+                    assert_eq!(said.stderr.matches("(os error").count(), found(name), "{said:?}");
                 }
             }
         }
     }
 }
 
-/// How often the system's error is in the message: a thread that does not end has none.
-fn told(call: &str) -> usize {
+/// How often the message contains the error: for a thread that does not end there is none.
+fn found(call: &str) -> usize {
     usize::from(call != "exit")
 }
 
-/// It serves, does not spin, and ends when it is asked to.
+/// It serves, does not spin, and ends on a signal.
 fn serves(server: Server) {
     for turn in 0..3 {
         round_trip(&mut server.connect(), &[turn; 1000]);
@@ -107,7 +107,7 @@ fn serves(server: Server) {
     assert!(stats["counters"]["enters"].as_u64().is_none_or(|enters| enters < 200), "{stats}");
 }
 
-/// `write`: its ready line is lost, and it serves all the same.
+/// `write` is denied: the announcement is lost, and it serves anyway.
 #[test]
 fn a_server_that_may_not_write_serves() {
     for driver in drivers() {
@@ -130,9 +130,9 @@ fn a_server_that_may_not_write_serves() {
     }
 }
 
-/// Whichever of its drivers `auto` takes.
+/// The driver that `auto` chooses.
 #[test]
-fn auto_falls_back_where_the_ring_is_denied() {
+fn auto_falls_back_if_the_ring_is_denied() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
         let args = ["echo", "--listen", "127.0.0.1:0", "--stats", "-"];
         for errno in [libc::EPERM, libc::ENOSYS] {

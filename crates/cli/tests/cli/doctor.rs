@@ -1,9 +1,9 @@
-//! `annulus doctor`, and every command where io_uring is blocked.
+//! `annulus doctor`, and every command if io_uring is blocked.
 
 use crate::common::{Said, Server, annulus, denied, finish, round_trip};
 use std::process::Command;
 
-/// A command in which `io_uring_setup` answers EPERM, as in most containers.
+/// A command in which `io_uring_setup` fails with EPERM, as in most containers.
 fn blocked(args: &[&str]) -> Command {
     denied(args, libc::SYS_io_uring_setup, libc::EPERM)
 }
@@ -13,7 +13,7 @@ fn run_blocked(args: &[&str]) -> Said {
 }
 
 #[test]
-fn the_page_and_the_json_agree() {
+fn the_text_and_the_json_agree() {
     let (page, json) = (annulus(["doctor"]), annulus(["doctor", "--json", "-"]).json());
     assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
     for part in
@@ -33,7 +33,7 @@ fn the_page_and_the_json_agree() {
 }
 
 #[test]
-fn where_io_uring_is_blocked_the_doctor_says_so() {
+fn if_io_uring_is_blocked_the_doctor_says_so() {
     let said = run_blocked(&["doctor"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
@@ -50,7 +50,7 @@ fn where_io_uring_is_blocked_the_doctor_says_so() {
 }
 
 #[test]
-fn where_io_uring_is_blocked_demanding_it_is_an_error() {
+fn if_io_uring_is_blocked_requiring_it_is_an_error() {
     for args in [
         &["echo", "--listen", "127.0.0.1:0", "--driver", "uring"][..],
         &["load", "--driver", "uring"],
@@ -60,7 +60,7 @@ fn where_io_uring_is_blocked_demanding_it_is_an_error() {
 }
 
 #[test]
-fn where_io_uring_is_blocked_echo_serves_on_epoll_and_says_why() {
+fn if_io_uring_is_blocked_echo_serves_on_epoll_and_says_why() {
     let server = Server::spawn(&mut blocked(&["echo", "--listen", "127.0.0.1:0"]));
     assert!(server.ready.contains("(epoll: "), "{}", server.ready);
     assert!(server.ready.contains("Operation not permitted"), "no reason: {}", server.ready);

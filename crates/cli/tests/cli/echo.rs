@@ -1,4 +1,4 @@
-//! `annulus echo` against clients that share no code with it, on every driver.
+//! `annulus echo` with clients that share no code with it, on every driver.
 
 use crate::common::{
     ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip, try_finish,
@@ -23,12 +23,12 @@ fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
 }
 
 #[test]
-fn one_byte_comes_back() {
+fn one_byte_is_echoed() {
     on_every_driver(&[], |server| round_trip(&mut server.connect(), b"x"));
 }
 
 #[test]
-fn a_mebibyte_in_one_write_comes_back() {
+fn a_mebibyte_in_one_write_is_echoed() {
     let bytes = noise(1 << 20);
     on_every_driver(&[], |server| {
         let mut stream = server.connect();
@@ -43,7 +43,7 @@ fn a_mebibyte_in_one_write_comes_back() {
 }
 
 #[test]
-fn after_a_half_close_everything_comes_back_and_then_the_end() {
+fn after_a_half_close_everything_is_echoed_before_the_end() {
     let bytes = noise(200_000);
     on_every_driver(&[], |server| {
         let mut stream = server.connect();
@@ -56,7 +56,7 @@ fn after_a_half_close_everything_comes_back_and_then_the_end() {
 }
 
 #[test]
-fn many_tiny_writes_come_back() {
+fn many_tiny_writes_are_echoed() {
     let bytes = noise(5000);
     on_every_driver(&[], |server| {
         let mut stream = server.connect();
@@ -112,14 +112,14 @@ fn the_ready_line_names_address_driver_and_reason() {
 }
 
 #[test]
-fn beyond_the_most_connections_the_next_waits_until_one_closes() {
+fn above_the_limit_a_connection_waits_until_another_closes() {
     on_every_driver(&["--max-connections", "2"], |server| {
         let (mut one, mut two) = (server.connect(), server.connect());
         round_trip(&mut one, b"one");
         round_trip(&mut two, b"two");
         let mut three = server.connect();
         three.write_all(b"three").unwrap();
-        // The server is busy with the others for as long as it would need to serve the third.
+        // The server is busy with the others for as long as the third would need.
         (0..200).for_each(|_| round_trip(&mut one, b"one again"));
         three.set_nonblocking(true).unwrap();
         let early = three.read(&mut [0; 5]);
@@ -134,12 +134,12 @@ fn beyond_the_most_connections_the_next_waits_until_one_closes() {
 }
 
 #[test]
-fn who_says_nothing_is_closed_and_who_talks_is_not() {
+fn an_idle_connection_is_closed_and_an_active_one_is_not() {
     on_every_driver(&["--idle-timeout", "400ms"], |server| {
         let (mut idle, mut busy) = (server.connect(), server.connect());
         round_trip(&mut idle, b"hello");
         idle.set_nonblocking(true).unwrap();
-        // The busy one talks until the idle one has been closed.
+        // The active client sends until the idle one has been closed.
         while let Err(error) = idle.read(&mut [0; 1]) {
             assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
             round_trip(&mut busy, b"tick");
@@ -149,7 +149,7 @@ fn who_says_nothing_is_closed_and_who_talks_is_not() {
 }
 
 #[test]
-fn the_figures_at_the_end_are_those_of_the_work() {
+fn the_statistics_are_those_of_the_work() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver, "--stats", "-"]);
         for turn in 0..5 {
@@ -198,12 +198,12 @@ fn a_port_without_permission_is_named() {
         println!("skipped: ports below 1024 need no permission here");
         return;
     }
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     for driver in drivers() {
         let mut command = Command::new(ANNULUS);
         command.args(["echo", "--driver", driver, "--listen", "127.0.0.1:81"]);
         if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         match try_finish(&mut command) {
             Ok(said) => said.complains(1, &["127.0.0.1:81", "ermission denied", "1024"]),
@@ -230,7 +230,7 @@ fn the_soft_limit_is_raised() {
 }
 
 #[test]
-fn a_client_that_resets_harms_nobody() {
+fn a_reset_by_a_client_does_not_affect_the_others() {
     on_every_driver(&[], |server| {
         let mut steady = server.connect();
         for _ in 0..20 {
@@ -271,7 +271,7 @@ fn operations_are_for_io_uring() {
 }
 
 #[test]
-fn a_locked_down_server_serves_all_the_same() {
+fn a_locked_down_server_serves() {
     let server = Server::start(&["--locked-down", "--driver", "auto"]);
     round_trip(&mut server.connect(), &noise(100_000));
     assert_eq!(server.stop().code, Some(0));
@@ -314,9 +314,10 @@ fn a_server_that_polls_serves_and_wrong_values_are_usage() {
     }
 }
 
-/// A runtime reserves addresses for what it receives, which a limit of addresses counts though no memory is behind them.
+/// A runtime reserves addresses for its receive buffers. They count against a limit on addresses although they use no
+/// memory.
 #[test]
-fn a_limit_of_addresses_is_named_with_the_way_out() {
+fn a_limit_of_addresses_is_named_with_a_remedy() {
     let limited = |more: &str| {
         let script = format!("ulimit -v 200000 && exec {ANNULUS} echo --listen 127.0.0.1:0 {more}");
         let mut command = Command::new("sh");
@@ -349,7 +350,7 @@ fn an_address_with_a_zone_is_served_and_called() {
     annulus(["echo", "--listen", nowhere]).complains(1, &["no interface 'nowhere'", "ip link"]);
 }
 
-/// A link-local address is one only together with its zone. The interface is one of a namespace of the test's own.
+/// A link-local address needs its zone. The interface is in a namespace of the test.
 #[test]
 fn a_link_local_address_is_served_and_called() {
     let script = r#"
@@ -359,10 +360,10 @@ fn a_link_local_address_is_served_and_called() {
         "$0" load -a "[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0 &&
         "$0" load udp -a "udp://[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0
         ended=$?; kill $!; wait $!; exit $ended"#;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");
+    std::fs::create_dir_all(&directory).unwrap();
     let mut command = Command::new("unshare");
-    let command = command.args(["--net", "sh", "-c", script, ANNULUS]).current_dir(&folder);
+    let command = command.args(["--net", "sh", "-c", script, ANNULUS]).current_dir(&directory);
     match try_finish(command) {
         Ok(said) if said.code == Some(0) => {}
         Ok(said) if said.code == Some(77) || said.stderr.starts_with("unshare:") => {
@@ -373,16 +374,16 @@ fn a_link_local_address_is_served_and_called() {
     }
 }
 
-/// Lowers or raises a limit of a server that runs.
+/// Lowers or raises a limit of a running server.
 fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> {
-    // It inherited the hard limit.
+    // The server inherited the hard limit.
     let maximum = getrlimit(resource).maximum;
     prlimit(Some(server.pid()), resource, Rlimit { current: soft, maximum }).unwrap().current
 }
 
-/// Without a descriptor for it, a connection waits, and the others go on.
+/// If descriptors are short, a new connection waits, and the others continue.
 #[test]
-fn a_server_of_threads_survives_a_lack_of_descriptors() {
+fn a_server_of_threads_survives_a_shortage_of_descriptors() {
     let server = Server::start(&["--driver", "threads", "--stats", "-"]);
     let (mut one, mut two) = (server.connect(), server.connect());
     round_trip(&mut one, b"one");
@@ -402,13 +403,14 @@ fn a_server_of_threads_survives_a_lack_of_descriptors() {
     round_trip(&mut server.connect(), b"four");
     let said = server.stop();
     assert_eq!(said.code, Some(0), "{said:?}");
-    // Once until `three` is served, and once more if the limit is still low at the next accept.
+    // Reported once until `three` is served, and once more if the limit is still low at the next accept.
     assert!(said.stderr.lines().count() <= 2, "told once a shortage: {said:?}");
 }
 
-/// Without a thread for it, a connection is closed, and the others go on. A thread has a stack, which takes addresses.
+/// If no thread can be started for a connection, it is closed, and the others continue. The stack of a thread takes
+/// addresses.
 #[test]
-fn a_server_of_threads_survives_a_thread_that_cannot_be_made() {
+fn a_server_of_threads_survives_a_thread_that_cannot_be_started() {
     let server = Server::start(&["--driver", "threads"]);
     let mut one = server.connect();
     round_trip(&mut one, b"one");

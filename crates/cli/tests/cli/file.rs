@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A directory to work in; whatever is left in it at the end is a failure.
+/// A directory for a test, which must be empty at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -52,7 +52,7 @@ fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for
             );
             let paths = &rows[1]["figures"];
             let count = |way: &str| paths[way]["value"].as_f64().unwrap();
-            // Two rounds of three workers that five times open, write and read.
+            // Two rounds of three workers with five cycles each.
             let calls = f64::from(2 * 3 * 5 * 3);
             assert_eq!(count("inline") + count("ring") + count("worker"), calls, "{paths}");
             match policy {
@@ -66,7 +66,7 @@ fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for
 }
 
 #[test]
-fn one_alone_prints_what_the_document_prints() {
+fn a_single_contender_prints_the_published_form() {
     for mode in ["threads", "tasks"] {
         let place = Place::new();
         let said = finish(&mut place.bench(&format!("-n 2 -c 3 -s 4K --mode {mode}")));
@@ -87,7 +87,7 @@ fn one_alone_prints_what_the_document_prints() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_values_are_refused_in_one_line() {
     let wrong = |args: &str| -> Said {
         annulus(["bench", "file"].into_iter().chain(args.split_whitespace()))
     };
@@ -125,9 +125,9 @@ fn a_file_is_no_directory() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_told_and_cleaned_up() {
+fn a_full_disk_is_reported_and_the_files_are_removed() {
     let place = Place::new();
-    // A limit of the process's own on files stands for the disk's.
+    // A limit on the size of the process's files stands in for a full disk.
     let script = format!(
         "ulimit -f 8; exec {ANNULUS} bench file --mode tasks -n 1 -c 1 -s 64K --dir {}",
         place.0.display()
@@ -140,7 +140,7 @@ fn a_disk_that_is_full_is_told_and_cleaned_up() {
 }
 
 #[test]
-fn blocks_are_read_and_written_in_every_order_and_checked() {
+fn blocks_are_read_written_and_verified_in_every_order() {
     for pattern in ["read", "write", "randread", "randwrite", "mixed"] {
         let place = Place::new();
         let args = "--depth 3 --file-size 1M --seconds 20ms --rounds 1 --json - --pattern";
@@ -156,10 +156,10 @@ fn blocks_are_read_and_written_in_every_order_and_checked() {
 }
 
 #[test]
-fn whole_files_go_over_streams_both_ways_and_are_checked() {
+fn whole_files_are_moved_both_ways_and_verified() {
     for pattern in ["send", "receive"] {
         let place = Place::new();
-        // Neither the file nor the pieces are whole pieces of the peer end's.
+        // Neither the file nor the pieces are multiples of the peer end's pieces.
         let args = "--depth 2 --file-size 1500K -s 7K --seconds 20ms --rounds 1 --json - --pattern";
         let said = finish(place.bench(args).arg(pattern));
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
@@ -173,7 +173,7 @@ fn whole_files_go_over_streams_both_ways_and_are_checked() {
 }
 
 #[test]
-fn past_the_cache_every_block_goes_off_the_loop() {
+fn direct_io_never_runs_on_the_loop() {
     let place = Place::new();
     let args = "--pattern randread --direct --depth 4 --file-size 1M --seconds 20ms --json -";
     let said = finish(place.bench(args).args(["--mode", "tasks"]));
@@ -184,14 +184,14 @@ fn past_the_cache_every_block_goes_off_the_loop() {
     let sample = said.json()["samples"][0]["sample"].clone();
     let number = |name: &str| sample[name].as_f64().unwrap();
     assert_eq!(number("ring") + number("worker"), number("operations"), "{sample}");
-    // On epoll, and if registering is refused, none.
+    // On epoll, and if memory cannot be registered, none.
     let registered = number("registered");
     assert!(registered == 0.0 || registered == number("ring"), "{sample}");
     place.is_clean();
 }
 
 #[test]
-fn what_fio_writes_is_not_read_by_ours() {
+fn blocks_written_by_fio_are_not_read_by_ours() {
     let place = Place::new();
     let args = "--pattern mixed --depth 4 --file-size 1M --seconds 50ms --rounds 2 --json -";
     let said = finish(place.bench(args).args(["--mode", "tasks", "--beside", "fio"]));
@@ -205,7 +205,7 @@ fn what_fio_writes_is_not_read_by_ours() {
     place.is_clean();
 }
 
-/// Interrupts a run that would take hours, once or twice, when its files are there.
+/// Interrupts a run of hours, once or twice, after its files are made.
 fn interrupt(place: &Place, times: usize) -> Option<i32> {
     let mut command = place.bench("-n 4 -c 1000000 -s 4K --rounds 1000");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -228,14 +228,14 @@ fn interrupt(place: &Place, times: usize) -> Option<i32> {
 }
 
 #[test]
-fn stopped_at_once_it_leaves_nothing() {
+fn a_run_that_is_stopped_at_once_leaves_no_file() {
     let place = Place::new();
     assert_eq!(interrupt(&place, 2), Some(130));
     place.is_clean();
 }
 
 #[test]
-fn a_contender_answers_each_question_and_refuses_nonsense() {
+fn a_contender_answers_each_job_and_refuses_invalid_ones() {
     let place = Place::new();
     for contender in ["threads", "tasks"] {
         let mut command = place.bench("--contender");

@@ -1,4 +1,4 @@
-//! `annulus load` when a signal comes: what there is until then is printed, marked, and the status tells the signal.
+//! `annulus load` and signals: the figures so far are printed and marked, and the exit status names the signal.
 
 use crate::common::{ANNULUS, PATIENCE, Said, drivers};
 use annulus_load::clock;
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Answers before a test sends its signal: as a rule the load measures by then.
+/// Replies before a test sends its signal; usually the load measures by then.
 const ENOUGH: u64 = 200;
 
-/// A run that would take an hour.
+/// A run of an hour.
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(ANNULUS);
     command.arg("load").args(args).args(["--json", "-"]);
@@ -27,7 +27,7 @@ fn end(child: Child, signal: Signal) -> Said {
     Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// An echo server of TCP that counts its answers, or gives none.
+/// A TCP echo server that counts its replies, or never replies.
 fn tcp(answers: bool) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -52,7 +52,7 @@ fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
     }
 }
 
-/// The same, of datagrams.
+/// The same with datagrams.
 fn udp(answers: bool) -> (String, Arc<AtomicU64>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
@@ -79,7 +79,7 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
     }
 }
 
-/// Every way to load: its arguments, and whether its messages are datagrams.
+/// Every workload: its arguments, and whether it uses datagrams.
 fn ways() -> Vec<(Vec<&'static str>, bool)> {
     let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
     let tasks = drivers().into_iter();
@@ -92,7 +92,7 @@ fn ways() -> Vec<(Vec<&'static str>, bool)> {
     ways
 }
 
-/// Interrupts a run after so many answers; its report.
+/// Interrupts a run after this many replies; returns its report.
 fn interrupt(
     way: &[&str],
     datagrams: bool,
@@ -113,7 +113,7 @@ fn interrupt(
 }
 
 #[test]
-fn what_there_is_is_printed_and_the_status_tells_the_signal() {
+fn the_results_so_far_are_printed_and_the_exit_status_names_the_signal() {
     let signals = [
         (Signal::INT, "SIGINT", 130),
         (Signal::TERM, "SIGTERM", 143),
@@ -126,7 +126,7 @@ fn what_there_is_is_printed_and_the_status_tells_the_signal() {
     }
     for (way, datagrams) in ways() {
         for &signal in signals {
-            // Answers that come before the load measures do not count, and nothing tells when it does.
+            // Replies before the load measures do not count, and no event says when it does.
             let has_some = |enough| {
                 let json = interrupt(&way, datagrams, enough, signal);
                 let done = ["responses", "completed", "received"].map(|name| json[name].as_u64());
@@ -140,7 +140,7 @@ fn what_there_is_is_printed_and_the_status_tells_the_signal() {
 }
 
 #[test]
-fn the_table_marks_it_too() {
+fn the_table_marks_an_interruption() {
     let (address, count) = tcp(true);
     let mut command = Command::new(ANNULUS);
     command.args(["load", "-a", &address, "-t", "1h", "--warm-up", "0", "-c", "2"]);
@@ -154,9 +154,9 @@ fn the_table_marks_it_too() {
     assert_eq!(said.code, Some(130));
 }
 
-/// A server that never answers would be waited for until the reply time-out.
+/// Without the signal, the load would wait until the reply time-out.
 #[test]
-fn a_silent_server_holds_nothing_up() {
+fn a_silent_server_does_not_delay_the_end() {
     for (way, datagrams) in ways() {
         let patient = if datagrams { ["--timeout", "1h"] } else { ["--reply-timeout", "1h"] };
         let (address, count) = if datagrams { udp(false) } else { tcp(false) };
@@ -169,7 +169,7 @@ fn a_silent_server_holds_nothing_up() {
     }
 }
 
-/// Whether a signal is in one of the masks that Linux shows of a process: `SigCgt` if it is handled, `SigIgn` if it is
+/// Whether a signal is in one of the masks of a process in `/proc`: `SigCgt` if it is handled, `SigIgn` if it is
 /// ignored.
 fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -178,7 +178,7 @@ fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
-/// Connects hang, as the listener's queue is full.
+/// Connects block, as the listener's queue is full.
 #[test]
 fn before_every_client_is_connected_nothing_was_measured() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

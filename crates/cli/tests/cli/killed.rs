@@ -1,4 +1,4 @@
-//! A bench that is killed leaves no process behind.
+//! A killed bench leaves no process behind.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE};
 use annulus_load::clock;
@@ -9,7 +9,7 @@ use rustix::process::{
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
-/// The processes that any thread of this one started.
+/// The child processes of all threads of this process.
 fn children_of(parent: Pid) -> Vec<Pid> {
     let tasks = format!("/proc/{}/task", parent.as_raw_nonzero());
     let Ok(tasks) = std::fs::read_dir(tasks) else { return Vec::new() };
@@ -18,7 +18,7 @@ fn children_of(parent: Pid) -> Vec<Pid> {
     lists.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Waits until a process has so many children; handles of them.
+/// Waits until a process has this many children; returns handles of them.
 fn await_children(parent: &mut Child, count: usize) -> Vec<OwnedFd> {
     let deadline = clock::now() + PATIENCE;
     loop {
@@ -39,8 +39,8 @@ fn await_end(process: &OwnedFd) {
     assert_eq!(ready, 1, "a child outlives its bench");
 }
 
-/// Starts a bench whose first slice takes longer than the test waits, kills it when its children are there, and waits
-/// for their end.
+/// Starts a bench whose first slice takes longer than the test waits, kills it once its children run, and waits for
+/// their end.
 fn kill(bench: &[&str], children: usize, signal: Signal) {
     let mut command = Command::new(ANNULUS);
     command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
@@ -48,15 +48,15 @@ fn kill(bench: &[&str], children: usize, signal: Signal) {
     let mut bench = command.spawn().unwrap();
     let children = await_children(&mut bench, children);
     let pid = Pid::from_child(&bench);
-    // SIGQUIT would leave its memory in a file.
+    // SIGQUIT would write a core file.
     prlimit(Some(pid), Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
     kill_process(pid, signal).unwrap();
     bench.wait().unwrap();
     children.iter().for_each(await_end);
 }
 
-/// Whether this process ignores a signal, and so what it starts: shells without job control ignore SIGQUIT for what they run in
-/// the background.
+/// Whether this process ignores a signal, and so do its children: shells without job control ignore SIGQUIT in
+/// background processes.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

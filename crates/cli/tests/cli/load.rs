@@ -1,11 +1,11 @@
-//! `annulus load`: its figures, and what it says about servers that misbehave.
+//! `annulus load`: its figures, and its errors about faulty servers.
 
 use crate::common::{ANNULUS, Said, Server, annulus, drivers, finish};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-/// A server of blocking threads, one a connection; it ends with the test's process.
+/// A server with a blocking thread per connection; it ends with the process of the test.
 fn serve(talk: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -18,7 +18,7 @@ fn serve(talk: fn(TcpStream)) -> SocketAddr {
     address
 }
 
-/// Answers each read with what `change` makes of it.
+/// Answers each read with the bytes that `change` returns.
 fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -40,7 +40,7 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Said {
     annulus(short.iter().chain(args))
 }
 
-/// Three clients against a faulty server: exit status 1, the kind named and counted, in words and as JSON.
+/// Three clients with a faulty server: exit status 1, with the kind named and counted, as text and as JSON.
 #[track_caller]
 fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
@@ -51,7 +51,7 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
 }
 
 #[test]
-fn the_json_has_what_was_promised() {
+fn the_json_has_the_documented_keys() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
         let said = load(server.address, &["--number", "20", "--length", "128"]);
@@ -86,7 +86,7 @@ fn every_driver_of_the_load_works() {
 }
 
 #[test]
-fn pipelines_and_rates_are_told_in_the_results() {
+fn pipelines_and_rates_are_in_the_results() {
     let server = Server::start(&[]);
     let said =
         load(server.address, &["--pipeline", "16", "--rate", "2000", "-c", "4", "-l", "128"]);
@@ -97,7 +97,7 @@ fn pipelines_and_rates_are_told_in_the_results() {
 }
 
 #[test]
-fn a_pipeline_out_of_range_is_told_with_its_limit() {
+fn a_pipeline_out_of_range_is_refused_with_its_limit() {
     let address = "127.0.0.1:9".parse().unwrap();
     load(address, &["--pipeline", "4097"]).complains(2, &["4097", "1..=4096"]);
     load(address, &["--pipeline", "65", "-l", "1048576"]).complains(2, &["at most 64", "65"]);
@@ -116,7 +116,7 @@ fn large_messages_are_verified_too() {
 }
 
 #[test]
-fn the_table_is_for_people() {
+fn the_table_is_formatted() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let said =
@@ -175,12 +175,12 @@ fn a_server_that_answers_too_many_bytes() {
 }
 
 #[test]
-fn a_server_that_never_answers() {
+fn a_server_that_never_replies() {
     expect("reply timeout", |stream| answer(stream, Vec::clear), &["--reply-timeout", "200ms"]);
 }
 
 #[test]
-fn nobody_there() {
+fn a_port_without_a_server() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let said = load(address, &[]);
     said.complains(1, &["connect refused", &address.to_string(), "is the server running"]);
@@ -201,7 +201,7 @@ fn more_clients_than_open_files() {
 }
 
 #[test]
-fn a_connection_a_message_prints_the_totals() {
+fn a_connection_per_message_prints_the_totals() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let args = ["load", "-a", &address, "--per-connection", "-c", "20", "-l", "16384"];
@@ -220,14 +220,14 @@ fn a_connection_a_message_prints_the_totals() {
 }
 
 #[test]
-fn a_connection_a_message_fails_as_clearly() {
+fn a_connection_per_message_reports_failures() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let visit =
+    let per_connection =
         |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
-    visit(&[]).complains(1, &["connect refused 50", &address, "is the server running"]);
-    visit(&["--driver", "threads"]).complains(2, &["--driver threads", "--threads"]);
-    visit(&["--rate", "5"]).complains(2, &["--rate", "--per-connection"]);
-    visit(&["--threads", "0"]).complains(2, &["0", "1..=256"]);
+    per_connection(&[]).complains(1, &["connect refused 50", &address, "is the server running"]);
+    per_connection(&["--driver", "threads"]).complains(2, &["--driver threads", "--threads"]);
+    per_connection(&["--rate", "5"]).complains(2, &["--rate", "--per-connection"]);
+    per_connection(&["--threads", "0"]).complains(2, &["0", "1..=256"]);
     for option in ["--connections=5", "--threads=2"] {
         annulus(["load", option]).complains(2, &["does nothing without --per-connection"]);
         annulus(["load", option, "-t", "1"])
@@ -235,7 +235,7 @@ fn a_connection_a_message_fails_as_clearly() {
     }
 }
 
-/// Its first message is answered while it warms up, and the next one is due in a thousand seconds.
+/// Its first reply arrives during the warm-up, and the next message is due after a thousand seconds.
 #[test]
 fn a_run_without_a_response_is_a_failure() {
     let server = Server::start(&[]);

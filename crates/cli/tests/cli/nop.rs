@@ -25,7 +25,7 @@ fn our_contenders_are_measured_side_by_side() {
 }
 
 #[test]
-fn a_contender_answers_each_question_and_ends_with_its_input() {
+fn a_contender_answers_each_job_and_ends_with_its_input() {
     if !drivers().contains(&"uring") {
         return;
     }
@@ -42,7 +42,7 @@ fn a_contender_answers_each_question_and_ends_with_its_input() {
 }
 
 #[test]
-fn a_question_that_makes_no_sense_is_refused_with_the_limit() {
+fn an_invalid_job_is_refused_with_the_limit() {
     for question in ["many\n", "0 1\n", "32769 1\n", "64 -1\n", "64 x\n"] {
         let (code, answers, error) = ask("ring", question);
         assert_eq!((code, answers.as_str()), (Some(2), ""), "{question}");
@@ -50,7 +50,7 @@ fn a_question_that_makes_no_sense_is_refused_with_the_limit() {
     }
 }
 
-/// One of our contenders, asked; its status, its answers, and what it complained of.
+/// Runs one of our contenders with these jobs; returns its exit status, its answers, and its error output.
 fn ask(contender: &str, questions: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(ANNULUS);
     command.args(["bench", "nop", "--contender", contender]);

@@ -1,4 +1,4 @@
-//! Standard output and standard error that are closed, full, or pipes that are no longer read: no command panics.
+//! Standard output and standard error that are closed, full, or pipes without a reader: no command panics.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE, Server};
 use annulus_load::clock;
@@ -8,13 +8,13 @@ use std::io::pipe;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// What a stream leads to.
+/// The target of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sink {
     Null,
-    /// Every write fails: there is no space.
+    /// Every write fails with ENOSPC.
     Full,
-    /// Every write fails: the pipe is no longer read.
+    /// Every write fails with EPIPE.
     Broken,
     Closed,
 }
@@ -29,7 +29,7 @@ impl Sink {
     }
 }
 
-/// A command whose output leads there. A shell closes what is to be closed.
+/// A command with these targets. A shell closes a stream.
 fn annulus(args: &[&str], stdout: Sink, stderr: Sink) -> Command {
     let close =
         |sink, number| if sink == Sink::Closed { format!(" {number}>&-") } else { "".into() };
@@ -44,7 +44,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
     annulus(args, stdout, stderr).status().unwrap()
 }
 
-/// What every command prints to standard output, in a short run.
+/// The commands that print to standard output, in short runs.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
     let timed = "-c 2 -t 0.3 --warm-up 0";
     let lines = [
@@ -68,7 +68,7 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn standard_output_that_cannot_be_written_is_told_by_the_exit_status() {
+fn a_standard_output_that_cannot_be_written_fails_the_exit_status() {
     let mut echo = Command::new(ANNULUS);
     echo.args(["echo", "--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"]);
     let server = Server::spawn(&mut echo);
@@ -82,7 +82,7 @@ fn standard_output_that_cannot_be_written_is_told_by_the_exit_status() {
             let said = annulus(&line, sink, Sink::Null).stderr(Stdio::piped()).output().unwrap();
             let stderr = String::from_utf8(said.stderr).unwrap();
             assert_eq!(said.status.code(), Some(code), "{line:?}, {sink:?}: {stderr}");
-            // A pipe that is no longer read ends a program in silence; for want of space it says so, in one line.
+            // A pipe without a reader ends a program silently; a full device is reported in one line.
             let lines = usize::from(sink == Sink::Full);
             assert_eq!(stderr.lines().count(), lines, "{line:?}, {sink:?}: {stderr}");
             assert!(lines == 0 || stderr.contains("cannot write to standard output"), "{stderr}");
@@ -91,7 +91,7 @@ fn standard_output_that_cannot_be_written_is_told_by_the_exit_status() {
 }
 
 #[test]
-fn standard_error_that_cannot_be_written_changes_no_exit_status() {
+fn a_standard_error_that_cannot_be_written_does_not_change_the_exit_status() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (line, code) in [
         (&["doctor"][..], 0),
@@ -110,9 +110,9 @@ fn standard_error_that_cannot_be_written_changes_no_exit_status() {
     }
 }
 
-/// Its ready line is lost, and it serves all the same.
+/// The announcement is lost, and it serves anyway.
 #[test]
-fn a_server_that_cannot_say_that_it_is_ready_serves() {
+fn a_server_that_cannot_announce_itself_serves() {
     for driver in ["auto", "epoll", "threads"] {
         for sink in [Sink::Full, Sink::Broken, Sink::Closed] {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -136,7 +136,7 @@ fn a_server_that_cannot_say_that_it_is_ready_serves() {
 }
 
 #[test]
-fn figures_that_cannot_be_written_are_told_by_the_exit_status() {
+fn statistics_that_cannot_be_written_fail_the_exit_status() {
     for (stats, stdout, code) in
         [("-", Sink::Full, 1), ("-", Sink::Broken, 141), ("/dev/full", Sink::Null, 1)]
     {

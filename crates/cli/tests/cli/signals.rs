@@ -1,4 +1,5 @@
-//! How `annulus echo` ends: what is in flight comes back, within the grace, and a second signal does not wait.
+//! The end of `annulus echo`: what is in flight is answered within the shutdown timeout, and a second signal does not
+//! wait.
 
 use crate::common::{Server, noise, round_trip, ways};
 use annulus_load::clock;
@@ -8,7 +9,7 @@ use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Writes without ever reading, until the server has gone: there is always more in flight than it can send.
+/// Writes without reading until the server has ended, so that more is always in flight than it can send.
 fn clog(server: &Server) -> JoinHandle<()> {
     let mut stream = server.connect();
     round_trip(&mut stream, b"hello");
@@ -21,7 +22,7 @@ fn await_closed_listener(server: &Server) {
 }
 
 #[test]
-fn either_signal_ends_an_idle_server_with_success() {
+fn sigint_and_sigterm_end_an_idle_server_with_success() {
     for way in ways() {
         for signal in [Signal::INT, Signal::TERM] {
             let server = Server::start(&way);
@@ -33,7 +34,7 @@ fn either_signal_ends_an_idle_server_with_success() {
 }
 
 #[test]
-fn idle_connections_do_not_hold_the_server_up() {
+fn idle_connections_do_not_delay_the_end() {
     for way in ways() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
@@ -47,7 +48,7 @@ fn idle_connections_do_not_hold_the_server_up() {
 }
 
 #[test]
-fn what_is_in_flight_comes_back_after_the_signal() {
+fn what_is_in_flight_is_echoed_after_the_signal() {
     let bytes = noise(4 << 20);
     for way in ways() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
@@ -67,7 +68,7 @@ fn what_is_in_flight_comes_back_after_the_signal() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_server_up_for_the_grace_only() {
+fn a_client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
     for way in ways() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "400ms"]].concat());
         let writing = clog(&server);

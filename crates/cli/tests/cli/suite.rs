@@ -1,4 +1,4 @@
-//! Published tables, measured again: the list, the errors, and small suites from file to table.
+//! Published tables, measured again: the list, the errors, and small suites.
 
 use crate::common::{ANNULUS, OwnLock, Said, annulus, drivers, finish};
 use std::fs;
@@ -12,7 +12,7 @@ machine = ["paper"]
 commands = []
 "#;
 
-/// Runs a suite of this text from a directory of its own.
+/// Runs a suite with this text from a directory of its own.
 fn suite(test: &str, text: &str, args: &[&str]) -> Said {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("suite-{test}"));
     fs::create_dir_all(directory.join("suites")).unwrap();
@@ -37,7 +37,7 @@ fn all_suites_are_listed_with_their_documents() {
 }
 
 #[test]
-fn an_unknown_suite_is_answered_with_all_names() {
+fn the_error_for_an_unknown_suite_lists_all_names() {
     annulus(["bench", "suite", "nope"]).complains(2, &["'nope'", "bench-echo, fibers", "udp"]);
     annulus(["bench", "suite"]).complains(2, &["NAME", "--help"]);
     let nowhere = finish(Command::new(ANNULUS).args(["bench", "suite", "nop"]).current_dir("/"));
@@ -45,13 +45,13 @@ fn an_unknown_suite_is_answered_with_all_names() {
 }
 
 #[test]
-fn a_suite_that_makes_no_sense_is_told_in_one_line() {
+fn an_invalid_suite_is_an_error_of_one_line() {
     suite("broken", "kind = \"dance\"", &[])
         .complains(1, &["suite small", "unknown variant `dance`"]);
 }
 
 #[test]
-fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
+fn an_echo_suite_prints_measured_and_published_figures() {
     let text = r#"kind = "echo"
         [[table]]
         title = "a table"
@@ -65,7 +65,7 @@ fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
         ]"#;
     let said = suite("echo", text, &["--rounds", "1", "--quick"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    // The widths of the columns follow the figures.
+    // The widths of the columns depend on the figures.
     let words = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "a table, requests/s clients 1 2 a thread each published 1,234 – threads ",
@@ -82,7 +82,7 @@ fn an_echo_suite_shows_what_it_measured_beside_what_was_published() {
 }
 
 #[test]
-fn a_nop_suite_asks_its_contenders() {
+fn a_nop_suite_measures_its_contenders() {
     if !drivers().contains(&"uring") {
         return;
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-/// A server of both, on one driver; and where its datagrams go.
+/// A server of TCP and UDP on one driver, and its UDP address.
 fn start(driver: &str) -> (Server, SocketAddr) {
     start_with(driver, &[])
 }
@@ -31,26 +31,26 @@ fn both_are_served_at_once_and_counted() {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.connect(udp).unwrap();
         for length in [0, 1, 1200, 65_507] {
-            let letter = noise(length);
-            socket.send(&letter).unwrap();
+            let datagram = noise(length);
+            socket.send(&datagram).unwrap();
             let mut back = vec![0; 65_536];
             let came = socket.recv(&mut back).unwrap();
-            assert!(back[..came] == letter, "{length} bytes came back as {came}");
+            assert!(back[..came] == datagram, "{length} bytes came back as {came}");
         }
         let said = server.stop();
         assert_eq!(said.code, Some(0), "{said:?}");
     }
 }
 
-/// What a sender hands over as one comes back cut as it was, in order, whoever of the tasks echoes it.
+/// What a client sends with segmentation is echoed with the same segments, in order, by any of the tasks.
 #[test]
-fn segments_come_back_as_they_were_sent() {
+fn segments_are_echoed_as_sent() {
     for driver in ["auto", "epoll"] {
         let (server, udp) = start_with(driver, &["--segments", "--outstanding", "3"]);
         annulus::run(async {
             let socket = annulus::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            let letter = noise(10 * 1200 + 7);
-            socket.send_segments(letter.clone(), 1200, udp).await.unwrap();
+            let datagram = noise(10 * 1200 + 7);
+            socket.send_segments(datagram.clone(), 1200, udp).await.unwrap();
             let mut back = Vec::new();
             for _ in 0..11 {
                 let came = annulus::time::timeout(PATIENCE, socket.recv()).await;
@@ -58,7 +58,7 @@ fn segments_come_back_as_they_were_sent() {
                 assert!(lease.len() == 1200 || back.len() == 12_000, "{} bytes", lease.len());
                 back.extend_from_slice(&lease);
             }
-            assert!(back == letter, "{driver}");
+            assert!(back == datagram, "{driver}");
             std::io::Result::Ok(())
         })
         .unwrap();
@@ -76,7 +76,7 @@ fn segments_come_back_as_they_were_sent() {
 }
 
 #[test]
-fn the_load_tells_what_became_of_every_datagram() {
+fn the_load_counts_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
     let args = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
@@ -94,7 +94,7 @@ fn the_load_tells_what_became_of_every_datagram() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_its_limit() {
+fn invalid_values_are_refused_with_their_limits() {
     let udp = |more: &[&str]| annulus(["load", "udp"].iter().chain(more));
     udp(&["-l", "65508"]).complains(2, &["65508", "65507"]);
     udp(&["--window", "0"]).complains(2, &["0", "1..=1024"]);
@@ -110,7 +110,7 @@ fn what_cannot_be_is_told_with_its_limit() {
     annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
 }
 
-/// Sends a datagram with a source that no socket of the sender has.
+/// Sends a datagram with a forged source.
 fn forge(source: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let raw: OwnedFd = socket(family, SocketType::RAW, Some(ipproto::UDP))?;
@@ -122,7 +122,7 @@ fn forge(source: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Errno> 
     }
     datagram.extend(bytes);
     if let (IpAddr::V6(from), IpAddr::V6(to)) = (source.ip(), to.ip()) {
-        // Over IPv4 none is needed.
+        // Over IPv4 no source is needed.
         let pseudo = [&from.octets()[..], &to.octets(), &[0, 0, 0, length as u8, 0, 0, 0, 17]];
         let sum = !ones_sum(&[&pseudo.concat()[..], &datagram].concat());
         datagram[6..8].copy_from_slice(&sum.to_be_bytes());
@@ -138,8 +138,8 @@ fn ones_sum(bytes: &[u8]) -> u16 {
     ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// An answer to a datagram from one of the server's own addresses would be received by the server, and answered, and so
-/// on for ever.
+/// An answer to a datagram from one of the server's own addresses would be received and answered by the server, without
+/// end.
 #[test]
 fn a_forged_source_that_is_the_server_is_refused_and_counted() {
     let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];

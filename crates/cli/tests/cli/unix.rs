@@ -10,14 +10,14 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder of this test's own, with a short name: a socket's path has room for 107 bytes.
-struct Folder(PathBuf);
+/// A directory of one test, with a short name: the path of a socket has at most 107 bytes.
+struct TestDirectory(PathBuf);
 
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("annulus-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+impl TestDirectory {
+    fn new(test: &str) -> TestDirectory {
+        let directory = std::env::temp_dir().join(format!("annulus-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        TestDirectory(directory)
     }
 
     /// A path in it.
@@ -26,7 +26,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -40,7 +40,7 @@ fn datagrams(path: &Path) -> String {
     format!("unix-datagram:{}", path.display())
 }
 
-/// A server of TCP, and of what `listen` says.
+/// A server on TCP and on `listen`.
 fn start(driver: &str, listen: &str) -> Server {
     let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
     Server::spawn(Command::new(ANNULUS).arg("echo").args(listens).args(["--driver", driver]))
@@ -62,9 +62,9 @@ fn round_trip(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn streams_are_served_beside_tcp_and_their_path_goes_with_the_server() {
-    let folder = Folder::new("streams");
-    let path = folder.path("s");
+fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
+    let directory = TestDirectory::new("streams");
+    let path = directory.path("s");
     for driver in ["auto", "epoll"] {
         let server = start(driver, &streams(&path));
         assert!(server.ready.contains(&streams(&path)), "{}", server.ready);
@@ -79,8 +79,8 @@ fn streams_are_served_beside_tcp_and_their_path_goes_with_the_server() {
 
 #[test]
 fn several_workers_leave_paths_to_the_first() {
-    let folder = Folder::new("workers");
-    let path = folder.path("s");
+    let directory = TestDirectory::new("workers");
+    let path = directory.path("s");
     let address = streams(&path);
     let args = ["echo", "--listen", "127.0.0.1:0", "--listen", &address, "--workers", "2"];
     let server = Server::spawn(Command::new(ANNULUS).args(args).args(["--pin", "0,0"]));
@@ -90,9 +90,9 @@ fn several_workers_leave_paths_to_the_first() {
 }
 
 #[test]
-fn the_load_calls_a_path_in_every_way_it_calls_tcp() {
-    let folder = Folder::new("load");
-    let path = folder.path("s");
+fn every_workload_of_streams_runs_on_a_path() {
+    let directory = TestDirectory::new("load");
+    let path = directory.path("s");
     let server = start("auto", &streams(&path));
     let address = streams(&path);
     let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
@@ -119,21 +119,21 @@ fn the_load_calls_a_path_in_every_way_it_calls_tcp() {
 }
 
 #[test]
-fn datagrams_come_back_to_paths_and_none_is_lost() {
-    let folder = Folder::new("letters");
-    let (path, own) = (folder.path("d"), folder.path("own"));
+fn datagrams_to_paths_are_echoed_without_loss() {
+    let directory = TestDirectory::new("datagrams");
+    let (path, own) = (directory.path("d"), directory.path("own"));
     for driver in ["auto", "epoll"] {
         let server = start(driver, &datagrams(&path));
         let socket = UnixDatagram::bind(&own).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         for length in [0, 1, 65_507] {
-            let letter = noise(length);
-            socket.send_to(&letter, &path).unwrap();
+            let datagram = noise(length);
+            socket.send_to(&datagram, &path).unwrap();
             let mut back = vec![0; 65_536];
             let came = socket.recv(&mut back).unwrap();
-            assert!(back[..came] == letter, "{length} bytes came back as {came}");
+            assert!(back[..came] == datagram, "{length} bytes came back as {came}");
         }
-        // Who has no name gets no answer, and disturbs nobody.
+        // A socket without a name gets no answer, and the others are not disturbed.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagrams(&path);
         let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
@@ -148,11 +148,11 @@ fn datagrams_come_back_to_paths_and_none_is_lost() {
     }
 }
 
-/// It asks for far more answers than the server may hold for it, and reads none.
+/// A client sends far more datagrams than the server may queue for it, and reads no answer.
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
-    let folder = Folder::new("deaf");
-    let (path, deaf, own) = (folder.path("d"), folder.path("deaf"), folder.path("own"));
+fn a_client_that_does_not_read_does_not_block_the_others() {
+    let directory = TestDirectory::new("deaf");
+    let (path, deaf, own) = (directory.path("d"), directory.path("deaf"), directory.path("own"));
     for driver in ["auto", "epoll"] {
         let server = start(driver, &datagrams(&path));
         let flooder = UnixDatagram::bind(&deaf).unwrap();
@@ -174,9 +174,9 @@ fn a_client_that_does_not_read_holds_up_nobody() {
 }
 
 #[test]
-fn a_path_of_the_dead_is_taken_over_and_one_of_the_living_is_not() {
-    let folder = Folder::new("taken");
-    let path = folder.path("s");
+fn a_stale_path_is_reused_and_one_in_use_is_not() {
+    let directory = TestDirectory::new("taken");
+    let path = directory.path("s");
     let listener = UnixListener::bind(&path).unwrap();
     let echo = |listen: &str| annulus(["echo", "--listen", listen]);
     echo(&streams(&path)).complains(1, &[&streams(&path), "another program listens there"]);
@@ -186,19 +186,19 @@ fn a_path_of_the_dead_is_taken_over_and_one_of_the_living_is_not() {
     let server = start("auto", &streams(&path));
     round_trip(&path, b"hello");
     assert_eq!(server.stop().code, Some(0));
-    let file = folder.path("file");
+    let file = directory.path("file");
     std::fs::write(&file, "precious").unwrap();
     echo(&streams(&file)).complains(1, &["it is no socket"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]
-fn what_cannot_be_a_path_is_told_with_its_limit() {
+fn an_invalid_path_is_refused_with_its_limit() {
     let long = format!("unix:/{}", "x".repeat(107));
     annulus(["echo", "--listen", &long]).complains(2, &["108 bytes", "1 to 107"]);
     annulus(["load", "-a", &long]).complains(2, &["108 bytes", "1 to 107"]);
     let nowhere = "unix:/nowhere/at/all";
-    annulus(["echo", "--listen", nowhere]).complains(1, &[nowhere, "no such folder"]);
+    annulus(["echo", "--listen", nowhere]).complains(1, &[nowhere, "no such directory"]);
     annulus(["load", "-a", "unix-datagram:/x"]).complains(2, &["use annulus load udp"]);
     annulus(["load", "udp", "-a", "unix:/x"]).complains(2, &["unix-datagram:/path"]);
     let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
@@ -219,13 +219,13 @@ fn a_bench() {
     assert_eq!(json["settings"]["bench"], "unix");
     let command = json["settings"]["contenders"][0]["command"].as_array().unwrap();
     let path = command.iter().find_map(|word| word.as_str()?.strip_prefix("unix:")).unwrap();
-    assert!(!Path::new(path).parent().unwrap().exists(), "{path} has gone with its folder");
+    assert!(!Path::new(path).parent().unwrap().exists(), "{path} was removed with its directory");
     for row in [&json["results"][0], &json["controls"][0]] {
         assert!(row["figures"]["rate"]["value"].as_f64().unwrap() > 0.0, "{row}");
     }
 }
 
-/// A name after an `@` stands in no directory.
+/// A name after an `@` is in no directory.
 #[test]
 fn abstract_names_are_served_and_called() {
     let name = format!("annulus-test-{}", std::process::id());
@@ -257,12 +257,12 @@ fn abstract_names_are_served_and_called() {
     annulus(["echo", "--listen", "unix:@"]).complains(2, &["0 bytes", "1 to 107"]);
 }
 
-/// Linux has bytes for paths, and no text.
+/// Linux paths are bytes, not text.
 #[test]
-fn paths_that_are_no_text_work() {
-    let folder = Folder::new("bytes");
+fn paths_that_are_not_utf8_work() {
+    let directory = TestDirectory::new("bytes");
     let name = |prefix: &str, name: &[u8]| {
-        let path = folder.path("").into_os_string().into_vec();
+        let path = directory.path("").into_os_string().into_vec();
         OsString::from_vec([prefix.as_bytes(), &path, name].concat())
     };
     let (stream, datagram) = (name("unix:", b"s\xff"), name("unix-datagram:", b"d\xff"));

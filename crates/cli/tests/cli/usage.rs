@@ -1,4 +1,4 @@
-//! The command line: help that fits, and errors of one line that name the value and the way out.
+//! The command line: help that fits, and errors of one line that name the value and a remedy.
 
 use crate::common::annulus;
 
@@ -179,18 +179,18 @@ fn wrong_usage_is_one_line_and_exits_2() {
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line_and_exits_1() {
+fn a_failure_is_one_line_and_exits_1() {
     for (args, parts) in [
         (
             &["echo", "--listen", "127.0.0.1:0", "--pin", "100000"][..],
             &["CPU 100000", "may use"][..],
         ),
         (
-            &["echo", "--listen", "127.0.0.1:0", "--stats", "/no/such/folder/file"],
-            &["/no/such/folder/file", "choose another file"],
+            &["echo", "--listen", "127.0.0.1:0", "--stats", "/no/such/directory/file"],
+            &["/no/such/directory/file", "choose another file"],
         ),
         (&["load", "--pin", "100000"], &["CPU 100000", "may use"]),
-        (&["load", "--json", "/no/such/folder/file"], &["/no/such/folder/file"]),
+        (&["load", "--json", "/no/such/directory/file"], &["/no/such/folder/file"]),
     ] {
         annulus(args).complains(1, parts);
     }
@@ -198,7 +198,7 @@ fn what_cannot_be_done_is_one_line_and_exits_1() {
 
 #[test]
 fn an_unresolvable_name_is_named() {
-    // An empty label: no resolver need be asked to know that it does not exist.
+    // An empty label, which does not exist for any resolver.
     for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
         annulus(args).complains(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
     }

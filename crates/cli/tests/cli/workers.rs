@@ -1,4 +1,4 @@
-//! `annulus echo --workers`: who gets which connection, what is summed, and what is refused.
+//! `annulus echo --workers`: the distribution of connections, statistics, and usage errors.
 
 use crate::common::{ANNULUS, Server, annulus, drivers, finish, noise, round_trip};
 use annulus_load::affinity;
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
-/// Turns a hang into a failure.
+/// A deadline that turns a hang into a failure.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// The drivers that have workers.
@@ -24,7 +24,7 @@ fn figures(stats: &Value, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_fewest_get_the_next_and_the_figures_add_up() {
+fn the_worker_with_the_fewest_gets_the_next_connection_and_counts_add_up() {
     for driver in rings() {
         let server = Server::start(&["--driver", driver, "--workers", "3", "--stats", "-"]);
         assert!(server.ready.contains("3 workers"), "{}", server.ready);
@@ -45,7 +45,7 @@ fn the_fewest_get_the_next_and_the_figures_add_up() {
 }
 
 #[test]
-fn the_kernel_spreads_too() {
+fn the_kernel_can_distribute_connections() {
     for driver in rings() {
         for spread in ["hash", "cpu"] {
             let args = ["--driver", driver, "--workers", "3", "--spread", spread, "--stats", "-"];
@@ -58,15 +58,15 @@ fn the_kernel_spreads_too() {
     }
 }
 
-/// Sockets that a server has open.
+/// Sockets open in a server.
 fn sockets(server: &Server) -> usize {
-    let folder = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
+    let directory = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
     let links =
-        fs::read_dir(folder).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        fs::read_dir(directory).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Of several clients that have asked, the first that is answered.
+/// Of several clients that have sent, the first that is answered.
 fn answered(clients: &mut Vec<TcpStream>) -> TcpStream {
     let mut polled: Vec<_> =
         clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
@@ -121,7 +121,7 @@ fn more_workers_than_cpus_are_warned_of() {
 }
 
 #[test]
-fn a_locked_down_server_has_a_ring_a_worker() {
+fn a_locked_down_server_has_a_ring_per_worker() {
     if !drivers().contains(&"uring") {
         return println!("skipped: the uring driver does not work here");
     }
@@ -153,7 +153,7 @@ fn too_few_files_for_the_workers_are_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     for (args, parts) in [
         (&["--workers", "0"][..], &["'0'", "--workers", "1..=1024"][..]),
         (&["--workers", "1025"], &["'1025'", "1..=1024"]),

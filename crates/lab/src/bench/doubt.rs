@@ -144,23 +144,23 @@ mod tests {
     fn an_interval_wider_than_requested_is_a_doubt() {
         let record =
             record(3, 15, |index, round| 2.0 + 0.1 * if index == 1 { round % 3 } else { 0 } as f64);
-        let told = |half_width| {
+        let found = |half_width| {
             let mut bench = bench(&["a", "b"]);
             bench.plan.rounds.precision = Some(Precision { metric: "cpu_us", half_width });
             doubts(&bench, &record).concat()
         };
         // The rounds' ratios are 1, 1.05 and 1.1.
-        assert!(!told(0.06).contains('±'));
-        assert!(told(0.01).contains("± 0.01 at 50 clients × 128 bytes"), "{}", told(0.01));
+        assert!(!found(0.06).contains('±'));
+        assert!(found(0.01).contains("± 0.01 at 50 clients × 128 bytes"), "{}", found(0.01));
     }
 
     #[test]
     fn a_failed_control_and_a_short_run_are_doubts() {
         let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
-        let told = doubts(&bench(&["a", "b"]), &failed);
+        let found = doubts(&bench(&["a", "b"]), &failed);
         assert!(
-            told[0].contains("did not come out the same at 50 clients × 128 bytes: "),
-            "{told:?}"
+            found[0].contains("did not come out the same at 50 clients × 128 bytes: "),
+            "{found:?}"
         );
         let short = doubts(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");

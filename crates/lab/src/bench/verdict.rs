@@ -102,7 +102,7 @@ impl Judge<'_> {
     fn few_rounds(&self) -> Option<Decision> {
         let rounds = |contender| self.record.values(self.primary, contender, self.cell).len();
         let rounds = (0..=self.control).map(rounds).min().unwrap_or(0);
-        let text = format!("can't tell: {rounds} rounds, an interval needs {FEWEST_ROUNDS}");
+        let text = format!("undecided: {rounds} rounds, an interval needs {FEWEST_ROUNDS}");
         (rounds < FEWEST_ROUNDS).then_some((Outcome::FewRounds, None, text))
     }
 
@@ -133,7 +133,7 @@ impl Judge<'_> {
                 let (best_name, name) = (self.name(best), self.name(other));
                 let (noun, ratio) = (self.primary.noun, self.ratio(self.primary, best, other));
                 let text = format!(
-                    "can't tell {best_name} from {name}: {ratio} × its {noun}, the control {control}"
+                    "undecided between {best_name} and {name}: {ratio} × its {noun}, the control {control}"
                 );
                 (Outcome::Tie, None, text)
             }

@@ -112,7 +112,7 @@ impl Catalogue {
         let options = options.map(|option| format!("--{option}"));
         let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
         (self.check_own)(&arguments[1..])
-            .map_err(|why| format!("server '{name}': {why} (annulus echo --help tells more)"))?;
+            .map_err(|why| format!("server '{name}': {why} (see annulus echo --help)"))?;
         Ok(Source::Own(arguments))
     }
 
@@ -242,7 +242,7 @@ mod tests {
         listen_at(&mut spec, "unix:/x", "y");
         assert_eq!(spec.arguments[2], "unix:/x");
         let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
-        let refused = "server 'uring+spin': no option '--spin' (annulus echo --help tells more)";
+        let refused = "server 'uring+spin': no option '--spin' (see annulus echo --help)";
         assert_eq!(error("uring+spin"), refused);
         assert_eq!(error("uring+"), "server 'uring+': no option stands behind a +");
         let error = catalogue.choose("threads", Transport::Udp).expect_err("TCP only");

@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn a_request_above_memory_or_disk_is_refused_with_the_limit() {
-        let told = |needed: [u64; 2], room: [Option<u64>; 2]| {
+        let found = |needed: [u64; 2], room: [Option<u64>; 2]| {
             let room = [(needed[0], room[0], "of memory left"), (needed[1], room[1], "on disk")];
             refusal("2 × 1G", room).unwrap_or_default()
         };
         let both = Some(2 << 30);
-        assert_eq!(told([2 << 30, 2 << 30], [both, both]), "");
-        assert_eq!(told([u64::MAX; 2], [None, None]), "", "unknown limits");
+        assert_eq!(found([2 << 30, 2 << 30], [both, both]), "");
+        assert_eq!(found([u64::MAX; 2], [None, None]), "", "unknown limits");
         let text = "2 × 1G: 4G do not fit the 2G of memory left; ask for fewer or smaller";
-        assert_eq!(told([4 << 30, 2 << 30], [both, both]), text);
+        assert_eq!(found([4 << 30, 2 << 30], [both, both]), text);
         let text = "2 × 1G: 3G do not fit the 5M on disk; ask for fewer or smaller";
-        assert_eq!(told([2 << 30, 3 << 30], [both, Some(5 << 20)]), text);
+        assert_eq!(found([2 << 30, 3 << 30], [both, Some(5 << 20)]), text);
     }
 
     #[test]
