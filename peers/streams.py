@@ -75,7 +75,7 @@ def exchange(stream, data):
         selector.register(stream, selectors.EVENT_READ | selectors.EVENT_WRITE)
         while missing:
             ready = selector.select(PATIENCE)
-            assert ready, f"stuck with {len(data) - sent} bytes to send and {missing} to receive"
+            assert ready, f"no progress with {len(data) - sent} bytes to send and {missing} to receive"
             if ready[0][1] & selectors.EVENT_WRITE:
                 sent += stream.send(data[sent : sent + (1 << 20)])
                 if sent == len(data):

@@ -1,8 +1,8 @@
 /*
- * A bulk transfer of datagrams, one thread that sends and one that receives. The contract is in ../README.md.
+ * A bulk transfer of datagrams with a sending and a receiving thread. The contract is in ../README.md.
  *
  * A batch is sent by one sendmmsg and received by one recvmmsg. In the mode "segments" a batch is one message, which the
- * kernel cuts (UDP_SEGMENT); and what it has put together (UDP_GRO) is received by one recvmsg.
+ * kernel segments (UDP_SEGMENT), and coalesced datagrams (UDP_GRO) are received by one recvmsg.
  */
 #define _GNU_SOURCE
 #include "../listen.h"
@@ -27,12 +27,12 @@ enum {
     BATCH = 64,
     LONGEST = 65507,
     ROOM = 65536,
-    STRIDE = ROOM + 64, /* one cache line more: else the beginnings of all buffers fall into the same set of the cache */
+    STRIDE = ROOM + 64, /* one cache line more, or the starts of all buffers would share a set of the cache */
     LEAST = 8,
     MOST_WINDOW = 4096,
-    PATIENCE = 20000,  /* µs; what is not acknowledged by then is given up */
-    LAST_WORDS = 1000, /* how often the end is told */
-    BUFFER = 8 << 20,  /* of a socket: as much as the kernel allows */
+    PATIENCE = 20000,  /* µs until unacknowledged datagrams are given up */
+    LAST_WORDS = 1000, /* how often the end is repeated */
+    BUFFER = 8 << 20,  /* requested for a socket; the kernel caps it */
 };
 
 static const uint64_t END = UINT64_MAX;
@@ -41,15 +41,15 @@ struct mark {
     uint64_t time, cpu, received, next;
 };
 
-/* What a question asks for, and what both ends share. */
+/* The parameters of a job, and the state that both ends share. */
 struct transfer {
-    unsigned length, window, together; /* datagrams that are sent by one call */
+    unsigned length, window, together; /* datagrams per call */
     uint64_t duration;
     int segments, cores[2];
     struct sockaddr_in receiver;
     int to_receive, to_send;
-    atomic_int passed;  /* edges of the measured time */
-    atomic_int is_over; /* the receiver has heard the end */
+    atomic_int passed;  /* edges of the measured time that have passed */
+    atomic_int is_over; /* the receiver has seen the end */
     struct mark sender[2], receiver_marks[2];
 };
 
@@ -132,7 +132,7 @@ static void send_batch(struct sender *sender, const struct transfer *transfer)
     }
 }
 
-/* Waits for an acknowledgement; where none comes, what is under way is given up. */
+/* Waits for an acknowledgement. If none arrives in time, everything in flight is given up. */
 static void hear(struct sender *sender, const struct transfer *transfer)
 {
     uint64_t number;
@@ -142,7 +142,7 @@ static void hear(struct sender *sender, const struct transfer *transfer)
         sender->settled = number;
 }
 
-/* Passes the edges whose time has come; false after the last. */
+/* Passes the edges that are due; false after the last. */
 static int goes_on(struct sender *sender, struct transfer *transfer, uint64_t began)
 {
     uint64_t warm_up = transfer->duration / 5, edges[] = {warm_up, warm_up + transfer->duration};
@@ -203,7 +203,7 @@ static void make_room(struct receiver *receiver)
     receiver->messages[0].msg_hdr.msg_name = &receiver->from;
 }
 
-/* How many bytes each datagram of a message has. */
+/* Bytes per datagram of a message. */
 static size_t size_of(struct msghdr *message, size_t length)
 {
     for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control; control = CMSG_NXTHDR(message, control))
@@ -232,7 +232,7 @@ static int take(struct receiver *receiver, const struct transfer *transfer, cons
     return 1;
 }
 
-/* Receives what there is; false at the end. */
+/* Receives what is available; false at the end. */
 static int receive(struct receiver *receiver, const struct transfer *transfer)
 {
     struct msghdr *first = &receiver->messages[0].msg_hdr;
@@ -331,7 +331,7 @@ static void answer(struct transfer *transfer)
         die(EXIT_FAILED, "cannot answer: %s", strerror(errno));
 }
 
-/* Half a window at most leaves together, so that the next half is ready before the last is acknowledged. */
+/* A batch is at most half a window, so that the next batch is ready before the last is acknowledged. */
 static unsigned together(const struct transfer *transfer)
 {
     unsigned most = transfer->segments ? LONGEST / transfer->length : BATCH, half = (transfer->window + 1) / 2;

@@ -1,6 +1,6 @@
 /*
- * The same for datagrams: a batch is received with one recvmmsg and sent back, from the same memory, with one sendmmsg. A batch
- * that is not full has emptied the socket, so the next call is epoll_wait and no receive that finds nothing.
+ * The server for datagrams: a batch is received with one recvmmsg and sent back from the same memory with one sendmmsg. A
+ * batch that is not full has emptied the socket, so the next call is epoll_wait, not a receive in vain.
  */
 #ifndef PEERS_EPOLL_DATAGRAMS_H
 #define PEERS_EPOLL_DATAGRAMS_H
@@ -12,7 +12,7 @@
 enum {
     BATCH = 64,
     LONGEST = 65536,
-    STRIDE = LONGEST + 64, /* one cache line more: else the beginnings of all buffers fall into the same set of the cache */
+    STRIDE = LONGEST + 64, /* one cache line more, or the starts of all buffers would share a set of the cache */
 };
 
 struct batch {
@@ -26,7 +26,7 @@ static struct msghdr header(struct sockaddr_in *sender, struct iovec *bytes)
     return (struct msghdr){.msg_name = sender, .msg_namelen = sizeof *sender, .msg_iov = bytes, .msg_iovlen = 1};
 }
 
-/* A reply goes to where its message came from, out of where it was received. */
+/* A reply goes to the source of its message, from the memory in which it was received. */
 static void batch_open(struct batch *batch)
 {
     char *buffers = map_zeroed((size_t)BATCH * STRIDE);
@@ -37,7 +37,7 @@ static void batch_open(struct batch *batch)
     }
 }
 
-/* What cannot be sent is dropped: the next one may go elsewhere. */
+/* A datagram that cannot be sent is dropped: the next one may have another destination. */
 static void send_back(int fd, struct batch *batch, int count)
 {
     for (int i = 0; i < count; i++)

@@ -1,10 +1,10 @@
 /*
- * An echo server on epoll, one thread, edge-triggered: two system calls a message and its share of one epoll_wait.
+ * An echo server on epoll, one thread, edge-triggered: two system calls per message and its share of one epoll_wait.
  *
- * One receive buffer serves every connection and stays hot in the cache: what is received is sent at once. Only what the
- * socket would not take is copied, into the connection's backlog; until EPOLLOUT has drained it, nothing more is received
- * there, so a connection that does not read holds at most one buffer here. EPOLLOUT is registered from the start: an edge
- * comes only after a send that did not fit, so it costs nothing until then and saves every epoll_ctl later.
+ * One receive buffer serves every connection and stays in the cache: received bytes are sent at once. Only bytes that the
+ * socket does not accept are copied, into the connection's backlog. Until EPOLLOUT has drained it, nothing more is received
+ * there, so a connection that does not read holds at most one buffer. EPOLLOUT is registered from the start: an edge occurs
+ * only after a send that did not fit, so it costs nothing before, and saves every epoll_ctl later.
  */
 #define _GNU_SOURCE
 #include "datagrams.h"
@@ -15,11 +15,11 @@
 enum {
     EVENTS = 512,
     BUFFER = 512 * 1024,
-    ROUNDS = 4,  /* full buffers from one connection before the others get their turn */
+    ROUNDS = 4,  /* full buffers from one connection before the others have their turn */
     CONNECTION_EVENTS = EPOLLIN | EPOLLOUT | EPOLLRDHUP | (int)EPOLLET,
 };
 
-/* How handling a connection ended. */
+/* The result of handling a connection. */
 enum outcome { WAITING, BLOCKED, UNFINISHED, FINISHED };
 
 struct backlog {
@@ -30,7 +30,7 @@ struct backlog {
 struct server {
     int epoll, listener;
     int accept_paused;
-    struct backlog **backlogs; /* by descriptor; null when nothing waits to be sent */
+    struct backlog **backlogs; /* by descriptor; null if nothing is waiting to be sent */
 };
 
 static char buffer[BUFFER] __attribute__((aligned(64)));
@@ -54,7 +54,7 @@ static void accept_all(struct server *server)
         else if (is_shortage(errno)) {
             server->accept_paused = 1;
             return;
-        } /* else: that connection died before it was accepted; the next one may live */
+        } /* else the connection failed before it was accepted */
     }
 }
 
@@ -78,7 +78,7 @@ static void keep_rest(struct server *server, int fd, const char *bytes, size_t l
     server->backlogs[fd] = backlog;
 }
 
-/* A short send means the socket is full: EPOLLOUT will follow, so there is no second try. */
+/* After a short send the socket is full: EPOLLOUT will follow, so there is no second try. */
 static enum outcome send_received(struct server *server, int fd, size_t length)
 {
     ssize_t sent = send(fd, buffer, length, MSG_NOSIGNAL);
@@ -91,7 +91,7 @@ static enum outcome send_received(struct server *server, int fd, size_t length)
     return BLOCKED;
 }
 
-/* A short receive has emptied the socket, unless the peer is done: then the end is still to be read. */
+/* A short receive has emptied the socket, unless the peer has closed: then the end must still be read. */
 static enum outcome echo(struct server *server, int fd, int until_end)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -121,7 +121,7 @@ static enum outcome drain_backlog(struct server *server, int fd)
     return WAITING;
 }
 
-/* While a backlog stands, edges of arriving data pass unread; so once it is drained, read until EAGAIN. */
+/* With a backlog, edges of arriving data are ignored; so once it is drained, read until EAGAIN. */
 static enum outcome serve(struct server *server, int fd, int until_end)
 {
     if (likely(!server->backlogs[fd]))
@@ -130,7 +130,7 @@ static enum outcome serve(struct server *server, int fd, int until_end)
     return drained == WAITING ? echo(server, fd, 1) : drained;
 }
 
-/* Modifying to the same events queues a new edge behind everyone else's, if there is something to read. */
+/* Modifying to the same events queues a new edge behind those of the other connections, if there is something to read. */
 static void take_turn(struct server *server, int fd)
 {
     control(server, EPOLL_CTL_MOD, fd, CONNECTION_EVENTS);

@@ -1,11 +1,11 @@
 /*
  * NOP throughput through liburing. The contract is in ../README.md.
  *
- * liburing used well: completions are walked where they lie and marked as seen by one store. In the mode "one", each
- * completion is peeked at and marked before the next.
+ * Completions are read in place and marked as seen by one store. In the mode "one", each completion is peeked and marked
+ * before the next.
  *
- * Where the headers know IORING_SETUP_NO_SQARRAY, the library does too. Under 2.3 (Debian 12) the flag must stay away: the
- * library would write the index array that is not there over the queue's own heads and tails.
+ * If the headers have IORING_SETUP_NO_SQARRAY, so has the library. Under 2.3 (Debian 12) the flag must not be used: the
+ * library would write the missing index array over the heads and tails of the queue.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@
 
 enum { STRIDE = 4096, MAX_ENTRIES = 32768 };
 
-/* From the newest kernel down. */
+/* From the newest kernel to the oldest. */
 static const unsigned LADDER[] = {
     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_NO_SQARRAY,
     IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
@@ -58,7 +58,7 @@ static void set_up(struct io_uring *ring, unsigned entries)
     }
     if (error)
         fail("no ring", -error);
-    /* An older kernel goes on with the plain descriptor. */
+    /* An older kernel keeps the plain descriptor. */
     (void)io_uring_register_ring_fd(ring);
 }
 
@@ -108,7 +108,7 @@ static unsigned reap_one(struct io_uring *ring, unsigned entries)
 
 typedef unsigned reap(struct io_uring *, unsigned);
 
-/* At least so many nanoseconds of turns; prints what they did unless it was to warm up. */
+/* Runs turns for at least this many nanoseconds; prints the result unless it is the warm-up. */
 static inline __attribute__((always_inline)) void
 burst(struct io_uring *ring, unsigned entries, uint64_t window, reap *take, bool warm_up)
 {

@@ -1,5 +1,5 @@
-/* The part of the kernel's io_uring interface used here, written out: headers on stable distributions are years older than
- * their kernels can be, and some lack what this server rests on. Names follow the kernel's, without its prefixes. */
+/* The part of the kernel's io_uring interface that is used here: the headers of stable distributions can be years older than
+ * their kernels, and some lack what this server needs. Names are the kernel's, without its prefixes. */
 #ifndef FLOOR_ABI_H
 #define FLOOR_ABI_H
 
@@ -15,7 +15,7 @@ enum setup_flag {
     SETUP_TASKRUN_FLAG = 1 << 9,
     SETUP_SINGLE_ISSUER = 1 << 12,
     SETUP_DEFER_TASKRUN = 1 << 13,
-    SETUP_NO_SQARRAY = 1 << 16, /* Linux 6.6, the newest thing demanded */
+    SETUP_NO_SQARRAY = 1 << 16, /* Linux 6.6, the newest requirement */
 };
 
 enum feature { FEAT_NO_IOWAIT = 1 << 17 };
@@ -43,8 +43,8 @@ struct sqe {
     uint64_t user_data;
     uint16_t buf_group, personality;
     union {
-        uint32_t optlen;      /* of a multishot receive: all it may take before it ends (Linux 6.17) */
-        uint16_t name_length; /* of a send: of the address that `off` points to */
+        uint32_t optlen;      /* of a multishot receive: most bytes before it ends (Linux 6.17) */
+        uint16_t name_length; /* of a send: length of the address at `off` */
     };
     uint64_t addr3, pad;
 };
@@ -85,7 +85,7 @@ struct buf_reg {
     uint64_t reserved[3];
 };
 
-/* What a multishot receive of messages writes first into a buffer; name, control messages and payload follow it. */
+/* The head that a multishot receive of messages writes into a buffer, before name, control messages and payload. */
 struct recvmsg_out {
     uint32_t name_length, control_length, payload_length, flags;
 };

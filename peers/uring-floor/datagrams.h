@@ -1,7 +1,8 @@
 /*
- * The same for datagrams, on one socket: its receive is armed once, and takes a buffer a datagram. Each is sent back from that
- * buffer, to the address that the kernel wrote in front of it, by a silent send that may not wait; it is done once it is
- * submitted, so its buffer goes back after the enter. The socket is a registered one: no operation looks its descriptor up.
+ * The server for datagrams, on one socket. Its receive is armed once, and takes a buffer per datagram. Each datagram is sent
+ * back from that buffer, to the address that the kernel wrote in front of it, by a send without a completion that does not
+ * wait. It is done once it is submitted, so its buffer is returned after the enter. The socket is registered, so that no
+ * operation looks up its descriptor.
  */
 #ifndef FLOOR_DATAGRAMS_H
 #define FLOOR_DATAGRAMS_H
@@ -11,42 +12,42 @@
 enum {
     NAME = 16, /* a struct sockaddr_in */
     PAYLOAD = sizeof(struct recvmsg_out) + NAME,
-    LONGEST = 65536,
-    LETTER = PAYLOAD + LONGEST,
-    STRIDE = LETTER + 32 + 64, /* one cache line more: else the beginnings of all buffers fall into the same set of the cache */
-    SOCKET = 0,                /* the index it is registered under */
+    MAX_PAYLOAD = 65536,
+    DATAGRAM = PAYLOAD + MAX_PAYLOAD,
+    STRIDE = DATAGRAM + 32 + 64, /* one cache line more, or the starts of all buffers would share a set of the cache */
+    SOCKET = 0,                /* its index among the registered files */
 };
 
-struct office {
+struct server_socket {
     struct ring ring;
     struct pool pool;
-    uint32_t letters[BUFFERS], first, sent, end; /* buffers to send, in order; up to `sent` they are submitted */
+    uint32_t datagrams[BUFFERS], first, sent, end; /* buffers to send, in order; those before `sent` are submitted */
     int armed;
 };
 
-static int office_has_letters(const struct office *office) { return office->sent != office->end; }
+static int has_datagrams(const struct server_socket *socket) { return socket->sent != socket->end; }
 
-static void submit_letter(struct office *office)
+static void submit_datagram(struct server_socket *socket)
 {
-    uint32_t bid = office->letters[office->sent++ % BUFFERS];
-    char *letter = pool_buffer(&office->pool, bid);
-    const struct recvmsg_out *out = (const struct recvmsg_out *)letter;
-    ring_push(&office->ring, (struct sqe){.opcode = OP_SEND,
+    uint32_t bid = socket->datagrams[socket->sent++ % BUFFERS];
+    char *datagram = pool_buffer(&socket->pool, bid);
+    const struct recvmsg_out *out = (const struct recvmsg_out *)datagram;
+    ring_push(&socket->ring, (struct sqe){.opcode = OP_SEND,
                                           .flags = SQE_FIXED_FILE | SQE_CQE_SKIP_SUCCESS,
                                           .fd = SOCKET,
-                                          .addr = (uint64_t)(letter + PAYLOAD),
+                                          .addr = (uint64_t)(datagram + PAYLOAD),
                                           .len = out->payload_length,
-                                          .off = (uint64_t)(letter + sizeof *out),
+                                          .off = (uint64_t)(datagram + sizeof *out),
                                           .name_length = (uint16_t)out->name_length,
                                           .op_flags = MSG_DONTWAIT | MSG_NOSIGNAL});
 }
 
-/* Armed on an empty buffer ring, a receive fails at once. */
-static void submit_mailbox(struct office *office)
+/* A receive that is armed on an empty buffer ring fails at once. */
+static void submit_recvmsg(struct server_socket *socket)
 {
     static const struct msghdr shape = {.msg_namelen = NAME};
-    office->armed = 1;
-    ring_push(&office->ring, (struct sqe){.opcode = OP_RECVMSG,
+    socket->armed = 1;
+    ring_push(&socket->ring, (struct sqe){.opcode = OP_RECVMSG,
                                           .flags = SQE_FIXED_FILE | SQE_BUFFER_SELECT,
                                           .ioprio = RECV_MULTISHOT,
                                           .fd = SOCKET,
@@ -56,66 +57,66 @@ static void submit_mailbox(struct office *office)
                                           .buf_group = GROUP});
 }
 
-static void submit_letters(struct office *office)
+static void submit_ready(struct server_socket *socket)
 {
-    if (unlikely(!office->armed) && office->pool.available && ring_has_room(&office->ring))
-        submit_mailbox(office);
-    while (office_has_letters(office) && ring_has_room(&office->ring))
-        submit_letter(office);
+    if (unlikely(!socket->armed) && socket->pool.available && ring_has_room(&socket->ring))
+        submit_recvmsg(socket);
+    while (has_datagrams(socket) && ring_has_room(&socket->ring))
+        submit_datagram(socket);
 }
 
-/* A send that speaks up has failed: its datagram is dropped, since the next one may go elsewhere. */
-static void on_letter(struct office *office, const struct cqe *cqe)
+/* Only a failed send has a completion. Its datagram is dropped, as the next one may have another destination. */
+static void on_datagram(struct server_socket *socket, const struct cqe *cqe)
 {
     if (unlikely(!cqe->user_data))
         return;
     if (unlikely(!(cqe->flags & CQE_F_MORE)))
-        office->armed = 0;
+        socket->armed = 0;
     if (unlikely(!(cqe->flags & CQE_F_BUFFER)))
         return;
     uint32_t bid = cqe->flags >> CQE_BUFFER_SHIFT;
-    pool_take(&office->pool, bid, (uint32_t)cqe->res);
-    office->letters[office->end++ % BUFFERS] = bid;
+    pool_take(&socket->pool, bid, (uint32_t)cqe->res);
+    socket->datagrams[socket->end++ % BUFFERS] = bid;
 }
 
-static void read_letters(struct office *office)
+static void read_datagrams(struct server_socket *socket)
 {
-    struct ring *ring = &office->ring;
+    struct ring *ring = &socket->ring;
     uint32_t head = *ring->cq_head, tail = load_acquire(ring->cq_tail);
     for (; head != tail; head++)
-        on_letter(office, &ring->cqes[head & (CQ_ENTRIES - 1)]);
+        on_datagram(socket, &ring->cqes[head & (CQ_ENTRIES - 1)]);
     store_release(ring->cq_head, head);
 }
 
-/* What was submitted has been sent or dropped: no send waits. The queue is in order, so what it still holds is the end. */
-static void return_buffers(struct office *office)
+/* Submitted datagrams are sent or dropped, as no send waits. The queue is in order, so unsubmitted ones are at its end. */
+static void return_buffers(struct server_socket *socket)
 {
-    uint32_t done = office->sent - ring_unsubmitted(&office->ring);
-    while ((int32_t)(done - office->first) > 0)
-        pool_return(&office->pool, office->letters[office->first++ % BUFFERS]);
+    uint32_t done = socket->sent - ring_unsubmitted(&socket->ring);
+    while ((int32_t)(done - socket->first) > 0)
+        pool_return(&socket->pool, socket->datagrams[socket->first++ % BUFFERS]);
 }
 
-static unsigned letters_to_wait_for(const struct office *office)
+static unsigned completions_to_await(const struct server_socket *socket)
 {
-    return office->armed && !office_has_letters(office);
+    return socket->armed && !has_datagrams(socket);
 }
 
 __attribute__((noreturn)) static void serve_datagrams(const struct target *target)
 {
-    static struct office office;
-    ring_open(&office.ring);
-    pool_open(&office.pool, office.ring.fd, LETTER, STRIDE);
+    static struct server_socket socket;
+    ring_open(&socket.ring);
+    pool_open(&socket.pool, socket.ring.fd, DATAGRAM, STRIDE);
     int fd = bind_to(target, SOCK_DGRAM);
-    if (ring_register(office.ring.fd, REGISTER_FILES, &fd, 1))
+    if (ring_register(socket.ring.fd, REGISTER_FILES, &fd, 1))
         die(EXIT_FAILED, "cannot register the socket: %s", strerror(errno));
-    register_fd(&office.ring);
+    register_fd(&socket.ring);
     announce(target, fd);
     for (;;) {
-        pool_publish(&office.pool);
-        submit_letters(&office);
-        ring_enter(&office.ring, letters_to_wait_for(&office));
-        return_buffers(&office);
-        read_letters(&office);
+        pool_publish(&socket.pool);
+        submit_ready(&socket);
+        ring_enter(&socket.ring, completions_to_await(&socket));
+        return_buffers(&socket);
+        read_datagrams(&socket);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Receive memory: a ring of buffers lent to the kernel, and the chunks that carry received bytes to the send that returns
- * them. A chunk is a ring buffer, or heap memory where the ring has run short. */
+/* Receive memory: a ring of buffers provided to the kernel, and the chunks that hold received bytes until they are sent. A
+ * chunk is a ring buffer, or heap memory if ring buffers are short. */
 #ifndef FLOOR_POOL_H
 #define FLOOR_POOL_H
 
@@ -10,18 +10,18 @@
 #endif
 
 enum {
-    BUFFER = 256 * 1024, /* what counts is how many buffers a message takes; unused pages cost nothing */
+    BUFFER = 256 * 1024, /* the number of buffers per message matters; unused pages cost nothing */
     GROUP = 0,
-    LOW_WATER = BUFFERS / 4, /* below this, what waits for a slow reader moves to the heap */
-    WARM = 320 * 1024,       /* bytes of large receives a turn that are still in the cache when they are sent */
+    LOW_WATER = BUFFERS / 4, /* below this, bytes for slow readers move to the heap */
+    WARM = 320 * 1024,       /* bytes of large receives per turn that are still in the cache when they are sent */
     LARGE = 32 * 1024,
-    PIECE = 8 * 1024, /* up to this size, pieces that wait for a slow reader share a buffer */
+    PIECE = 8 * 1024, /* up to this size, pieces for a slow reader share a buffer */
 };
 
 struct chunk {
     struct chunk *next;
     char *data;
-    uint32_t start, end; /* what is still to be sent */
+    uint32_t start, end; /* bytes still to be sent */
     uint32_t bid;        /* BUFFERS for one on the heap */
 };
 
@@ -32,13 +32,13 @@ struct queue {
 struct pool {
     struct buf *ring; /* shared with the kernel; the tail is in entry 0 */
     uint16_t tail;    /* before it is published */
-    uint32_t available; /* with the kernel */
+    uint32_t available; /* held by the kernel */
     char *memory;
     uint32_t length; /* of a buffer */
     size_t stride;   /* from one to the next */
-    uint32_t idle[BUFFERS], idle_count; /* the last one is the warmest */
+    uint32_t idle[BUFFERS], idle_count; /* the last one is the most recently used */
     uint32_t depth;                     /* how many the kernel should have */
-    uint32_t taken, large;              /* in this turn: buffers, and bytes of large receives */
+    uint32_t taken, large;              /* buffers, and bytes of large receives, in this turn */
     struct chunk chunks[BUFFERS];
 };
 
@@ -58,8 +58,8 @@ static void pool_add(struct pool *pool, uint32_t bid)
     pool->available++;
 }
 
-/* The kernel's ring is first in, first out: it cycles through all it holds. So it gets twice as many buffers as a turn
- * takes; and where large receives fill them, no more than stay in the cache until they are sent. */
+/* The kernel cycles through all buffers of its ring. So it gets twice as many buffers as a turn takes; and if large receives
+ * fill them, no more than stay in the cache until they are sent. */
 static void pool_fit_depth(struct pool *pool)
 {
     uint32_t warm = pool->large ? (uint32_t)((uint64_t)WARM * pool->taken / pool->large) : BUFFERS;
@@ -70,7 +70,7 @@ static void pool_fit_depth(struct pool *pool)
     pool->taken = pool->large = 0;
 }
 
-/* Once a turn, before the enter: release, so that the kernel sees the entries no later than the tail. */
+/* Once per turn, before the enter. Release order, so that the kernel sees the entries no later than the tail. */
 static void pool_publish(struct pool *pool)
 {
     pool_fit_depth(pool);
@@ -94,7 +94,7 @@ static void pool_open(struct pool *pool, int ring_fd, uint32_t length, size_t st
     pool_publish(pool);
 }
 
-/* The kernel filled buffer `bid` with `length` bytes. */
+/* The kernel has filled buffer `bid` with `length` bytes. */
 static struct chunk *pool_take(struct pool *pool, uint32_t bid, uint32_t length)
 {
     struct chunk *chunk = &pool->chunks[bid];
@@ -115,7 +115,7 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 
 static uint32_t chunk_length(const struct chunk *chunk) { return chunk->end - chunk->start; }
 
-/* Moves a ring buffer's bytes to the heap and gives the buffer back; it must not be in a send. */
+/* Moves a ring buffer's bytes to the heap and returns the buffer, which must not be in a send. */
 static struct chunk *chunk_to_heap(struct pool *pool, struct chunk *chunk)
 {
     struct chunk *copy = malloc(sizeof *copy + BUFFER);
@@ -133,7 +133,7 @@ static void queue_push(struct queue *queue, struct chunk *chunk)
     queue->last = chunk;
 }
 
-/* Appends to the last chunk if it has room; a send in flight reads only what it was given. */
+/* Appends to the last chunk if it fits; a send in flight reads only the bytes submitted. */
 static int queue_absorb(struct queue *queue, const char *bytes, uint32_t length)
 {
     struct chunk *last = queue->first ? queue->last : NULL;

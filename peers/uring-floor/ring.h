@@ -1,5 +1,5 @@
-/* One io_uring: set-up, the two queues, and the one system call that drives them. Single-threaded: every completion is posted
- * inside our own enter (DEFER_TASKRUN), so nothing changes behind our back between two of them. */
+/* One io_uring: set-up, the two queues, and the system call that drives them. Single-threaded: every completion is posted
+ * within an enter of this thread (DEFER_TASKRUN), so the queue does not change between two enters. */
 #ifndef FLOOR_RING_H
 #define FLOOR_RING_H
 
@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #ifndef SQ_ENTRIES
-#define SQ_ENTRIES 256 /* small: the entries stay in the cache; what does not fit leaves with the next enter */
+#define SQ_ENTRIES 256 /* small, so that the entries stay in the cache; what does not fit is submitted by the next enter */
 #endif
 #ifndef CQ_ENTRIES
-#define CQ_ENTRIES 4096 /* large: an overflow ends multishots */
+#define CQ_ENTRIES 4096 /* large, as an overflow ends multishots */
 #endif
 
 struct ring {
-    int fd; /* the index it is registered under */
+    int fd; /* its index among the registered rings */
     uint32_t enter_flags;
     uint32_t tail; /* of the submission queue, before it is published */
     uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail;
@@ -49,7 +49,7 @@ static long ring_register(int fd, unsigned opcode, void *argument, unsigned coun
     return syscall(NR_IO_URING_REGISTER, fd, opcode, argument, count);
 }
 
-/* A registered ring saves looking its descriptor up in every enter. */
+/* A registered ring saves the descriptor's look-up in every enter. */
 static void register_fd(struct ring *ring)
 {
     struct rsrc_update update = {.offset = UINT32_MAX, .data = (uint64_t)ring->fd};
@@ -91,7 +91,7 @@ static uint32_t ring_unsubmitted(const struct ring *ring) { return ring->tail - 
 
 static int ring_has_room(const struct ring *ring) { return ring_unsubmitted(ring) < SQ_ENTRIES; }
 
-/* The slot the next entry goes to: scratch memory that must last until it is submitted is kept by slot. */
+/* The slot of the next entry; scratch memory that must live until the submission is kept by slot. */
 static uint32_t ring_slot(const struct ring *ring) { return ring->tail & (SQ_ENTRIES - 1); }
 
 static void ring_push(struct ring *ring, struct sqe sqe)
@@ -100,7 +100,7 @@ static void ring_push(struct ring *ring, struct sqe sqe)
     ring->tail++;
 }
 
-/* Interrupted or short of memory: what was not submitted goes with the next enter. */
+/* Interrupted or short of memory: the rest is submitted by the next enter. */
 static void ring_enter(struct ring *ring, unsigned wait)
 {
     store_release(ring->sq_tail, ring->tail);
@@ -110,8 +110,8 @@ static void ring_enter(struct ring *ring, unsigned wait)
         die(EXIT_FAILED, "io_uring_enter failed: %s", strerror(errno));
 }
 
-/* True once everything submitted so far has either posted the completion it owes or kept its silence for good: nothing is
- * left in the queue, and no completion sits in the kernel's overflow list. */
+/* True if no operation submitted so far can still post a completion: nothing is left in the queue, and no completion is in the
+ * kernel's overflow list. */
 static int ring_is_settled(const struct ring *ring)
 {
     return !ring_unsubmitted(ring) && !(load_acquire(ring->sq_flags) & SQ_CQ_OVERFLOW);

@@ -1,22 +1,22 @@
 /*
- * The floor: an echo server on the raw ring, one thread, one io_uring_enter a turn. What other servers cost beyond this is
+ * The floor: an echo server on the raw ring, one thread, one io_uring_enter per turn. The cost of other servers above it is
  * their own.
  *
  * A turn: enter (submits everything, waits for one completion) → read the completions → settle the sends → publish the
  * returned buffers with one store → queue sends and receives.
  *
- * A connection's receive is armed once and takes buffers from the shared ring; what it brought is sent from the same
- * memory. A send is first tried eagerly: it may not wait, and posts a completion only if it could not send everything, so
- * that one request at one connection is one enter. When the enter that submitted it has returned and it has kept silent,
- * its buffers go back. Otherwise the rest is sent by a send that waits. At most one send is in flight on a connection: two
- * would interleave.
+ * A connection's receive is armed once and takes buffers from the shared ring; received bytes are sent from the same memory. A
+ * send is first tried eagerly: it does not wait, and posts a completion only if it could not send everything, so that one
+ * request on one connection is one enter. If the enter that submitted it has returned and there is no completion, its buffers
+ * are returned. Otherwise the rest is sent by a send that waits. At most one send is in flight on a connection: two would
+ * interleave.
  */
 #define _GNU_SOURCE
 #include "datagrams.h"
 
 enum {
     VECTORS = 64,             /* chunks in one send */
-    RECEIVE_LIMIT = 512 << 10, /* bytes a receive may take before it ends; it is armed again once half is left to send */
+    RECEIVE_LIMIT = 512 << 10, /* bytes of a receive before it ends; it is armed again once half of them are sent */
 };
 
 enum kind { ACCEPT, RECEIVE, SEND };
@@ -26,11 +26,11 @@ enum sending { IDLE, EAGER, WAITING };
 struct connection {
     struct queue queue; /* received, not yet known to be sent */
     uint32_t queued;    /* its bytes */
-    uint32_t offered;   /* of these, the bytes in the send in flight */
+    uint32_t offered;   /* bytes of these in the send in flight */
     uint8_t armed, limited, arming, to_send, ended, failed, blocked, sending;
 };
 
-/* Descriptors, first in first out. Each is in a list at most once (a flag in its connection), so it never overflows. */
+/* Descriptors, first in first out. Each is in a list at most once (a flag in its connection), so the list cannot overflow. */
 struct list {
     int *items;
     uint32_t head, tail, mask;
@@ -49,9 +49,9 @@ struct server {
     struct message *messages; /* by submission slot */
     int listener;
     int accept_wanted, accept_paused;
-    int closed;    /* a descriptor came free since the last enter */
-    int unsettled; /* of what was submitted, something may still post a completion it owes */
-    int follow_up; /* a silent send of this turn leaves something to do after it */
+    int closed;    /* a descriptor was closed since the last enter */
+    int unsettled; /* a submitted operation may still post a completion */
+    int follow_up; /* an eager send of this turn is followed by more work */
     uint32_t receive_limit;
 };
 
@@ -69,7 +69,7 @@ static struct list list_new(size_t limit)
 
 static uint64_t token(enum kind kind, int fd) { return (uint64_t)fd << 8 | kind; }
 
-/* --- what a connection wants --- */
+/* --- the lists of a connection --- */
 
 static void want_receive(struct server *server, int fd)
 {
@@ -95,8 +95,8 @@ static void release_sent(struct server *server, struct connection *c, uint32_t b
     c->queued -= bytes;
 }
 
-/* Closes when nothing of the connection is with the kernel or in a list, and nothing is left to send. What a failed one
- * still holds goes back before that: others may wait for it, and it for them. */
+/* Closes a connection once nothing of it is in the kernel or in a list, and nothing is left to send. The buffers of a failed
+ * connection are returned before, as others may wait for them. */
 static void close_if_done(struct server *server, int fd)
 {
     struct connection *c = &server->connections[fd];
@@ -130,7 +130,7 @@ static void on_accept(struct server *server, const struct cqe *cqe)
     server->accept_wanted = !server->accept_paused;
 }
 
-/* While a slow reader holds its connection up, small pieces share a buffer, and the ring keeps its last quarter. */
+/* For a slow reader small pieces share a buffer, and a quarter of the ring is kept free. */
 static void on_bytes_blocked(struct pool *pool, struct connection *c, struct chunk *chunk)
 {
     if (queue_absorb(&c->queue, chunk->data, chunk->end))
@@ -178,7 +178,7 @@ static void on_receive(struct server *server, int fd, const struct cqe *cqe)
         on_receive_end(server, fd, cqe->res);
 }
 
-/* An eager send posts only what it could not do; a waiting one always posts. The rest has to wait. */
+/* An eager send has a completion only if it could not send everything; a waiting one always has. */
 static void on_send(struct server *server, int fd, int result)
 {
     struct connection *c = &server->connections[fd];
@@ -216,7 +216,7 @@ static void read_completions(struct server *server)
 
 /* --- after the completions --- */
 
-/* An eager send whose connection still says so has sent everything: its completion would have come by now. */
+/* An eager send without a completion by now has sent everything. */
 static void settle_sends(struct server *server)
 {
     server->unsettled = !ring_is_settled(&server->ring);
@@ -228,7 +228,7 @@ static void settle_sends(struct server *server)
     }
 }
 
-/* Several chunks leave in one message, so that none waits for the acknowledgement of another. */
+/* Several chunks are sent in one message, so that none waits for the acknowledgement of another. */
 static struct sqe gather(struct server *server, struct connection *c)
 {
     struct message *message = &server->messages[ring_slot(&server->ring)];
@@ -251,7 +251,7 @@ static struct sqe offer(struct server *server, struct connection *c)
     return (struct sqe){.opcode = OP_SEND, .addr = (uint64_t)(first->data + first->start), .len = c->offered};
 }
 
-/* Silent, an eager send wakes nobody; where work hangs on it, the next enter must not wait. */
+/* An eager send has no completion to wake the loop; if work depends on it, the next enter must not wait. */
 static void mark_eager(struct server *server, int fd, struct connection *c)
 {
     c->sending = EAGER;
@@ -310,8 +310,8 @@ static void submit_accept(struct server *server)
                                           .user_data = token(ACCEPT, server->listener)});
 }
 
-/* Receives before sends, so that a send knows whether its connection is armed; and no more of them than there are buffers:
- * armed on an empty ring, a receive fails at once. */
+/* Receives before sends, so that a send knows whether its connection is armed; and no more of them than there are buffers: a
+ * receive that is armed on an empty ring fails at once. */
 static void submit_all(struct server *server)
 {
     struct ring *ring = &server->ring;

@@ -1,5 +1,5 @@
-//! A bulk transfer of datagrams over tokio's sockets: a runtime that sends and one that receives, each on a thread. The
-//! contract is in ../../README.md.
+//! A bulk transfer of datagrams with tokio: a runtime that sends and one that receives, each on a thread. The contract
+//! is in ../../README.md.
 
 use std::io::{self, BufRead, Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,11 +19,11 @@ use tokio::time::{sleep, timeout};
 const HEAD: usize = 8;
 const LONGEST: usize = 65_507;
 const MOST_WINDOW: u64 = 4096;
-/// What is not acknowledged by then is given up.
+/// How long until unacknowledged datagrams are given up.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How often the end is told.
+/// How often the end is repeated.
 const LAST_WORDS: usize = 1000;
-/// Of a socket: as much as the kernel allows.
+/// The buffer size to request for a socket; the kernel caps it.
 const BUFFER: usize = 8 << 20;
 const END: u64 = u64::MAX;
 
@@ -72,12 +72,12 @@ impl Flow {
     }
 }
 
-/// What both ends share.
+/// The state that both ends share.
 #[derive(Default)]
 struct Stage {
-    /// Edges of the measured time.
+    /// Edges of the measured time that have passed.
     passed: AtomicUsize,
-    /// The receiver has heard the end.
+    /// The receiver has seen the end.
     is_over: AtomicBool,
 }
 
@@ -148,7 +148,7 @@ fn end_of(end: End) -> io::Result<Vec<Mark>> {
 async fn send(socket: UdpSocket, flow: Flow, stage: &Stage) -> io::Result<Vec<Mark>> {
     let edges = [flow.duration / 5, flow.duration / 5 + flow.duration];
     let (began, mut marks) = (now(ClockId::Monotonic), Vec::new());
-    let (mut letter, mut sent, mut settled) = (vec![0; flow.length], 0u64, 0u64);
+    let (mut datagram, mut sent, mut settled) = (vec![0; flow.length], 0u64, 0u64);
     while marks.len() < edges.len() {
         let here = Mark::new(0, sent);
         if here.time - began >= edges[marks.len()] {
@@ -156,8 +156,8 @@ async fn send(socket: UdpSocket, flow: Flow, stage: &Stage) -> io::Result<Vec<Ma
             stage.passed.fetch_add(1, Ordering::Relaxed);
         }
         while sent - settled < flow.window {
-            letter[..HEAD].copy_from_slice(&sent.to_le_bytes());
-            socket.send(&letter).await?;
+            datagram[..HEAD].copy_from_slice(&sent.to_le_bytes());
+            socket.send(&datagram).await?;
             sent += 1;
         }
         let mut number = [0; HEAD];

@@ -1,4 +1,4 @@
-//! An echo server on compio, io_uring, one thread: a task a connection, each with its own buffer.
+//! An echo server on compio, io_uring, one thread: a task per connection, each with its own buffer.
 
 use std::io;
 use std::net::SocketAddr;

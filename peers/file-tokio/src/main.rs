@@ -1,5 +1,5 @@
-//! File I/O through `tokio::fs`: a task a worker, all on one thread, each call on tokio's pool of threads. The contract is in
-//! ../../README.md.
+//! File I/O with `tokio::fs`: a task per worker, all on one thread, each call on tokio's pool of threads. The contract
+//! is in ../../README.md.
 
 use std::io::{self, BufRead, Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
-/// In each stretch of this many bytes the cycle's number stands.
+/// Each stretch of this many bytes holds the number of its cycle.
 const STRETCH: usize = 4096;
 
 fn main() -> ExitCode {
@@ -84,7 +84,7 @@ impl Worker {
             let mut options = OpenOptions::new();
             let mut file = options.read(true).write(true).create(true).open(&self.path).await?;
             file.write_all(&self.written).await?;
-            // A write only waits in memory until then.
+            // A write is only buffered until then.
             file.flush().await?;
             file.rewind().await?;
             file.read_exact(&mut self.read).await?;
@@ -99,7 +99,7 @@ impl Worker {
 
 fn now(clock: libc::clockid_t) -> io::Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives through the call, which only writes into it.
+    // SAFETY: the structure is valid during the call, which only writes to it.
     match unsafe { libc::clock_gettime(clock, &mut time) } {
         0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
         _ => Err(Error::last_os_error()),

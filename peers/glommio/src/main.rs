@@ -1,4 +1,4 @@
-//! An echo server on glommio, one executor: a task a connection, each with its own buffer.
+//! An echo server on glommio, one executor: a task per connection, each with its own buffer.
 
 use std::io;
 

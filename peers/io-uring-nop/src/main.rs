@@ -1,11 +1,11 @@
-//! NOP throughput through the `io-uring` crate: entries pushed as one slice, completions taken as one iterator. The
+//! NOP throughput with the `io-uring` crate: entries pushed as one slice, completions read by one iterator. The
 //! contract is in ../../README.md.
 
 use io_uring::{IoUring, opcode, squeue};
 use std::io::{self, BufRead, Error, ErrorKind};
 use std::process::ExitCode;
 
-/// Operations between two looks at the clock, at least.
+/// Least operations between two readings of the clock.
 const STRIDE: u64 = 4096;
 const MAX_ENTRIES: u32 = 32_768;
 
@@ -40,7 +40,8 @@ fn parse(question: &str) -> Option<(u32, u64)> {
     Some((entries, (seconds * 1e9) as u64))
 }
 
-/// The newest kernel's flags, else none. (The crate registers its ring's descriptor only to forget it, so enters look it up.)
+/// The flags of the newest kernel, else none. (The crate does not use a registered ring descriptor, so each enter looks
+/// it up.)
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let newest = IoUring::builder()
         .setup_cqsize(entries)
@@ -52,7 +53,7 @@ fn set_up(entries: u32) -> io::Result<IoUring> {
     newest.or_else(|_| IoUring::builder().setup_cqsize(entries).build(entries))
 }
 
-/// At least so many nanoseconds of turns: operations, time, CPU time.
+/// Runs turns for at least this many nanoseconds; returns operations, time and CPU time.
 fn burst(ring: &mut IoUring, nops: &[squeue::Entry], window: u64) -> io::Result<(u64, u64, u64)> {
     let (cpu, start) = (now(libc::CLOCK_PROCESS_CPUTIME_ID)?, now(libc::CLOCK_MONOTONIC)?);
     let mut operations = 0;
@@ -84,7 +85,7 @@ fn turn(ring: &mut IoUring, nops: &[squeue::Entry]) -> io::Result<u64> {
 
 fn now(clock: libc::clockid_t) -> io::Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives through the call, which only writes into it.
+    // SAFETY: the structure is valid during the call, which only writes to it.
     match unsafe { libc::clock_gettime(clock, &mut time) } {
         0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
         _ => Err(Error::last_os_error()),

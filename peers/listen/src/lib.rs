@@ -1,5 +1,5 @@
-//! What the Rust peers share: the address argument, the line that says where they listen, and failing with one line.
-//! The contract is in `peers/README.md`.
+//! Common parts of the Rust peers: the address argument, the announcement, and errors of one line. The contract is in
+//! `peers/README.md`.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind};
@@ -7,21 +7,21 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes a connection receives at most at once: the largest message of the usual comparisons in one piece. Four times as
-/// many cost more in cache misses at a thousand connections than they save at 1 MiB messages.
+/// Bytes per receive: the largest message of the usual comparisons in one piece. Four times as many cost more in cache
+/// misses at a thousand connections than they save with messages of 1 MiB.
 pub const BUFFER: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted: as many as a load opens at once.
+/// The backlog: as many connections as a load opens at once.
 pub const BACKLOG: i32 = 65535;
 
-/// How long a server that is out of descriptors waits before it accepts again.
+/// How long a server without free descriptors waits before it accepts again.
 pub const SHORTAGE: Duration = Duration::from_millis(10);
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 const UNAVAILABLE: i32 = 3;
 
-/// Where to serve.
+/// An address to serve.
 pub enum Address {
     /// A TCP port.
     Tcp(SocketAddr),
@@ -54,7 +54,7 @@ impl Display for Address {
     }
 }
 
-/// The program's one argument, for a peer that serves every kind of address.
+/// The program's only argument, for a peer that serves every kind of address.
 pub fn any() -> Address {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next(), arguments.next()) {
@@ -66,7 +66,7 @@ pub fn any() -> Address {
     }
 }
 
-/// The program's one argument, for a peer that serves TCP alone.
+/// The program's only argument, for a peer that serves TCP only.
 pub fn tcp() -> SocketAddr {
     match any() {
         Address::Tcp(address) => address,
@@ -74,17 +74,17 @@ pub fn tcp() -> SocketAddr {
     }
 }
 
-/// The line a starter waits for: everything is set up when it is printed.
+/// The announcement, printed when everything is set up.
 pub fn announce(address: &Address) {
     eprintln!("listening on {address}");
 }
 
-/// What a set-up step gave, or the end of the program with one line.
+/// The result of a set-up step; ends the program with one line if it failed.
 pub fn must<T, E: Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| end(FAILED, format_args!("cannot serve: {error}")))
 }
 
-/// A runtime on io_uring, or the end of the program with one line where the system has or allows none.
+/// A runtime on io_uring; ends the program with one line if the system has or allows none.
 pub fn ring<T>(result: io::Result<T>) -> T {
     result.unwrap_or_else(|error| match error.kind() {
         ErrorKind::Unsupported | ErrorKind::PermissionDenied => {

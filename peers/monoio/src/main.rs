@@ -1,4 +1,4 @@
-//! An echo server on monoio, io_uring, one thread: a task a connection, each with its own buffer, as its README has it.
+//! An echo server on monoio, io_uring, one thread: a task per connection, each with its own buffer, as in its README.
 
 use std::io;
 
@@ -20,7 +20,7 @@ fn main() {
     })
 }
 
-/// Monoio leaves the ring's flags to its user; these, right for one thread, made a request a tenth cheaper.
+/// Monoio leaves the flags of the ring to its user; these, suitable for one thread, made a request a tenth cheaper.
 fn ring() -> io_uring::Builder {
     let mut builder = io_uring::IoUring::<squeue::Entry, cqueue::Entry>::builder();
     builder.setup_single_issuer().setup_defer_taskrun();

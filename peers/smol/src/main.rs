@@ -1,4 +1,4 @@
-//! An echo server on smol, one thread: a task a connection on a local executor, each with its own buffer.
+//! An echo server on smol, one thread: a task per connection on a local executor, each with its own buffer.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn main() {
     }))
 }
 
-/// The standard library's backlog is 128; listening once more changes it.
+/// The backlog of the standard library is 128; a second listen changes it.
 fn bind(address: SocketAddr) -> io::Result<Async<TcpListener>> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, BACKLOG)?;

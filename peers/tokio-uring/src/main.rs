@@ -1,4 +1,4 @@
-//! An echo server on tokio-uring, one thread: a task a connection, each with its own buffer, as its examples have it.
+//! An echo server on tokio-uring, one thread: a task per connection, each with its own buffer, as in its examples.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio_uring::Runtime;
 use tokio_uring::buf::BoundedBuf;
 use tokio_uring::net::{TcpListener, TcpStream};
 
-/// Operations in one submission; beyond them it submits early.
+/// Operations per submission; with more it submits early.
 const ENTRIES: u32 = 4096;
 
 fn main() {

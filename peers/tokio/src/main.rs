@@ -1,4 +1,5 @@
-//! An echo server on tokio, one thread: a task a connection, each with its own buffer; for UDP one task and one buffer.
+//! An echo server on tokio, one thread: a task per connection, each with its own buffer; for UDP one task and one
+//! buffer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener};
 use tokio::runtime::Builder;
 use tokio::time;
 
-/// More than the longest datagram, so that none is cut off.
+/// More than the longest datagram, so that none is truncated.
 const DATAGRAM: usize = 1 << 16;
 
 fn main() {
@@ -53,7 +54,7 @@ async fn udp(address: SocketAddr) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
         if let Ok((length, from)) = socket.recv_from(&mut buffer).await {
-            // What cannot be sent is dropped: the next one may go elsewhere.
+            // A datagram that cannot be sent is dropped: the next one may have another destination.
             let _ = socket.send_to(&buffer[..length], from).await;
         }
     }

@@ -152,7 +152,7 @@ mod tests {
         assert!(
             on_sq_polling(2).contains("leave it off here: its thread would take one of 2 CPUs")
         );
-        assert!(on_sq_polling(16).contains("one of 16 CPUs is idle"));
+        assert!(on_sq_polling(16).contains("one of 16 CPUs is always idle"));
     }
 
     #[test]

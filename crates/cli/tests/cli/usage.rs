@@ -169,7 +169,7 @@ fn wrong_usage_is_one_line_and_exits_2() {
         (&["load", "--driver", "kqueue"], &["'kqueue'", "auto", "uring"]),
         (&["bench", "nop", "--entries", "32769"], &["'32769'", "--entries", "1..=32768"]),
         (&["bench", "nop", "--entries", "0"], &["'0'", "--entries", "1..=32768"]),
-        (&["bench", "nop", "--entries", "64,64"], &["a queue of 64", "asked for twice"]),
+        (&["bench", "nop", "--entries", "64,64"], &["a queue of 64", "given twice"]),
         (&["bench", "nop", "--contenders", "rio"], &["'rio'", "ring", "liburing-one"]),
         (&["bench", "nop", "--pin", "100000"], &["--pin 100000", "may use"]),
         (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
@@ -190,7 +190,7 @@ fn a_failure_is_one_line_and_exits_1() {
             &["/no/such/directory/file", "choose another file"],
         ),
         (&["load", "--pin", "100000"], &["CPU 100000", "may use"]),
-        (&["load", "--json", "/no/such/directory/file"], &["/no/such/folder/file"]),
+        (&["load", "--json", "/no/such/directory/file"], &["/no/such/directory/file"]),
     ] {
         annulus(args).complains(1, parts);
     }

@@ -114,7 +114,7 @@ fn more_workers_than_cpus_are_warned_of() {
     round_trip(&mut server.connect(), b"all the same");
     let said = server.stop();
     assert_eq!(said.code, Some(0));
-    for part in ["warning: more workers (3) than CPUs (1)", "take turns"] {
+    for part in ["warning: more workers (3) than CPUs (1)", "they share"] {
         assert!(said.stderr.contains(part), "'{part}' is not in: {}", said.stderr);
     }
     assert!(said.stderr.lines().all(|line| line.chars().count() <= 80), "{}", said.stderr);
