@@ -4,7 +4,9 @@ mod common;
 
 use annulus::signal::{Signal, signals};
 use annulus::sim::{Sim, run_on as simulate_on};
-use annulus::time::{Instant, interval, sleep, sleep_until, timeout};
+use annulus::time::{
+    Instant, MissedTicks, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
+};
 use annulus::{Runtime, spawn};
 use common::run;
 use std::cell::RefCell;
@@ -54,6 +56,68 @@ fn a_sleep_of_ever_does_not_overflow() {
         assert!(timeout(MS, sleep(Duration::MAX)).await.is_err());
         Ok(())
     });
+}
+
+/// On a simulated clock, which moves while nothing is ready only.
+fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
+    let sim = Sim::builder(1).build();
+    let mut runtime = Runtime::builder().kernel(sim).build().unwrap();
+    runtime.block_on(program()).unwrap().unwrap();
+}
+
+#[test]
+fn missed_ticks_are_left_out_made_up_for_or_put_off() {
+    simulate(async || {
+        let start = Instant::now();
+        let late = async |missed| {
+            let begin = Instant::now();
+            let mut ticks = interval_at(begin + MS * 10, MS * 10).missed_ticks(missed);
+            sleep(MS * 35).await;
+            let mut due = Vec::new();
+            for _ in 0..5 {
+                due.push((ticks.tick().await - begin).as_millis());
+            }
+            due
+        };
+        assert_eq!(late(MissedTicks::Skip).await, [10, 40, 50, 60, 70]);
+        assert_eq!(late(MissedTicks::Burst).await, [10, 20, 30, 40, 50]);
+        assert_eq!(late(MissedTicks::Delay).await, [10, 45, 55, 65, 75]);
+        let mut ticks = interval(MS * 10);
+        ticks.tick().await;
+        sleep(MS * 5).await;
+        ticks.reset();
+        let now = Instant::now();
+        assert_eq!((ticks.tick().await - now, now - start > MS * 195), (MS * 10, true));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_deadline_ends_a_future_that_always_finds_something_ready() {
+    run(async {
+        let deadline = Instant::now() + MS * 5;
+        let busy = async {
+            loop {
+                annulus::consume_budget().await;
+            }
+        };
+        let ended: Result<(), _> = timeout_at(deadline, busy).await;
+        assert!(ended.is_err() && Instant::now() >= deadline);
+        assert!(timeout_at(deadline, sleep(MS)).await.is_err(), "a moment that is past");
+        Ok(())
+    });
+}
+
+#[test]
+fn moments_are_calculated_with() {
+    let now = Instant::now();
+    let later = now + MS * 3;
+    assert_eq!((later - MS, later - now), (now + MS * 2, MS * 3));
+    assert_eq!((now.checked_duration_since(later), later.checked_sub(MS * 3)), (None, Some(now)));
+    assert_eq!((now.checked_add(Duration::MAX), now.checked_sub(Duration::MAX)), (None, None));
+    let mut moment = later;
+    moment -= MS * 3;
+    assert_eq!(moment, now);
 }
 
 #[test]

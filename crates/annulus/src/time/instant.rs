@@ -1,6 +1,6 @@
 //! A moment of the runtime's clock.
 
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
 /// A moment on the clock of the thread's runtime (the system's monotonic clock outside one).
@@ -20,6 +20,23 @@ impl Instant {
     }
 }
 
+impl Instant {
+    /// Time since an earlier moment; `None` if that is a later one.
+    pub fn checked_duration_since(self, earlier: Self) -> Option<Duration> {
+        self.0.checked_sub(earlier.0)
+    }
+
+    /// A later moment; `None` past the end of time.
+    pub fn checked_add(self, duration: Duration) -> Option<Self> {
+        self.0.checked_add(duration).map(Self)
+    }
+
+    /// An earlier moment; `None` before the clock's beginning.
+    pub fn checked_sub(self, duration: Duration) -> Option<Self> {
+        self.0.checked_sub(duration).map(Self)
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Self;
 
@@ -32,6 +49,21 @@ impl Add<Duration> for Instant {
 impl AddAssign<Duration> for Instant {
     fn add_assign(&mut self, duration: Duration) {
         *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at the clock's beginning.
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration))
+    }
+}
+
+impl SubAssign<Duration> for Instant {
+    fn sub_assign(&mut self, duration: Duration) {
+        *self = *self - duration;
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Instant, Sleep, sleep_until};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Ticks every `period`, the first time at once.
@@ -10,23 +11,67 @@ use std::time::Duration;
 /// # Panics
 /// If the period is zero.
 pub fn interval(period: Duration) -> Interval {
-    assert!(!period.is_zero(), "an interval of zero would tick without end; take a longer one");
-    Interval { period, sleep: sleep_until(Instant::now()) }
+    interval_at(Instant::now(), period)
 }
 
-/// A source of ticks. Ticks that were missed are skipped: the next one keeps the rhythm.
+/// Ticks every `period`, the first time at `start`.
+///
+/// # Panics
+/// If the period is zero.
+pub fn interval_at(start: Instant, period: Duration) -> Interval {
+    assert!(!period.is_zero(), "an interval of zero would tick without end; take a longer one");
+    Interval { period, sleep: sleep_until(start), missed: MissedTicks::Skip }
+}
+
+/// What becomes of ticks that were due while nothing waited for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissedTicks {
+    /// They are left out: the next tick is the first one of the rhythm that is not past.
+    #[default]
+    Skip,
+    /// They come one after the other, until the rhythm is reached again.
+    Burst,
+    /// The rhythm begins anew: the next tick is a period after the one that came late.
+    Delay,
+}
+
+/// A source of ticks. [`MissedTicks::Skip`] holds, unless it was set otherwise.
 pub struct Interval {
     period: Duration,
     sleep: Sleep,
+    missed: MissedTicks,
 }
 
 impl Interval {
+    /// Sets what becomes of missed ticks.
+    #[must_use = "the interval is returned"]
+    pub fn missed_ticks(mut self, missed: MissedTicks) -> Self {
+        self.missed = missed;
+        self
+    }
+
     /// Waits for the next tick and tells when it was due. Cancel-safe: dropping it loses no tick.
     pub async fn tick(&mut self) -> Instant {
-        poll_fn(|cx| Pin::new(&mut self.sleep).poll(cx)).await;
+        poll_fn(|cx| self.poll_tick(cx)).await
+    }
+
+    /// As [`tick`](Self::tick), by polling.
+    pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
         self.sleep.reset(self.after(due));
-        due
+        Poll::Ready(due)
+    }
+
+    /// Begins the rhythm anew: the next tick is a period from now.
+    pub fn reset(&mut self) {
+        self.reset_at(Instant::now() + self.period);
+    }
+
+    /// Begins the rhythm anew, with the next tick at `start`.
+    pub fn reset_at(&mut self, start: Instant) {
+        self.sleep.reset(start);
     }
 
     /// The time between two ticks.
@@ -34,10 +79,16 @@ impl Interval {
         self.period
     }
 
-    /// The first moment of the rhythm after `due` that is not past.
+    /// When the tick after the one of `due` is.
     fn after(&self, due: Instant) -> Instant {
-        let late = due.elapsed();
-        due + (late - remainder(late, self.period)) + self.period
+        match self.missed {
+            MissedTicks::Skip => {
+                let late = due.elapsed();
+                due + (late - remainder(late, self.period)) + self.period
+            }
+            MissedTicks::Burst => due + self.period,
+            MissedTicks::Delay => Instant::now() + self.period,
+        }
     }
 }
 

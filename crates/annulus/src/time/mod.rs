@@ -12,6 +12,6 @@ mod timeout;
 
 pub(crate) use heap::{Fire, TimerKey, Timers};
 pub use instant::Instant;
-pub use interval::{Interval, interval};
+pub use interval::{Interval, MissedTicks, interval, interval_at};
 pub use sleep::{Sleep, sleep, sleep_until};
-pub use timeout::{Elapsed, Timeout, timeout};
+pub use timeout::{Elapsed, Timeout, timeout, timeout_at};

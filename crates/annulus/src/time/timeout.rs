@@ -1,6 +1,7 @@
 //! Giving up on a future.
 
-use super::sleep::{Sleep, sleep};
+use super::Instant;
+use super::sleep::{Sleep, sleep, sleep_until};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::future::Future;
@@ -15,6 +16,11 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep(duration) }
 }
 
+/// As [`timeout`], until a moment.
+pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
+    Timeout { future, sleep: sleep_until(deadline) }
+}
+
 pin_project! {
     /// A future with a deadline.
     #[must_use = "a timeout does nothing unless awaited"]
@@ -23,6 +29,13 @@ pin_project! {
         future: F,
         #[pin]
         sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    /// The future, without its deadline.
+    pub fn into_inner(self) -> F {
+        self.future
     }
 }
 
