@@ -18,13 +18,9 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    pub(super) fn new(task: JoinRef<T>) -> Self {
-        Self { task: Some(task) }
-    }
-
-    /// The handle of a task that was not made, because its runtime ends.
-    pub(super) fn refused() -> Self {
-        Self { task: None }
+    /// The handle of a task; of none, if it was not made because its runtime ends.
+    pub(super) fn new(task: Option<JoinRef<T>>) -> Self {
+        Self { task }
     }
 
     /// Ends the task: its future is dropped, on its own thread, before it would run again, and this handle gives

@@ -57,7 +57,7 @@ where
 {
     let core = current::get()
         .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
-    core.run_queue.spawn(&core.remote, future, spawned_at)
+    JoinHandle::new(core.run_queue.spawn(&core.remote, future, spawned_at))
 }
 
 /// Spawns a task from another thread.
@@ -67,7 +67,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    JoinHandle::new(raw::send(future, remote, Location::caller()))
+    JoinHandle::new(Some(raw::send(future, remote, Location::caller())))
 }
 
 /// Takes one unit of the task's [budget](crate::Builder::task_budget): at zero, the other ready tasks run first. For loops that

@@ -1,9 +1,8 @@
 //! The run queue, and the list of live tasks.
 #![allow(unsafe_code)]
 
-use super::JoinHandle;
 use super::budget;
-use super::raw::{self, State, TaskRef};
+use super::raw::{self, JoinRef, State, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
 use annulus_driver::Slab;
@@ -59,24 +58,24 @@ impl RunQueue {
         self.closed.set(true);
     }
 
-    /// Spawns a task on this runtime, which has this inbox.
+    /// Spawns a task on this runtime, which has this inbox. None if the runtime ends, and the future was dropped.
     pub(super) fn spawn<F>(
         &self,
         remote: &Arc<Remote>,
         future: F,
         spawned_at: &'static Location<'static>,
-    ) -> JoinHandle<F::Output>
+    ) -> Option<JoinRef<F::Output>>
     where
         F: Future + 'static,
     {
         if self.closed.get() {
             refuse(future);
-            return JoinHandle::refused();
+            return None;
         }
         // SAFETY: this is the thread that owns the remote.
         let (task, join) = unsafe { raw::make(future, remote.clone(), spawned_at) };
         self.link(task);
-        JoinHandle::new(join)
+        Some(join)
     }
 
     #[inline]

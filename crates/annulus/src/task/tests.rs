@@ -36,7 +36,7 @@ impl Owner {
 
     #[track_caller]
     fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.run_queue.spawn(&self.remote, future, Location::caller())
+        JoinHandle::new(self.run_queue.spawn(&self.remote, future, Location::caller()))
     }
 
     fn turn(&self) {

@@ -97,7 +97,7 @@ fn a_poller_without_rights_is_refused_with_the_way_out() {
         let error = builder().driver(choice).sq_poll(polls).build().unwrap_err();
         let text = error.to_string();
         let named = text.contains("SQ polling: ") && text.contains("CAP_SYS_NICE");
-        assert!(named && text.contains("leave"), "{choice}: {text}");
+        assert!(named && text.contains("do not use SQ polling"), "{choice}: {text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
     match builder().driver(DriverChoice::Uring).build() {
