@@ -2,7 +2,7 @@
 
 use super::send_file::send_file;
 use crate::fs::File;
-use crate::net::AsSocket;
+use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io;
 
@@ -33,7 +33,7 @@ pub trait CopyTo<T>: Sealed {
 trait Sealed {}
 
 impl Sealed for File {}
-impl<S: AsSocket> Sealed for S {}
+impl<S: AsStream> Sealed for S {}
 
 impl CopyTo<File> for File {
     async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
@@ -45,16 +45,16 @@ impl CopyTo<File> for File {
     }
 }
 
-impl<S: AsSocket> CopyTo<S> for File {
+impl<S: AsStream> CopyTo<S> for File {
     async fn copy_to(&mut self, to: &mut S) -> io::Result<u64> {
-        send_file(self, to.socket()).await
+        send_file(self, to.handle()).await
     }
 }
 
-impl<S: AsSocket> CopyTo<File> for S {
+impl<S: AsStream> CopyTo<File> for S {
     async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
         let mut copied = 0;
-        while let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? {
+        while let Some(lease) = poll_fn(|cx| self.handle().poll_recv(cx)).await? {
             let len = lease.len() as u64;
             to.write_detached(lease).await?;
             copied += len;
@@ -63,17 +63,17 @@ impl<S: AsSocket> CopyTo<File> for S {
     }
 }
 
-impl<S: AsSocket, T: AsSocket> CopyTo<T> for S {
+impl<S: AsStream, T: AsStream> CopyTo<T> for S {
     async fn copy_to(&mut self, to: &mut T) -> io::Result<u64> {
         let mut copied = 0;
         loop {
             // What is received then is accepted in the same moment, and not lost where this is dropped.
-            poll_fn(|cx| to.socket().poll_room(cx)).await?;
-            let Some(lease) = poll_fn(|cx| self.socket().poll_recv(cx)).await? else { break };
+            poll_fn(|cx| to.handle().poll_room(cx)).await?;
+            let Some(lease) = poll_fn(|cx| self.handle().poll_recv(cx)).await? else { break };
             copied += lease.len() as u64;
-            to.socket().send(lease.into()).await?;
+            to.handle().send(lease.into()).await?;
         }
-        poll_fn(|cx| to.socket().poll_flush(cx)).await?;
+        poll_fn(|cx| to.handle().poll_flush(cx)).await?;
         Ok(copied)
     }
 }

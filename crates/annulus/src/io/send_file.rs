@@ -5,7 +5,7 @@
 //! the ordinary way, which waits off the loop, and after which there is data, or room, again.
 
 use crate::fs::File;
-use crate::net::Socket;
+use crate::net::StreamHandle;
 use std::future::poll_fn;
 use std::io;
 
@@ -13,7 +13,7 @@ use std::io;
 const STRIDE: u32 = 1024 * 1024;
 
 /// Sends a file from its cursor to its end; the number of bytes. The cursor moves with each step, in the same moment.
-pub(super) async fn send_file(file: &File, to: &Socket) -> io::Result<u64> {
+pub(super) async fn send_file(file: &File, to: &StreamHandle) -> io::Result<u64> {
     let (from, mut sent) = (file.move_cursor(0)?, 0);
     loop {
         // What was accepted before goes first.
@@ -31,7 +31,7 @@ pub(super) async fn send_file(file: &File, to: &Socket) -> io::Result<u64> {
 }
 
 /// Sends pages as they are; `None` where that would wait, or cannot be done.
-async fn send_pages(file: &File, offset: u64, to: &Socket) -> io::Result<Option<u64>> {
+async fn send_pages(file: &File, offset: u64, to: &StreamHandle) -> io::Result<Option<u64>> {
     file.wait_for_budget().await;
     let sent = to.with_fd(|_, fd| file.send_pages(offset, STRIDE, fd).transpose());
     match sent {
@@ -42,7 +42,7 @@ async fn send_pages(file: &File, offset: u64, to: &Socket) -> io::Result<Option<
 }
 
 /// Reads one piece and has it accepted for sending; 0 at the end.
-async fn send_piece(file: &File, offset: u64, to: &Socket) -> io::Result<u64> {
+async fn send_piece(file: &File, offset: u64, to: &StreamHandle) -> io::Result<u64> {
     let bytes = file.read_piece(offset).await?;
     let count = bytes.len() as u64;
     let mut chunk = Some(bytes.into());

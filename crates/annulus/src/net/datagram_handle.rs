@@ -1,6 +1,6 @@
 //! The handle on a datagram socket's slot, and the futures that wait on it, for all families.
 
-use super::stream_handle::NewFd;
+use super::new_fd::NewFd;
 use crate::chunk::Chunk;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};

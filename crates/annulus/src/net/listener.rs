@@ -1,11 +1,13 @@
 //! Listening for TCP connections.
 
 use super::ConnectionLimit;
-use super::listener_handle::Acceptor;
+use super::listener_handle::{ListenSettings, ListenerHandle};
+use super::new_fd::NewFd;
 use super::parts::{Parts, given, owned};
 use super::resolve::first;
 use super::stream::TcpStream;
-use super::stream_handle::NewFd;
+use super::stream_handle::StreamHandle;
+use super::stream_methods::{accept_methods, listen_setters};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;
@@ -17,15 +19,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// How to listen.
+/// Options of a TCP listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     reuse_address: bool,
     reuse_port: bool,
     incoming_cpu: Option<u32>,
-    backlog: u32,
     nodelay: bool,
-    limit: Option<ConnectionLimit>,
+    listen: ListenSettings,
 }
 
 impl Default for ListenOptions {
@@ -34,62 +35,48 @@ impl Default for ListenOptions {
             reuse_address: true,
             reuse_port: false,
             incoming_cpu: None,
-            backlog: 4096,
             nodelay: true,
-            limit: None,
+            listen: ListenSettings::default(),
         }
     }
 }
 
 impl ListenOptions {
-    /// Address reuse and no delay on, port reuse off, a backlog of 4096, no limit.
+    /// `SO_REUSEADDR` and `TCP_NODELAY` on, `SO_REUSEPORT` off, a backlog of 4096, no limit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets a restarted server bind while old connections linger (`SO_REUSEADDR`). On by default.
+    /// A restarted server can bind while old connections are in TIME_WAIT (`SO_REUSEADDR`). On by default.
     pub fn reuse_address(mut self, on: bool) -> Self {
         self.reuse_address = on;
         self
     }
 
-    /// Lets several listeners share the port, the kernel spreading connections over them (`SO_REUSEPORT`). Off by
-    /// default.
+    /// Several listeners share the port, and the kernel distributes connections over them (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
         self
     }
 
-    /// Of listeners that share a port, prefers this one for connections whose packets this CPU handles (`SO_INCOMING_CPU`;
-    /// 6.2, older kernels ignore it). Off by default.
+    /// Of listeners that share a port, the kernel prefers this one for connections whose packets this CPU handles
+    /// (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.incoming_cpu = Some(cpu);
         self
     }
 
-    /// Connections that the kernel completes and keeps until they are accepted; cut to `net.core.somaxconn`. 4096 by
-    /// default.
-    pub fn backlog(mut self, connections: u32) -> Self {
-        self.backlog = connections;
-        self
-    }
+    listen_setters!();
 
-    /// Small sends leave at once (`TCP_NODELAY`) on every accepted stream. On by default: an answer in several small
-    /// sends otherwise waits for the peer's delayed acknowledgement, 40 ms.
+    /// Small sends of accepted streams leave at once (`TCP_NODELAY`). On by default: otherwise an answer in several small sends
+    /// waits for the peer's delayed acknowledgement, 40 ms.
     pub fn nodelay(mut self, on: bool) -> Self {
         self.nodelay = on;
         self
     }
 
-    /// Accepts no more connections than the limit allows to be open; the rest waits in the kernel's backlog. No limit by
-    /// default: then a listener accepts up to 64 connections ahead of [`TcpListener::accept`], a burst once more, and
-    /// pauses while no descriptor is left.
-    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
-        self.limit = Some(limit.clone());
-        self
-    }
-
-    /// Listens on the first of the addresses that works. Resolving a name blocks the thread; numbers do not.
+    /// Listens on the first of the addresses that works. Resolving a host name blocks the thread; a
+    /// numeric address does not.
     ///
     /// # Errors
     /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.
@@ -97,22 +84,22 @@ impl ListenOptions {
         let core = current::get()?;
         let bind = |address| self.bind_one(&core.kernel, address);
         let socket = first(address, "listening on", bind)?;
-        TcpListener::adopt(&core, socket, self.limit.clone())
+        TcpListener::new(&core, socket, self.listen.limit.clone())
     }
 
     fn bind_one(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
         let socket = self.prepared(kernel, address)?;
         socket.set(SocketOption::ReusePort(self.reuse_port))?;
         socket.bind(&Address::from(address))?;
-        socket.listen(self.backlog)?;
+        socket.listen(self.listen.backlog)?;
         Ok(socket)
     }
 
     pub(crate) fn connection_limit(&self) -> Option<&ConnectionLimit> {
-        self.limit.as_ref()
+        self.listen.limit.as_ref()
     }
 
-    /// Binds a group of real sockets that share a port nobody else has, outside any runtime.
+    /// Binds `count` sockets of Linux that share a port with each other, and with no other program. Needs no runtime.
     pub(crate) fn bind_group(
         &self,
         address: impl ToSocketAddrs,
@@ -133,7 +120,8 @@ impl ListenOptions {
         let mut group = Vec::with_capacity(count);
         for index in 0..count {
             let socket = self.prepared(kernel, address)?;
-            // The first finds out whether another program has the port: sharing it would split the connections with that.
+            // The first is bound without `SO_REUSEPORT`, which fails if another program has the port: sharing it would lose connections
+            // to that program.
             if index == 0 {
                 socket.bind(&Address::from(address))?;
                 address = kernel.local_address(socket.fd())?.to_inet()?;
@@ -142,7 +130,7 @@ impl ListenOptions {
             if index > 0 {
                 socket.bind(&Address::from(address))?;
             }
-            socket.listen(self.backlog)?;
+            socket.listen(self.listen.backlog)?;
             group.push(socket);
         }
         Ok((group, address))
@@ -160,9 +148,9 @@ impl ListenOptions {
     }
 }
 
-/// A listening TCP socket. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
+/// A listening TCP socket. Dropping it stops listening, and closes connections that `accept` has not returned.
 pub struct TcpListener {
-    acceptor: Acceptor,
+    handle: ListenerHandle,
 }
 
 impl TcpListener {
@@ -174,15 +162,15 @@ impl TcpListener {
         ListenOptions::new().bind(address)
     }
 
-    /// Takes over a socket that listens already, such as one that a service manager passed on.
+    /// Takes over a listening socket, such as one from a service manager.
     ///
     /// # Errors
-    /// Outside a runtime, or under a simulated kernel; the socket is then closed.
+    /// Outside a runtime, or `Unsupported` under a simulated kernel; the socket is then closed.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         Self::from_socket_with_limit(socket, None)
     }
 
-    /// As [`from_socket`](Self::from_socket), with a limit on the connections that are open at once.
+    /// As [`from_socket`](Self::from_socket), with a limit on open connections.
     ///
     /// # Errors
     /// As there.
@@ -195,54 +183,28 @@ impl TcpListener {
             let text = "a real socket cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::adopt(&core, NewFd::own(&core.kernel, given(socket)), limit)
+        Self::new(&core, NewFd::own(&core.kernel, given(socket)), limit)
     }
 
-    fn adopt(core: &Rc<Core>, socket: NewFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
-        Ok(Self { acceptor: Acceptor::new(core, socket, limit)? })
+    fn new(core: &Rc<Core>, socket: NewFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
+        Ok(Self { handle: ListenerHandle::new(core, socket, limit)? })
     }
 
-    /// The next connection, and its peer's address.
-    ///
-    /// Cancel-safe: the accept belongs to the listener; dropping the future loses no connection. Several tasks may wait
-    /// at once. Running out of descriptors is no error here: the listener pauses until one is closed.
-    ///
-    /// A connection that its peer reset before it was accepted is passed over: it has no address any more, and nothing can be read
-    /// from it. [`Counters::aborted_accepts`](crate::Counters) counts these, and those that the kernel reports as failed.
-    ///
-    /// # Errors
-    /// What makes the listener useless; or after the runtime's end.
-    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        loop {
-            let socket = self.acceptor.accept().await?;
-            if let Some(accepted) = TcpStream::from_socket(socket).with_peer() {
-                return Ok(accepted);
-            }
-        }
+    accept_methods!(TcpStream, adopt);
+
+    fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        Ok(TcpStream::new(handle).with_peer())
     }
 
-    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
-    ///
-    /// # Errors
-    /// As [`accept`](Self::accept).
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        loop {
-            let socket = ready!(self.acceptor.poll_accept(cx))?;
-            if let Some(accepted) = TcpStream::from_socket(socket).with_peer() {
-                return Poll::Ready(Ok(accepted));
-            }
-        }
-    }
-
-    /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
+    /// As [`accept`](Self::accept), but the connection may move to another runtime.
     pub(crate) async fn accept_parts(&self) -> io::Result<Parts> {
-        let Accepted { fd, permit } = self.acceptor.accept_one().await?;
+        let Accepted { fd, permit } = self.handle.accept_one().await?;
         Ok(Parts::of_fd(fd, Vec::new(), permit))
     }
 
-    /// Has what concerns only this listener set on its socket.
+    /// Sets an option of this listener's socket.
     pub(crate) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.acceptor.with_fd(|kernel, fd| kernel.set_option(fd, option))
+        self.handle.with_fd(|kernel, fd| kernel.set_option(fd, option))
     }
 
     /// The address it listens on.
@@ -250,7 +212,7 @@ impl TcpListener {
     /// # Errors
     /// After the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.acceptor.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
 }
 

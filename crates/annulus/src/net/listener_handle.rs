@@ -1,7 +1,8 @@
-//! The handle on a listener's slot, whatever its family.
+//! The handle on a listener's slot, which TCP and Unix listeners share.
 
 use super::ConnectionLimit;
-use super::stream_handle::{NewFd, Socket};
+use super::new_fd::NewFd;
+use super::stream_handle::StreamHandle;
 use crate::runtime::core::Core;
 use crate::slots::listeners::Accepted;
 use crate::waiters::{Wait, WaiterId};
@@ -11,31 +12,44 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Owns a listener's slot. Dropping it stops listening; connections it had accepted and nobody claimed are closed.
-pub(super) struct Acceptor {
+/// What options of all listeners have.
+#[derive(Clone, Debug)]
+pub(super) struct ListenSettings {
+    pub(super) backlog: u32,
+    pub(super) limit: Option<ConnectionLimit>,
+}
+
+impl Default for ListenSettings {
+    fn default() -> Self {
+        Self { backlog: 4096, limit: None }
+    }
+}
+
+/// Owns a listener's slot. Dropping it stops listening, and closes connections that `accept` has not returned.
+pub(super) struct ListenerHandle {
     core: Rc<Core>,
     slot: u32,
 }
 
-/// An accept that may wait, and leaves the line when it is dropped.
+/// An accept that may wait; leaves the wait queue when it is dropped.
 struct Waiting<'a> {
-    acceptor: &'a Acceptor,
+    handle: &'a ListenerHandle,
     id: Option<WaiterId>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.id.is_some()
-            && let Ok(mut inner) = self.acceptor.core.enter()
+            && let Ok(mut inner) = self.handle.core.enter()
         {
             let inner = &mut *inner;
-            inner.listeners.leave_accept(&mut inner.io, self.acceptor.slot, &mut self.id);
+            inner.listeners.leave_accept(&mut inner.io, self.handle.slot, &mut self.id);
         }
     }
 }
 
-impl Acceptor {
-    /// Takes a listening socket in.
+impl ListenerHandle {
+    /// Takes over a listening socket.
     pub(super) fn new(
         core: &Rc<Core>,
         socket: NewFd,
@@ -46,18 +60,18 @@ impl Acceptor {
     }
 
     /// The next connection. Cancel-safe.
-    pub(super) async fn accept(&self) -> io::Result<Socket> {
+    pub(super) async fn accept(&self) -> io::Result<StreamHandle> {
         self.adopt(self.accept_one().await?)
     }
 
-    /// As [`accept`](Self::accept), but leaves the connection to whichever runtime.
+    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another runtime.
     pub(super) async fn accept_one(&self) -> io::Result<Accepted> {
-        let mut waiting = Waiting { acceptor: self, id: None };
+        let mut waiting = Waiting { handle: self, id: None };
         poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await
     }
 
     /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
-    pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
+    pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<StreamHandle>> {
         self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
 
@@ -66,8 +80,8 @@ impl Acceptor {
         inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)
     }
 
-    fn adopt(&self, accepted: Accepted) -> io::Result<Socket> {
-        Socket::accepted(self.core.clone(), accepted)
+    fn adopt(&self, accepted: Accepted) -> io::Result<StreamHandle> {
+        StreamHandle::accepted(self.core.clone(), accepted)
     }
 
     pub(super) fn with_fd<R>(
@@ -79,7 +93,7 @@ impl Acceptor {
     }
 }
 
-impl Drop for Acceptor {
+impl Drop for ListenerHandle {
     fn drop(&mut self) {
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;

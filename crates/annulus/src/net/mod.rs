@@ -1,19 +1,23 @@
 //! Sockets: TCP, UDP, Unix.
 
+mod connect;
 mod datagram;
 mod datagram_handle;
 mod limit;
 mod listener;
 mod listener_handle;
+mod new_fd;
 mod parts;
 mod resolve;
 mod split;
 mod stream;
 mod stream_handle;
+mod stream_methods;
 mod udp;
 mod unix;
 
 pub use annulus_kernel::Credentials;
+pub use connect::ConnectOptions;
 pub use datagram::{Datagram, Transmit};
 pub use datagram_handle::SendDatagram;
 pub use limit::ConnectionLimit;
@@ -21,8 +25,8 @@ pub(crate) use limit::Permit;
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub use split::{RecvHalf, SendHalf};
-pub use stream::{ConnectOptions, TcpStream};
+pub use stream::TcpStream;
 pub use stream_handle::SendFuture;
-pub(crate) use stream_handle::{AsSocket, Socket};
+pub(crate) use stream_handle::{AsStream, StreamHandle};
 pub use udp::{UdpOptions, UdpSocket};
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

@@ -1,6 +1,7 @@
-//! The two directions of a connection, for two tasks.
+//! The two directions of a stream, for two tasks.
 
-use super::stream_handle::{SendFuture, Socket};
+use super::stream_handle::{SendFuture, StreamHandle};
+use super::stream_methods::{recv_methods, send_methods};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use std::fmt;
@@ -10,119 +11,46 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The receiving half of a [`TcpStream`](super::TcpStream).
+/// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
 pub struct RecvHalf {
-    socket: Rc<Socket>,
+    handle: Rc<StreamHandle>,
 }
 
 impl RecvHalf {
-    pub(super) fn new(socket: Rc<Socket>) -> Self {
-        Self { socket }
+    pub(super) fn new(handle: Rc<StreamHandle>) -> Self {
+        Self { handle }
     }
 
-    /// See [`TcpStream::recv`](super::TcpStream::recv).
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub async fn recv(&mut self) -> io::Result<Option<Lease>> {
-        poll_fn(|cx| self.poll_recv(cx)).await
-    }
+    recv_methods!();
 
-    /// See [`TcpStream::poll_recv`](super::TcpStream::poll_recv).
+    /// The peer's address.
     ///
     /// # Errors
-    /// As there.
-    #[inline]
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.socket.poll_recv(cx)
-    }
-
-    /// The address at the other end.
-    ///
-    /// # Errors
-    /// Where the peer has gone, or after the runtime's end.
+    /// If it is not a TCP stream, if the connection is closed, or after the runtime's end.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.peer_addr()
+        self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 }
 
-/// The sending half of a [`TcpStream`](super::TcpStream). Dropping it ends the sending side once all has gone.
+/// The sending half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream). Dropping it closes the sending
+/// direction once everything has left.
 pub struct SendHalf {
-    socket: Rc<Socket>,
+    handle: Rc<StreamHandle>,
 }
 
 impl SendHalf {
-    pub(super) fn new(socket: Rc<Socket>) -> Self {
-        Self { socket }
+    pub(super) fn new(handle: Rc<StreamHandle>) -> Self {
+        Self { handle }
     }
 
-    /// See [`TcpStream::send`](super::TcpStream::send).
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
-        self.socket.send(chunk.into())
-    }
-
-    /// See [`TcpStream::send_vectored`](super::TcpStream::send_vectored).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn send_vectored<C: Into<Chunk>>(
-        &mut self,
-        chunks: impl IntoIterator<Item = C>,
-    ) -> io::Result<()> {
-        self.socket.send_all(chunks.into_iter().map(Into::into)).await
-    }
-
-    /// See [`TcpStream::poll_write`](super::TcpStream::poll_write).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket.poll_write(cx, bytes)
-    }
-
-    /// See [`TcpStream::flush`](super::TcpStream::flush).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_flush(cx)).await
-    }
-
-    /// See [`TcpStream::poll_flush`](super::TcpStream::poll_flush).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_flush(cx)
-    }
-
-    /// See [`TcpStream::shutdown`](super::TcpStream::shutdown).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn shutdown(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_shutdown(cx)).await
-    }
-
-    /// See [`TcpStream::poll_shutdown`](super::TcpStream::poll_shutdown).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_shutdown(cx)
-    }
+    send_methods!();
 }
 
 impl Drop for SendHalf {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.socket.core.enter() {
+        if let Ok(mut inner) = self.handle.core.enter() {
             let inner = &mut *inner;
-            inner.streams.get(self.socket.slot).0.end_when_sent(&mut inner.io);
+            inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.io);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The handle on a stream's slot, and everything that one does to a stream through it.
-#![allow(unsafe_code)]
+//! The handle on a stream's slot, which all kinds of streams share.
 
 use crate::chunk::Chunk;
 use crate::lease::Lease;
@@ -7,29 +6,28 @@ use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::listeners::Accepted;
 use crate::slots::streams::{Shared, Stream};
-use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
+use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Owns a stream's slot. Dropping it lets what was accepted go out, then closes.
-pub(crate) struct Socket {
+/// Owns a stream's slot. When it is dropped, the stream sends what is queued, then closes.
+pub(crate) struct StreamHandle {
     pub(super) core: Rc<Core>,
     pub(super) slot: u32,
-    /// The slot is another's, or free.
-    gone: bool,
+    /// The slot is free, or already closing.
+    is_released: bool,
 }
 
-/// A stream, of whatever family.
-pub(crate) trait AsSocket {
-    fn socket(&self) -> &Socket;
+/// A stream of any kind.
+pub(crate) trait AsStream {
+    fn handle(&self) -> &StreamHandle;
 }
 
-impl Socket {
+impl StreamHandle {
     pub(super) fn new(core: Rc<Core>, fd: Fd) -> io::Result<Self> {
         let slot = core.enter()?.streams.add(fd, None);
         Ok(Self::of_slot(core, slot))
@@ -41,10 +39,10 @@ impl Socket {
     }
 
     pub(super) fn of_slot(core: Rc<Core>, slot: u32) -> Self {
-        Self { core, slot, gone: false }
+        Self { core, slot, is_released: false }
     }
 
-    /// Polls the stream, which may have to wait.
+    /// Looks the stream up and polls it.
     #[inline]
     pub(super) fn poll_with<R>(
         &self,
@@ -62,10 +60,10 @@ impl Socket {
 
     #[inline]
     pub(crate) fn send(&self, chunk: Chunk) -> SendFuture<'_> {
-        SendFuture { socket: self, chunk: Some(chunk) }
+        SendFuture { handle: self, chunk: Some(chunk) }
     }
 
-    /// Accepts a chunk for sending once there is room.
+    /// Queues a chunk once the send bound allows.
     pub(crate) fn poll_accept(
         &self,
         chunk: &mut Option<Chunk>,
@@ -74,7 +72,7 @@ impl Socket {
         self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
     }
 
-    /// Ready once what is queued fits the bound: a chunk is accepted at once then.
+    /// Ready once the queue is within the send bound: then a chunk is queued at once.
     pub(crate) fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_with(|stream, shared, io| stream.poll_room(shared, io, cx))
     }
@@ -98,10 +96,6 @@ impl Socket {
         self.poll_with(|stream, _, io| stream.poll_end(io, cx))
     }
 
-    pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
-    }
-
     /// Counts a connection that was reset before it was accepted.
     pub(super) fn count_abort(&self) {
         if let Ok(mut inner) = self.core.enter() {
@@ -109,26 +103,24 @@ impl Socket {
         }
     }
 
-    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
-    }
-
-    pub(super) fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        self.with_fd(|kernel, fd| kernel.set_option(fd, SocketOption::NoDelay(on)))
-    }
-
-    /// The slot is gone or on its way: nothing is left to be done on drop.
+    /// The slot is free or closing: drop has nothing to do.
     pub(super) fn forget(mut self) {
-        self.gone = true;
+        self.is_released = true;
     }
 
-    /// Discards what is still to be sent and resets the connection.
+    /// Discards what is queued and closes; a TCP connection is reset.
     pub(super) fn abort(self) {
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;
             inner.streams.abort(&mut inner.io, self.slot);
         }
         self.forget();
+    }
+
+    /// From now on descriptors are sent and received with the bytes.
+    pub(super) fn pass_descriptors(&self) -> io::Result<()> {
+        self.core.enter()?.streams.get(self.slot).0.pass_descriptors();
+        Ok(())
     }
 
     pub(crate) fn with_fd<R>(
@@ -140,11 +132,11 @@ impl Socket {
     }
 }
 
-/// A send: see [`TcpStream::send`](super::TcpStream::send). Dropped after its first poll, it is finished all the same.
+/// The future of a [`send`](super::TcpStream::send). If it is dropped after its first poll, the chunk is sent all the same.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendFuture<'a> {
-    socket: &'a Socket,
-    /// Not accepted yet.
+    handle: &'a StreamHandle,
+    /// `None` once queued.
     chunk: Option<Chunk>,
 }
 
@@ -154,7 +146,7 @@ impl Future for SendFuture<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        this.socket.poll_with(|stream, shared, io| {
+        this.handle.poll_with(|stream, shared, io| {
             if this.chunk.is_some() {
                 ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx))?;
             }
@@ -165,107 +157,18 @@ impl Future for SendFuture<'_> {
 
 impl fmt::Debug for SendFuture<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SendFuture(accepted: {})", self.chunk.is_none())
+        write!(f, "SendFuture(queued: {})", self.chunk.is_none())
     }
 }
 
-impl Drop for Socket {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
-        // After the runtime's end the slot is gone already; in a forked child it is the parent's.
-        if !self.gone
+        // Entering fails after the runtime's end, when the slot is gone, and in a forked child, where it is the parent's.
+        if !self.is_released
             && let Ok(mut inner) = self.core.enter()
         {
             let inner = &mut *inner;
             inner.streams.drop_stream(&mut inner.io, self.slot);
         }
-    }
-}
-
-/// A descriptor that is closed again unless it is handed over.
-pub(super) struct NewFd {
-    kernel: Rc<dyn Kernel>,
-    fd: Fd,
-    handed_over: bool,
-}
-
-impl NewFd {
-    /// A socket.
-    pub(super) fn new(
-        kernel: &Rc<dyn Kernel>,
-        domain: Domain,
-        kind: SocketType,
-    ) -> io::Result<Self> {
-        let number = kernel.socket(domain, kind, true)?;
-        // SAFETY: made just now, for this owner.
-        Ok(Self::own(kernel, unsafe { Fd::from_raw(number) }))
-    }
-
-    /// Two Unix sockets that are connected.
-    pub(super) fn pair(kernel: &Rc<dyn Kernel>, kind: SocketType) -> io::Result<(Self, Self)> {
-        let (one, other) = kernel.socket_pair(kind, true)?;
-        // SAFETY: made just now, for these owners.
-        let own = |number| Self::own(kernel, unsafe { Fd::from_raw(number) });
-        Ok((own(one), own(other)))
-    }
-
-    /// A descriptor that has no owner yet.
-    pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
-        Self { kernel: kernel.clone(), fd, handed_over: false }
-    }
-
-    /// A TCP socket for an address.
-    pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
-        let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
-        Self::new(kernel, domain, SocketType::Stream)
-    }
-
-    pub(super) fn fd(&self) -> Fd {
-        self.fd
-    }
-
-    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.kernel.set_option(self.fd, option)
-    }
-
-    pub(super) fn set_all(
-        &self,
-        options: impl IntoIterator<Item = Option<SocketOption>>,
-    ) -> io::Result<()> {
-        options.into_iter().flatten().try_for_each(|option| self.set(option))
-    }
-
-    pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
-        self.kernel.bind(self.fd, address)
-    }
-
-    pub(super) fn listen(&self, backlog: u32) -> io::Result<()> {
-        self.kernel.listen(self.fd, backlog)
-    }
-
-    /// Hands the descriptor over.
-    pub(super) fn into_fd(mut self) -> Fd {
-        self.handed_over = true;
-        self.fd
-    }
-}
-
-impl Drop for NewFd {
-    fn drop(&mut self) {
-        if !self.handed_over {
-            self.kernel.close(self.fd);
-        }
-    }
-}
-
-/// Bytes the kernel may hold for a socket; where none are given, the system's defaults.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Buffers {
-    pub(super) recv: Option<usize>,
-    pub(super) send: Option<usize>,
-}
-
-impl Buffers {
-    pub(super) fn options(self) -> [Option<SocketOption>; 2] {
-        [self.recv.map(SocketOption::RecvBuffer), self.send.map(SocketOption::SendBuffer)]
     }
 }

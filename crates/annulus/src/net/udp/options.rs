@@ -1,8 +1,9 @@
 //! How to open a UDP socket.
 
 use super::super::datagram_handle::DatagramHandle;
+use super::super::new_fd::{NewFd, SocketBuffers};
 use super::super::resolve::first;
-use super::super::stream_handle::{Buffers, NewFd};
+
 use super::UdpSocket;
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -18,7 +19,7 @@ pub struct UdpOptions {
     reuse_address: bool,
     reuse_port: bool,
     only_v6: Option<bool>,
-    buffers: Buffers,
+    buffers: SocketBuffers,
     settings: Settings,
 }
 

@@ -1,7 +1,8 @@
 //! Listening for Unix connections.
 
-use super::super::listener_handle::Acceptor;
-use super::super::stream_handle::Socket;
+use super::super::listener_handle::ListenerHandle;
+use super::super::stream_handle::StreamHandle;
+use super::super::stream_methods::accept_methods;
 use super::address::to_std;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};
@@ -11,20 +12,21 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
-/// A listening Unix socket. Dropping it stops listening and removes its path; connections it had accepted and nobody
-/// claimed are closed.
+/// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections that `accept` has not returned.
+///
+/// Most peers have no name: see [`UnixStream::peer_cred`].
 pub struct UnixListener {
-    // First: while the path is there, somebody listens.
+    // Dropped first, so that a path that exists has a listener.
     _path: Option<BoundPath>,
-    acceptor: Acceptor,
+    handle: ListenerHandle,
     descriptors: bool,
 }
 
 impl UnixListener {
-    /// Listens on a path with default [`UnixOptions`]. A path that a dead server has left is taken over.
+    /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody listens there, or starts to, or where the path is no socket; `InvalidInput` for more than 107 bytes;
+    /// `AddrInUse` if another server listens or starts there, or if the path is no socket; `InvalidInput` for more than 107 bytes;
     /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)
@@ -38,37 +40,19 @@ impl UnixListener {
         UnixOptions::new().listen_addr(address)
     }
 
-    pub(super) fn new(acceptor: Acceptor, path: Option<BoundPath>, descriptors: bool) -> Self {
-        Self { _path: path, acceptor, descriptors }
+    pub(super) fn new(handle: ListenerHandle, path: Option<BoundPath>, descriptors: bool) -> Self {
+        Self { _path: path, handle, descriptors }
     }
 
-    /// The next connection, and who it is from: mostly nobody with a name. See [`UnixStream::peer_cred`].
-    ///
-    /// Cancel-safe: the accept belongs to the listener; dropping the future loses no connection. Several tasks may wait
-    /// at once. Running out of descriptors is no error here: the listener pauses until one is closed.
-    ///
-    /// # Errors
-    /// What makes the listener useless; or after the runtime's end.
-    pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        self.adopt(self.acceptor.accept().await?)
-    }
+    accept_methods!(UnixStream, adopt);
 
-    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
-    ///
-    /// # Errors
-    /// As [`accept`](Self::accept).
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let socket = ready!(self.acceptor.poll_accept(cx))?;
-        Poll::Ready(self.adopt(socket))
-    }
-
-    fn adopt(&self, socket: Socket) -> io::Result<(UnixStream, SocketAddr)> {
+    fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(UnixStream, SocketAddr)>> {
         if self.descriptors {
-            socket.core.enter()?.streams.get(socket.slot).0.pass_descriptors();
+            handle.pass_descriptors()?;
         }
-        let stream = UnixStream::new(socket);
+        let stream = UnixStream::new(handle);
         let peer = stream.peer_addr()?;
-        Ok((stream, peer))
+        Ok(Some((stream, peer)))
     }
 
     /// The address it listens on.
@@ -76,7 +60,7 @@ impl UnixListener {
     /// # Errors
     /// After the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.acceptor.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+        self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
     }
 }
 

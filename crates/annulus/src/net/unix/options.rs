@@ -1,10 +1,12 @@
-//! How to open Unix sockets, of all kinds.
+//! Options of Unix sockets: streams, listeners and datagram sockets.
 
 use super::super::ConnectionLimit;
 use super::super::datagram_handle::DatagramHandle;
-use super::super::listener_handle::Acceptor;
+use super::super::listener_handle::{ListenSettings, ListenerHandle};
+use super::super::new_fd::{NewFd, SocketBuffers};
 use super::super::resolve::failed;
-use super::super::stream_handle::{Buffers, NewFd, Socket};
+use super::super::stream_handle::StreamHandle;
+use super::super::stream_methods::listen_setters;
 use super::address::{of_path, of_std};
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
@@ -19,92 +21,68 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A connect that finds the listener's backlog full tries again after so long, and longer each time.
+/// Waits of a connect between its attempts while the listener's backlog is full; each is twice the one before, up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(50);
 
-/// How to open a Unix socket.
-#[derive(Clone, Debug)]
+/// Options of a Unix socket to open.
+#[derive(Clone, Debug, Default)]
 pub struct UnixOptions {
-    backlog: u32,
+    listen: ListenSettings,
     descriptors: bool,
     credentials: bool,
-    buffers: Buffers,
-    limit: Option<ConnectionLimit>,
+    buffers: SocketBuffers,
     datagram: Settings,
 }
 
-impl Default for UnixOptions {
-    fn default() -> Self {
-        Self {
-            backlog: 4096,
-            descriptors: false,
-            credentials: false,
-            buffers: Buffers::default(),
-            limit: None,
-            datagram: Settings::default(),
-        }
-    }
-}
-
 impl UnixOptions {
-    /// A backlog of 4096, no descriptors, the system's buffers.
+    /// A backlog of 4096, no limit, no descriptors, the system's buffer sizes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Connections that the kernel completes and keeps until they are accepted; cut to `net.core.somaxconn`.
-    pub fn backlog(mut self, connections: u32) -> Self {
-        self.backlog = connections;
-        self
-    }
+    listen_setters!();
 
-    /// Accepts no more connections than the limit allows to be open: see
-    /// [`ListenOptions::limit`](crate::net::ListenOptions::limit).
-    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
-        self.limit = Some(limit.clone());
-        self
-    }
-
-    /// Descriptors may travel with the bytes; off by default, and what is sent along is then closed by the kernel, before it
-    /// counts against this process's limit. A stream that passes descriptors receives a message at a time, into heap memory:
-    /// the price of knowing what came with what.
+    /// Descriptors may be sent with bytes and datagrams (`SCM_RIGHTS`). Off by default: then the kernel closes descriptors that a
+    /// peer sends, before they count against this process's limit. A stream that passes descriptors receives one message at a time
+    /// into heap memory, so that it knows which bytes they came with.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
     }
 
-    /// Datagrams tell who sent them (`SO_PASSCRED`). A stream tells by [`UnixStream::peer_cred`].
+    /// Received datagrams carry their sender's credentials (`SO_PASSCRED`). For streams, see [`UnixStream::peer_cred`].
     pub fn credentials(mut self, on: bool) -> Self {
         self.credentials = on;
         self
     }
 
-    /// Bytes the kernel may hold until they are received (`SO_RCVBUF`).
+    /// Bytes that the kernel holds at most until they are received (`SO_RCVBUF`).
     pub fn recv_buffer(mut self, bytes: usize) -> Self {
         self.buffers.recv = Some(bytes);
         self
     }
 
-    /// Bytes the kernel may hold for this socket at its peers (`SO_SNDBUF`): also the limit for a datagram.
+    /// Bytes sent that the kernel holds at most until the peers receive them (`SO_SNDBUF`); also the largest datagram.
     pub fn send_buffer(mut self, bytes: usize) -> Self {
         self.buffers.send = Some(bytes);
         self
     }
 
-    /// Datagrams may overtake one another: several may be on their way at once. Off by default: one leaves a turn.
+    /// Several datagrams may be in flight at once, and so may arrive in another order. Off by default: one leaves a turn.
     ///
-    /// Whoever does not read, but for a connected peer, holds up nobody then: where more waits than the runtime's
-    /// [send bound](crate::Builder::send_bound), what found no room first is given up, and told as `WouldBlock` by the next
-    /// send on the same way. What they have not read the kernel counts against [`send_buffer`](Self::send_buffer), which is
-    /// to be large enough for as much as they hold (`net.unix.max_dgram_qlen` datagrams each).
+    /// Then a peer that does not read does not delay sends to others, unless the socket is connected to it. If more is queued than
+    /// the runtime's [send bound](crate::Builder::send_bound), the datagrams that have waited longest for room are dropped, and the
+    /// next send to the same peer fails with `WouldBlock`. The kernel counts unread datagrams against
+    /// [`send_buffer`](Self::send_buffer): make that large enough for what such peers hold (`net.unix.max_dgram_qlen` datagrams
+    /// each).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
         self
     }
 
-    /// Largest datagram to be received whole; about 66 KiB by default, 64 MiB at most, more than which is refused when the
-    /// socket is made. For larger ones than by default each receive takes so much heap memory.
+    /// The largest datagram that is received whole: about 66 KiB by default, at most 64 MiB; more is refused when the socket is
+    /// opened. Above the default, each receive allocates this much heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.datagram.max_datagram = Some(bytes);
         self
@@ -130,10 +108,10 @@ impl UnixOptions {
         let core = current::get()?;
         let listen = || {
             let socket = self.socket(&core, SocketType::Stream)?;
-            let listen = || socket.listen(self.backlog);
+            let listen = || socket.listen(self.listen.backlog);
             let path = BoundPath::bind(&core, &socket, SocketType::Stream, &address, listen)?;
-            let acceptor = Acceptor::new(&core, socket, self.limit.clone())?;
-            Ok(UnixListener::new(acceptor, path, self.descriptors))
+            let handle = ListenerHandle::new(&core, socket, self.listen.limit.clone())?;
+            Ok(UnixListener::new(handle, path, self.descriptors))
         };
         listen().map_err(|error| failed(error, "listening on", &address))
     }
@@ -158,7 +136,7 @@ impl UnixOptions {
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;
         let mut pause = FIRST_RETRY;
-        // It is decided at once, but for a full backlog, of which nothing tells when it has room.
+        // A Unix connect ends at once, unless the backlog is full. No event says when it has room: retry by timer.
         while let Err(error) = core.kernel.connect(socket.fd(), &address) {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, "connecting to", &address));
@@ -169,7 +147,7 @@ impl UnixOptions {
         self.stream(&core, socket)
     }
 
-    /// Two streams, connected to each other.
+    /// Two streams that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -210,7 +188,7 @@ impl UnixOptions {
         bind().map_err(|error| failed(error, "binding", &address))
     }
 
-    /// Two datagram sockets, connected to each other.
+    /// Two datagram sockets that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -224,11 +202,11 @@ impl UnixOptions {
     }
 
     fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
-        let socket = Socket::new(core.clone(), socket.into_fd())?;
+        let handle = StreamHandle::new(core.clone(), socket.into_fd())?;
         if self.descriptors {
-            core.enter()?.streams.get(socket.slot).0.pass_descriptors();
+            handle.pass_descriptors()?;
         }
-        Ok(UnixStream::new(socket))
+        Ok(UnixStream::new(handle))
     }
 
     fn datagram(
@@ -260,7 +238,7 @@ impl UnixOptions {
 
     fn set_up(&self, core: &Core, socket: &NewFd) -> io::Result<()> {
         if self.descriptors && !core.kernel.real_descriptors() {
-            let text = "simulated sockets pass no descriptors: they would be the process's own";
+            let text = "simulated sockets pass no descriptors: those are the process's own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let credentials = self.credentials.then_some(SocketOption::PassCredentials(true));

@@ -1,6 +1,6 @@
 //! A path that a Unix socket is bound to: taken over from a dead server, removed at the end.
 
-use super::super::stream_handle::NewFd;
+use super::super::new_fd::NewFd;
 use crate::runtime::core::Core;
 use annulus_kernel::{Address, Domain, SocketType, UnixName};
 use std::ffi::OsStr;

@@ -1,0 +1,95 @@
+//! A socket that no slot owns yet, and the options that are set on it.
+#![allow(unsafe_code)]
+
+use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// A descriptor that is closed on drop, unless a slot takes it over.
+pub(super) struct NewFd {
+    kernel: Rc<dyn Kernel>,
+    fd: Fd,
+    taken: bool,
+}
+
+impl NewFd {
+    pub(super) fn new(
+        kernel: &Rc<dyn Kernel>,
+        domain: Domain,
+        kind: SocketType,
+    ) -> io::Result<Self> {
+        let number = kernel.socket(domain, kind, true)?;
+        // SAFETY: the kernel made this descriptor just now, and nothing else owns it.
+        Ok(Self::own(kernel, unsafe { Fd::from_raw(number) }))
+    }
+
+    /// Two Unix sockets, connected to each other.
+    pub(super) fn pair(kernel: &Rc<dyn Kernel>, kind: SocketType) -> io::Result<(Self, Self)> {
+        let (one, other) = kernel.socket_pair(kind, true)?;
+        // SAFETY: the kernel made these descriptors just now, and nothing else owns them.
+        let own = |number| Self::own(kernel, unsafe { Fd::from_raw(number) });
+        Ok((own(one), own(other)))
+    }
+
+    /// Takes a descriptor without another owner.
+    pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
+        Self { kernel: kernel.clone(), fd, taken: false }
+    }
+
+    /// A TCP socket of the address's family.
+    pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
+        let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
+        Self::new(kernel, domain, SocketType::Stream)
+    }
+
+    pub(super) fn fd(&self) -> Fd {
+        self.fd
+    }
+
+    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
+        self.kernel.set_option(self.fd, option)
+    }
+
+    pub(super) fn set_all(
+        &self,
+        options: impl IntoIterator<Item = Option<SocketOption>>,
+    ) -> io::Result<()> {
+        options.into_iter().flatten().try_for_each(|option| self.set(option))
+    }
+
+    pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
+        self.kernel.bind(self.fd, address)
+    }
+
+    pub(super) fn listen(&self, backlog: u32) -> io::Result<()> {
+        self.kernel.listen(self.fd, backlog)
+    }
+
+    /// The descriptor, which is the caller's from now on.
+    pub(super) fn into_fd(mut self) -> Fd {
+        self.taken = true;
+        self.fd
+    }
+}
+
+impl Drop for NewFd {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.kernel.close(self.fd);
+        }
+    }
+}
+
+/// Sizes of a socket's kernel buffers, in bytes; `None` is the system's default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SocketBuffers {
+    pub(super) recv: Option<usize>,
+    pub(super) send: Option<usize>,
+}
+
+impl SocketBuffers {
+    pub(super) fn options(self) -> [Option<SocketOption>; 2] {
+        [self.recv.map(SocketOption::RecvBuffer), self.send.map(SocketOption::SendBuffer)]
+    }
+}

@@ -1,0 +1,207 @@
+//! The methods that TCP streams, Unix streams and their halves have in common, each written once.
+//!
+//! The types stay apart, since what they connect to and their addresses differ. Each has a field `handle` that is or derefs to a
+//! [`StreamHandle`](super::stream_handle::StreamHandle).
+
+/// Methods of a type that receives.
+macro_rules! recv_methods {
+    () => {
+        /// The next bytes, at least one; `None` at the end of the stream, from then on every time.
+        ///
+        /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte. Leases that are held do not keep
+        /// the stream from receiving.
+        ///
+        /// # Errors
+        /// `ConnectionReset`, …, after all bytes that came before it; from then on every time.
+        #[inline]
+        pub async fn recv(&mut self) -> io::Result<Option<Lease>> {
+            poll_fn(|cx| self.poll_recv(cx)).await
+        }
+
+        /// As [`recv`](Self::recv), by polling.
+        ///
+        /// # Errors
+        /// As [`recv`](Self::recv).
+        #[inline]
+        pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+            self.handle.poll_recv(cx)
+        }
+    };
+}
+
+/// Methods of a type that sends.
+macro_rules! send_methods {
+    () => {
+        /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it. What is queued in a turn leaves
+        /// in one operation, without being copied.
+        ///
+        /// Resolves once the queue is within the runtime's [send bound](crate::Builder::send_bound). The first poll queues the chunk,
+        /// which is then sent in order even if the future is dropped. The exception: if an earlier, dropped `send` still fills the
+        /// queue, the chunk waits, and dropping the future sends nothing.
+        ///
+        /// # Errors
+        /// Those of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`flush`](Self::flush)
+        /// reports all. `BrokenPipe` after [`shutdown`](Self::shutdown).
+        #[inline]
+        pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
+            self.handle.send(chunk.into())
+        }
+
+        /// Sends several chunks in order.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub async fn send_vectored<C: Into<Chunk>>(
+            &mut self,
+            chunks: impl IntoIterator<Item = C>,
+        ) -> io::Result<()> {
+            self.handle.send_all(chunks.into_iter().map(Into::into)).await
+        }
+
+        /// Copies as many bytes into the queue as the send bound allows, and returns how many; pending while it allows none.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub fn poll_write(
+            &mut self,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.handle.poll_write(cx, bytes)
+        }
+
+        /// Waits until the kernel has taken everything that was sent. Cancel-safe.
+        ///
+        /// # Errors
+        /// The error of a send; from then on every time.
+        pub async fn flush(&mut self) -> io::Result<()> {
+            poll_fn(|cx| self.poll_flush(cx)).await
+        }
+
+        /// As [`flush`](Self::flush), by polling.
+        ///
+        /// # Errors
+        /// As [`flush`](Self::flush).
+        pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.handle.poll_flush(cx)
+        }
+
+        /// Closes the sending direction once everything has left: the peer sees the end of the stream. Receiving continues.
+        /// Cancel-safe; once polled, it happens even if the future is dropped.
+        ///
+        /// # Errors
+        /// The error of a send.
+        pub async fn shutdown(&mut self) -> io::Result<()> {
+            poll_fn(|cx| self.poll_shutdown(cx)).await
+        }
+
+        /// As [`shutdown`](Self::shutdown), by polling.
+        ///
+        /// # Errors
+        /// As [`shutdown`](Self::shutdown).
+        pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.handle.poll_shutdown(cx)
+        }
+    };
+}
+
+/// Methods of a type that owns both directions.
+macro_rules! stream_methods {
+    () => {
+        recv_methods!();
+        send_methods!();
+
+        /// Closes at once: discards what is queued; a TCP connection is reset.
+        pub fn abort(self) {
+            self.handle.abort();
+        }
+
+        /// Splits the stream into its two directions, for two tasks. It closes when both halves are dropped; dropping the sending
+        /// half alone closes the sending direction.
+        pub fn split(self) -> (RecvHalf, SendHalf) {
+            let handle = Rc::new(self.handle);
+            (RecvHalf::new(handle.clone()), SendHalf::new(handle))
+        }
+    };
+}
+
+/// `AsStream`, and `Debug` with both addresses.
+macro_rules! stream_traits {
+    ($stream:ident) => {
+        impl AsStream for $stream {
+            fn handle(&self) -> &StreamHandle {
+                &self.handle
+            }
+        }
+
+        impl fmt::Debug for $stream {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($stream))
+                    .field("local", &self.local_addr().ok())
+                    .field("peer", &self.peer_addr().ok())
+                    .finish()
+            }
+        }
+    };
+}
+
+/// `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and its peer's address of an accepted
+/// connection; `None` if the peer has reset it.
+macro_rules! accept_methods {
+    ($stream:ident, $adopt:ident) => {
+        /// The next connection, and its peer's address.
+        ///
+        /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no connection. Several tasks may wait at
+        /// once. Running out of descriptors is no error: the listener pauses until one is closed.
+        ///
+        /// Connections that were reset before they were accepted are passed over, and counted in
+        /// [`Counters::aborted_accepts`](crate::Counters::aborted_accepts).
+        ///
+        /// # Errors
+        /// An error that makes the listener useless; or after the runtime's end.
+        pub async fn accept(&self) -> io::Result<($stream, SocketAddr)> {
+            loop {
+                if let Some(accepted) = self.$adopt(self.handle.accept().await?)? {
+                    return Ok(accepted);
+                }
+            }
+        }
+
+        /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
+        ///
+        /// # Errors
+        /// As [`accept`](Self::accept).
+        pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<($stream, SocketAddr)>> {
+            loop {
+                if let Some(accepted) = self.$adopt(ready!(self.handle.poll_accept(cx))?)? {
+                    return Poll::Ready(Ok(accepted));
+                }
+            }
+        }
+    };
+}
+
+/// Setters of options with a field `listen` of [`ListenSettings`](super::listener_handle::ListenSettings).
+macro_rules! listen_setters {
+    () => {
+        /// Connections that the kernel completes and keeps until they are accepted; capped at `net.core.somaxconn`. 4096 by
+        /// default.
+        pub fn backlog(mut self, connections: u32) -> Self {
+            self.listen.backlog = connections;
+            self
+        }
+
+        /// Accepts only as many connections as the limit allows to be open; the rest waits in the kernel's backlog.
+        ///
+        /// Without a limit, the default, a listener accepts up to 64 connections ahead of `accept` (more for one burst), and pauses
+        /// while the process is out of descriptors.
+        pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
+            self.listen.limit = Some(limit.clone());
+            self
+        }
+    };
+}
+
+pub(super) use {
+    accept_methods, listen_setters, recv_methods, send_methods, stream_methods, stream_traits,
+};
