@@ -8,6 +8,7 @@ use annulus::time::timeout;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 
@@ -86,17 +87,23 @@ async fn waits_hold_up_no_file(place: &Place) -> io::Result<()> {
         let path = place.join(format!("pipe{n}"));
         make_pipe(&path);
         let reader = File::open(&path).await?;
-        pipes.push((reader, OpenOptions::new().write(true).open(&path).await?));
+        let writer = OpenOptions::new().write(true).open(&path).await?;
+        // Both ends are open, so that this waits for none.
+        pipes.push((reader, writer, std::fs::File::open(&path)?));
     }
-    for (reader, _) in &mut pipes {
+    for (reader, _, _) in &mut pipes {
         assert!(timeout(moment, reader.read(vec![0; 10])).await.is_err(), "nobody has written");
     }
-    for (_, writer) in &mut pipes {
-        assert!(timeout(moment, writer.write_all(vec![1; LEN])).await.is_err(), "nobody reads");
+    for (_, writer, pipe) in &mut pipes {
+        let mut write = pin!(writer.write_all(vec![1; LEN]));
+        // A moment may be too short for the first of it.
+        while rustix::io::ioctl_fionread(&*pipe)? == 0 {
+            assert!(timeout(moment, &mut write).await.is_err(), "nobody reads");
+        }
     }
     fs::write(place.join("file"), b"written").await?;
     File::open(place.join("file")).await?.sync_all().await?;
-    for (reader, _) in &mut pipes {
+    for (reader, _, _) in &mut pipes {
         assert!(reader.read(vec![0; 10]).await.0? > 0, "what was written is there");
     }
     Ok(())
