@@ -117,8 +117,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernels",
-        arguments: "[VERSION...] [--all] [--write]",
-        about: "the tests on other kernels, in QEMU; of `here` on this machine's (needs apt-get, dpkg-deb and QEMU)",
+        arguments: "[VERSION...] [here] [--quick | --all] [--write]",
+        about: "the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it",
         run: kernels::run,
     },
     Verb {

@@ -2,14 +2,15 @@
 
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
-use crate::{check, features, fuzz, instructions, licences, peers, sanitizers};
+use crate::{check, features, fuzz, instructions, kernels, licences, peers, sanitizers};
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 9] = [
+const MORE: [Part; 10] = [
     Part { name: "features", required: true, run: features::check },
     Part { name: "test", required: true, run: test },
     Part { name: "msrv", required: false, run: features::msrv },
     Part { name: "instructions", required: false, run: || instructions::run(&[]) },
+    Part { name: "kernels", required: false, run: kernels::quick },
     Part { name: "peers", required: false, run: peers::quick },
     Part { name: "fuzz", required: false, run: fuzz::all },
     Part { name: "miri", required: false, run: sanitizers::miri },

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::step::{Failure, Outcome, root, target};
 use machine::{Accelerator, Machine};
 use packages::{Kernel, Packages, make_directory, write};
-use plan::{Plan, quoted};
+use plan::{Plan, Scope, quoted};
 use results::Results;
 
 /// The kernels that are run by default.
@@ -38,10 +38,14 @@ struct Wish {
     versions: Vec<String>,
     /// The kernel of this machine, too.
     here: bool,
-    /// Every test, instead of those that use the kernel most.
-    all: bool,
+    scope: Scope,
     /// Write the document.
     write: bool,
+}
+
+/// The part that CI runs: on the oldest kernel on which io_uring is used.
+pub(crate) fn quick() -> Outcome {
+    run(&["6.1", "--quick"].map(String::from))
 }
 
 /// Runs the tests on the kernels named, or on the usual ones.
@@ -64,29 +68,31 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if kernels.is_empty() && !wish.here {
         return Ok(skipped);
     }
-    let plan = Plan::build(wish.all)?;
+    let plan = Plan::build(wish.scope)?;
     let runner = Runner { directory, plan, accelerator: OnceCell::new() };
     let mut all = Vec::new();
-    for kernel in &kernels {
-        all.push(runner.boot(kernel).map_err(|Missing(what)| Failure::Failed(what))?);
-    }
-    if wish.here {
-        all.push(runner.here().map_err(|Missing(what)| Failure::Failed(what))?);
+    let runs = kernels.iter().map(Some).chain(wish.here.then_some(None));
+    for kernel in runs {
+        let results = kernel.map_or_else(|| runner.here(), |kernel| runner.boot(kernel));
+        all.push(results.map_err(|Missing(what)| Failure::Failed(what))?);
+        // After each of them: they take long, and one that is interrupted loses no other.
+        if wish.write {
+            page::write(&runner.plan, &all, &skipped)?;
+        }
     }
     println!("\n{}", results::table(&runner.plan, &all));
-    if wish.write {
-        page::write(&runner.plan, &all)?;
-    }
     runner.verdict(&all)?;
     Ok(skipped)
 }
 
 impl Wish {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let mut wish = Self { versions: Vec::new(), here: false, all: false, write: false };
+        let (versions, scope) = (Vec::new(), Scope::Usual);
+        let mut wish = Self { versions, here: false, scope, write: false };
         for argument in arguments {
             match argument.as_str() {
-                "--all" => wish.all = true,
+                "--quick" => wish.scope = Scope::Quick,
+                "--all" => wish.scope = Scope::All,
                 "--write" => wish.write = true,
                 HERE => wish.here = true,
                 known if packages::versions().any(|version| version == known) => {
@@ -105,7 +111,7 @@ impl Wish {
 fn unknown_word(word: &str) -> String {
     let known: Vec<_> = packages::versions().collect();
     format!(
-        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --all, --write",
+        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --quick, --all, --write",
         known.join(", ")
     )
 }
@@ -178,7 +184,8 @@ impl Runner {
         let machine = Machine { kernel: &kernel.image(), initramfs, results: Some(&results) };
         let most = Duration::from_secs(self.plan.seconds() + BOOT);
         let console = machine.boot(*accelerator, most)?;
-        let read = Results::read(&kernel.release, &self.plan, &results);
+        let mut read = Results::read(&kernel.release, &self.plan, &results);
+        read.expect_driver(kernel.driver);
         if !console.contains("annulus: done") {
             eprintln!("the machine ended early; the end of its console:\n{}", last_lines(&console));
         }
@@ -194,7 +201,9 @@ impl Runner {
         let mut command = Command::new("sh");
         let status = command.arg(script()).args([&plan, &results]).status();
         status.map_err(|error| Missing(format!("sh: {error}")))?;
-        Ok(Results::read(&format!("{} (here)", release.trim()), &self.plan, &results))
+        // What follows the number is of no use to others.
+        let number = release.trim().split('-').next().unwrap_or_default();
+        Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))
     }
 
     /// An empty directory for the results of a run.

@@ -9,14 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Missing;
+use crate::step::root;
 
-/// The releases of Debian that have a kernel of each version.
-const RELEASES: [(&str, &[&str]); 3] =
-    [("5.10", &["bullseye"]), ("6.1", &["bookworm"]), ("6.12", &["bookworm", "trixie"])];
+/// A version that there are packages of.
+struct Known {
+    version: &'static str,
+    /// The releases of Debian that have it.
+    releases: &'static [&'static str],
+    /// The driver that must be chosen there if none is demanded.
+    driver: &'static str,
+}
+
+const KNOWN: [Known; 3] = [
+    Known { version: "5.10", releases: &["bullseye"], driver: "epoll" },
+    Known { version: "6.1", releases: &["bookworm"], driver: "uring" },
+    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
+];
 
 /// The versions that have packages.
 pub(super) fn versions() -> impl Iterator<Item = &'static str> {
-    RELEASES.iter().map(|(version, _)| *version)
+    KNOWN.iter().map(|known| known.version)
+}
+
+fn known(version: &str) -> impl Iterator<Item = &'static Known> {
+    KNOWN.iter().filter(move |known| known.version == version)
 }
 
 /// apt, with lists and archives in a directory of the build.
@@ -30,6 +46,8 @@ pub(super) struct Kernel {
     pub(super) release: String,
     /// The package's files, with `boot` and `lib/modules`.
     pub(super) root: PathBuf,
+    /// The driver that must be chosen on it.
+    pub(super) driver: &'static str,
 }
 
 impl Kernel {
@@ -57,12 +75,30 @@ impl Packages {
     /// The newest kernel of a version, downloaded and unpacked if necessary.
     pub(super) fn kernel(&self, version: &str) -> Result<Kernel, Missing> {
         let prefix = format!("linux-image-{version}.");
-        let names = output(self.apt("apt-cache").args(["pkgnames", &prefix]))?;
-        let release = newest(&names, &prefix)
-            .ok_or_else(|| Missing(format!("no package {prefix}*-amd64 in apt's sources")))?;
+        let listed = output(self.apt("apt-cache").args(["pkgnames", &prefix]))?;
+        let names = format!("{listed}\n{}", self.names_unpacked());
+        let release = newest(&names, &prefix).ok_or_else(|| self.lacking(version, &prefix))?;
         let root = self.unpacked(&format!("linux-image-{release}"))?;
         link_modules(&root)?;
-        Ok(Kernel { release, root })
+        let driver = known(version).map(|known| known.driver).next().unwrap_or("uring");
+        Ok(Kernel { release, root, driver })
+    }
+
+    /// The packages that are unpacked already, a line each.
+    fn names_unpacked(&self) -> String {
+        let entries = fs::read_dir(self.directory.join("unpacked")).into_iter().flatten().flatten();
+        entries.map(|entry| format!("{}\n", entry.file_name().display())).collect()
+    }
+
+    fn lacking(&self, version: &str, prefix: &str) -> Missing {
+        let releases: Vec<_> = known(version).flat_map(|known| known.releases).copied().collect();
+        let directory = self.directory.join("unpacked");
+        Missing(format!(
+            "no package {prefix}*-amd64 of Debian {} at apt's mirror; unpack one (`dpkg-deb -x`), such as from \
+             snapshot.debian.org, to a directory of its name in {}",
+            releases.join(" or "),
+            directory.strip_prefix(root()).unwrap_or(&directory).display()
+        ))
     }
 
     /// A shell with all that the machine needs before its files are mounted.
@@ -135,8 +171,8 @@ fn sources(versions: &[String]) -> Result<String, Missing> {
         sources.find(|(site, suite)| site.contains("debian") && suits(suite)).map(|(site, _)| site)
     };
     let main = site(false).ok_or_else(|| Missing("apt knows no mirror of Debian".into()))?;
-    let releases = RELEASES.iter().filter(|(version, _)| versions.iter().any(|v| v == version));
-    let mut releases: Vec<_> = releases.flat_map(|(_, releases)| *releases).collect();
+    let known = versions.iter().flat_map(|version| known(version));
+    let mut releases: Vec<_> = known.flat_map(|known| known.releases).collect();
     releases.sort_unstable();
     releases.dedup();
     let mut lines = String::new();

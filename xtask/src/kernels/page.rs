@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::plan::Plan;
-use super::results::Results;
+use super::results::{Results, Verdict};
 use crate::step::{Failure, root};
 use serde_json::Value;
 
@@ -11,20 +11,24 @@ const HEAD: &str = "\
 # Kernels
 
 Made by `cargo xtask kernels 5.10 6.1 6.12 here --write` from what was run on these kernels: Debian's of those versions in a virtual
-machine, and the one of the machine at hand.
+machine with two processors, and the kernel of the machine at hand. What needs io_uring is skipped on a kernel that is too old for it,
+and counted as skipped; tests that try every driver try those that there are.
 
 ";
 
-/// Writes the document.
-pub(super) fn write(plan: &Plan, all: &[Results]) -> Result<(), Failure> {
+/// Writes the document; `missing` are kernels that were asked for, each with the reason why it was not run.
+pub(super) fn write(plan: &Plan, all: &[Results], missing: &[String]) -> Result<(), Failure> {
     let path = root().join("docs/kernels.md");
-    let text = text(plan, all);
+    let text = text(plan, all, missing);
     fs::write(&path, text).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
 }
 
-fn text(plan: &Plan, all: &[Results]) -> String {
+fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     let mut text = HEAD.to_owned();
-    text += "## Drivers\n\nWhat runs if no driver is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
+    text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
+    all.iter().for_each(|results| text += &summary(plan, results));
+    missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
+    text += "\n## Drivers\n\nWhat runs if no driver is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
     for results in all {
         let driver = &results.doctor["driver"];
         let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
@@ -33,7 +37,8 @@ fn text(plan: &Plan, all: &[Results]) -> String {
     text += "\n## Features of io_uring\n\n";
     text += &heading("feature", all, " brings |");
     features(all).iter().for_each(|feature| text += &feature_row(feature, all));
-    text += "\n## Checks\n\nTests passed, of each check; a `-` is a check that needs io_uring.\n\n";
+    text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver and operations \
+                 they name.\n\n";
     text += &heading("check", all, "");
     for (row, check) in plan.checks.iter().enumerate() {
         let cells = all.iter().map(|results| results.checks[row].verdict.words());
@@ -41,6 +46,22 @@ fn text(plan: &Plan, all: &[Results]) -> String {
         text += &format!("| {} | {} |\n", check.name, cells.join(" | "));
     }
     text
+}
+
+/// A kernel's row of the first table.
+fn summary(plan: &Plan, results: &Results) -> String {
+    let verdicts = || results.checks.iter().map(|checked| &checked.verdict);
+    let passed = verdicts().filter(|verdict| matches!(verdict, Verdict::Passed(_))).count();
+    let checks = passed + verdicts().filter(|verdict| verdict.is_bad()).count();
+    let tests = verdicts().filter_map(|verdict| match verdict {
+        Verdict::Passed(tests) => *tests,
+        _ => None,
+    });
+    let (run, skipped) =
+        tests.fold((0, 0), |(run, skipped), tests| (run + tests.run, skipped + tests.skipped));
+    let failed: Vec<_> = results.failed(plan).collect();
+    let failed = if failed.is_empty() { "none".into() } else { failed.join(", ") };
+    format!("| {} | {passed} of {checks} | {run} | {skipped} | {failed} |\n", results.kernel)
 }
 
 /// The header of a table: a column for each kernel between the names and the rest.
@@ -76,7 +97,7 @@ fn cell(results: &Results, name: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{Checked, Verdict};
+    use super::super::results::{Checked, Passed};
     use super::*;
     use serde_json::json;
 
@@ -97,10 +118,23 @@ mod tests {
             results("6.1", feature(false)),
             results("6.12", feature(true)),
         ];
-        let text = text(&Plan::of_names(&["ring"]), &all);
+        let text = text(&Plan::of_names(&["ring"]), &all, &["kernel 5.4 (no package)".into()]);
         assert!(text.contains("| feature | 5.10 | 6.1 | 6.12 | brings |\n|---|---|---|---|---|\n"));
         assert!(text.contains("| bundles (6.10) |  | no | yes | less |\n"), "{text}");
         assert!(text.contains("| 6.1 | uring | io_uring works here |\n"));
         assert!(text.contains("| ring | - | - | - |\n"));
+        assert!(text.contains("| 6.12 | 0 of 0 | 0 | 0 | none |\n"), "{text}");
+        assert!(text.contains("\nNot run: kernel 5.4 (no package).\n"));
+    }
+
+    #[test]
+    fn what_failed_is_named_and_the_rest_counted() {
+        let mut results = results("6.1", json!([]));
+        let tests = Passed { run: 7, skipped: 2 };
+        let verdicts =
+            [Verdict::Passed(Some(tests)), Verdict::Passed(None), Verdict::Failed(vec![])];
+        results.checks = verdicts.map(|verdict| Checked { verdict, seconds: 1 }).into();
+        let plan = Plan::of_names(&["ring", "echo", "files"]);
+        assert_eq!(summary(&plan, &results), "| 6.1 | 2 of 3 | 7 | 2 | files |\n");
     }
 }

@@ -19,12 +19,75 @@ const CHOSEN: [(&str, Option<&str>); 9] = [
     ("annulus", Some("zero_copy")),
 ];
 
+/// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
+const LONG: [(&str, Option<&str>); 2] = [("driver", None), ("annulus", Some("zero_copy"))];
+
 /// What cargo builds for all of them.
 const EVERYTHING: &str = "--workspace --exclude xtask --lib --bins --tests";
 /// The longest time of a test, emulated on a busy machine: seconds.
 const TEST: u32 = 600;
 /// The same for serving and loading.
 const ECHO: u32 = 120;
+
+/// The extent of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The part that CI runs: the tests of [`CHOSEN`], as `cargo test` builds them, on the drivers as they are by default. Without
+    /// those in [`LONG`].
+    Quick,
+    /// The tests of [`CHOSEN`] in every mode, and a server for each way of carrying bytes.
+    Usual,
+    /// Every test.
+    All,
+}
+
+impl Scope {
+    /// The profile of the build. Optimized tests are faster on an emulated processor, and take longer to build.
+    fn profile(self) -> &'static str {
+        if self == Self::Quick { "dev" } else { "kernels" }
+    }
+
+    /// The packages whose tests cargo builds. CI has built the quick ones already.
+    fn tests(self) -> String {
+        match self {
+            Self::Quick => "--workspace".into(),
+            Self::Usual => chosen(),
+            Self::All => EVERYTHING.into(),
+        }
+    }
+
+    fn has(self, test: &Built) -> bool {
+        let test = (test.package.as_str(), test.test.as_deref());
+        match self {
+            Self::Quick => CHOSEN.contains(&test) && !LONG.contains(&test),
+            Self::Usual => CHOSEN.contains(&test),
+            Self::All => true,
+        }
+    }
+
+    /// The files that cargo reports as built.
+    fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>, Failure> {
+        let profile = self.profile();
+        let options = format!("--profile {profile} --message-format=json-render-diagnostics");
+        let step = Step::new("cargo", &format!("{verb} {options} {what}"));
+        let (status, messages) = step.capture()?;
+        if !status.success() {
+            return Err(Failure::Failed(format!("`cargo {verb} {what}` failed")));
+        }
+        Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The options of a test's harness: it also shows the output of tests that pass, such as that they were skipped.
+    fn options(self, test: Option<&str>) -> &'static str {
+        match (self, test) {
+            // Simulated kernels are the same everywhere; the other modes of the ring are named `uring_` and so on.
+            (Self::Quick, Some("conformance")) => {
+                " --show-output --skip ::simulated --skip ::uring_"
+            }
+            _ => " --show-output",
+        }
+    }
+}
 
 /// A check, which passes or fails.
 pub(super) struct Check {
@@ -52,16 +115,21 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Builds what the checks need.
-    pub(super) fn build(all: bool) -> Result<Self, Failure> {
-        let program = cargo("build", "-p annulus-cli --bin annulus")?;
-        let annulus = program.iter().find_map(program_of);
+    pub(super) fn build(scope: Scope) -> Result<Self, Failure> {
+        let mut built = scope.cargo("test --no-run", &scope.tests())?;
+        if !built.iter().any(|message| program_of(message).is_some()) {
+            built.extend(scope.cargo("build", "-p annulus-cli --bin annulus")?);
+        }
+        let annulus = built.iter().find_map(program_of);
         let annulus = annulus.ok_or_else(|| Failure::Failed("cargo built no `annulus`".into()))?;
-        let tests = cargo("test --no-run", &if all { EVERYTHING.into() } else { chosen() })?;
-        let is_wanted = |test: &Built| all || is_chosen(test);
+        let tests = built.iter().filter_map(test_of);
+        let tests = tests.filter(|test| scope.has(test));
+        let mut tests: Vec<_> = tests.map(|test| Check::of(test, scope, &annulus)).collect();
+        // Cargo reports them in the order in which it finishes them.
+        tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut checks = vec![doctor(&annulus)];
-        let tests = tests.iter().filter_map(test_of).filter(is_wanted);
-        checks.extend(tests.map(Check::from));
-        checks.extend(echoes(&annulus));
+        checks.extend(tests);
+        checks.extend(echoes(&annulus, scope));
         Ok(Self { checks })
     }
 
@@ -94,25 +162,19 @@ impl Plan {
     }
 }
 
-impl From<Built> for Check {
-    fn from(test: Built) -> Self {
+impl Check {
+    fn of(test: Built, scope: Scope, annulus: &Path) -> Self {
+        // The only ones that have nothing to run without a ring.
+        let needs_ring = test.package == "ring" && test.test.is_some();
+        let ring = format!("{} doctor --require uring >&2 || exit 77; ", quoted(annulus));
         let name = match &test.test {
             None => test.package,
             Some(name) => format!("{}-{name}", test.package),
         };
-        let command = quoted(&test.executable);
+        let command = quoted(&test.executable) + scope.options(test.test.as_deref());
+        let command = if needs_ring { ring + &command } else { command };
         Self { name, seconds: TEST, directory: test.directory, command }
     }
-}
-
-/// The files that cargo reports as built.
-fn cargo(verb: &str, what: &str) -> Result<Vec<Value>, Failure> {
-    let options = "--profile kernels --message-format=json-render-diagnostics";
-    let (status, messages) = Step::new("cargo", &format!("{verb} {options} {what}")).capture()?;
-    if !status.success() {
-        return Err(Failure::Failed(format!("`cargo {verb} {what}` failed")));
-    }
-    Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
@@ -122,22 +184,21 @@ fn chosen() -> String {
     format!("-p annulus --lib{}{}", packages.concat(), tests.collect::<String>())
 }
 
-fn is_chosen(built: &Built) -> bool {
-    CHOSEN.contains(&(built.package.as_str(), built.test.as_deref()))
-}
-
 /// The features of the machine, for the log and for the table in the documents.
 fn doctor(annulus: &Path) -> Check {
     let command = format!("{} doctor --json \"$results/doctor.json\"", quoted(annulus));
     Check { name: "doctor".into(), seconds: ECHO, directory: root(), command }
 }
 
-/// The servers: one for each driver, and for io_uring one for each choice of operations.
-fn echoes(annulus: &Path) -> Vec<Check> {
+/// The servers: one without a demanded driver, one for each driver, and for io_uring one for each choice of operations. Quick are the
+/// first two.
+fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
+    let drivers = ["auto", "uring", "epoll", "threads"].map(str::to_owned);
     let ways = ["recv-send", "read-write", "recvmsg-sendmsg", "readv-writev"];
     let ways = ways.into_iter().flat_map(|way| [way.to_owned(), format!("poll-{way}")]);
     let ways = ways.chain(["poll-multishot".to_owned()]).map(|way| format!("uring --ops {way}"));
-    let drivers = ["uring", "epoll", "threads"].map(str::to_owned);
+    let drivers = drivers.into_iter().chain(ways);
+    let drivers = drivers.take(if scope == Scope::Quick { 2 } else { usize::MAX });
     let script = quoted(&root().join("xtask/src/kernels/echo.sh"));
     let check = |options: String| Check {
         name: format!("echo-{}", options.replace(" --ops ", "-")),
@@ -145,7 +206,7 @@ fn echoes(annulus: &Path) -> Vec<Check> {
         directory: root(),
         command: format!("sh {script} {} {options}", quoted(annulus)),
     };
-    drivers.into_iter().chain(ways).map(check).collect()
+    drivers.map(check).collect()
 }
 
 /// The test in a message of cargo, if there is one.
@@ -169,4 +230,34 @@ fn program_of(message: &Value) -> Option<PathBuf> {
 /// A path, quoted for the shell.
 pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that fits nothing would be left out without a word.
+    #[test]
+    fn what_is_chosen_exists() {
+        for (package, test) in CHOSEN {
+            let package = root().join("crates").join(package);
+            let places = match test {
+                None => vec![package.join("src/lib.rs")],
+                Some(name) => ["tests/NAME.rs", "tests/NAME/main.rs"]
+                    .map(|place| package.join(place.replace("NAME", name)))
+                    .into(),
+            };
+            assert!(places.iter().any(|place| place.is_file()), "none of {places:?}");
+        }
+        assert!(LONG.iter().all(|test| CHOSEN.contains(test)));
+    }
+
+    #[test]
+    fn quick_is_a_part_of_the_usual() {
+        let count = |scope| echoes(Path::new("annulus"), scope).len();
+        assert_eq!((count(Scope::Quick), count(Scope::Usual)), (2, 13));
+        let conformance = Scope::Quick.options(Some("conformance"));
+        assert!(conformance.contains("--skip ::simulated"), "{conformance}");
+        assert_eq!(Scope::Quick.options(Some("files")), Scope::Usual.options(Some("files")));
+    }
 }

@@ -14,13 +14,21 @@ const NOT_HERE: i32 = 77;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The number of tests, if it is a test.
-    Passed(Option<u32>),
+    Passed(Option<Passed>),
     /// Failed, with the failed tests, as far as they are known.
     Failed(Vec<String>),
     /// It needs a feature that this kernel does not have.
     NotHere,
     /// The machine ended before the check.
     NotRun,
+}
+
+/// Tests of a check that passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) run: u32,
+    /// Those that printed that they need what this kernel does not have.
+    pub(super) skipped: u32,
 }
 
 /// A check on one kernel.
@@ -52,6 +60,14 @@ impl Results {
         let checks = checks.collect();
         let doctor = serde_json::from_str(&text(&directory.join("doctor.json")));
         Self { kernel: kernel.into(), checks, doctor: doctor.unwrap_or_default() }
+    }
+
+    /// The doctor's check fails unless this driver was chosen.
+    pub(super) fn expect_driver(&mut self, driver: &str) {
+        let chosen = self.doctor["driver"]["kind"].as_str().unwrap_or("none");
+        if let Some(doctor) = self.checks.first_mut().filter(|_| chosen != driver) {
+            doctor.verdict = Verdict::Failed(vec![format!("chose {chosen} instead of {driver}")]);
+        }
     }
 
     /// The names of the checks that did not pass.
@@ -86,7 +102,10 @@ impl Verdict {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Passed(None) => "passed".into(),
-            Self::Passed(Some(tests)) => format!("{tests} passed"),
+            Self::Passed(Some(Passed { run, skipped: 0 })) => format!("{run} passed"),
+            Self::Passed(Some(Passed { run, skipped })) => {
+                format!("{run} passed, {skipped} skipped")
+            }
             Self::Failed(tests) if tests.is_empty() => "FAILED".into(),
             Self::Failed(tests) => format!("{} FAILED", tests.len()),
             Self::NotHere => "not here".into(),
@@ -122,10 +141,14 @@ fn outcome(line: &str, name: &str) -> Option<(i32, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// How many tests passed, from the output of the test harness.
-fn passed(log: &str) -> Option<u32> {
+/// How many tests passed, from the output of the test harness; with `--show-output` that has what each of them printed.
+fn passed(log: &str) -> Option<Passed> {
     let line = log.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "))?;
-    line.split_whitespace().next()?.parse().ok()
+    let passed: u32 = line.split_whitespace().next()?.parse().ok()?;
+    let outputs = log.split("\n---- ").skip(1);
+    let is_skipped = |output: &&str| output.lines().any(|line| line.starts_with("skipped"));
+    let skipped = outputs.filter(is_skipped).count() as u32;
+    Some(Passed { run: passed.saturating_sub(skipped), skipped })
 }
 
 /// A missing file counts as empty.
@@ -145,11 +168,27 @@ mod tests {
         assert_eq!(Verdict::of(Some(101), &log), Verdict::Failed(vec!["b::c".into()]));
         assert_eq!(
             Verdict::of(Some(0), "test result: ok. 58 passed; 0"),
-            Verdict::Passed(Some(58))
+            Verdict::Passed(Some(Passed { run: 58, skipped: 0 }))
         );
+        let said = "successes:\n\n---- a stdout ----\nskipped: no ring\n\n---- b stdout ----\nall well\n\nsuccesses:\n    a\n    b\n";
+        let log = format!("test a ... ok\ntest b ... ok\n\n{said}\ntest result: ok. 2 passed; 0");
+        let verdict = Verdict::of(Some(0), &log);
+        assert_eq!(verdict, Verdict::Passed(Some(Passed { run: 1, skipped: 1 })));
+        assert_eq!(verdict.words(), "1 passed, 1 skipped");
         assert_eq!(Verdict::of(Some(77), ""), Verdict::NotHere);
         assert!(Verdict::of(None, "").is_bad() && Verdict::of(Some(124), "").is_bad());
         assert_eq!(outcome("doctor\t0\t3", "doctor"), Some((0, 3)));
         assert_eq!(outcome("doctor\t0\t3", "doc"), None);
+    }
+
+    #[test]
+    fn a_driver_that_is_not_the_expected_one_fails_the_doctor() {
+        let doctor = serde_json::json!({ "driver": { "kind": "epoll" } });
+        let checks = vec![Checked { verdict: Verdict::Passed(None), seconds: 1 }];
+        let mut results = Results { kernel: "6.1".into(), checks, doctor };
+        results.expect_driver("epoll");
+        assert_eq!(results.checks[0].verdict, Verdict::Passed(None));
+        results.expect_driver("uring");
+        assert!(results.checks[0].verdict.is_bad());
     }
 }
