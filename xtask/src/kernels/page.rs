@@ -34,7 +34,8 @@ fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
         let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
         text += &format!("| {} | {} | {} |\n", results.kernel, word("kind"), word("reason"));
     }
-    text += "\n## Features of io_uring\n\n";
+    text += "\n## Features of io_uring\n\nWhat each kernel answers when it is asked. The version is that of the kernel that introduced a \
+             feature; stable kernels have some of them from later ones.\n\n";
     text += &heading("feature", all, " brings |");
     features(all).iter().for_each(|feature| text += &feature_row(feature, all));
     text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver and operations \

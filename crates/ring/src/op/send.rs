@@ -54,8 +54,8 @@ impl SendMsg {
 /// Makes a SEND or SENDMSG a zero-copy send (6.0, 6.1): the kernel sends from the memory of the submitter.
 ///
 /// It has two completions. The first has the result and MORE; the second, the notification, says that the memory is free. If the
-/// first has no MORE, there is no second. With `reports` (6.2) the notification reports whether the kernel has copied. Sockets of
-/// families other than IP fail with EOPNOTSUPP. The completion cannot be skipped.
+/// first has no MORE, there is no second. With `reports` (6.2; late stable versions of 6.1 have it too) the notification
+/// reports whether the kernel has copied. Sockets of families other than IP fail with EOPNOTSUPP. The completion cannot be skipped.
 #[inline]
 pub fn zero_copy(send: Entry, reports: bool) -> Entry {
     let opcode = if send.opcode == opcode::SEND { opcode::SEND_ZC } else { opcode::SENDMSG_ZC };
