@@ -1,49 +1,185 @@
-//! Signals that ask a program to end, awaited.
+//! Signals, awaited.
+//!
+//! A signal that is caught here no longer does what it does by default, such as ending the process, even after whatever caught it is
+//! dropped. All that catch the same one get it.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::named;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::low_level::{pipe, unregister};
-use std::future::poll_fn;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A signal that asks a program to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Signal {
-    /// Ctrl-C.
-    Sigint,
-    /// What a service manager sends first.
-    Sigterm,
-}
+/// A signal, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Signal(i32);
+
+/// The highest number that a signal has on Linux.
+const MAX: i32 = 64;
 
 impl Signal {
-    fn number(self) -> i32 {
-        match self {
-            Self::Sigint => SIGINT,
-            Self::Sigterm => SIGTERM,
+    /// The terminal is gone; to services: read the configuration again.
+    pub const SIGHUP: Self = Self(consts::SIGHUP);
+    /// Ctrl-C.
+    pub const SIGINT: Self = Self(consts::SIGINT);
+    /// Ctrl-\\.
+    pub const SIGQUIT: Self = Self(consts::SIGQUIT);
+    /// A breakpoint.
+    pub const SIGTRAP: Self = Self(consts::SIGTRAP);
+    /// An abort that another process asked for.
+    pub const SIGABRT: Self = Self(consts::SIGABRT);
+    /// Memory of a file that is no longer there; only as sent by another process.
+    pub const SIGBUS: Self = Self(consts::SIGBUS);
+    /// For the program to give a meaning.
+    pub const SIGUSR1: Self = Self(consts::SIGUSR1);
+    /// For the program to give a meaning.
+    pub const SIGUSR2: Self = Self(consts::SIGUSR2);
+    /// A pipe without a reader was written to.
+    pub const SIGPIPE: Self = Self(consts::SIGPIPE);
+    /// A timer of `alarm`.
+    pub const SIGALRM: Self = Self(consts::SIGALRM);
+    /// What a service manager sends first.
+    pub const SIGTERM: Self = Self(consts::SIGTERM);
+    /// A child process has ended, or was stopped.
+    pub const SIGCHLD: Self = Self(consts::SIGCHLD);
+    /// The process goes on after a stop.
+    pub const SIGCONT: Self = Self(consts::SIGCONT);
+    /// Ctrl-Z.
+    pub const SIGTSTP: Self = Self(consts::SIGTSTP);
+    /// Reading from the terminal in the background.
+    pub const SIGTTIN: Self = Self(consts::SIGTTIN);
+    /// Writing to the terminal in the background.
+    pub const SIGTTOU: Self = Self(consts::SIGTTOU);
+    /// Urgent data on a socket.
+    pub const SIGURG: Self = Self(consts::SIGURG);
+    /// The limit of CPU time is reached.
+    pub const SIGXCPU: Self = Self(consts::SIGXCPU);
+    /// The limit of a file's size is reached.
+    pub const SIGXFSZ: Self = Self(consts::SIGXFSZ);
+    /// A timer of CPU time in user space.
+    pub const SIGVTALRM: Self = Self(consts::SIGVTALRM);
+    /// A timer of CPU time.
+    pub const SIGPROF: Self = Self(consts::SIGPROF);
+    /// The terminal has another size.
+    pub const SIGWINCH: Self = Self(consts::SIGWINCH);
+    /// A descriptor is ready.
+    pub const SIGIO: Self = Self(consts::SIGIO);
+    /// A system call that a filter denies.
+    pub const SIGSYS: Self = Self(consts::SIGSYS);
+
+    const NAMES: &[(Self, &str)] = &[
+        (Self::SIGHUP, "SIGHUP"),
+        (Self::SIGINT, "SIGINT"),
+        (Self::SIGQUIT, "SIGQUIT"),
+        (Self::SIGTRAP, "SIGTRAP"),
+        (Self::SIGABRT, "SIGABRT"),
+        (Self::SIGBUS, "SIGBUS"),
+        (Self::SIGUSR1, "SIGUSR1"),
+        (Self::SIGUSR2, "SIGUSR2"),
+        (Self::SIGPIPE, "SIGPIPE"),
+        (Self::SIGALRM, "SIGALRM"),
+        (Self::SIGTERM, "SIGTERM"),
+        (Self::SIGCHLD, "SIGCHLD"),
+        (Self::SIGCONT, "SIGCONT"),
+        (Self::SIGTSTP, "SIGTSTP"),
+        (Self::SIGTTIN, "SIGTTIN"),
+        (Self::SIGTTOU, "SIGTTOU"),
+        (Self::SIGURG, "SIGURG"),
+        (Self::SIGXCPU, "SIGXCPU"),
+        (Self::SIGXFSZ, "SIGXFSZ"),
+        (Self::SIGVTALRM, "SIGVTALRM"),
+        (Self::SIGPROF, "SIGPROF"),
+        (Self::SIGWINCH, "SIGWINCH"),
+        (Self::SIGIO, "SIGIO"),
+        (Self::SIGSYS, "SIGSYS"),
+    ];
+
+    /// The signal of this number: real-time signals have numbers only.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a number that no signal has, or whose signal cannot be caught (SIGKILL, SIGSTOP) or must not be, since
+    /// going on after it is undefined (SIGILL, SIGFPE, SIGSEGV).
+    pub fn from_number(number: i32) -> io::Result<Self> {
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if !(1..=MAX).contains(&number) {
+            return refused(format!("no signal has the number {number}; they go from 1 to {MAX}"));
+        }
+        if FORBIDDEN.contains(&number) {
+            return refused(format!("signal {number} cannot be caught"));
+        }
+        Ok(Self(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.iter().find(|(signal, _)| signal == self) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "signal {}", self.0),
         }
     }
 }
 
-/// Catches SIGINT (ctrl-c) from now on. Its default action, ending the process, stays off even after this is dropped.
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled.
+///
+/// # Errors
+/// As [`signals`], when it is polled.
+///
+/// ```no_run
+/// # async fn serve() -> std::io::Result<()> { Ok(()) }
+/// # annulus::run(async {
+/// annulus::spawn(serve());
+/// annulus::signal::ctrl_c().await
+/// # }).unwrap();
+/// ```
+pub fn ctrl_c() -> CtrlC {
+    CtrlC(signals(&[Signal::SIGINT]))
+}
+
+/// Waits for SIGINT: see [`ctrl_c`]. Cancel-safe: polled again, it goes on, and waits for the next one once it was ready.
+#[must_use = "a future does nothing unless awaited"]
+pub struct CtrlC(io::Result<Signals>);
+
+impl Future for CtrlC {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Ok(signals) => signals.poll_recv(cx).map(|caught| caught.map(drop)),
+            Err(error) => Poll::Ready(Err(io::Error::new(error.kind(), error.to_string()))),
+        }
+    }
+}
+
+impl fmt::Debug for CtrlC {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CtrlC")
+    }
+}
+
+/// Catches these signals from now on.
 ///
 /// # Errors
 /// Outside a runtime, under a simulated kernel, or if the handler cannot be installed.
-pub fn ctrl_c() -> io::Result<Signals> {
-    signals(&[Signal::Sigint])
-}
-
-/// Catches these signals from now on: see [`ctrl_c`].
-///
-/// # Errors
-/// As [`ctrl_c`].
 pub fn signals(which: &[Signal]) -> io::Result<Signals> {
     let core = current::get()?;
     if !core.kernel.real_descriptors() {
@@ -65,15 +201,16 @@ impl Signals {
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
     pub async fn recv(&mut self) -> io::Result<Signal> {
-        poll_fn(|cx| {
-            for catch in &mut self.catches {
-                if let Poll::Ready(caught) = catch.poll(cx) {
-                    return Poll::Ready(caught);
-                }
-            }
-            Poll::Pending
-        })
-        .await
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// As [`recv`](Self::recv), by polling.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
+        let mut caught = self.catches.iter_mut().map(|catch| catch.poll(cx));
+        caught.find(Poll::is_ready).unwrap_or(Poll::Pending)
     }
 }
 
@@ -132,8 +269,8 @@ impl Drop for Catch {
     }
 }
 
-impl std::fmt::Debug for Signals {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.catches.iter().map(|catch| catch.signal)).finish()
     }
 }

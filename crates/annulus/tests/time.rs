@@ -160,12 +160,47 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
 #[test]
 fn signals_are_awaited() {
     run(async {
-        let mut caught = signals(&[Signal::Sigint, Signal::Sigterm])?;
-        for (send, expected) in [(15, Signal::Sigterm), (2, Signal::Sigint), (15, Signal::Sigterm)]
+        let mut caught = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
+        for (send, expected) in [(15, Signal::SIGTERM), (2, Signal::SIGINT), (15, Signal::SIGTERM)]
         {
             raise(send);
             assert_eq!(timeout(Duration::from_secs(5), caught.recv()).await.unwrap()?, expected);
         }
+        drop(caught);
+        // From the call on, not only once it is polled. In the same test, since signals are the whole process's.
+        let pressed = annulus::signal::ctrl_c();
+        raise(2);
+        timeout(Duration::from_secs(5), pressed).await.unwrap()
+    });
+}
+
+#[test]
+fn any_signal_that_can_be_caught_is_told_to_all_that_catch_it() {
+    run(async {
+        let real_time = Signal::from_number(40)?;
+        let which = [Signal::SIGUSR1, Signal::SIGHUP, Signal::SIGWINCH, real_time];
+        let (mut one, mut two) = (signals(&which)?, signals(&which)?);
+        for signal in which {
+            raise(signal.number());
+            for caught in [&mut one, &mut two] {
+                assert_eq!(timeout(Duration::from_secs(5), caught.recv()).await.unwrap()?, signal);
+            }
+        }
+        assert_eq!(format!("{real_time} {:?}", Signal::SIGUSR1), "signal 40 SIGUSR1");
+        for (number, error) in [(9, "signal 9 cannot be caught"), (0, "number 0"), (65, "1 to 64")]
+        {
+            let told = Signal::from_number(number).unwrap_err().to_string();
+            assert!(told.contains(error), "{told}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_simulation_has_no_signals() {
+    simulate(async || {
+        let error = annulus::signal::ctrl_c().await.unwrap_err();
+        assert_eq!(error.to_string(), "a simulation gets no signals");
         Ok(())
     });
 }

@@ -169,7 +169,7 @@ fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListen
 
 /// Shuts all workers down at the first signal. A second one exits.
 fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
-    let mut signals = signals(&[Signal::Sigint, Signal::Sigterm])?;
+    let mut signals = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
     Stop::install(&STOPPING)?;
     annulus::spawn(async move {
         // Fails if the runtime has ended.
