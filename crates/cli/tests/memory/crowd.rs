@@ -1,7 +1,7 @@
 //! Peers that send as much as they can and never read.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::io::{ErrorKind, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
@@ -22,24 +22,18 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// So many peers, which have connected when this returns.
-    pub(crate) fn gather(address: SocketAddr, count: usize) -> Crowd {
+    /// So many peers, with buffers of so many bytes, which have connected when this returns.
+    pub(crate) fn gather(address: SocketAddr, count: usize, buffer: Option<usize>) -> Crowd {
         let (over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let peers: Vec<_> = (0..count).map(|_| connect(address)).collect();
+        let peers: Vec<_> = (0..count).map(|_| connect(address, buffer)).collect();
         let (over_too, sent_too) = (over.clone(), sent.clone());
         let thread = std::thread::spawn(move || flood(peers, &over_too, &sent_too));
         Crowd { thread: Some(thread), over, sent }
     }
 
-    /// Waits until none of them can send any more, and tells how many bytes were taken from them.
-    pub(crate) fn until_blocked(&self) -> u64 {
-        loop {
-            let before = self.sent.load(Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(500));
-            if self.sent.load(Ordering::Relaxed) == before {
-                return before;
-            }
-        }
+    /// Bytes that were taken from them so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 
@@ -52,8 +46,17 @@ impl Drop for Crowd {
     }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let peer = TcpStream::connect(address).expect("the server listens");
+/// A peer with small buffers, unless they are to grow as the system likes: a crowd's then take all memory that the machine
+/// has for TCP, and its kernel resets whatever connection asks for more.
+fn connect(address: SocketAddr, buffer: Option<usize>) -> TcpStream {
+    let socket =
+        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    if let Some(bytes) = buffer {
+        sockopt::set_socket_send_buffer_size(&socket, bytes).expect("a socket has options");
+        sockopt::set_socket_recv_buffer_size(&socket, bytes).expect("a socket has options");
+    }
+    rustix::net::connect(&socket, &address).expect("the server listens");
+    let peer = TcpStream::from(socket);
     peer.set_nonblocking(true).expect("a socket can be non-blocking");
     sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).expect("a socket can be reset");
     peer

@@ -1,10 +1,11 @@
 //! A control group of memory, made for one server and removed after it. Needs root and a hierarchy that may be written.
 
+use annulus_load::clock;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a group's processes may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,8 +90,8 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // A group can be removed once its last process is gone for good.
-        let deadline = Instant::now() + PATIENCE;
-        while fs::remove_dir(&self.path).is_err() && Instant::now() < deadline {
+        let deadline = clock::now() + PATIENCE;
+        while fs::remove_dir(&self.path).is_err() && clock::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
     }

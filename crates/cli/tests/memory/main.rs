@@ -1,95 +1,121 @@
-//! Peers that never read, beside clients that do, with little memory: nothing is killed, every ping is answered in about
-//! the time it takes without them, and the memory goes back when they have left.
-#![allow(dead_code)]
+//! Peers that send and never read, beside clients that do, on a server with little memory: nothing is killed, what it holds is
+//! bounded, every byte is right, and the memory goes back.
 
 #[path = "../cli/common.rs"]
+#[allow(dead_code, reason = "this program takes what it needs")]
 mod common;
 mod crowd;
+mod figures;
 mod group;
+mod late;
 mod pingers;
 
-use common::{ANNULUS, Server};
+use annulus_load::clock;
+use common::{ANNULUS, Server, drivers, finish};
 use crowd::Crowd;
 use group::Group;
-use pingers::{Pingers, p99};
-use std::time::{Duration, Instant};
+use late::LateReader;
+use pingers::{Pingers, median};
+use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
+/// What the control group may have; a quarter of it is the server's own limit.
+const GROUP: u64 = 256 * MIB;
+/// What a server has beside that: its code, its tasks, and what the allocator keeps.
+const BESIDE: u64 = 48 * MIB;
+/// What a server that rests keeps at most.
+const RESTING: u64 = 24 * MIB;
+const CROWD: usize = 300;
+/// Bytes of a peer's socket buffers.
+const BUFFER: usize = 16 << 10;
+const PINGERS: usize = 20;
+/// Pings in a phase, of all pingers.
+const PINGS: usize = 400;
+/// How often to look for an event of another process.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long any event may take before the test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Memory that a process has.
-fn resident(server: &Server) -> u64 {
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+/// A figure of a process's memory, of those in its status.
+fn memory(server: &Server, name: &str) -> u64 {
+    let path = format!("/proc/{}/status", server.pid().as_raw_nonzero());
+    let status = std::fs::read_to_string(path).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim_start_matches(':').trim().strip_suffix("kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number of kB") * 1024
 }
 
-fn sockmem() -> String {
-    let text = std::fs::read_to_string("/proc/net/sockstat").unwrap();
-    text.lines().find(|l| l.starts_with("TCP:")).unwrap().to_owned()
+/// Waits until something holds, which must not take for ever.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = clock::now() + PATIENCE;
+    while !holds() {
+        assert!(clock::now() < deadline, "waited in vain: {what}");
+        sleep(LOOK);
+    }
+}
+
+/// A group, unless this machine allows none: then a line says so.
+fn group(limit: u64) -> Option<Group> {
+    match Group::new("memory", limit) {
+        Ok(group) => Some(group),
+        Err(why) => {
+            _ = writeln!(std::io::stderr(), "skipped: a server with little memory: {why}");
+            None
+        }
+    }
+}
+
+fn serve(group: &Group, args: &[&str]) -> Server {
+    let listen = ["echo", "--listen", "127.0.0.1:0"];
+    Server::spawn(&mut group.command(ANNULUS, &[&listen, args].concat()))
 }
 
 #[test]
-#[ignore]
-fn explore() {
-    let args: Vec<String> =
-        std::env::var("ARGS").unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-    let count = std::env::var("COUNT").ok().and_then(|c| c.parse().ok()).unwrap_or(1000);
-    let limit: u64 = std::env::var("LIMIT").ok().and_then(|c| c.parse().ok()).unwrap_or(256);
-    let program = std::env::var("PROGRAM").unwrap_or(ANNULUS.into());
-    annulus_load::limits::reserve(count + 200).unwrap();
-    let group = Group::new("memory", limit * MIB).unwrap();
-    let all: Vec<&str> = ["echo", "--listen", "127.0.0.1:0"]
-        .into_iter()
-        .chain(args.iter().map(String::as_str))
-        .collect();
-    let server = Server::spawn(&mut group.command(&program, &all));
-    eprintln!("ready: rss {} MiB group {} MiB", resident(&server) / MIB, group.usage() / MIB);
-    let pingers = Pingers::start(server.address, 50);
-    std::thread::sleep(Duration::from_secs(5));
-    let alone = pingers.take();
-    eprintln!(
-        "alone: {} pings, p50 {:?} p99 {:?} max {:?}",
-        alone.len(),
-        alone[alone.len() / 2],
-        p99(&alone),
-        alone.last()
-    );
-    let start = Instant::now();
-    let crowd = Crowd::gather(server.address, count);
-    eprintln!("gathered in {:?}", start.elapsed());
-    let bytes = crowd.until_blocked();
-    eprintln!("blocked after {:?}, {} MiB taken", start.elapsed(), bytes / MIB);
-    for _ in 0..3 {
-        std::thread::sleep(Duration::from_secs(5));
-        let beside = pingers.take();
-        eprintln!(
-            "beside: {} pings, p50 {:?} p99 {:?} max {:?}; rss {} group {} peak {} MiB kills {}",
-            beside.len(),
-            beside[beside.len() / 2],
-            p99(&beside),
-            beside.last(),
-            resident(&server) / MIB,
-            group.usage() / MIB,
-            group.peak() / MIB,
-            group.kills()
-        );
-        eprintln!("{}", sockmem());
+fn a_flood_takes_no_more_memory_than_the_limit_and_nothing_from_the_others() {
+    let Some(group) = group(GROUP) else { return };
+    annulus_load::limits::reserve(CROWD + 100).expect("descriptors");
+    let said = finish(&mut group.command(ANNULUS, &["doctor"]));
+    assert!(said.stdout.contains("64 MiB"), "the limit is a quarter of the group's: {said:?}");
+    let of_tasks = drivers().into_iter().filter(|driver| ["uring", "epoll"].contains(driver));
+    let flooded: Vec<_> = of_tasks.map(|driver| (driver, flood(&group, driver))).collect();
+    for (driver, server) in flooded {
+        wait_until("the memory goes back", || memory(&server, "VmRSS") <= RESTING);
+        let said = server.stop();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let pauses = said.json()["workers"][0]["counters"]["memory_pauses"].as_u64();
+        assert!(pauses > Some(0), "{driver}: no stream was held back: {said:?}");
     }
+}
+
+/// A server that was flooded, and has served its other clients all the while.
+fn flood(group: &Group, driver: &str) -> Server {
+    let server = serve(group, &["--driver", driver, "--stats", "-"]);
+    let pingers = Pingers::start(server.address, PINGERS);
+    let quiet = pingers.next(PINGS, PATIENCE);
+    let late = LateReader::start(server.address);
+    let crowd = Crowd::gather(server.address, CROWD, Some(BUFFER));
+    let mut beside = pingers.next(PINGS, PATIENCE);
+    wait_until("all peers wait", || {
+        let before = crowd.sent();
+        beside = pingers.next(PINGS, PATIENCE);
+        crowd.sent() == before
+    });
+    late.read_all();
     drop(crowd);
-    let gone = Instant::now();
-    for _ in 0..14 {
-        std::thread::sleep(Duration::from_secs(5));
-        let after = pingers.take();
-        eprintln!(
-            "{:?} after: rss {} KiB group {} MiB p99 {:?}",
-            gone.elapsed(),
-            resident(&server) / 1024,
-            group.usage() / MIB,
-            p99(&after)
-        );
-    }
+    let after = pingers.next(PINGS, PATIENCE);
+    let peak = memory(&server, "VmHWM");
+    assert_eq!(group.kills(), 0, "{driver}: something was killed");
+    assert!(peak <= GROUP / 4 + BESIDE, "{driver}: {} MiB at most", peak / MIB);
+    let (before, now) = (median(&quiet), median(&after));
+    assert!(now <= 25 * before, "{driver}: pings take {now:?}, and took {before:?}");
+    println!(
+        "{driver}: {} MiB at most; pings {before:?} before, {:?} beside, {now:?} after",
+        peak / MIB,
+        median(&beside),
+    );
     pingers.stop();
-    let said = server.stop();
-    eprintln!("{said:?}");
+    server
 }

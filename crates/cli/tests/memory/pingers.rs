@@ -1,16 +1,17 @@
 //! Clients that send a little, wait for the answer, and note how long it took.
 
+use annulus_load::clock;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between an answer and the next ping of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Turns a ping that is never answered into a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Clients, on a thread each.
 pub(crate) struct Pingers {
@@ -37,6 +38,17 @@ impl Pingers {
         times
     }
 
+    /// How long the next `count` pings take, sorted.
+    pub(crate) fn next(&self, count: usize, patience: Duration) -> Vec<Duration> {
+        drop(self.take());
+        let deadline = clock::now() + patience;
+        while lock(&self.times).len() < count {
+            assert!(clock::now() < deadline, "no {count} pings were answered");
+            std::thread::sleep(PAUSE);
+        }
+        self.take()
+    }
+
     /// Ends them. Each of their pings was answered, with the bytes that it had.
     pub(crate) fn stop(self) {
         self.over.store(true, Ordering::Relaxed);
@@ -55,13 +67,18 @@ fn ping(address: SocketAddr, number: usize, over: &AtomicBool, times: &Mutex<Vec
     let (mut text, mut back) = ([number as u8; 128], [0; 128]);
     while !over.load(Ordering::Relaxed) {
         text[0] = text[0].wrapping_add(1);
-        let start = Instant::now();
+        let start = clock::now();
         stream.write_all(&text).expect("the server takes a ping");
         stream.read_exact(&mut back).expect("the server answers a ping");
-        lock(times).push(start.elapsed());
+        lock(times).push(clock::now() - start);
         assert!(back == text, "the answer is what was sent");
         std::thread::sleep(PAUSE);
     }
+}
+
+/// The one in the middle of times in order.
+pub(crate) fn median(times: &[Duration]) -> Duration {
+    times[times.len() / 2]
 }
 
 /// Of times in order, that which 99 of 100 do not exceed.

@@ -1,0 +1,82 @@
+//! Figures of the same flood, larger and longer, for the documents: asserts nothing. `cargo test --release -p annulus-cli --test
+//! memory -- --ignored --nocapture`, with `COUNT` peers of `BUFFER` bytes a socket, `ARGS` of the server, `PROGRAM` instead of the built
+//! one, and `QUIET` seconds at the end.
+
+use super::common::{ANNULUS, Server};
+use super::crowd::Crowd;
+use super::group::Group;
+use super::pingers::{Pingers, median, p99};
+use super::{GROUP, MIB, memory};
+use std::env::var;
+use std::time::Duration;
+
+/// Rounds of a flood and a pause.
+const ROUNDS: usize = 3;
+const PINGERS: usize = 50;
+
+/// Pages that all TCP sockets of the machine have.
+fn socket_pages() -> String {
+    let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
+    line.split(' ').next_back().unwrap_or_default().to_owned()
+}
+
+struct Phases<'a> {
+    server: &'a Server,
+    group: &'a Group,
+    pingers: Pingers,
+}
+
+impl Phases<'_> {
+    /// Pings for so long, and prints what there is to say.
+    fn phase(&self, name: &str, seconds: u64) {
+        drop(self.pingers.take());
+        std::thread::sleep(Duration::from_secs(seconds));
+        let times = self.pingers.take();
+        let (middle, slow) = match times.len() {
+            0 => Default::default(),
+            _ => (median(&times), p99(&times)),
+        };
+        println!(
+            "{name:>8}: {:6} pings, p50 {middle:>10.1?} p99 {slow:>10.1?} max {:>10.1?}; RSS {:4} MiB, group {:4}, TCP {} pages, kills {}",
+            times.len(),
+            times.last().copied().unwrap_or_default(),
+            memory(self.server, "VmRSS") / MIB,
+            self.group.usage() / MIB,
+            socket_pages(),
+            self.group.kills(),
+        );
+    }
+}
+
+#[test]
+#[ignore = "prints figures, for minutes"]
+fn figures() {
+    let args = var("ARGS").unwrap_or_default();
+    let count = var("COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
+    let buffer = var("BUFFER").ok().and_then(|bytes| bytes.parse().ok());
+    let program = var("PROGRAM").unwrap_or(ANNULUS.into());
+    annulus_load::limits::reserve(count + 200).expect("descriptors");
+    let group = Group::new("figures", GROUP).expect("a control group");
+    let listen = ["echo", "--listen", "127.0.0.1:0"].into_iter();
+    let all: Vec<&str> = listen.chain(args.split_whitespace()).collect();
+    let server = Server::spawn(&mut group.command(&program, &all));
+    let pingers = Pingers::start(server.address, PINGERS);
+    let phases = Phases { server: &server, group: &group, pingers };
+    for _ in 0..ROUNDS {
+        phases.phase("alone", 4);
+        let crowd = Crowd::gather(server.address, count, buffer);
+        (0..4).for_each(|_| phases.phase("flood", 1));
+        phases.phase("beside", 6);
+        println!(
+            "{} MiB were taken; the most in the group: {} MiB",
+            crowd.sent() / MIB,
+            group.peak() / MIB
+        );
+        drop(crowd);
+        phases.phase("left", 2);
+    }
+    phases.phase("quiet", var("QUIET").ok().and_then(|text| text.parse().ok()).unwrap_or(60));
+    phases.pingers.stop();
+    println!("{:?}", server.stop());
+}
