@@ -1,4 +1,4 @@
-//! A memory limit that is reached: streams are held back, and each byte arrives all the same.
+//! Invariant 23: at the memory limit streams are held back, and each byte arrives all the same.
 
 use crate::common::{pair, pattern, receive};
 use crate::mode::Mode;

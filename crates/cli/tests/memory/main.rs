@@ -1,4 +1,4 @@
-//! Peers that send and never read, beside clients that do, on a server with little memory: nothing is killed, what it holds is
+//! Invariant 23, from outside: peers that send and never read, beside clients that do, on a server with little memory: nothing is killed, what it holds is
 //! bounded, every byte is right, and the memory goes back.
 
 #[path = "../cli/common.rs"]

@@ -1,4 +1,4 @@
-//! What is held, and by which stream, against small limits.
+//! Invariant 23: what is held, and by which stream, against small limits.
 #![cfg(feature = "sim")]
 
 use super::*;
