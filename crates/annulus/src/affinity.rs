@@ -1,13 +1,13 @@
-//! Pinning the calling thread to one CPU, and the CPUs there are.
+//! Pinning the calling thread to one CPU, and listing the usable CPUs.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
-/// A pinned thread; dropping it gives the thread its former CPUs back.
+/// A pinned thread. Dropping it restores the thread's former CPUs.
 ///
-/// It stays on its thread, since dropping it elsewhere would set the CPUs of that thread:
+/// It is not `Send`, since a drop on another thread would set the CPUs of that thread:
 ///
 /// ```compile_fail,E0277
 /// let pinned = annulus::affinity::pin(0).unwrap();
@@ -17,11 +17,11 @@ use std::marker::PhantomData;
 #[must_use = "the pin is undone when this is dropped"]
 pub struct Pinned {
     former: CpuSet,
-    /// Neither `Send` nor `Sync`.
+    /// Makes it neither `Send` nor `Sync`.
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// A CPU this thread cannot run on.
+/// The error of a CPU that this thread cannot run on.
 #[derive(Debug)]
 pub struct PinError {
     cpu: usize,
@@ -29,7 +29,7 @@ pub struct PinError {
     source: io::Error,
 }
 
-/// Pins the calling thread, and the threads it starts from now on, to `cpu`.
+/// Pins the calling thread, and threads that it starts later, to `cpu`.
 ///
 /// # Errors
 /// If the machine has no such CPU, or this process may not use it.
@@ -42,7 +42,7 @@ pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
     Ok(Pinned { former, of_this_thread: PhantomData })
 }
 
-/// Whether the calling thread may be pinned to `cpu`, without doing it.
+/// Checks that the calling thread may be pinned to `cpu`, without pinning it.
 ///
 /// # Errors
 /// As [`pin`].
@@ -63,7 +63,7 @@ fn usable(cpu: usize) -> Result<CpuSet, PinError> {
 /// The CPUs the calling thread may use.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel refuses to tell.
 pub fn allowed() -> io::Result<Vec<usize>> {
     Ok(members(&sched_getaffinity(None)?))
 }
@@ -74,7 +74,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // A set that was in force a moment ago; if it no longer is, staying pinned is all that is left.
+        // It fails only if the allowed CPUs have changed meanwhile; then the thread stays pinned.
         let _ = sched_setaffinity(None, &self.former);
     }
 }

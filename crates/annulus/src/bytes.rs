@@ -1,4 +1,4 @@
-//! `Bytes` of the crate of that name, in and out, without copying (feature `bytes`).
+//! Conversions from and to `Bytes` of the crate `bytes`, without copying (feature `bytes`).
 #![allow(unsafe_code)]
 
 use crate::chunk::Chunk;
@@ -7,7 +7,7 @@ use crate::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
 
 impl From<SharedBytes> for Bytes {
-    /// The memory stays where it is, and goes back to its pool with the last clone.
+    /// Without a copy: the memory returns to its pool with the last clone.
     fn from(bytes: SharedBytes) -> Self {
         Self::from_owner(bytes)
     }
@@ -19,7 +19,7 @@ impl From<Bytes> for Chunk {
     }
 }
 
-// SAFETY: the bytes are shared and never change; handles move, the memory does not.
+// SAFETY: the bytes are shared, never change, and do not move with the handle.
 unsafe impl IoBuf for Bytes {
     fn as_ptr(&self) -> *const u8 {
         self[..].as_ptr()
@@ -30,7 +30,7 @@ unsafe impl IoBuf for Bytes {
     }
 }
 
-// SAFETY: the memory is this handle's alone, and does not move with it.
+// SAFETY: only this handle can change the bytes, and they do not move with it.
 unsafe impl IoBuf for BytesMut {
     fn as_ptr(&self) -> *const u8 {
         self[..].as_ptr()
@@ -41,7 +41,7 @@ unsafe impl IoBuf for BytesMut {
     }
 }
 
-// SAFETY: the capacity is this handle's alone, too.
+// SAFETY: only this handle can use the capacity, which does not move with it.
 unsafe impl IoBufMut for BytesMut {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self[..].as_mut_ptr()
@@ -53,7 +53,7 @@ unsafe impl IoBufMut for BytesMut {
 
     unsafe fn set_init(&mut self, count: usize) {
         if count > self.len() {
-            // SAFETY: the caller's promise; what was read fitted the capacity.
+            // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
             unsafe { self.set_len(count) };
         }
     }

@@ -1,4 +1,4 @@
-//! What can be sent: owned bytes.
+//! Owned bytes that can be sent.
 
 use crate::lease::Lease;
 use crate::runtime::after::After;
@@ -10,10 +10,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What a queued chunk takes beside its bytes, about.
+/// The estimated memory of a queued chunk besides its bytes.
 const OVERHEAD: usize = 64;
 
-/// Owned bytes on their way out. Anything that converts into one can be sent; nothing is copied.
+/// Owned bytes to send. Everything that converts into a chunk can be sent, without a copy.
 pub struct Chunk(Repr);
 
 enum Repr {
@@ -24,16 +24,16 @@ enum Repr {
     Shared(SharedBytes),
     #[cfg(feature = "bytes")]
     Foreign(bytes::Bytes),
-    /// Copied into a buffer of the runtime's own by `poll_write`.
+    /// Copied by `poll_write` into a buffer of the runtime.
     Copied(Vec<u8>),
-    /// Descriptors go along.
+    /// With descriptors.
     Passing(Box<Passing>),
 }
 
-/// Bytes with descriptors, which stay open until the bytes are gone.
+/// Bytes with descriptors, which stay open until the chunk is dropped.
 struct Passing {
     bytes: Chunk,
-    /// The control message that names them, as the kernel reads it.
+    /// The control message with the descriptors, as the kernel reads it.
     control: Vec<u8>,
     #[expect(dead_code, reason = "held for its drop")]
     descriptors: Vec<OwnedFd>,
@@ -43,12 +43,12 @@ impl Chunk {
     /// No bytes.
     pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
 
-    /// Bytes copied into a buffer of the runtime's own.
+    /// Bytes that were copied into a buffer of the runtime.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
         Self(Repr::Copied(buffer))
     }
 
-    /// The same bytes, with descriptors to go along.
+    /// The same bytes, with descriptors.
     ///
     /// # Errors
     /// `InvalidInput` for more descriptors than one message can carry.
@@ -67,11 +67,11 @@ impl Chunk {
             descriptors.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
         let mut control = vec![0; space(numbers.len())];
         let mut writer = ControlWriter::new(&mut control, Direction::Sent);
-        assert!(writer.push(Control::Descriptors(&numbers)), "there is room for them");
+        assert!(writer.push(Control::Descriptors(&numbers)), "the space was computed for them");
         Ok(Self(Repr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
     }
 
-    /// What goes beside the bytes.
+    /// The control message.
     #[inline]
     pub(crate) fn control(&self) -> &[u8] {
         match &self.0 {
@@ -80,7 +80,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes of the crate of that name.
+    /// `Bytes` of the crate `bytes`.
     #[cfg(feature = "bytes")]
     pub(crate) fn foreign(bytes: bytes::Bytes) -> Self {
         Self(Repr::Foreign(bytes))
@@ -95,18 +95,18 @@ impl Chunk {
         }
     }
 
-    /// Ends a chunk that was sent or given up: a buffer of the runtime's own goes to `spares`; what has a foreign owner goes to
-    /// `after`, since the drop of that owner runs foreign code, and the runtime's inside is borrowed here.
+    /// Drops a chunk that was sent or discarded. A buffer of the runtime goes to `spares`. Bytes with a foreign owner go to `after`:
+    /// the drop of that owner runs foreign code, and `Inner` is borrowed here.
     #[inline]
     pub(crate) fn retire(self, spares: &mut Spares, after: &mut After) {
         match self.0 {
-            // Leases are what servers send: the quick way is theirs.
+            // The common case first.
             Repr::Lease(lease) => drop(lease),
             other => Self(other).retire_other(spares, after),
         }
     }
 
-    /// Bytes that an accepted chunk counts for. Leases count by themselves.
+    /// Bytes that an accepted chunk adds to the memory meter. Leases are metered by themselves.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
@@ -117,7 +117,7 @@ impl Chunk {
         self.len() + OVERHEAD
     }
 
-    /// As [`retire`](Self::retire), of a chunk whose weight was added to the meter as it was accepted.
+    /// As [`retire`](Self::retire), for an accepted chunk, whose weight is on the meter.
     #[inline]
     pub(crate) fn retire_accepted(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         match self.0 {
@@ -143,7 +143,7 @@ impl Chunk {
         }
     }
 
-    /// Takes the first `n` bytes off, without copying.
+    /// Splits off the first `n` bytes, without a copy.
     ///
     /// # Panics
     /// If `n` is more than the length.
@@ -170,17 +170,19 @@ impl Chunk {
                 self.0 = Repr::Shared(std::mem::take(bytes).into());
                 self.split_to(n)
             }
-            Repr::Passing(_) => unreachable!("descriptors go over sockets that cut nothing"),
+            Repr::Passing(_) => {
+                unreachable!("datagrams and Unix sends with descriptors are never split")
+            }
         }
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    /// True if there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

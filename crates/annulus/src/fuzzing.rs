@@ -1,14 +1,14 @@
-//! Entry points of the fuzz targets to what is private here. They are no part of the crate's promises.
+//! Entry points of the fuzz targets to private code. They are not part of the public interface.
 
 use crate::lease::Lease;
 use crate::net::Datagram;
 use crate::slots::datagrams::{Format, ReceivedMessage};
 use annulus_kernel::{Control, Controls, Message};
 
-/// Opens a buffer as a received datagram of each format, and takes it apart. As the kernel would, a buffer has room for
-/// what stands before the payload: one that is shorter is filled up.
+/// Parses a buffer as a received datagram of each format, and takes it apart. A buffer from the kernel always has the header before
+/// the payload, so a shorter one is extended with zeroes.
 ///
-/// Buffers with descriptors are left out: the numbers are those of files that something else has open.
+/// Buffers with descriptors are skipped: their numbers may be those of open files.
 pub fn datagram(bytes: &[u8]) {
     let formats = [
         Format::INET,
@@ -47,10 +47,10 @@ fn take_apart(buffer: Vec<u8>, format: &'static Format) {
     }
     assert!(segment.is_none_or(|size| message.len() <= size), "the last part is no longer");
     parts.extend_from_slice(&message.into_bytes());
-    assert!(parts == payload, "no byte is lost, and none comes twice");
+    assert!(parts == payload, "no byte is lost or repeated");
 }
 
-/// As a user of a UDP socket gets it.
+/// Parses it as the user of a UDP socket gets it.
 fn hand_out(buffer: Vec<u8>, format: &'static Format) {
     let len = buffer.len();
     let message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
@@ -58,5 +58,5 @@ fn hand_out(buffer: Vec<u8>, format: &'static Format) {
     assert!(datagram.whole_len >= datagram.bytes.len());
     let payload = datagram.bytes.to_vec();
     let parts: Vec<u8> = datagram.into_segments().flat_map(|part| part.to_vec()).collect();
-    assert!(parts == payload, "no byte is lost, and none comes twice");
+    assert!(parts == payload, "no byte is lost or repeated");
 }

@@ -9,30 +9,30 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Bytes that the kernel has placed, borrowed from the ring: read them, change them in place, send them on, keep them.
+/// Received bytes in memory lent by the ring: they can be read, changed in place, sent, and kept.
 ///
-/// A lease belongs to the thread of its runtime. Dropping it gives the memory back with the next turn. It keeps its
-/// memory alive, beyond its stream and even beyond its runtime. When the pool is short, a lease owns heap memory
-/// instead; nothing else changes. To take bytes to another thread, use [`into_shared`](Self::into_shared).
+/// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn. It keeps its memory alive, also
+/// after the end of its stream and of its runtime. If the pool is short of buffers, a lease owns heap memory instead; nothing else
+/// changes. To move bytes to another thread, use [`into_shared`](Self::into_shared).
 pub struct Lease {
     start: NonNull<u8>,
     len: usize,
     hold: Hold,
 }
 
-/// What keeps a lease's memory.
+/// What keeps the memory of a lease alive.
 enum Hold {
-    /// Nothing: only while a lease is being split.
+    /// Only while a lease is being split.
     Nothing,
-    /// One of the pool's buffers, whole or in part.
+    /// A buffer of the pool, whole or in part.
     Lent(Lent),
-    /// A share of what another lease held before it was split.
+    /// Shared with the other parts of a lease that was split.
     Part(Rc<Hold>),
-    /// Memory of its own.
+    /// Heap memory.
     Heap(#[expect(dead_code, reason = "held for its drop")] Box<HeapMemory>),
 }
 
-/// One of the pool's buffers, given back on drop.
+/// A buffer of the pool, returned on drop.
 struct Lent {
     pool: Rc<Pool>,
     id: u16,
@@ -46,42 +46,41 @@ impl Drop for Lent {
 }
 
 impl Lease {
-    /// The first `len` bytes of a buffer that was taken from `pool` and not given back.
+    /// The first `len` bytes of a buffer that was taken from `pool` and not returned.
     #[inline]
     pub(crate) fn lent(pool: Rc<Pool>, id: u16, len: usize) -> Self {
         debug_assert!(len <= pool.buffer_size() as usize);
-        // SAFETY: the buffer was taken from the pool.
+        // SAFETY: the buffer was taken from the pool, so `id` is one of its buffers.
         let start =
             NonNull::new(unsafe { pool.address(id) }).expect("a mapping is not at address zero");
         Self { start, len, hold: Hold::Lent(Lent { pool, id }) }
     }
 
-    /// Heap memory that counts nowhere: the first `len` bytes of it.
+    /// The first `len` bytes of heap memory that is not metered.
     pub(crate) fn heap(bytes: Box<[u8]>, len: usize) -> Self {
         Self::of_heap(HeapMemory::new(bytes, None), len)
     }
 
-    /// The first `len` bytes of heap memory, which counts until the lease is dropped.
+    /// The first `len` bytes of heap memory, which is metered until the lease is dropped.
     pub(crate) fn of_heap(memory: Box<HeapMemory>, len: usize) -> Self {
         let (start, len) = (memory.start(), len.min(memory.len()));
         Self { start, len, hold: Hold::Heap(memory) }
     }
 
-    /// Copies a lent buffer out, giving it back at once.
+    /// Copies the bytes to the heap, and returns the buffer at once.
     pub(crate) fn copied(self, meter: &Meter) -> Self {
         let len = self.len;
         Self::of_heap(HeapMemory::new(Box::from(&*self), Some(meter)), len)
     }
 
-    /// How many bytes there are. (No look at them: some may be those of a part that was split off.)
+    /// The number of bytes. (It makes no slice of them: while a lease is split, some belong to another part.)
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a slice's `is_empty`, by `Deref`")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes the first `n` bytes off into a lease of their own, without copying. From here on the memory goes back when
-    /// the last part is dropped.
+    /// Splits off the first `n` bytes as another lease, without a copy. The memory is returned when the last part is dropped.
     ///
     /// # Panics
     /// If `n` is more than the length.
@@ -92,7 +91,7 @@ impl Lease {
         head
     }
 
-    /// Takes the bytes from `n` on off into a lease of their own, without copying.
+    /// Splits off the bytes from `n` on as another lease, without a copy.
     ///
     /// # Panics
     /// If `n` is more than the length.
@@ -103,7 +102,7 @@ impl Lease {
         tail
     }
 
-    /// Drops the bytes from `n` on; nothing happens if there are no more than `n`.
+    /// Drops the bytes from `n` on, if there are any.
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(n);
     }
@@ -120,8 +119,8 @@ impl Lease {
         self.len -= n;
     }
 
-    /// The same bytes, counted and read-only: `Send`, `Sync`, cloned without copying. The memory goes back to the pool,
-    /// from whichever thread drops the last of them; it outlives the runtime.
+    /// The same bytes, counted and read-only: `Send`, `Sync`, cloned without a copy. The memory is returned to the pool when the last
+    /// clone is dropped, on any thread; it outlives the runtime.
     ///
     /// A lease that was split, or that owns heap memory, is copied.
     pub fn into_shared(self) -> SharedBytes {
@@ -129,10 +128,9 @@ impl Lease {
         match hold {
             Hold::Lent(lent) => {
                 let lent = std::mem::ManuallyDrop::new(lent);
-                // SAFETY: the buffer was lent to this lease, which ends here without giving it back; the pool's count
-                // is read once and its reference released below.
+                // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out once; the buffer is not returned here.
                 let pool = unsafe { std::ptr::read(&raw const lent.pool) };
-                // SAFETY: start and len lie in the buffer `id` of this memory.
+                // SAFETY: `start` and `len` lie in buffer `id` of this memory, which was lent to this lease alone.
                 unsafe { SharedBytes::lent(pool.memory().clone(), lent.id, start, len) }
             }
             hold => SharedBytes::copy_of(&Self { start, len, hold }),
@@ -144,15 +142,16 @@ impl Lease {
         n
     }
 
-    /// The bytes of a range, without a look at those around it: they may be another lease's.
+    /// The bytes of a range. It makes no slice of those around it, which may belong to another lease.
     #[inline]
     pub(crate) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
-        // SAFETY: as for `deref`, of fewer bytes.
+        // SAFETY: the hold keeps the memory alive; the range lies within the lease, whose bytes are initialised, and no other lease
+        // writes these.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 
-    /// A second lease on the same bytes. The callers part the ranges that are written before the two are used.
+    /// A second lease on the same bytes. Callers make the ranges disjoint before either lease is used.
     pub(crate) fn share(&mut self) -> Self {
         let whole = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Part(whole) => whole,
@@ -168,8 +167,8 @@ impl Deref for Lease {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the hold keeps the memory alive; the kernel wrote at least `len` bytes from `start` before it handed
-        // the buffer over, and no other lease covers them (split parts are disjoint).
+        // SAFETY: the hold keeps the memory alive; the `len` bytes from `start` are initialised, and no other lease covers them: split
+        // parts are disjoint.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -177,7 +176,8 @@ impl Deref for Lease {
 impl DerefMut for Lease {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and this lease is borrowed exclusively.
+        // SAFETY: the hold keeps the memory alive; the `len` bytes from `start` are initialised, no other lease covers them, and this
+        // one is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "11 bytes of a lease of 10")]
-    fn going_past_the_end_is_a_bug_of_the_caller() {
+    fn advancing_past_the_end_panics() {
         lease("0123456789").advance(11);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A name that stands for nothing. Its text lists the ones that do.
+/// The error of an unknown name. Its text lists the known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     what: &'static str,
@@ -25,11 +25,11 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Gives each value of an enum its name: a list of all, `Display` and `FromStr`. The second argument says what such a value is.
+/// Gives each value of an enum its name: a list of all, `Display` and `FromStr`. The second argument is the noun for such a value.
 macro_rules! named {
     ($type:ident, $what:literal, { $($name:literal => $variant:ident),+ $(,)? }) => {
         impl $type {
-            /// Every one, by name.
+            /// All values, with their names.
             pub const ALL: [(&'static str, Self); [$($name),+].len()] =
                 [$(($name, Self::$variant)),+];
         }
@@ -65,7 +65,7 @@ mod tests {
     use std::fmt::{Debug, Display};
     use std::str::FromStr;
 
-    fn names_come_back<T>(all: &[(&str, T)])
+    fn names_round_trip<T>(all: &[(&str, T)])
     where
         T: FromStr<Err = super::UnknownName> + Display + PartialEq + Debug,
     {
@@ -82,10 +82,10 @@ mod tests {
     }
 
     #[test]
-    fn every_name_comes_back_and_an_unknown_one_is_answered_with_all() {
-        names_come_back(&DriverChoice::ALL);
-        names_come_back(&Policy::ALL);
-        names_come_back(&Spread::ALL);
+    fn names_are_parsed_as_they_are_shown_and_an_unknown_one_lists_all() {
+        names_round_trip(&DriverChoice::ALL);
+        names_round_trip(&Policy::ALL);
+        names_round_trip(&Spread::ALL);
         let error = "iocp".parse::<DriverChoice>().unwrap_err().to_string();
         assert_eq!(error, "unknown driver `iocp`; choose one of auto, uring, epoll");
     }

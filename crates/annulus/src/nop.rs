@@ -1,4 +1,4 @@
-//! An operation that does nothing: what one costs in this runtime, and nothing else.
+//! An operation that does nothing, to measure what an operation costs in this runtime.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Asks the kernel for nothing and waits for its answer: a slot, an entry, a completion and a wake, as every operation
-/// has them. It measures the runtime, as `annulus bench nop` does. On epoll the driver answers, with the next turn.
+/// Submits an operation that does nothing, and waits for its completion: a slot, an entry, a completion and a wake, as for every
+/// operation. It measures the runtime, as `annulus bench nop` does. On epoll the driver completes it with the next turn.
 ///
-/// Dropping it loses nothing: it completes all the same, and its result is discarded.
+/// A dropped one completes all the same, and its result is discarded.
 ///
 /// # Errors
 /// Outside a runtime, or if the kernel refuses.
@@ -26,7 +26,7 @@ pub struct Nop(State);
 
 enum State {
     New,
-    Asked { core: Rc<Core>, slot: u32 },
+    Submitted { core: Rc<Core>, slot: u32 },
     Done,
 }
 
@@ -36,14 +36,14 @@ impl Future for Nop {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let answer = match &self.0 {
-            State::New => match ask(cx) {
-                Ok(asked) => {
-                    self.0 = asked;
+            State::New => match submit(cx) {
+                Ok(submitted) => {
+                    self.0 = submitted;
                     return Poll::Pending;
                 }
                 Err(error) => Err(error),
             },
-            State::Asked { core, slot } => match core.enter() {
+            State::Submitted { core, slot } => match core.enter() {
                 Ok(mut inner) => {
                     let inner = &mut *inner;
                     match inner.nops.poll(&mut inner.io, *slot, cx) {
@@ -53,7 +53,7 @@ impl Future for Nop {
                 }
                 Err(error) => Err(error),
             },
-            State::Done => panic!("a nop was polled after it had been answered"),
+            State::Done => panic!("a nop was polled after it was done"),
         };
         self.0 = State::Done;
         Poll::Ready(answer)
@@ -63,7 +63,7 @@ impl Future for Nop {
 impl Drop for Nop {
     #[inline]
     fn drop(&mut self) {
-        if let State::Asked { core, slot } = &self.0
+        if let State::Submitted { core, slot } = &self.0
             && let Ok(mut inner) = core.enter()
         {
             let inner = &mut *inner;
@@ -78,11 +78,11 @@ impl fmt::Debug for Nop {
     }
 }
 
-fn ask(cx: &Context<'_>) -> io::Result<State> {
+fn submit(cx: &Context<'_>) -> io::Result<State> {
     let core = current::get()?;
     let slot = {
         let inner = &mut *core.enter_running()?;
         inner.nops.start(&mut inner.io, cx.waker().clone())
     };
-    Ok(State::Asked { core, slot })
+    Ok(State::Submitted { core, slot })
 }

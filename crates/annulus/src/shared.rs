@@ -1,4 +1,4 @@
-//! Bytes that may go anywhere.
+//! Bytes for all threads.
 #![allow(unsafe_code)]
 
 use annulus_driver::PoolMemory;
@@ -7,10 +7,10 @@ use std::ops::{Deref, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Counted, read-only bytes: `Send`, `Sync`, cloned and sliced without copying.
+/// Counted, read-only bytes: `Send`, `Sync`, cloned and sliced without a copy.
 ///
-/// If they came from a [`Lease`](crate::Lease), their memory goes back to its pool when the last clone is dropped, on any
-/// thread, and lives on even if the runtime is gone.
+/// The memory of bytes that came from a [`Lease`](crate::Lease) is returned to its pool when the last clone is dropped, on any thread,
+/// and outlives the runtime.
 #[derive(Clone)]
 pub struct SharedBytes {
     start: NonNull<u8>,
@@ -33,12 +33,12 @@ impl Drop for Owner {
 
 // SAFETY: the bytes are only read, and their owner is counted atomically.
 unsafe impl Send for SharedBytes {}
-// SAFETY: as above.
+// SAFETY: shared references only read the bytes, and the owner is counted atomically.
 unsafe impl Sync for SharedBytes {}
 
 impl SharedBytes {
     /// # Safety
-    /// `start` and `len` must lie in buffer `id` of `memory`, lent and given back by nothing else.
+    /// `start` and `len` must lie in buffer `id` of `memory`, which must be lent, and returned by this value only.
     pub(crate) unsafe fn lent(
         memory: Arc<PoolMemory>,
         id: u16,
@@ -53,7 +53,7 @@ impl SharedBytes {
         Self::from(Box::<[u8]>::from(bytes))
     }
 
-    /// A part of the bytes, without copying.
+    /// A part of the bytes, without a copy.
     ///
     /// # Panics
     /// If the range goes past the end, as slices do.
@@ -81,7 +81,7 @@ impl AsRef<[u8]> for SharedBytes {
 impl From<Box<[u8]>> for SharedBytes {
     fn from(bytes: Box<[u8]>) -> Self {
         let owner = Arc::new(Owner::Heap(bytes));
-        let Owner::Heap(bytes) = &*owner else { unreachable!("made of heap bytes just now") };
+        let Owner::Heap(bytes) = &*owner else { unreachable!("the owner is heap memory") };
         Self { start: NonNull::from(&**bytes).cast(), len: bytes.len(), owner }
     }
 }

@@ -1,8 +1,8 @@
 //! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
-//! The runtime above is the real one, and so are the io_uring driver and the ring; only the kernel under them is played.
-//! Time passes when everybody waits, so an hour of timers takes no time. The same seed gives the same run, bit for bit.
-//! How the played kernel differs from Linux is written in `DIVERGENCES.md` of the crate `annulus-sim`.
+//! The runtime, the io_uring driver and the ring are the real ones; only the kernel under them is simulated. Time passes when all
+//! tasks wait, so an hour of timers takes no real time. The same seed gives the same run, bit for bit. The differences between the
+//! simulated kernel and Linux are listed in `DIVERGENCES.md` of the crate `annulus-sim`.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@
 //!         let (mut server, _) = listener.accept().await?;
 //!         server.send("hello").await
 //!     });
-//!     // Faults are drawn from the seed: a connect may well fail for want of memory.
+//!     // Faults are drawn from the seed: a connect may fail for lack of memory.
 //!     let mut client = loop {
 //!         match TcpStream::connect("127.0.0.1:7000").await {
 //!             Ok(client) => break client,
@@ -37,11 +37,10 @@ pub use annulus_sim::{Counts, Device, Disk, Fault, Faults, Link, Profile, Sim};
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///
 /// # Errors
-/// The future's own; a deadlock of the simulated host, told with what every task waits for; or whatever else ends a
-/// runtime.
+/// The future's own; a deadlock of the simulated host, with what every task waits for; or any other error that ends a runtime.
 ///
 /// # Panics
-/// If memory that was lent to the kernel was touched.
+/// If memory that was lent to the kernel was changed.
 pub fn run<T, E: From<io::Error>>(
     seed: u64,
     future: impl Future<Output = Result<T, E>>,
@@ -50,7 +49,7 @@ pub fn run<T, E: From<io::Error>>(
     run_on(&sim, Runtime::builder(), future)
 }
 
-/// As [`run`], on a kernel and with runtime settings of your own.
+/// As [`run`], on a given kernel and with given settings of the runtime.
 ///
 /// # Errors
 /// As [`run`].
@@ -73,7 +72,7 @@ pub fn run_on<T, E: From<io::Error>>(
     }
 }
 
-/// Everybody waits, and nothing will ever happen.
+/// The error of a run in which all tasks wait and no event can come.
 fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
     let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
     lines.extend(runtime.waiting().into_iter().map(|task| format!("  {task}")));

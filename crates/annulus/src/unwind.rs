@@ -1,19 +1,18 @@
-//! Foreign code kept from unwinding into the runtime: futures, wakers, destructors of values that are not ours.
+//! Running foreign code without letting its panics unwind into the runtime: futures, wakers, destructors of user values.
 //!
-//! Such code may panic, and what it panics with has a destructor of its own, which may panic again. If that unwound into the
-//! runtime, its own work would be left half done, and a second panic on the way would abort the process. So everything foreign
-//! that the runtime runs on its own account goes through here, one call and one value at a time: a collection of foreign values
-//! is not dropped or cleared as a whole.
+//! Such code may panic, and the panic's payload has a destructor, which may panic again. If a panic unwound into the runtime, its own
+//! work would be left incomplete, and a second panic meanwhile would abort the process. So all foreign code that the runtime runs by
+//! itself goes through here, one call and one value at a time: no collection of foreign values is dropped or cleared as a whole.
 
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// What a panic leaves behind.
+/// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Runs foreign code; `None` if it panicked. The panic ends here, with what it left behind.
+/// Runs foreign code; `None` if it panicked. The payload is dropped.
 #[inline]
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -25,7 +24,7 @@ pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Wakes tasks, one after the other.
+/// Wakes tasks, one at a time.
 #[inline]
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
@@ -39,13 +38,13 @@ pub(crate) fn dispose<T>(value: T) {
     contained(|| drop(value));
 }
 
-/// Drops foreign values, one after the other.
+/// Drops foreign values, one at a time.
 #[inline]
 pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
     values.into_iter().for_each(dispose);
 }
 
-/// Drops what a panic left behind. If that panics too, the second payload is forgotten: the next could panic again, without end.
+/// Drops the payload of a panic. If that panics too, the second payload is leaked, since its drop could panic again, without end.
 #[cold]
 fn dispose_of_panic(panic: Panic) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
@@ -59,7 +58,7 @@ mod tests {
     use std::cell::Cell;
     use std::panic::panic_any;
 
-    /// Counts its drops, and panics there with another of its kind.
+    /// Counts its drops, each of which panics.
     struct Panics<'a>(&'a Cell<u32>);
 
     impl Drop for Panics<'_> {
@@ -69,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Panics with another of its kind when it is dropped.
+    /// Its drop panics with another such value.
     struct Endless;
 
     impl Drop for Endless {
@@ -79,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn payloads_that_panic_without_end_end_here() {
+    fn a_payload_whose_drop_panics_is_contained() {
         assert_eq!(contained(|| 7), Some(7));
         assert_eq!(contained(|| panic_any(Endless)), None::<()>);
     }
 
     #[test]
-    fn values_go_one_by_one() {
+    fn values_are_dropped_one_at_a_time() {
         let count = Cell::new(0);
         dispose_each((0..3).map(|_| Panics(&count)));
         let mut kept: Vec<_> = (0..3).map(|_| Panics(&count)).collect();

@@ -149,63 +149,61 @@ impl CallSite<'_> {
         self.kind.as_ref().is_none_or(|kind| kind.class == Class::Read)
     }
 
+    /// Makes the call if its data is in memory, or if such calls have been quick.
     #[inline]
     fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
-        let Some((offset, open)) = self.predictable.zip(self.open) else {
-            return self.try_checked(kind, args);
+        let policy = &self.core.inline_policy;
+        let cache = self.predictable.and(self.open).map(|open| &open.page_cache);
+        let predicted = self.is_predicted(kind);
+        let timing = if predicted {
+            Some(Timing::Sampled)
+        } else {
+            match self.call_checked(kind, args) {
+                Checked::Answer(answer) => {
+                    if let (Some(cache), Ok(_)) = (cache, &answer) {
+                        cache.hit();
+                    }
+                    return Some(answer);
+                }
+                Checked::Miss => None,
+                Checked::Unsupported => policy.before_inline(kind),
+            }
         };
-        let policy = &self.core.inline_policy;
-        let cache = &open.page_cache;
-        if cache.was_just_written(offset, kind.bytes as u64, policy.turn())
-            || cache.predicts(|| open.is_ordinary() && policy.supports_nowait(kind.device))
-        {
-            policy.count_inline(kind.bytes);
-            let (answer, stalled) = policy.sampled(&*self.core.kernel, || self.system_call(args));
-            if stalled {
-                cache.check_next();
-            }
-            return Some(answer);
-        }
-        let answer = self.try_checked(kind, args);
-        match &answer {
-            Some(Ok(_)) => cache.hit(),
-            Some(Err(_)) => {}
-            None => cache.miss(),
-        }
-        answer
-    }
-
-    /// Makes a read or an open if memory has all it needs, and any other call if such calls have been quick.
-    #[inline]
-    fn try_checked<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
-        match self.call_cached(kind, args) {
-            Cached::Answer(answer) => Some(answer),
-            Cached::Miss => None,
-            Cached::Unsupported => self.try_timed(kind, args),
-        }
-    }
-
-    fn try_timed<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
-        let (policy, kernel) = (&self.core.inline_policy, &*self.core.kernel);
-        let timing = policy.before_inline(kind)?;
+        let Some(timing) = timing else {
+            cache.inspect(|cache| cache.miss());
+            return None;
+        };
         policy.count_inline(kind.bytes);
-        match timing {
-            Timing::Exact => {
-                let (answer, took) = policy.timed(kernel, || self.system_call(args));
-                policy.after_inline(kind, took);
-                Some(answer)
-            }
-            Timing::Sampled => Some(policy.sampled(kernel, || self.system_call(args)).0),
+        let call = || self.system_call(args);
+        let (answer, stalled) = policy.measured(&*self.core.kernel, timing, kind, call);
+        if predicted && stalled {
+            cache.inspect(|cache| cache.check_next());
         }
+        Some(answer)
     }
 
-    /// Makes a read or an open that fails instead of waiting.
-    fn call_cached<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Cached {
+    /// Whether the data of a read is predicted to be in the page cache.
+    #[inline]
+    fn is_predicted(&self, kind: &CallKind) -> bool {
         let policy = &self.core.inline_policy;
-        if !matches!(kind.class, Class::Read | Class::Open) || !policy.supports_nowait(kind.device)
-        {
-            return Cached::Unsupported;
-        }
+        self.predictable.zip(self.open).is_some_and(|(offset, open)| {
+            open.page_cache.was_just_written(offset, kind.bytes as u64, policy.turn())
+                || open
+                    .page_cache
+                    .predicts(|| open.is_ordinary() && policy.supports_nowait(kind.device))
+        })
+    }
+
+    /// Makes a read or an open that fails instead of waiting, if the file system has such calls.
+    #[inline]
+    fn call_checked<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Checked {
+        let checkable = matches!(kind.class, Class::Read | Class::Open)
+            && self.core.inline_policy.supports_nowait(kind.device);
+        if checkable { self.call_nowait(kind, args) } else { Checked::Unsupported }
+    }
+
+    fn call_nowait<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Checked {
+        let policy = &self.core.inline_policy;
         let cached;
         let call = match args.call(self.fd()) {
             FileCall::Read { fd, buffer, len, offset, .. } => {
@@ -220,26 +218,25 @@ impl CallSite<'_> {
                 cached = OpenHow { resolve: how.resolve | RESOLVE_CACHED, ..how };
                 FileCall::Open { at, how: &cached }
             }
-            _ => return Cached::Unsupported,
+            _ => return Checked::Unsupported,
         };
         // SAFETY: the memory of `args` is valid and ours by `CallArgs` while they are borrowed here, `cached` outlives the call, and
         // `self.open` keeps the descriptor open.
         let answer = unsafe { self.core.kernel.file(&call) };
-        let failed = |errno: Errno| {
-            answer.as_ref().is_err_and(|error| error.raw_os_error() == Some(errno.raw_os_error()))
-        };
+        let code = answer.as_ref().err().and_then(io::Error::raw_os_error);
+        let failed = |errno: Errno| code == Some(errno.raw_os_error());
         if failed(Errno::AGAIN) {
             policy.count_miss();
-            Cached::Miss
+            Checked::Miss
         } else if failed(Errno::OPNOTSUPP) {
             policy.note_no_nowait(kind.device);
-            Cached::Miss
+            Checked::Miss
         } else if failed(Errno::INVAL) || failed(Errno::NOSYS) {
             // The kernel has no such way, or the caller is wrong: the call itself tells which.
-            Cached::Unsupported
+            Checked::Unsupported
         } else {
             policy.count_inline(kind.bytes);
-            Cached::Answer(answer)
+            Checked::Answer(answer)
         }
     }
 
@@ -257,12 +254,12 @@ impl CallSite<'_> {
 }
 
 /// What became of a call that was to fail instead of waiting.
-enum Cached {
+enum Checked {
     /// It need not wait.
     Answer(io::Result<u32>),
-    /// It would wait, or its file system cannot tell.
+    /// It would wait, or the file system turned out to have no such calls.
     Miss,
-    /// There is no such call of this kind.
+    /// There is no such call.
     Unsupported,
 }
 
@@ -282,8 +279,8 @@ mod tests {
             let kind = CallKind { device: DeviceId::default(), class: Class::Open, bytes: 0 };
             let policy = Policy::Adaptive;
             let site = CallSite { core, open: None, policy, kind: Some(kind), predictable: None };
-            let answer = site.call_cached(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
-            assert!(matches!(answer, Cached::Unsupported), "the call itself tells");
+            let answer = site.call_checked(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
+            assert!(matches!(answer, Checked::Unsupported), "the call itself tells");
             assert!(core.inline_policy.supports_nowait(kind.device));
         });
         ran.unwrap();

@@ -1,4 +1,4 @@
-//! From one to the other, by the shortest way there is.
+//! Copies between files and streams, each in the cheapest way.
 
 use super::send_file::send_file;
 use crate::fs::File;
@@ -6,24 +6,24 @@ use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io;
 
-/// Copies everything, from where each of the two stands, until the first one's end; the number of bytes. It returns when
-/// the last byte was taken over: by the kernel for a stream, by the page cache for a file.
+/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: by
+/// the kernel for a stream, by the page cache for a file.
 ///
-/// From a file that is in memory to a TCP stream the bytes are not copied at all (`sendfile`); from a stream the ring's
-/// memory is written, or sent on.
+/// From a file in memory to a TCP stream no bytes are copied in user space (`sendfile`); from a stream the ring's memory is written
+/// or sent.
 ///
-/// Dropped early, it has copied some part, and a second one goes on where it ended: what it took off a stream is sent, or
-/// written, all the same, and a file's cursor stands behind what was copied. From file to file both cursors move at the
-/// end: a second one begins anew.
+/// If the future is dropped, a part was copied, and a second copy continues behind it: bytes that were received from a stream are sent
+/// or written all the same, and a file's cursor stands behind the copied bytes. From file to file both cursors move at the end, so a
+/// second copy starts from the beginning.
 ///
 /// # Errors
-/// Those of reading and of writing. Where writing to a file fails, its cursor stands behind what was written; the rest of
-/// the piece that came last from the stream is gone.
+/// Those of reading and of writing. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
+/// that was received last is lost.
 pub async fn copy<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<u64> {
     from.copy_to(to).await
 }
 
-/// What can be copied to a `T`; see [`copy`]. Nobody else implements it.
+/// What can be copied to a `T`; see [`copy`]. It is sealed.
 #[expect(private_bounds, reason = "sealed")]
 pub trait CopyTo<T>: Sealed {
     /// See [`copy`].
@@ -67,7 +67,7 @@ impl<S: AsStream, T: AsStream> CopyTo<T> for S {
     async fn copy_to(&mut self, to: &mut T) -> io::Result<u64> {
         let mut copied = 0;
         loop {
-            // What is received then is accepted in the same moment, and not lost where this is dropped.
+            // Bytes that are received then are accepted without waiting, and so are not lost if this is dropped.
             poll_fn(|cx| to.handle().poll_room(cx)).await?;
             let Some(lease) = poll_fn(|cx| self.handle().poll_recv(cx)).await? else { break };
             copied += lease.len() as u64;

@@ -1,22 +1,22 @@
 //! From a file to a stream.
 //!
-//! What is in memory goes by `sendfile`, page by page, without being copied. That call must not wait, neither for the
-//! device nor for the peer: where the pages are not in memory, or the peer's window is full, one piece is read and sent
-//! the ordinary way, which waits off the loop, and after which there is data, or room, again.
+//! Pages in memory are sent by `sendfile`, without a copy in user space. That call must not wait, neither for the device nor for the
+//! peer. If the pages are not in memory, or the socket's send buffer is full, one piece is read and sent in the usual way, which
+//! waits off the loop.
 
 use crate::fs::File;
 use crate::net::StreamHandle;
 use std::future::poll_fn;
 use std::io;
 
-/// Bytes a `sendfile` moves at most: about a hundred microseconds' worth.
+/// The most bytes that a `sendfile` moves: about 100 µs of work.
 const STRIDE: u32 = 1024 * 1024;
 
-/// Sends a file from its cursor to its end; the number of bytes. The cursor moves with each step, in the same moment.
+/// Sends a file from its cursor to its end; the number of bytes. The cursor moves with each step, without an await in between.
 pub(super) async fn send_file(file: &File, to: &StreamHandle) -> io::Result<u64> {
     let (from, mut sent) = (file.move_cursor(0)?, 0);
     loop {
-        // What was accepted before goes first.
+        // Bytes that were accepted before are sent first.
         poll_fn(|cx| to.poll_flush(cx)).await?;
         let count = match send_pages(file, from + sent, to).await? {
             Some(count) => count,
@@ -30,18 +30,18 @@ pub(super) async fn send_file(file: &File, to: &StreamHandle) -> io::Result<u64>
     }
 }
 
-/// Sends pages as they are; `None` where that would wait, or cannot be done.
+/// Sends pages by `sendfile`; `None` if that would wait, or cannot be done.
 async fn send_pages(file: &File, offset: u64, to: &StreamHandle) -> io::Result<Option<u64>> {
     file.wait_for_budget().await;
     let sent = to.with_fd(|_, fd| file.send_pages(offset, STRIDE, fd).transpose());
     match sent {
         Ok(count) => Ok(count.map(u64::from)),
-        Err(error) if is_worth_another_way(&error) => Ok(None),
+        Err(error) if may_be_read_and_sent(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Reads one piece and has it accepted for sending; 0 at the end.
+/// Reads one piece and queues it for sending; 0 at the end.
 async fn send_piece(file: &File, offset: u64, to: &StreamHandle) -> io::Result<u64> {
     let bytes = file.read_piece(offset).await?;
     let count = bytes.len() as u64;
@@ -50,8 +50,8 @@ async fn send_piece(file: &File, offset: u64, to: &StreamHandle) -> io::Result<u
     Ok(count)
 }
 
-/// The window is full, or these two know no such call: reading and sending will do, or say what is wrong.
-fn is_worth_another_way(error: &io::Error) -> bool {
+/// Whether the send buffer is full, or the two have no such call: reading and sending succeeds, or gives the error.
+fn may_be_read_and_sent(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, Unsupported, WouldBlock};
     matches!(error.kind(), WouldBlock | InvalidInput | Unsupported)
 }

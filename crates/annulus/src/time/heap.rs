@@ -1,10 +1,10 @@
-//! The timers of a runtime: a binary heap whose entries know their place, so that each can be removed.
+//! The timers of a runtime: a binary heap with the index of each timer, so that each can be removed.
 
 use super::Instant;
 use annulus_driver::Slab;
 use std::task::Waker;
 
-/// What a timer does when its time has come.
+/// What a timer does at its deadline.
 pub(crate) enum Fire {
     /// Wakes a task.
     Wake(Waker),
@@ -14,7 +14,7 @@ pub(crate) enum Fire {
     Accept(u32, u32),
     /// Tries to send again. Slot and generation.
     Send(u32, u32),
-    /// Weighs again what is held.
+    /// Measures the held memory again.
     Memory,
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
@@ -35,14 +35,14 @@ struct Timer {
     fire: Fire,
 }
 
-/// Names a timer; a stale one names nothing.
+/// The key of a timer. Once that was removed or has fired, the key is invalid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerKey {
     index: u32,
     generation: u32,
 }
 
-/// Timers by deadline; equal deadlines fire in the order they were set.
+/// Timers by deadline. Those with equal deadlines fire in the order in which they were set.
 pub(crate) struct Timers {
     heap: Vec<Node>,
     timers: Slab<Timer>,
@@ -67,7 +67,7 @@ impl Timers {
         Self { heap: Vec::new(), timers: Slab::new(), sequence: 0 }
     }
 
-    /// Sets a timer; the key removes it.
+    /// Sets a timer, and returns the key that removes it.
     pub(crate) fn insert(&mut self, deadline: Instant, fire: Fire) -> TimerKey {
         let place = self.heap.len();
         let index = self.timers.insert(Timer { place, fire });
@@ -94,13 +94,13 @@ impl Timers {
         self.heap.first().map(|node| node.deadline)
     }
 
-    /// Takes out one timer whose time has come.
+    /// Removes one timer whose deadline has passed.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<Fire> {
         let node = *self.heap.first()?;
         (node.deadline <= now).then(|| self.take(node.index))
     }
 
-    /// Takes all timers out, in no order.
+    /// Removes all timers, in no order.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Fire> {
         self.heap.clear();
         let timers = std::mem::take(&mut self.timers);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_timers_do_not_fire_whatever_their_place() {
+    fn removed_timers_do_not_fire_at_any_position() {
         // A fixed scramble of 0..101 (7 generates the numbers modulo the prime 101).
         let scramble: Vec<u64> = (0..100)
             .scan(1, |n, _| {
@@ -211,7 +211,7 @@ mod tests {
         for (key, n) in keys.iter().zip(&scramble) {
             if n % 3 == 0 {
                 assert!(timers.remove(*key).is_some());
-                assert!(timers.remove(*key).is_none(), "a stale key names nothing");
+                assert!(timers.remove(*key).is_none(), "the key is invalid now");
             }
         }
         let expected: Vec<u32> = (1..=100).filter(|n| n % 3 != 0).collect();

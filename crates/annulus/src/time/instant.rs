@@ -1,11 +1,11 @@
-//! A moment of the runtime's clock.
+//! A point in time on the runtime's clock.
 
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-/// A moment on the clock of the thread's runtime (the system's monotonic clock outside one).
+/// A point in time on the clock of the thread's runtime, or outside one on the system's monotonic clock.
 ///
-/// Moments of different runtimes compare only if both run on the real kernel.
+/// Instants of different runtimes are comparable only if both run on the real kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);
 
@@ -14,7 +14,7 @@ impl Instant {
         Self(time)
     }
 
-    /// Time since an earlier moment; zero if that is a later one.
+    /// The time since an earlier instant; zero if that is later.
     pub fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -40,7 +40,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at the end of time, so that `now + Duration::MAX` is "never".
+    /// Saturates, so that `now + Duration::MAX` never comes.
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration))
     }

@@ -19,24 +19,24 @@ pub fn interval(period: Duration) -> Interval {
 /// # Panics
 /// If the period is zero.
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
-    assert!(!period.is_zero(), "an interval of zero would tick without end; take a longer one");
+    assert!(!period.is_zero(), "an interval of zero would tick for ever; use a longer one");
     Interval { period, sleep: sleep_until(start), missed: MissedTicks::Skip }
 }
 
-/// What becomes of ticks that were due while nothing waited for them.
+/// When the next tick is due after ticks were missed, because nothing waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTicks {
-    /// They are left out: the next tick is the first one of the rhythm that is not past.
+    /// At the next multiple of the period after the first tick: missed ticks are skipped.
     #[default]
     Skip,
-    /// They come one after the other, until the rhythm is reached again.
+    /// At once, until all missed ticks were delivered.
     Burst,
-    /// The rhythm begins anew: the next tick is a period after the one that came late.
+    /// A period after the late tick; the later ones are delayed as much.
     Delay,
 }
 
-/// A source of ticks. [`MissedTicks::Skip`] holds, unless it was set otherwise.
+/// A source of ticks. Missed ticks are skipped unless [`missed_ticks`](Self::missed_ticks) says otherwise.
 pub struct Interval {
     period: Duration,
     sleep: Sleep,
@@ -44,14 +44,14 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Sets what becomes of missed ticks.
+    /// Sets when the next tick is due after missed ones.
     #[must_use = "the interval is returned"]
     pub fn missed_ticks(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
         self
     }
 
-    /// Waits for the next tick and tells when it was due. Cancel-safe: dropping it loses no tick.
+    /// Waits for the next tick, and returns when it was due. Cancel-safe: dropping it loses no tick.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
@@ -64,12 +64,12 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// Begins the rhythm anew: the next tick is a period from now.
+    /// Restarts the interval: the next tick is a period from now.
     pub fn reset(&mut self) {
         self.reset_at(Instant::now() + self.period);
     }
 
-    /// Begins the rhythm anew, with the next tick at `start`.
+    /// Restarts the interval, with the next tick at `start`.
     pub fn reset_at(&mut self, start: Instant) {
         self.sleep.reset(start);
     }
@@ -79,7 +79,7 @@ impl Interval {
         self.period
     }
 
-    /// When the tick after the one of `due` is.
+    /// When the tick after the one at `due` is due.
     fn after(&self, due: Instant) -> Instant {
         match self.missed {
             MissedTicks::Skip => {
@@ -92,10 +92,10 @@ impl Interval {
     }
 }
 
-/// What is left of `time` after as many whole periods as it has.
+/// `time` modulo `period`.
 fn remainder(time: Duration, period: Duration) -> Duration {
     const SECOND: u128 = 1_000_000_000;
     let nanos = time.as_nanos() % period.as_nanos();
-    // Both fit: it is less than the period.
+    // Both conversions are exact: the remainder is less than the period.
     Duration::new((nanos / SECOND) as u64, (nanos % SECOND) as u32)
 }

@@ -1,7 +1,7 @@
 //! Time: the runtime's clock, sleeps, timeouts and intervals.
 //!
-//! The clock is the kernel's under the runtime: monotonic on Linux, virtual in a simulation. Only the nearest timer goes
-//! into the kernel's wait; an idle runtime without timers sleeps without ticks.
+//! The clock is that of the kernel under the runtime: monotonic on Linux, virtual in a simulation. The kernel is only asked to wait
+//! until the nearest deadline; a runtime without timers waits without ticks.
 
 mod heap;
 mod instant;

@@ -1,4 +1,4 @@
-//! Waiting for a moment.
+//! Waiting for a point in time.
 
 use super::{Fire, Instant, TimerKey};
 use crate::runtime::core::Core;
@@ -16,7 +16,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(Instant::now() + duration)
 }
 
-/// Waits until a moment. Dropping it removes the timer.
+/// Waits until an instant. Dropping it removes the timer.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, timer: None }
 }
@@ -33,12 +33,12 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// The moment it waits for.
+    /// When it will be ready.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Waits for another moment from here on.
+    /// Changes the deadline.
     pub fn reset(&mut self, deadline: Instant) {
         self.cancel();
         self.deadline = deadline;
@@ -47,11 +47,11 @@ impl Sleep {
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
         let fire = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
-        // The waker goes after the borrow has ended: foreign ones run user code.
+        // After the borrow: the drop of a waker may run foreign code.
         dispose_each(fire);
     }
 
-    /// Sets the timer, or has the one that is set wake this task.
+    /// Sets the timer, unless one is set that wakes this task.
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
             let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.fire_mut(*key) {

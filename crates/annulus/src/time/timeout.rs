@@ -1,4 +1,4 @@
-//! Giving up on a future.
+//! Futures with a time limit.
 
 use super::Instant;
 use super::sleep::{Sleep, sleep, sleep_until};
@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Runs a future for at most `duration`; then drops it and answers [`Elapsed`]. What dropping does is told by each
-/// future: dropped receives and accepts lose nothing.
+/// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. What dropping does is documented at each future:
+/// dropped receives and accepts lose nothing.
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep(duration) }
 }
@@ -44,7 +44,7 @@ impl<F: Future> Future for Timeout<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        // The future first: what is there at the deadline still counts.
+        // The future first: a result that is there at the deadline counts.
         if let Poll::Ready(value) = this.future.poll(cx) {
             return Poll::Ready(Ok(value));
         }
@@ -52,7 +52,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The time was up first.
+/// The time limit came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed(());
 

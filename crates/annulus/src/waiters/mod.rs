@@ -1,17 +1,17 @@
 //! Wait queues: tasks that wait for the same thing.
 //!
-//! A notification is a hint, never a reservation. A notified waiter *answers* by polling again or by being dropped; what it was
+//! A notification is a hint, not a reservation. A notified waiter *answers* when it is polled again or dropped; the thing that it was
 //! notified of stays available until a poll takes it. A future can also be forgotten (`mem::forget`), and then never answers. So
-//! that nothing is lost with it, every queue here keeps two rules:
+//! that no notification is lost with it, every queue here keeps two rules:
 //!
-//! - **After each change, [`notify`](Waiters::notify) is called with the number of things that are available.** It sees to it that
-//!   this many of the first in line are notified. What a waiter was notified of and did not take thus reaches the next one.
-//! - **While something stays available, a party that certainly runs calls [`skip_notified`](Waiters::skip_notified), then `notify`
-//!   again.** That takes those that have not answered out of the line, so that the next ones are notified. In a runtime a later
+//! - **After each change, [`notify`](Waiters::notify) is called with the number of things that are available.** It ensures that
+//!   this many of the first waiters in line are notified. A thing that a notified waiter did not take thus goes to the next one.
+//! - **While something stays available, code that is certain to run calls [`skip_notified`](Waiters::skip_notified), then `notify`
+//!   again.** That takes waiters that have not answered out of the line, so that the next ones are notified. In a runtime a later
 //!   turn of the loop does it ([`recheck`](Waiters::recheck)), in a channel the receiver.
 //!
-//! What follows: a forgotten waiter delays others for a turn or two, or until the receiver asks again; it stops none. A waiter that was
-//! skipped and is merely slow loses nothing: its number keeps its place in the order.
+//! So a forgotten waiter delays others for a turn or two, or until the receiver asks again, but stops none. A waiter that was skipped
+//! because it is slow loses nothing: its number keeps its position in the order.
 
 mod pollers;
 
@@ -33,37 +33,37 @@ struct Waiter {
 /// How a task waits.
 #[derive(Debug)]
 pub(crate) enum Wait<'a> {
-    /// With a future, which keeps the number and gives it up when it is dropped.
+    /// With a future, which holds the number and leaves the line when it is dropped.
     InLine(&'a mut Option<WaiterId>),
-    /// By calling a poll function, so that nothing tells when it loses interest. Every notification is for all of these, in
-    /// addition to those in line.
+    /// By calls of a poll function, so that no event tells when it stops waiting. Every notification goes to all of these, besides
+    /// the waiters in line.
     Polling,
 }
 
 impl Wait<'_> {
-    /// It may be in line.
+    /// Whether it may be in line.
     #[inline]
     pub(crate) fn has_waited(&self) -> bool {
         matches!(self, Self::InLine(id) if id.is_some())
     }
 }
 
-/// A wait queue, in the order of arrival. It never wakes or drops a waker itself, since that runs foreign code: it hands them out.
+/// A wait queue in the order of arrival. It returns wakers instead of waking or dropping them, since both run foreign code.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// By their numbers.
+    /// Sorted by number.
     line: VecDeque<Waiter>,
-    /// This many of the first are notified, at least.
+    /// At least this many of the first are notified.
     notified: usize,
     next: u64,
     /// Tasks that wait without a future.
     pollers: Pollers,
-    /// On the list of those to be looked at again.
+    /// On the list of queues to be checked again.
     listed: bool,
 }
 
 impl Waiters {
-    /// Notes that a task waits, and how it is woken. A waker that this one replaces goes to `drops`.
+    /// Adds a task that waits, with its waker. A waker that this one replaces goes to `drops`.
     #[inline]
     pub(crate) fn wait(
         &mut self,
@@ -82,7 +82,7 @@ impl Waiters {
         }
     }
 
-    /// Notes that a task waits no more. Its waker goes to `drops`. Call [`notify`](Self::notify) next if something is available.
+    /// Removes a task that no longer waits. Its waker goes to `drops`. Call [`notify`](Self::notify) next if something is available.
     #[inline]
     pub(crate) fn leave(&mut self, wait: Wait<'_>, drops: &mut Vec<Waker>) {
         if let Wait::InLine(id) = wait
@@ -92,7 +92,7 @@ impl Waiters {
         }
     }
 
-    /// Puts a waiter in line: at the end, or at the place that its number has. Returns the waker that this one replaces.
+    /// Puts a waiter in line: at the end, or at the position of its number. Returns the waker that this one replaces.
     #[inline]
     pub(crate) fn register(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Waker> {
         if id.is_some() { self.renew(id, waker) } else { self.register_owned(id, waker.clone()) }
@@ -105,7 +105,7 @@ impl Waiters {
         if known.is_some_and(same) { None } else { self.register_owned(id, waker.clone()) }
     }
 
-    /// As [`register`](Self::register), with a waker of the waiter's own.
+    /// As [`register`](Self::register), with an owned waker.
     #[inline]
     pub(crate) fn register_owned(
         &mut self,
@@ -124,12 +124,12 @@ impl Waiters {
 
     #[cold]
     fn put_back(&mut self, id: WaiterId, waker: Waker) -> Option<Waker> {
-        let place = self.ahead(Some(id));
-        self.notified = self.notified.min(place);
-        match self.line.get_mut(place) {
+        let index = self.ahead(Some(id));
+        self.notified = self.notified.min(index);
+        match self.line.get_mut(index) {
             Some(waiter) if waiter.id == id => waiter.waker.replace(waker),
             _ => {
-                self.line.insert(place, Waiter { id, waker: Some(waker) });
+                self.line.insert(index, Waiter { id, waker: Some(waker) });
                 None
             }
         }
@@ -150,24 +150,24 @@ impl Waiters {
 
     #[cold]
     fn remove_further(&mut self, id: WaiterId) -> Option<Waker> {
-        let place = self.ahead(Some(id));
-        if self.line.get(place)?.id != id {
+        let index = self.ahead(Some(id));
+        if self.line.get(index)?.id != id {
             return None;
         }
-        if place < self.notified {
+        if index < self.notified {
             self.notified -= 1;
         }
-        self.line.remove(place)?.waker
+        self.line.remove(index)?.waker
     }
 
-    /// How many in line are served before this waiter; all of them if it is none yet.
+    /// How many waiters in line are served before this one; all of them if it is not in line.
     #[inline]
     pub(crate) fn ahead(&self, id: Option<WaiterId>) -> usize {
         id.map_or(self.line.len(), |id| self.line.partition_point(|waiter| waiter.id < id))
     }
 
-    /// Sees to it that the first `available` in line are notified, and notifies all that poll if there is anything. True if this
-    /// queue must be looked at again later ([`recheck`](Self::recheck)), since some are not notified; once until then.
+    /// Ensures that the first `available` waiters in line are notified, and notifies all pollers if anything is available. True if
+    /// the queue must be checked again later ([`recheck`](Self::recheck)), because some are not notified; once until then.
     #[inline]
     pub(crate) fn notify(&mut self, available: usize, wakes: &mut Vec<Waker>) -> bool {
         if available == 0 || !self.may_notify() {
@@ -176,7 +176,7 @@ impl Waiters {
         if self.line.len() != 1 || !self.pollers.is_empty() {
             return self.notify_several(available, wakes);
         }
-        // One that waits alone, as mostly.
+        // A single waiter, the usual case.
         self.notified = 1;
         if let Some(waker) = self.line[0].waker.take() {
             wakes.push(waker);
@@ -193,7 +193,7 @@ impl Waiters {
         self.has_unnotified() && self.list()
     }
 
-    /// One of those that [`notify`](Self::notify) would notify, if there is one.
+    /// Notifies one of the waiters that [`notify`](Self::notify) would, if there is one.
     #[inline]
     pub(crate) fn notify_next(&mut self, available: usize) -> Option<Waker> {
         while self.notified < available.min(self.line.len()) {
@@ -206,14 +206,14 @@ impl Waiters {
         None
     }
 
-    /// Notifies all of them. Those that have not answered since the last time are skipped.
+    /// Notifies all. Waiters that have not answered the last notification leave the line.
     #[inline]
     pub(crate) fn notify_all(&mut self, wakes: &mut Vec<Waker>) {
         self.skip_notified();
         self.notify(usize::MAX, wakes);
     }
 
-    /// Takes the first ones out of the line, as far as they were notified and have not answered.
+    /// Takes the first waiters out of the line that were notified and have not answered.
     #[inline]
     pub(crate) fn skip_notified(&mut self) {
         while self.line.front().is_some_and(|waiter| waiter.waker.is_none()) {
@@ -222,19 +222,19 @@ impl Waiters {
         self.notified = 0;
     }
 
-    /// Whether some in line are not notified.
+    /// Whether waiters in line are not notified.
     #[inline]
     pub(crate) fn has_unnotified(&self) -> bool {
         self.line.iter().skip(self.notified).any(|waiter| waiter.waker.is_some())
     }
 
-    /// Puts this queue on the list of those to be looked at again; false if it is there.
+    /// Notes that this queue is on the list of queues to be checked again; false if it was.
     #[inline]
     pub(crate) fn list(&mut self) -> bool {
         !std::mem::replace(&mut self.listed, true)
     }
 
-    /// Looked at again, with something still available: those that have not answered are skipped.
+    /// Checks the queue again: if something is still available, waiters that have not answered leave the line.
     pub(crate) fn recheck(&mut self, available: usize) {
         self.listed = false;
         if available > 0 {
@@ -248,28 +248,28 @@ impl Waiters {
         self.notified < self.line.len() || !self.pollers.is_empty()
     }
 
-    /// Neither a waiter nor a poller is there.
+    /// Whether there are no waiters and no pollers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.line.is_empty() && self.pollers.is_empty()
     }
 
-    /// The wakers of all that wait and are not notified.
+    /// The wakers of all waiters that are not notified.
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &Waker> {
         let line = self.line.iter().filter_map(|waiter| waiter.waker.as_ref());
         line.chain(self.pollers.wakers())
     }
 
-    /// Whether a task, known by its waker, waits here.
+    /// Whether a task waits here, by its waker.
     pub(crate) fn include(&self, task: &Waker) -> bool {
         self.wakers().any(|waker| waker.will_wake(task))
     }
 }
 
-/// Puts a waker in a place, unless it would wake the same task; returns the one it replaced.
-pub(crate) fn renew(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match place {
+/// Stores a waker, unless the stored one wakes the same task; returns the one it replaced.
+pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match slot {
         Some(here) if here.will_wake(waker) => None,
-        _ => place.replace(waker.clone()),
+        _ => slot.replace(waker.clone()),
     }
 }

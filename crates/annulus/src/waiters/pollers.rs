@@ -2,13 +2,13 @@
 
 use std::task::Waker;
 
-/// Different tasks that may be kept at first.
+/// The most wakers kept, at first.
 const FIRST_LIMIT: usize = 64;
-/// A task that polls again is mostly one of this many that polled last.
+/// A task that polls again is usually among this many of the last.
 const RECENT: usize = 8;
 
-/// The wakers of tasks that polled since the last notification. None of them has to come back, and none tells when its task loses
-/// interest: all are woken, once.
+/// The wakers of tasks that polled since the last notification. No event tells when a task stops waiting, so a notification wakes
+/// all of them, once.
 #[derive(Debug)]
 pub(super) struct Pollers {
     wakers: Vec<Waker>,
@@ -22,8 +22,8 @@ impl Default for Pollers {
 }
 
 impl Pollers {
-    /// At the limit, which stands for tasks that are long gone, all are woken for nothing. Those that still wait poll again, and
-    /// there is room for twice as many, so that this happens rarely, however many wait.
+    /// Adds a waker. At the limit most are assumed to belong to tasks that no longer wait, and all are woken: those that still wait
+    /// poll again. The limit doubles each time, so that this is rare for any number of waiting tasks.
     #[inline]
     pub(super) fn register(&mut self, waker: &Waker, wakes: &mut Vec<Waker>) {
         if self.wakers.iter().rev().take(RECENT).any(|known| known.will_wake(waker)) {

@@ -169,11 +169,25 @@ impl InlinePolicy {
         (answer, ended - began)
     }
 
-    /// Makes a call that is likely to be quick. The clock is read after every few of them: true if so much time has passed since
-    /// the last reading that this call or one before it may have stalled. Then all calls are timed for a while.
+    /// Makes an inline call, and notes how long it took. If that is sampled, the clock is read after every few calls: true if so
+    /// much time has passed since the last reading that this call or one before it may have stalled. Then all calls are timed for
+    /// a while.
     #[inline]
-    pub(super) fn sampled<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, bool) {
+    pub(super) fn measured<T>(
+        &self,
+        kernel: &dyn Kernel,
+        timing: Timing,
+        kind: &CallKind,
+        call: impl FnOnce() -> T,
+    ) -> (T, bool) {
+        let began = (timing == Timing::Exact).then(|| kernel.now());
         let answer = call();
+        if let Some(began) = began {
+            let ended = kernel.now();
+            self.last_reading.set(ended);
+            self.after_inline(kind, ended - began);
+            return (answer, false);
+        }
         let calls = self.since_reading.get() + 1;
         self.since_reading.set(calls);
         let stalled = calls >= CLOCK_EVERY && self.read_clock(kernel);
