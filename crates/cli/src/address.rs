@@ -99,15 +99,14 @@ fn interface(zone: &str) -> Result<u32> {
 
 /// The host without the brackets of a numeric IPv6 address.
 fn check_host(host: &str) -> Result<&str, String> {
-    if let Some(inner) = host.strip_prefix('[') {
-        let inner = inner.strip_suffix(']').unwrap_or(inner);
-        let (ip, zone) = inner.split_once('%').unwrap_or((inner, "none"));
-        return match ip.parse::<Ipv6Addr>() {
-            Ok(_) if !zone.is_empty() => Ok(inner),
-            _ => Err(format!(
-                "'{host}' is not an IPv6 address: write [::1]:PORT, or [fe80::1%eth0]:PORT"
-            )),
-        };
+    if let Some(rest) = host.strip_prefix('[') {
+        let inner = rest.strip_suffix(']').filter(|inner| {
+            let (ip, zone) = inner.split_once('%').unwrap_or((inner, "none"));
+            ip.parse::<Ipv6Addr>().is_ok() && !zone.is_empty()
+        });
+        return inner.ok_or_else(|| {
+            format!("'{host}' is not an IPv6 address: write [::1]:PORT, or [fe80::1%eth0]:PORT")
+        });
     }
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == ':' || c == '/') {
         return Err(format!(
@@ -147,6 +146,7 @@ mod tests {
             (":80", "not a host"),
             ("::1:80", "not a host"),
             ("[::g]:80", "not an IPv6 address"),
+            ("[::1:80", "'[::1' is not an IPv6 address"),
             ("[fe80::1%]:80", "[fe80::1%eth0]:PORT"),
             ("[%lo]:80", "not an IPv6 address"),
             ("a b:80", "not a host"),

@@ -110,7 +110,8 @@ impl ValueParserFactory for Endpoint {
 }
 
 impl Endpoint {
-    fn parse(text: &OsStr) -> Result<Endpoint, String> {
+    /// Parses an endpoint, whose path need not be UTF-8.
+    pub(crate) fn parse(text: &OsStr) -> Result<Endpoint, String> {
         if let Some(path) = text.as_bytes().strip_prefix(UNIX_DATAGRAM.as_bytes()) {
             return checked(path).map(Endpoint::UnixDatagram);
         }

@@ -1,0 +1,140 @@
+//! The annulus command: an echo server, a load generator, benchmarks, and a report on the machine. The binary only calls
+//! [`main`]; the library exists for it and for the fuzz targets.
+
+// They panic if the stream cannot be written to.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod address;
+mod bench;
+mod doctor;
+mod duration;
+mod echo;
+mod endpoint;
+#[doc(hidden)]
+pub mod fuzzing;
+mod load;
+mod output;
+mod signals;
+mod size;
+mod text;
+mod usage;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  annulus echo                         serve on 127.0.0.1:7000
+  annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
+  annulus bench echo                   compare the servers, a minute
+  annulus doctor                       what this machine offers
+
+Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141: the
+reader of standard output has gone).";
+
+/// An I/O runtime on io_uring, and tools to measure it.
+#[derive(Debug, Parser)]
+#[command(name = "annulus", version, max_term_width = 80, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Echo(echo::EchoArgs),
+    Load(load::LoadArgs),
+    Bench(bench::BenchArgs),
+    Doctor(doctor::DoctorArgs),
+}
+
+/// Runs the command with the arguments of the process; returns its exit status.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::explain(&error),
+    };
+    let done = match cli.command {
+        Command::Echo(args) => echo::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Doctor(args) => doctor::run(args),
+    };
+    done.unwrap_or_else(|error| usage::fail(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::{ContextKind, ErrorKind};
+    use clap::{Arg, CommandFactory};
+
+    /// Values, of which every option accepts one.
+    const VALUES: [&str; 9] = [
+        "1",
+        "0.5",
+        "1x1",
+        "auto",
+        "least-connections",
+        "multishot",
+        "read",
+        "inline",
+        "127.0.0.1:1",
+    ];
+
+    /// Every verb, with its words and its options.
+    fn verbs(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, Vec<Arg>)>) {
+        let options = command.get_arguments().filter(|arg| arg.get_long().is_some());
+        found.push((words.to_vec(), options.cloned().collect()));
+        for verb in command.get_subcommands() {
+            verbs(&[words, &[verb.get_name().into()]].concat(), verb, found);
+        }
+    }
+
+    fn parse(words: &[String], options: &[&str]) -> Result<(), ErrorKindAndText> {
+        let words = words.iter().map(String::as_str).chain(options.iter().copied());
+        Cli::try_parse_from(words).map(drop).map_err(|error| {
+            let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            (error.kind(), missing.unwrap_or_default())
+        })
+    }
+
+    type ErrorKindAndText = (ErrorKind, String);
+
+    /// An option with a value that it accepts, if one is known.
+    fn given(words: &[String], option: &Arg) -> Option<String> {
+        let long = format!("--{}", option.get_long()?);
+        if !option.get_action().takes_values() {
+            return Some(long);
+        }
+        let values = VALUES.map(|value| format!("{long}={value}"));
+        values.into_iter().find(|text| {
+            let wrong = [ErrorKind::ValueValidation, ErrorKind::InvalidValue];
+            !parse(words, &[text]).is_err_and(|(kind, _)| wrong.contains(&kind))
+        })
+    }
+
+    /// clap waives `requires` if an argument is given that conflicts with the required one.
+    #[test]
+    fn an_option_that_needs_another_is_never_accepted_without_it() {
+        let mut found = Vec::new();
+        verbs(&["annulus".into()], &Cli::command(), &mut found);
+        for (words, options) in found {
+            let given: Vec<String> =
+                options.iter().filter_map(|option| given(&words, option)).collect();
+            for one in &given {
+                let Err((ErrorKind::MissingRequiredArgument, missing)) = parse(&words, &[one])
+                else {
+                    continue;
+                };
+                for other in &given {
+                    let name = other.split('=').next().expect("a first part");
+                    assert!(
+                        missing.contains(name) || parse(&words, &[one, other]).is_err(),
+                        "{words:?} {one} {other}: {missing} is missing"
+                    );
+                }
+            }
+        }
+    }
+}
