@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does an echo server echo? Starts one, drives it with plain sockets, prints a line for each check.
+"""Checks an echo server: starts it, uses plain sockets, prints a line per check.
 
     check.py BIN                 starts `BIN 0`, as the contract in README.md has it
     check.py COMMAND ARGS...     starts the command as given
@@ -28,12 +28,12 @@ PEERS = pathlib.Path(__file__).resolve().parent
 
 
 class Unavailable(Exception):
-    """The server says that this machine lacks what it needs."""
+    """The server reports that this machine lacks a requirement."""
 
 
 @contextlib.contextmanager
 def server(command, open_files=None):
-    """Runs the server, yields what it announced as a match of READY, and demands that SIGTERM ends it."""
+    """Runs the server, yields its announcement as a match of READY, and asserts that SIGTERM ends it."""
 
     def limit():
         if open_files:
@@ -74,7 +74,7 @@ def address(ready):
 
 
 def report(name, run, known):
-    """Prints the verdict on one check and returns whether it passed, or is known to fail and was left out."""
+    """Prints the result of a check; returns whether it passed, or is known to fail and was omitted."""
     label = name.replace("_", " ")
     if label in known:
         print(f"known   {label}: {known[label]}", flush=True)
@@ -89,7 +89,7 @@ def report(name, run, known):
 
 
 def run_all(command, known):
-    """One server for the ordinary checks, so that each finds it as the last one left it; one with a low limit."""
+    """One server for the ordinary checks, each in the state that the last one left; one with a low limit."""
 
     def together():
         with server(command) as ready:
@@ -108,13 +108,13 @@ def run_all(command, known):
 
 
 def words(name, file):
-    """The lines of a file in a peer's directory; none without the file."""
+    """The lines of a file in a peer's directory; none if there is no file."""
     path = PEERS / name / file
     return path.read_text().splitlines() if path.is_file() else []
 
 
 def run_peer(name, binary):
-    """Every kind of address that the peer serves, and every mode over TCP."""
+    """Checks every kind of address that the peer serves, and every mode over TCP."""
     known = dict(line.split(": ", 1) for line in words(name, "fails"))
     with tempfile.TemporaryDirectory() as directory:
         targets = {"udp": ["udp:0"], "unix": [f"unix:{directory}/socket"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a bulk contender answer? Starts one, asks it for a few transfers, and checks each answer.
+"""Checks a bulk contender: starts it, requests a few transfers, and checks each answer.
 
     check_bulk.py COMMAND [MODE]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a contender of `bench file` answer? Starts one in a directory of its own, asks it, and checks answers and directory.
+"""Checks a contender of `bench file`: starts it in a directory of its own, and checks its answers and the directory.
 
     check_file.py COMMAND ARGS...
 

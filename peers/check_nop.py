@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a NOP contender answer? Starts one, asks it at a few queue sizes, and checks each answer.
+"""Checks a NOP contender: starts it, requests a few queue sizes, and checks each answer.
 
     check_nop.py COMMAND ARGS...
 

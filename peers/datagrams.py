@@ -1,4 +1,4 @@
-"""What an echo server of datagrams must do: UDP. Run by check.py.
+"""Checks of an echo server of datagrams: UDP. Run by check.py.
 
 Loopback loses a datagram only where a socket buffer is full, so a client here never has more outstanding than one holds.
 """
@@ -44,7 +44,7 @@ def ping(client, data):
 
 
 def ping_until_answered(client, data):
-    """For a server that may still be busy with what others sent: its full buffer drops what comes."""
+    """For a server that may still be busy with earlier datagrams: its full buffer drops new ones."""
     client.settimeout(AGAIN)
     for _ in range(int(PATIENCE / AGAIN)):
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What an echo server of streams must do: TCP, or a Unix socket. Run by check.py."""
+"""Checks of an echo server of streams: TCP, or a Unix socket. Run by check.py."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ def payload(length, seed=0):
 
 
 def connect(address):
-    """To a pair of host and port over TCP, to a path over a Unix socket."""
+    """Connects to a pair of host and port over TCP, to a path over a Unix socket."""
     if isinstance(address, str):
         stream = socket.socket(socket.AF_UNIX)
         stream.settimeout(PATIENCE)
@@ -68,7 +68,7 @@ def ping(stream, length=100, seed=0):
 
 
 def exchange(stream, data):
-    """Sends and receives at the same time, whatever the socket takes; returns what came back."""
+    """Sends and receives concurrently, as the socket allows; returns the received bytes."""
     stream.setblocking(False)
     sent, parts, missing = 0, [], len(data)
     with selectors.DefaultSelector() as selector:
@@ -89,7 +89,7 @@ def exchange(stream, data):
 
 
 def flood(stream, most=FLOOD, piece=1 << 16):
-    """Sends without reading until the socket refuses; returns how many bytes of `flood_bytes` it took."""
+    """Sends without reading until the socket is full; returns how many bytes of `flood_bytes` it accepted."""
     data, taken = memoryview(flood_source())[:most], 0
     stream.setblocking(False)
     with contextlib.suppress(BlockingIOError):
@@ -105,7 +105,7 @@ def flood_bytes(length):
 
 @functools.cache
 def flood_source():
-    """Made once: hundreds of floods take it."""
+    """Made once, for hundreds of floods."""
     pattern = payload(1_000_003)
     return (pattern * (FLOOD // len(pattern) + 1))[:FLOOD]
 
@@ -140,7 +140,7 @@ def sixty_four_mebibytes(address):
 
 @check
 def many_tiny_writes(address):
-    """A Unix socket holds a few hundred of them, whatever their size: so they are read every hundred."""
+    """A Unix socket holds a few hundred messages of any size, so they are read every hundred."""
     with connect(address) as stream:
         for turn in range(30):
             data = payload(700, turn)
@@ -242,7 +242,7 @@ def five_hundred_connections(address):
 
 
 def out_of_descriptors(address):
-    """Needs a server whose open-file limit is far below 200; those left waiting are served as others leave."""
+    """Needs a server whose open-file limit is far below 200; waiting connections are served as others close."""
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(connect(address)) for _ in range(200)]
         for stream in streams:
