@@ -15,7 +15,7 @@ pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     signals: Vec<i32>,
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     /// The signal that arrived first; 0 before.
     first: Arc<AtomicUsize>,
 }
@@ -25,19 +25,19 @@ impl Stop {
     pub(crate) fn install(signals: &[i32]) -> io::Result<Stop> {
         let wanted = |signal: &i32| *signal != SIGHUP || !is_ignored(SIGHUP);
         let signals: Vec<i32> = signals.iter().copied().filter(wanted).collect();
-        let (asked, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (requested, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         for &signal in &signals {
             // Handlers run in this order: at the first signal the flag is not set yet.
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&requested))?;
             flag::register_usize(signal, Arc::clone(&first), signal as usize)?;
-            flag::register(signal, Arc::clone(&asked))?;
+            flag::register(signal, Arc::clone(&requested))?;
         }
-        Ok(Stop { signals, asked, first })
+        Ok(Stop { signals, requested, first })
     }
 
     pub(crate) fn has_come(&self) -> bool {
         // Pairs with the store of the handler; it orders only the flag itself.
-        self.asked.load(Ordering::SeqCst)
+        self.requested.load(Ordering::SeqCst)
     }
 
     /// The name of the first signal, and the exit status of a process that ends because of it.

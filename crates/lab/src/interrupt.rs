@@ -16,7 +16,7 @@ pub const INTERRUPTED: u8 = 130;
 /// Whether this process was asked to stop.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -24,15 +24,15 @@ impl Interrupt {
     ///
     /// The first signal is recorded, and `noted` is called on a thread of its own. The second kills all contenders,
     /// removes all [scratch directories](crate::scratch), and ends the process.
-    pub fn install(noted: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
+    pub fn install(recorded: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let asked = Arc::new(AtomicBool::new(false));
-        let interrupt = Interrupt { asked: Arc::clone(&asked) };
+        let requested = Arc::new(AtomicBool::new(false));
+        let interrupt = Interrupt { requested: Arc::clone(&requested) };
         thread::spawn(move || {
             let mut signals = signals.forever();
             signals.next();
-            asked.store(true, Ordering::Relaxed);
-            noted();
+            requested.store(true, Ordering::Relaxed);
+            recorded();
             signals.next();
             let _held = process::kill_all();
             scratch::remove_all();
@@ -43,6 +43,6 @@ impl Interrupt {
 
     /// Whether a signal has come.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
     }
 }

@@ -143,8 +143,8 @@ impl Program {
 
     /// Sends a job and waits for the answer, a line without its newline.
     fn ask(&mut self, job: &Job) -> Result<String, ProcessError> {
-        let asked = writeln!(self.jobs, "{}", job.line);
-        match (asked, self.answers.recv_timeout(job.timeout)) {
+        let requested = writeln!(self.jobs, "{}", job.line);
+        match (requested, self.answers.recv_timeout(job.timeout)) {
             (Ok(()), Ok(answer)) => Ok(answer),
             (Ok(()), Err(RecvTimeoutError::Timeout)) => {
                 Err(self.process.error(format!("no answer to `{job}` within {:?}", job.timeout)))

@@ -152,11 +152,11 @@ impl Process {
 
     /// This error, with its last line.
     pub(crate) fn error(&self, why: String) -> ProcessError {
-        let said = self
+        let finished = self
             .stderr
             .last_line()
             .map_or("it printed nothing".into(), |line| format!("its last line: {line}"));
-        ProcessError { name: self.name.clone(), why: format!("{why}; {said}") }
+        ProcessError { name: self.name.clone(), why: format!("{why}; {finished}") }
     }
 
     /// The status of a process that has ended or is about to.

@@ -12,10 +12,10 @@ pub fn echo(bytes: &[u8]) {
     if let Ok(number) = datagrams.read(bytes) {
         let mut sent = Vec::new();
         datagrams.write(number.unwrap_or_default(), &mut sent);
-        assert_eq!(sent, bytes, "only what was sent is taken for it");
+        assert_eq!(sent, bytes, "only a datagram that was sent is accepted");
     }
     let mut whole = Payload::new(1, client, length);
-    let told = whole.check(bytes);
+    let at_once = whole.check(bytes);
     let mut pieces = Payload::new(1, client, length);
     let size = usize::from(first & 15) + 1;
     let mut checked = 0;
@@ -24,5 +24,5 @@ pub fn echo(bytes: &[u8]) {
         checked += piece.len();
         wrong
     });
-    assert_eq!(told.err(), found, "pieces change nothing");
+    assert_eq!(at_once.err(), found, "the same result in pieces");
 }

@@ -72,10 +72,10 @@ impl<'a> Measuring<'a> {
         total: Duration,
         clients: ClientKind,
     ) -> Measuring<'a> {
-        let asked = clock::nanos();
+        let requested = clock::nanos();
         observer.window_opened();
         let opened = clock::nanos();
-        metrics.open(if clients == ClientKind::Tasks { asked..opened } else { opened..opened });
+        metrics.open(if clients == ClientKind::Tasks { requested..opened } else { opened..opened });
         let (began, cpu) = (clock::now(), clients.cpu());
         Measuring { observer, metrics, total, clients, began, cpu }
     }

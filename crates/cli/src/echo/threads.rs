@@ -217,7 +217,7 @@ fn is_listener_error(error: &io::Error) -> bool {
 #[derive(Default)]
 struct Pause {
     until: Option<Duration>,
-    told: bool,
+    found: bool,
 }
 
 impl Pause {
@@ -229,7 +229,7 @@ impl Pause {
     /// Starts a pause. Prints the reason once until a connection is served again.
     fn request(&mut self, error: &io::Error) {
         self.until = Some(clock::now() + RETRY_AFTER);
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.found, true) {
             note(format_args!(
                 "annulus echo: no connection can be taken for now: {error}: trying again until one can"
             ));

@@ -12,9 +12,9 @@ fn our_contenders_are_measured_side_by_side() {
     };
     let names = contenders.join(",");
     let args = ["bench", "bulk", "--contenders", &names, "--rounds", "1", "--seconds", "20ms"];
-    let said = finish(Command::new(ANNULUS).args(args).args(["--json", "-"]).own_lock());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let report = said.json();
+    let finished = finish(Command::new(ANNULUS).args(args).args(["--json", "-"]).own_lock());
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let report = finished.json();
     assert_eq!(report["settings"]["baseline"], contenders[0]);
     let cells = report["results"].as_array().unwrap();
     assert_eq!(cells.len(), contenders.len());
@@ -52,7 +52,7 @@ fn invalid_values_are_refused_with_the_limits() {
         assert!(error.contains("BYTES WINDOW SECONDS") && error.contains("65507"), "{error}");
     }
     assert_eq!(ask("tokio", "").0, Some(2), "it is none of ours");
-    annulus(["bench", "bulk", "--window", "0"]).complains(2, &["0", "1..=4096"]);
+    annulus(["bench", "bulk", "--window", "0"]).fails_with(2, &["0", "1..=4096"]);
 }
 
 /// Runs one of our contenders with these jobs; returns its exit status, its answers, and its error output.

@@ -15,20 +15,20 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The output and the exit status of a program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Said {
+impl Finished {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
     /// Asserts a single line on standard error with all of these parts, and this exit status.
     #[track_caller]
-    pub(crate) fn complains(&self, code: i32, parts: &[&str]) {
+    pub(crate) fn fails_with(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "not one line: {self:?}");
         assert!(self.stderr.starts_with("annulus: "), "{self:?}");
@@ -39,15 +39,15 @@ impl Said {
 }
 
 /// Runs a command to its end.
-pub(crate) fn finish(command: &mut Command) -> Said {
+pub(crate) fn finish(command: &mut Command) -> Finished {
     try_finish(command).unwrap()
 }
 
 /// Runs a command to its end; fails if it cannot be started.
-pub(crate) fn try_finish(command: &mut Command) -> io::Result<Said> {
+pub(crate) fn try_finish(command: &mut Command) -> io::Result<Finished> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ok(Said {
+    Ok(Finished {
         code: output.status.code(),
         stdout: text(output.stdout),
         stderr: text(output.stderr),
@@ -68,7 +68,7 @@ pub(crate) fn has_python(test: &str) -> bool {
 }
 
 /// Runs annulus to its end.
-pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Said {
+pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
     finish(Command::new(ANNULUS).args(args))
 }
 
@@ -191,15 +191,15 @@ impl Server {
     }
 
     /// Waits for its end.
-    pub(crate) fn wait(mut self) -> Said {
+    pub(crate) fn wait(mut self) -> Finished {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         self.stderr.read_to_string(&mut stderr).unwrap();
-        Said { code: self.child.wait().unwrap().code(), stdout, stderr }
+        Finished { code: self.child.wait().unwrap().code(), stdout, stderr }
     }
 
     /// Sends SIGTERM, and waits for its end.
-    pub(crate) fn stop(self) -> Said {
+    pub(crate) fn stop(self) -> Finished {
         self.signal(Signal::TERM);
         self.wait()
     }

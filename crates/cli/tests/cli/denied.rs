@@ -79,11 +79,15 @@ fn a_server_that_is_denied_a_call_serves_or_names_it() {
             match fates[place] {
                 Serves => serves(Server::spawn(&mut denied(&args, call, libc::EPERM))),
                 Refuses(part) => {
-                    let said = finish(&mut denied(&args, call, libc::EPERM));
-                    said.complains(1, &[part, "seccomp"]);
+                    let finished = finish(&mut denied(&args, call, libc::EPERM));
+                    finished.fails_with(1, &[part, "seccomp"]);
                     // The port requires no privilege, and no cause is reported twice.
-                    assert!(!said.stderr.contains("1024"), "{said:?}");
-                    assert_eq!(said.stderr.matches("(os error").count(), found(name), "{said:?}");
+                    assert!(!finished.stderr.contains("1024"), "{finished:?}");
+                    assert_eq!(
+                        finished.stderr.matches("(os error").count(),
+                        found(name),
+                        "{finished:?}"
+                    );
                 }
             }
         }
@@ -100,9 +104,9 @@ fn serves(server: Server) {
     for turn in 0..3 {
         round_trip(&mut server.connect(), &[turn; 1000]);
     }
-    let said = server.stop();
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let stats = said.json();
+    let finished = server.stop();
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let stats = finished.json();
     assert_eq!(stats["messages"], 3, "{stats}");
     assert!(stats["counters"]["enters"].as_u64().is_none_or(|enters| enters < 200), "{stats}");
 }

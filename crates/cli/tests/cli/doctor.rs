@@ -1,6 +1,6 @@
 //! `annulus doctor`, and every command if io_uring is blocked.
 
-use crate::common::{Said, Server, annulus, denied, finish, round_trip};
+use crate::common::{Finished, Server, annulus, denied, finish, round_trip};
 use std::process::Command;
 
 /// A command in which `io_uring_setup` fails with EPERM, as in most containers.
@@ -8,7 +8,7 @@ fn blocked(args: &[&str]) -> Command {
     denied(args, libc::SYS_io_uring_setup, libc::EPERM)
 }
 
-fn run_blocked(args: &[&str]) -> Said {
+fn run_blocked(args: &[&str]) -> Finished {
     finish(&mut blocked(args))
 }
 
@@ -34,16 +34,16 @@ fn the_text_and_the_json_agree() {
 
 #[test]
 fn if_io_uring_is_blocked_the_doctor_says_so() {
-    let said = run_blocked(&["doctor"]);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let finished = run_blocked(&["doctor"]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
-        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+        assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
-    assert!(!said.stdout.contains("advice"), "both polls are io_uring's:\n{}", said.stdout);
-    let said = run_blocked(&["doctor", "--require", "uring"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(said.stderr.matches("Operation not permitted").count(), 1, "{said:?}");
-    assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
+    assert!(!finished.stdout.contains("advice"), "both polls are io_uring's:\n{}", finished.stdout);
+    let finished = run_blocked(&["doctor", "--require", "uring"]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert_eq!(finished.stderr.matches("Operation not permitted").count(), 1, "{finished:?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
     let json = run_blocked(&["doctor", "--json", "-"]).json();
     assert_eq!(json["io_uring"]["available"], false);
     assert_eq!(json["driver"]["kind"], "epoll");
@@ -55,7 +55,7 @@ fn if_io_uring_is_blocked_requiring_it_is_an_error() {
         &["echo", "--listen", "127.0.0.1:0", "--driver", "uring"][..],
         &["load", "--driver", "uring"],
     ] {
-        run_blocked(args).complains(1, &["uring", "Operation not permitted", "seccomp"]);
+        run_blocked(args).fails_with(1, &["uring", "Operation not permitted", "seccomp"]);
     }
 }
 

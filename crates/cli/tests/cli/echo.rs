@@ -17,8 +17,8 @@ fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
         println!("{way:?}");
         let server = Server::start(&[args, &way].concat());
         check(&server);
-        let said = server.stop();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
+        let finished = server.stop();
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{way:?}");
     }
 }
 
@@ -94,8 +94,8 @@ fn a_python_client_gets_its_bytes_back() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/client.py");
     on_every_driver(&[], |server| {
         let port = server.address.port().to_string();
-        let said = finish(Command::new("python3").arg(&script).args(["127.0.0.1", &port]));
-        assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 5), "{said:?}");
+        let finished = finish(Command::new("python3").arg(&script).args(["127.0.0.1", &port]));
+        assert_eq!((finished.code, finished.stdout.lines().count()), (Some(0), 5), "{finished:?}");
     });
 }
 
@@ -158,9 +158,9 @@ fn the_statistics_are_those_of_the_work() {
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
         }
-        let said = server.stop();
-        assert_eq!(said.code, Some(0));
-        let stats = said.json();
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0));
+        let stats = finished.json();
         assert_eq!(stats["connections"], 5, "{driver}: {stats}");
         assert_eq!(stats["messages"], 50, "{driver}: {stats}");
         assert_eq!(stats["bytes"], 10 * (100 + 101 + 102 + 103 + 104), "{driver}: {stats}");
@@ -177,16 +177,16 @@ fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for driver in drivers() {
-        let said = annulus(["echo", "--driver", driver, "--listen", &address]);
-        said.complains(1, &[&address, "in use", "choose another port"]);
+        let finished = annulus(["echo", "--driver", driver, "--listen", &address]);
+        finished.fails_with(1, &[&address, "in use", "choose another port"]);
     }
 }
 
 #[test]
 fn a_foreign_address_is_named() {
     for driver in drivers() {
-        let said = annulus(["echo", "--driver", driver, "--listen", "192.0.2.1:7000"]);
-        said.complains(1, &["192.0.2.1:7000", "no such address"]);
+        let finished = annulus(["echo", "--driver", driver, "--listen", "192.0.2.1:7000"]);
+        finished.fails_with(1, &["192.0.2.1:7000", "no such address"]);
     }
 }
 
@@ -206,7 +206,7 @@ fn a_port_without_permission_is_named() {
             command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         match try_finish(&mut command) {
-            Ok(said) => said.complains(1, &["127.0.0.1:81", "ermission denied", "1024"]),
+            Ok(finished) => finished.fails_with(1, &["127.0.0.1:81", "ermission denied", "1024"]),
             Err(error) => println!("skipped: another user cannot run the binary: {error}"),
         }
     }
@@ -216,8 +216,8 @@ fn a_port_without_permission_is_named() {
 fn a_full_open_file_limit_is_named_with_both_numbers() {
     let script =
         format!("ulimit -n 64 && exec {ANNULUS} echo --listen 127.0.0.1:0 --max-connections 100");
-    let said = finish(Command::new("sh").args(["-c", &script]));
-    said.complains(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
+    let finished = finish(Command::new("sh").args(["-c", &script]));
+    finished.fails_with(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
 }
 
 #[test]
@@ -263,10 +263,10 @@ fn every_pair_of_operations_serves() {
 
 #[test]
 fn operations_are_for_io_uring() {
-    annulus(["echo", "--ops", "sendfile"]).complains(2, &["`sendfile`", "recv-send", "poll-"]);
+    annulus(["echo", "--ops", "sendfile"]).fails_with(2, &["`sendfile`", "recv-send", "poll-"]);
     for driver in ["epoll", "threads"] {
         annulus(["echo", "--ops", "recv-send", "--driver", driver])
-            .complains(2, &["--ops recv-send", driver, "leave one of them out"]);
+            .fails_with(2, &["--ops recv-send", driver, "leave one of them out"]);
     }
 }
 
@@ -276,7 +276,7 @@ fn a_locked_down_server_serves() {
     round_trip(&mut server.connect(), &noise(100_000));
     assert_eq!(server.stop().code, Some(0));
     annulus(["echo", "--locked-down", "--driver", "threads"])
-        .complains(2, &["--locked-down", "threads"]);
+        .fails_with(2, &["--locked-down", "threads"]);
 }
 
 #[test]
@@ -289,10 +289,10 @@ fn a_server_that_copies_nothing_counts_what_the_kernel_copied() {
             assert!(counters[name].as_u64().unwrap() > 0, "{name}: {counters}");
         }
     }
-    annulus(["echo", "--zero-copy-threshold", "0"]).complains(2, &["0", "1"]);
+    annulus(["echo", "--zero-copy-threshold", "0"]).fails_with(2, &["0", "1"]);
     for driver in ["threads", "epoll"] {
         annulus(["echo", "--zero-copy-threshold=1", "--driver", driver])
-            .complains(2, &["--zero-copy-threshold 1", driver]);
+            .fails_with(2, &["--zero-copy-threshold 1", driver]);
     }
 }
 
@@ -305,12 +305,12 @@ fn a_server_that_polls_serves_and_wrong_values_are_usage() {
             assert_eq!(server.stop().code, Some(0), "{option:?}");
         }
         annulus(["echo", "--listen", "127.0.0.1:0", "--sqpoll", "--sqpoll-cpu", "9999"])
-            .complains(1, &["CPU 9999", "no such CPU"]);
+            .fails_with(1, &["CPU 9999", "no such CPU"]);
     }
-    annulus(["echo", "--busy-poll", "9999999"]).complains(2, &["9999999", "1000000"]);
-    annulus(["echo", "--sqpoll-cpu", "1"]).complains(2, &["--sqpoll"]);
+    annulus(["echo", "--busy-poll", "9999999"]).fails_with(2, &["9999999", "1000000"]);
+    annulus(["echo", "--sqpoll-cpu", "1"]).fails_with(2, &["--sqpoll"]);
     for option in ["--busy-poll=50", "--sqpoll"] {
-        annulus(["echo", option, "--driver", "threads"]).complains(2, &["--driver threads"]);
+        annulus(["echo", option, "--driver", "threads"]).fails_with(2, &["--driver threads"]);
     }
 }
 
@@ -326,15 +326,18 @@ fn a_limit_of_addresses_is_named_with_a_remedy() {
     };
     for driver in ["auto", "epoll", "uring"] {
         if drivers().contains(&driver) {
-            let said = finish(&mut limited(&format!("--driver {driver}")));
-            said.complains(1, &["reserving 256 MiB of addresses", "195 MiB", "ulimit -v", "fewer"]);
-            assert!(!said.stderr.contains("memlock"), "{said:?}");
+            let finished = finish(&mut limited(&format!("--driver {driver}")));
+            finished.fails_with(
+                1,
+                &["reserving 256 MiB of addresses", "195 MiB", "ulimit -v", "fewer"],
+            );
+            assert!(!finished.stderr.contains("memlock"), "{finished:?}");
             let few = format!("--driver {driver} --recv-buffers 64");
             round_trip(&mut Server::spawn(&mut limited(&few)).connect(), b"enough");
         }
     }
-    annulus(["echo", "--recv-buffers", "100"]).complains(2, &["'100'", "power of two"]);
-    annulus(["echo", "--recv-buffers", "64", "--driver", "threads"]).complains(2, &["threads"]);
+    annulus(["echo", "--recv-buffers", "100"]).fails_with(2, &["'100'", "power of two"]);
+    annulus(["echo", "--recv-buffers", "64", "--driver", "threads"]).fails_with(2, &["threads"]);
 }
 
 #[test]
@@ -343,11 +346,11 @@ fn an_address_with_a_zone_is_served_and_called() {
         let server = Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", listen]));
         round_trip(&mut server.connect(), b"by its zone");
         let address = format!("[::1%lo]:{}", server.address.port());
-        let said = annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let finished = annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0"]);
+        assert_eq!(finished.code, Some(0), "{finished:?}");
     }
     let nowhere = "[fe80::1%nowhere]:0";
-    annulus(["echo", "--listen", nowhere]).complains(1, &["no interface 'nowhere'", "ip link"]);
+    annulus(["echo", "--listen", nowhere]).fails_with(1, &["no interface 'nowhere'", "ip link"]);
 }
 
 /// A link-local address needs its zone. The interface is in a namespace of the test.
@@ -365,11 +368,11 @@ fn a_link_local_address_is_served_and_called() {
     let mut command = Command::new("unshare");
     let command = command.args(["--net", "sh", "-c", script, ANNULUS]).current_dir(&directory);
     match try_finish(command) {
-        Ok(said) if said.code == Some(0) => {}
-        Ok(said) if said.code == Some(77) || said.stderr.starts_with("unshare:") => {
-            println!("skipped: no network namespace of its own: {said:?}");
+        Ok(finished) if finished.code == Some(0) => {}
+        Ok(finished) if finished.code == Some(77) || finished.stderr.starts_with("unshare:") => {
+            println!("skipped: no network namespace of its own: {finished:?}");
         }
-        Ok(said) => panic!("{said:?}"),
+        Ok(finished) => panic!("{finished:?}"),
         Err(error) => println!("skipped: no unshare: {error}"),
     }
 }
@@ -401,10 +404,10 @@ fn a_server_of_threads_survives_a_shortage_of_descriptors() {
     assert_eq!(&back, b"three");
     limit(&server, Resource::Nofile, before);
     round_trip(&mut server.connect(), b"four");
-    let said = server.stop();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let finished = server.stop();
+    assert_eq!(finished.code, Some(0), "{finished:?}");
     // Reported once until `three` is served, and once more if the limit is still low at the next accept.
-    assert!(said.stderr.lines().count() <= 2, "told once a shortage: {said:?}");
+    assert!(finished.stderr.lines().count() <= 2, "told once a shortage: {finished:?}");
 }
 
 /// If no thread can be started for a connection, it is closed, and the others continue. The stack of a thread takes
@@ -424,7 +427,7 @@ fn a_server_of_threads_survives_a_thread_that_cannot_be_started() {
     round_trip(&mut one, b"one again");
     limit(&server, Resource::As, before);
     round_trip(&mut server.connect(), b"three");
-    let said = server.stop();
-    assert_eq!((said.code, said.stderr.lines().count()), (Some(0), 1), "{said:?}");
-    assert!(said.stderr.contains("starting a thread: "), "{said:?}");
+    let finished = server.stop();
+    assert_eq!((finished.code, finished.stderr.lines().count()), (Some(0), 1), "{finished:?}");
+    assert!(finished.stderr.contains("starting a thread: "), "{finished:?}");
 }

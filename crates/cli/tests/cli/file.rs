@@ -1,6 +1,6 @@
 //! File I/O: from the command line to the table, and nothing left behind.
 
-use crate::common::{ANNULUS, OwnLock, Said, annulus, drivers, finish};
+use crate::common::{ANNULUS, Finished, OwnLock, annulus, drivers, finish};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -39,9 +39,9 @@ fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for
         for policy in ["inline", "adaptive", "offload"] {
             let place = Place::new();
             let args = "-n 3 -c 5 -s 10000 --rounds 2 --json - --driver";
-            let said = finish(place.bench(args).args([driver, "--policy", policy]));
-            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-            let report = said.json();
+            let finished = finish(place.bench(args).args([driver, "--policy", policy]));
+            assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+            let report = finished.json();
             let rows = report["results"].as_array().unwrap();
             let names: Vec<_> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
             assert_eq!(names, ["threads", "tasks"]);
@@ -69,8 +69,8 @@ fn threads_and_tasks_are_compared_with_a_control_and_every_call_is_accounted_for
 fn a_single_contender_prints_the_published_form() {
     for mode in ["threads", "tasks"] {
         let place = Place::new();
-        let said = finish(&mut place.bench(&format!("-n 2 -c 3 -s 4K --mode {mode}")));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        let finished = finish(&mut place.bench(&format!("-n 2 -c 3 -s 4K --mode {mode}")));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
         for part in [
             &format!(
                 "Benchmarking read write files with {mode} with params:\n[2 {mode}, 3 IO cycles per"
@@ -79,16 +79,16 @@ fn a_single_contender_prints_the_published_form() {
             "seconds CPU time",
             "seconds real time",
         ] {
-            assert!(said.stdout.contains(part), "{part} is not in:\n{}", said.stdout);
+            assert!(finished.stdout.contains(part), "{part} is not in:\n{}", finished.stdout);
         }
-        assert!(!said.stdout.contains('÷'), "{}", said.stdout);
+        assert!(!finished.stdout.contains('÷'), "{}", finished.stdout);
         place.is_clean();
     }
 }
 
 #[test]
 fn invalid_values_are_refused_in_one_line() {
-    let wrong = |args: &str| -> Said {
+    let wrong = |args: &str| -> Finished {
         annulus(["bench", "file"].into_iter().chain(args.split_whitespace()))
     };
     for (args, parts) in [
@@ -108,7 +108,7 @@ fn invalid_values_are_refused_in_one_line() {
         ("--contender tasks", &["--dir"]),
         ("--contender tasks --dir /tmp --pattern send", &["--peer-end"]),
     ] {
-        wrong(args).complains(2, parts);
+        wrong(args).fails_with(2, parts);
     }
 }
 
@@ -117,11 +117,11 @@ fn a_file_is_no_directory() {
     let place = Place::new();
     let file = place.0.join("file");
     fs::write(&file, b"").unwrap();
-    let said = finish(
+    let finished = finish(
         Command::new(ANNULUS).args(["bench", "file", "-c", "1", "--dir"]).arg(&file).own_lock(),
     );
     fs::remove_file(&file).unwrap();
-    said.complains(2, &["--dir", "Not a directory"]);
+    finished.fails_with(2, &["--dir", "Not a directory"]);
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_full_disk_is_reported_and_the_files_are_removed() {
     );
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &format!("trap '' XFSZ; {script}")]).own_lock();
-    let said = finish(&mut command);
-    said.complains(1, &["tasks", "cannot make the files", "File too large"]);
+    let finished = finish(&mut command);
+    finished.fails_with(1, &["tasks", "cannot make the files", "File too large"]);
     place.is_clean();
 }
 
@@ -144,9 +144,9 @@ fn blocks_are_read_written_and_verified_in_every_order() {
     for pattern in ["read", "write", "randread", "randwrite", "mixed"] {
         let place = Place::new();
         let args = "--depth 3 --file-size 1M --seconds 20ms --rounds 1 --json - --pattern";
-        let said = finish(place.bench(args).arg(pattern));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        for row in said.json()["results"].as_array().unwrap() {
+        let finished = finish(place.bench(args).arg(pattern));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+        for row in finished.json()["results"].as_array().unwrap() {
             for metric in ["rate", "mb_per_second", "cpu_us", "real_us", "p50_us", "p99_us"] {
                 assert!(row["figures"][metric]["value"].as_f64().unwrap() > 0.0, "{row}");
             }
@@ -161,9 +161,9 @@ fn whole_files_are_moved_both_ways_and_verified() {
         let place = Place::new();
         // Neither the file nor the pieces are multiples of the peer end's pieces.
         let args = "--depth 2 --file-size 1500K -s 7K --seconds 20ms --rounds 1 --json - --pattern";
-        let said = finish(place.bench(args).arg(pattern));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-        for slice in said.json()["samples"].as_array().unwrap() {
+        let finished = finish(place.bench(args).arg(pattern));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+        for slice in finished.json()["samples"].as_array().unwrap() {
             let number = |name: &str| slice["sample"][name].as_f64().unwrap();
             let (files, bytes) = (number("operations"), number("bytes"));
             assert!(files >= 2.0 && bytes == files * 1500.0 * 1024.0, "{slice}");
@@ -176,12 +176,12 @@ fn whole_files_are_moved_both_ways_and_verified() {
 fn direct_io_never_runs_on_the_loop() {
     let place = Place::new();
     let args = "--pattern randread --direct --depth 4 --file-size 1M --seconds 20ms --json -";
-    let said = finish(place.bench(args).args(["--mode", "tasks"]));
-    if said.stderr.contains("cannot open the file for direct I/O") {
+    let finished = finish(place.bench(args).args(["--mode", "tasks"]));
+    if finished.stderr.contains("cannot open the file for direct I/O") {
         return println!("skipped: no direct I/O in the directory for temporary files");
     }
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let sample = said.json()["samples"][0]["sample"].clone();
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let sample = finished.json()["samples"][0]["sample"].clone();
     let number = |name: &str| sample[name].as_f64().unwrap();
     assert_eq!(number("ring") + number("worker"), number("operations"), "{sample}");
     // On epoll, and if memory cannot be registered, none.
@@ -194,14 +194,14 @@ fn direct_io_never_runs_on_the_loop() {
 fn blocks_written_by_fio_are_not_read_by_ours() {
     let place = Place::new();
     let args = "--pattern mixed --depth 4 --file-size 1M --seconds 50ms --rounds 2 --json -";
-    let said = finish(place.bench(args).args(["--mode", "tasks", "--beside", "fio"]));
-    if said.stderr.contains("fio is left out") {
+    let finished = finish(place.bench(args).args(["--mode", "tasks", "--beside", "fio"]));
+    if finished.stderr.contains("fio is left out") {
         return println!("skipped: there is no fio");
     }
-    let results = said.json()["results"].clone();
+    let results = finished.json()["results"].clone();
     let failed: Vec<_> =
         results.as_array().unwrap().iter().map(|row| row["failed"].clone()).collect();
-    assert_eq!(failed, [0, 0], "{said:?}");
+    assert_eq!(failed, [0, 0], "{finished:?}");
     place.is_clean();
 }
 

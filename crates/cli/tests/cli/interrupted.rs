@@ -1,6 +1,6 @@
 //! `annulus load` and signals: the figures so far are printed and marked, and the exit status names the signal.
 
-use crate::common::{ANNULUS, PATIENCE, Said, drivers};
+use crate::common::{ANNULUS, Finished, PATIENCE, drivers};
 use annulus_load::clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -20,11 +20,15 @@ fn start(args: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn end(child: Child, signal: Signal) -> Said {
+fn end(child: Child, signal: Signal) -> Finished {
     kill_process(Pid::from_child(&child), signal).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Finished {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
 /// A TCP echo server that counts its replies, or never replies.
@@ -44,9 +48,9 @@ fn tcp(answers: bool) -> (String, Arc<AtomicU64>) {
 
 fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
     let mut buffer = [0; 4096];
-    while let Ok(came @ 1..) = stream.read(&mut buffer) {
+    while let Ok(received @ 1..) = stream.read(&mut buffer) {
         count.fetch_add(1, Ordering::Relaxed);
-        if answers && stream.write_all(&buffer[..came]).is_err() {
+        if answers && stream.write_all(&buffer[..received]).is_err() {
             return;
         }
     }
@@ -60,10 +64,10 @@ fn udp(answers: bool) -> (String, Arc<AtomicU64>) {
     let counted = Arc::clone(&count);
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
-        while let Ok((came, from)) = socket.recv_from(&mut buffer) {
+        while let Ok((received, from)) = socket.recv_from(&mut buffer) {
             counted.fetch_add(1, Ordering::Relaxed);
             if answers {
-                let _ = socket.send_to(&buffer[..came], from);
+                let _ = socket.send_to(&buffer[..received], from);
             }
         }
     });
@@ -102,9 +106,9 @@ fn interrupt(
     let (address, count) = if datagrams { udp(true) } else { tcp(true) };
     let mut load = start(&[way, &["-a", &address]].concat());
     await_count(&count, enough, &mut load);
-    let said = end(load, signal);
-    said.complains(code, &[&format!("interrupted by {name}"), "a part of the run"]);
-    let json = said.json();
+    let finished = end(load, signal);
+    finished.fails_with(code, &[&format!("interrupted by {name}"), "a part of the run"]);
+    let json = finished.json();
     assert_eq!(json["interrupted"], true, "{way:?}: {json}");
     assert_eq!(json["errors"].as_object().unwrap().len(), 0, "{way:?}: {json}");
     let doubt = json["doubts"][0].as_str().unwrap();
@@ -147,11 +151,11 @@ fn the_table_marks_an_interruption() {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
     await_count(&count, 20 * ENOUGH, &mut load);
-    let said = end(load, Signal::INT);
+    let finished = end(load, Signal::INT);
     for part in ["requests/s", "p99.9", "doubt        the run was interrupted after"] {
-        assert!(said.stdout.contains(part), "'{part}' is not in {said:?}");
+        assert!(finished.stdout.contains(part), "'{part}' is not in {finished:?}");
     }
-    assert_eq!(said.code, Some(130));
+    assert_eq!(finished.code, Some(130));
 }
 
 /// Without the signal, the load would wait until the reply time-out.
@@ -162,9 +166,9 @@ fn a_silent_server_does_not_delay_the_end() {
         let (address, count) = if datagrams { udp(false) } else { tcp(false) };
         let mut load = start(&[&way[..], &patient, &["-a", &address]].concat());
         await_count(&count, 2, &mut load);
-        let said = end(load, Signal::INT);
-        said.complains(130, &["interrupted by SIGINT"]);
-        let json = said.json();
+        let finished = end(load, Signal::INT);
+        finished.fails_with(130, &["interrupted by SIGINT"]);
+        let json = finished.json();
         assert_eq!((&json["interrupted"], &json["errors"]), (&true.into(), &serde_json::json!({})));
     }
 }
@@ -192,9 +196,9 @@ fn before_every_client_is_connected_nothing_was_measured() {
             assert_eq!(load.try_wait().unwrap(), None, "{driver}: the load has ended");
             assert!(clock::now() < deadline, "{driver}: signals are not handled");
         }
-        let said = end(load, Signal::INT);
-        said.complains(130, &["interrupted by SIGINT"]);
-        let json = said.json();
+        let finished = end(load, Signal::INT);
+        finished.fails_with(130, &["interrupted by SIGINT"]);
+        let json = finished.json();
         assert_eq!((&json["interrupted"], &json["seconds"]), (&true.into(), &0.0.into()));
         assert_eq!(json["doubts"][0], "nothing was measured: the run was interrupted before");
     }

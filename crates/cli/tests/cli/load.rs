@@ -1,6 +1,6 @@
 //! `annulus load`: its figures, and its errors about faulty servers.
 
-use crate::common::{ANNULUS, Said, Server, annulus, drivers, finish};
+use crate::common::{ANNULUS, Finished, Server, annulus, drivers, finish};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -30,11 +30,11 @@ fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
     }
 }
 
-fn load(address: SocketAddr, args: &[&str]) -> Said {
+fn load(address: SocketAddr, args: &[&str]) -> Finished {
     load_only(address, &[&["--warm-up", "0.05"], args].concat())
 }
 
-fn load_only(address: SocketAddr, args: &[&str]) -> Said {
+fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
     let address = address.to_string();
     let short = ["load", "--address", &address, "--duration", "0.2", "--json", "-"];
     annulus(short.iter().chain(args))
@@ -44,9 +44,9 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Said {
 #[track_caller]
 fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
-    let said = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
-    said.complains(1, &[kind, &address.to_string(), "client "]);
-    let json = said.json();
+    let finished = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
+    finished.fails_with(1, &[kind, &address.to_string(), "client "]);
+    let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| (1..=3).contains(&count)), "{json}");
 }
 
@@ -54,9 +54,13 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
 fn the_json_has_the_documented_keys() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
-        let said = load(server.address, &["--number", "20", "--length", "128"]);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{driver}: {said:?}");
-        let json = said.json();
+        let finished = load(server.address, &["--number", "20", "--length", "128"]);
+        assert_eq!(
+            (finished.code, finished.stderr.as_str()),
+            (Some(0), ""),
+            "{driver}: {finished:?}"
+        );
+        let json = finished.json();
         let (responses, seconds) =
             (json["responses"].as_u64().unwrap(), json["seconds"].as_f64().unwrap());
         assert!(responses > 20, "{driver}: {json}");
@@ -77,9 +81,9 @@ fn the_json_has_the_documented_keys() {
 fn every_driver_of_the_load_works() {
     let server = Server::start(&[]);
     for driver in drivers() {
-        let said = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
-        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
-        let json = said.json();
+        let finished = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
+        assert_eq!(finished.code, Some(0), "{driver}: {finished:?}");
+        let json = finished.json();
         assert!(json["responses"].as_u64().unwrap() > 5, "{json}");
         assert!(driver == "auto" || json["driver"].as_str().unwrap().starts_with(driver), "{json}");
     }
@@ -88,10 +92,10 @@ fn every_driver_of_the_load_works() {
 #[test]
 fn pipelines_and_rates_are_in_the_results() {
     let server = Server::start(&[]);
-    let said =
+    let finished =
         load(server.address, &["--pipeline", "16", "--rate", "2000", "-c", "4", "-l", "128"]);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let json = said.json();
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let json = finished.json();
     assert_eq!((json["pipeline"].as_u64(), json["rate"].as_f64()), (Some(16), Some(2000.0)));
     assert!(json["requests_per_second"].as_f64().unwrap() < 4000.0, "{json}");
 }
@@ -99,19 +103,19 @@ fn pipelines_and_rates_are_in_the_results() {
 #[test]
 fn a_pipeline_out_of_range_is_refused_with_its_limit() {
     let address = "127.0.0.1:9".parse().unwrap();
-    load(address, &["--pipeline", "4097"]).complains(2, &["4097", "1..=4096"]);
-    load(address, &["--pipeline", "65", "-l", "1048576"]).complains(2, &["at most 64", "65"]);
-    load(address, &["--rate", "0"]).complains(2, &["0 messages a second", "more than 0"]);
-    load(address, &["--driver", "threads", "-c", "10001"]).complains(2, &["10001", "10000"]);
+    load(address, &["--pipeline", "4097"]).fails_with(2, &["4097", "1..=4096"]);
+    load(address, &["--pipeline", "65", "-l", "1048576"]).fails_with(2, &["at most 64", "65"]);
+    load(address, &["--rate", "0"]).fails_with(2, &["0 messages a second", "more than 0"]);
+    load(address, &["--driver", "threads", "-c", "10001"]).fails_with(2, &["10001", "10000"]);
 }
 
 #[test]
 fn large_messages_are_verified_too() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
-        let said = load(server.address, &["-c", "3", "-l", "3000001"]);
-        assert_eq!(said.code, Some(0), "{driver}: {said:?}");
-        assert!(said.json()["responses"].as_u64().unwrap() > 0, "{driver}: {said:?}");
+        let finished = load(server.address, &["-c", "3", "-l", "3000001"]);
+        assert_eq!(finished.code, Some(0), "{driver}: {finished:?}");
+        assert!(finished.json()["responses"].as_u64().unwrap() > 0, "{driver}: {finished:?}");
     }
 }
 
@@ -119,14 +123,14 @@ fn large_messages_are_verified_too() {
 fn the_table_is_formatted() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
-    let said =
+    let finished =
         annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-t", "0.5", "--warm-up", "0"]);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     for part in ["requests/s", "p99.9", "4 clients × 64 bytes", "client CPU", "errors       none"]
     {
-        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+        assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
-    assert!(said.stdout.lines().all(|line| line.chars().count() <= 80), "{}", said.stdout);
+    assert!(finished.stdout.lines().all(|line| line.chars().count() <= 80), "{}", finished.stdout);
 }
 
 #[test]
@@ -134,12 +138,12 @@ fn the_json_goes_to_a_file() {
     let server = Server::start(&[]);
     let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
     let (address, path) = (server.address.to_string(), file.to_str().unwrap());
-    let said =
+    let finished =
         annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0", "--json", path]);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stdout.contains("requests/s"), "the table is still there: {said:?}");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(finished.stdout.contains("requests/s"), "the table is still there: {finished:?}");
     assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["responses"].is_u64());
 }
 
@@ -182,9 +186,9 @@ fn a_server_that_never_replies() {
 #[test]
 fn a_port_without_a_server() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let said = load(address, &[]);
-    said.complains(1, &["connect refused", &address.to_string(), "is the server running"]);
-    assert_eq!(said.json()["responses"], 0);
+    let finished = load(address, &[]);
+    finished.fails_with(1, &["connect refused", &address.to_string(), "is the server running"]);
+    assert_eq!(finished.json()["responses"], 0);
 }
 
 #[test]
@@ -194,10 +198,10 @@ fn more_clients_than_open_files() {
         finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
     };
     let server = Server::start(&[]);
-    let said = limited("ulimit -n 64", server.address);
-    said.complains(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
-    let said = limited("ulimit -Sn 32", server.address);
-    assert_eq!(said.code, Some(0), "the soft limit was not raised: {said:?}");
+    let finished = limited("ulimit -n 64", server.address);
+    finished.fails_with(1, &["100 connections need", "limit is 64", "at most", "ulimit -Hn"]);
+    let finished = limited("ulimit -Sn 32", server.address);
+    assert_eq!(finished.code, Some(0), "the soft limit was not raised: {finished:?}");
 }
 
 #[test]
@@ -206,12 +210,12 @@ fn a_connection_per_message_prints_the_totals() {
     let address = server.address.to_string();
     let args = ["load", "-a", &address, "--per-connection", "-c", "20", "-l", "16384"];
     let more = ["--connections", "60", "--threads", "2"];
-    let said = annulus(args.iter().chain(&more));
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let finished = annulus(args.iter().chain(&more));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     for part in
         ["\nall echo sync:\nsum:", "\nall echo async:\nsum:: ", "60 in ", "errors       none"]
     {
-        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+        assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
     let json = annulus(args.iter().chain(&["--json", "-"])).json();
     assert_eq!((json["connections"].as_u64(), json["completed"].as_u64()), (Some(20), Some(20)));
@@ -224,14 +228,14 @@ fn a_connection_per_message_reports_failures() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let per_connection =
         |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
-    per_connection(&[]).complains(1, &["connect refused 50", &address, "is the server running"]);
-    per_connection(&["--driver", "threads"]).complains(2, &["--driver threads", "--threads"]);
-    per_connection(&["--rate", "5"]).complains(2, &["--rate", "--per-connection"]);
-    per_connection(&["--threads", "0"]).complains(2, &["0", "1..=256"]);
+    per_connection(&[]).fails_with(1, &["connect refused 50", &address, "is the server running"]);
+    per_connection(&["--driver", "threads"]).fails_with(2, &["--driver threads", "--threads"]);
+    per_connection(&["--rate", "5"]).fails_with(2, &["--rate", "--per-connection"]);
+    per_connection(&["--threads", "0"]).fails_with(2, &["0", "1..=256"]);
     for option in ["--connections=5", "--threads=2"] {
-        annulus(["load", option]).complains(2, &["does nothing without --per-connection"]);
+        annulus(["load", option]).fails_with(2, &["does nothing without --per-connection"]);
         annulus(["load", option, "-t", "1"])
-            .complains(2, &["does nothing without --per-connection"]);
+            .fails_with(2, &["does nothing without --per-connection"]);
     }
 }
 
@@ -241,9 +245,9 @@ fn a_run_without_a_response_is_a_failure() {
     let server = Server::start(&[]);
     let rare = ["-c", "1", "--rate", "0.001", "--warm-up", "1"];
     for driver in drivers() {
-        let said = load_only(server.address, &[&rare[..], &["--driver", driver]].concat());
-        said.complains(1, &["no response came from", &server.address.to_string(), "longer"]);
-        let json = said.json();
+        let finished = load_only(server.address, &[&rare[..], &["--driver", driver]].concat());
+        finished.fails_with(1, &["no response came from", &server.address.to_string(), "longer"]);
+        let json = finished.json();
         assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
         assert_eq!(json["doubts"][0], "no response arrived within the measured time");
     }

@@ -10,9 +10,10 @@ fn our_contenders_are_measured_side_by_side() {
         return;
     }
     let args = "bench nop --contenders ring,lookup,task --entries 64,128 --rounds 1 --seconds 1ms";
-    let said = finish(Command::new(ANNULUS).args(args.split(' ')).args(["--json", "-"]).own_lock());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
-    let report = said.json();
+    let finished =
+        finish(Command::new(ANNULUS).args(args.split(' ')).args(["--json", "-"]).own_lock());
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let report = finished.json();
     assert_eq!(report["settings"]["baseline"], "ring");
     let cells = report["results"].as_array().unwrap();
     let names: Vec<_> = cells.iter().map(|row| row["contender"].as_str().unwrap()).collect();

@@ -79,9 +79,10 @@ fn a_standard_output_that_cannot_be_written_fails_the_exit_status() {
         for (sink, code) in
             [(Sink::Null, 0), (Sink::Closed, 0), (Sink::Full, 1), (Sink::Broken, 141)]
         {
-            let said = annulus(&line, sink, Sink::Null).stderr(Stdio::piped()).output().unwrap();
-            let stderr = String::from_utf8(said.stderr).unwrap();
-            assert_eq!(said.status.code(), Some(code), "{line:?}, {sink:?}: {stderr}");
+            let finished =
+                annulus(&line, sink, Sink::Null).stderr(Stdio::piped()).output().unwrap();
+            let stderr = String::from_utf8(finished.stderr).unwrap();
+            assert_eq!(finished.status.code(), Some(code), "{line:?}, {sink:?}: {stderr}");
             // A pipe without a reader ends a program silently; a full device is reported in one line.
             let lines = usize::from(sink == Sink::Full);
             assert_eq!(stderr.lines().count(), lines, "{line:?}, {sink:?}: {stderr}");
@@ -144,14 +145,17 @@ fn statistics_that_cannot_be_written_fail_the_exit_status() {
             annulus(&["echo", "--listen", "127.0.0.1:0", "--stats", stats], stdout, Sink::Null);
         let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = std::io::BufReader::new(server.stderr.take().unwrap());
-        let mut said = String::new();
-        std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
+        let mut finished = String::new();
+        std::io::BufRead::read_line(&mut stderr, &mut finished).unwrap();
         kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
-        said.clear();
-        std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
-        assert_eq!(server.wait().unwrap().code(), Some(code), "{stats}, {stdout:?}: {said}");
+        finished.clear();
+        std::io::Read::read_to_string(&mut stderr, &mut finished).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(code), "{stats}, {stdout:?}: {finished}");
         let name = if stats == "-" { "standard output" } else { stats };
-        assert!(code == 141 && said.is_empty() || said.contains("cannot write"), "{said}");
-        assert!(code == 141 || said.contains(name), "{said}");
+        assert!(
+            code == 141 && finished.is_empty() || finished.contains("cannot write"),
+            "{finished}"
+        );
+        assert!(code == 141 || finished.contains(name), "{finished}");
     }
 }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Writes without reading until the server has ended, so that more is always in flight than it can send.
-fn clog(server: &Server) -> JoinHandle<()> {
+fn flood(server: &Server) -> JoinHandle<()> {
     let mut stream = server.connect();
     round_trip(&mut stream, b"hello");
     std::thread::spawn(move || while stream.write_all(&noise(1 << 16)).is_ok() {})
@@ -27,8 +27,8 @@ fn sigint_and_sigterm_end_an_idle_server_with_success() {
         for signal in [Signal::INT, Signal::TERM] {
             let server = Server::start(&way);
             server.signal(signal);
-            let said = server.wait();
-            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
+            let finished = server.wait();
+            assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{way:?}");
         }
     }
 }
@@ -39,8 +39,8 @@ fn idle_connections_do_not_delay_the_end() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
-        let said = server.stop();
-        assert_eq!(said.code, Some(0), "{way:?}");
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0), "{way:?}");
         for mut stream in streams {
             assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{way:?}: more than was asked for");
         }
@@ -71,10 +71,10 @@ fn what_is_in_flight_is_echoed_after_the_signal() {
 fn a_client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
     for way in ways() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "400ms"]].concat());
-        let writing = clog(&server);
+        let writing = flood(&server);
         let signalled = clock::now();
-        let said = server.stop();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{way:?}");
+        let finished = server.stop();
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{way:?}");
         assert!(clock::now() - signalled >= Duration::from_millis(300), "{way:?}: no grace at all");
         writing.join().unwrap();
     }
@@ -87,9 +87,9 @@ fn connections_open_after_the_shutdown_timeout_are_aborted_and_counted() {
             Server::start(&[&way[..], &["--shutdown-timeout", "0", "--stats", "-"]].concat());
         let mut streams = [server.connect(), server.connect()];
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
-        let said = server.stop();
-        assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
-        assert_eq!(said.json()["aborted"], 2, "{way:?}: {said:?}");
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0), "{way:?}: {finished:?}");
+        assert_eq!(finished.json()["aborted"], 2, "{way:?}: {finished:?}");
     }
 }
 
@@ -98,7 +98,7 @@ fn a_second_signal_does_not_wait() {
     for way in ways() {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
-            let writing = clog(&server);
+            let writing = flood(&server);
             server.signal(Signal::TERM);
             await_closed_listener(&server);
             server.signal(signal);

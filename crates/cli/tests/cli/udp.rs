@@ -34,11 +34,11 @@ fn both_are_served_at_once_and_counted() {
             let datagram = noise(length);
             socket.send(&datagram).unwrap();
             let mut back = vec![0; 65_536];
-            let came = socket.recv(&mut back).unwrap();
-            assert!(back[..came] == datagram, "{length} bytes came back as {came}");
+            let received = socket.recv(&mut back).unwrap();
+            assert!(back[..received] == datagram, "{length} bytes came back as {received}");
         }
-        let said = server.stop();
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0), "{finished:?}");
     }
 }
 
@@ -53,8 +53,8 @@ fn segments_are_echoed_as_sent() {
             socket.send_segments(datagram.clone(), 1200, udp).await.unwrap();
             let mut back = Vec::new();
             for _ in 0..11 {
-                let came = annulus::time::timeout(PATIENCE, socket.recv()).await;
-                let lease = came.expect("an echo").unwrap();
+                let received = annulus::time::timeout(PATIENCE, socket.recv()).await;
+                let lease = received.expect("an echo").unwrap();
                 assert!(lease.len() == 1200 || back.len() == 12_000, "{} bytes", lease.len());
                 back.extend_from_slice(&lease);
             }
@@ -65,14 +65,15 @@ fn segments_are_echoed_as_sent() {
         let address = format!("udp://{udp}");
         let args = ["load", "udp", "-a", &address, "--segments", "--window", "40", "-l", "1200"];
         let timed = ["-c", "2", "-t", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
-        let said = annulus(args.iter().chain(&timed));
-        let (report, count) = (said.json(), |name: &str| said.json()[name].as_u64().unwrap());
+        let finished = annulus(args.iter().chain(&timed));
+        let (report, count) =
+            (finished.json(), |name: &str| finished.json()[name].as_u64().unwrap());
         assert_eq!((&report["segments"], count("corrupt")), (&true.into(), 0), "{report}");
         assert!(count("received") > 100 && count("lost") == 0, "{report}");
         assert_eq!(server.stop().code, Some(0));
     }
     let path = ["load", "udp", "-a", "unix-datagram:/run/x", "--segments"];
-    annulus(path).complains(2, &["segments are for UDP", "/run/x"]);
+    annulus(path).fails_with(2, &["segments are for UDP", "/run/x"]);
 }
 
 #[test]
@@ -80,34 +81,34 @@ fn the_load_counts_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
     let args = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
-    let said = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let finished = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     for part in ["echoes/s", "lost         0", "corrupt      0", "5 clients × 128 bytes"] {
-        assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+        assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
     let json = annulus(args.iter().chain(&["--driver", "epoll", "-l", "1", "--json", "-"])).json();
     let count = |name: &str| json[name].as_u64().unwrap();
     assert!(count("sent") > 20 && count("sent") == count("received") + count("lost"), "{json}");
     drop(server);
-    let said = annulus(args);
-    said.complains(1, &["connect refused", &udp.to_string()]);
+    let finished = annulus(args);
+    finished.fails_with(1, &["connect refused", &udp.to_string()]);
 }
 
 #[test]
 fn invalid_values_are_refused_with_their_limits() {
     let udp = |more: &[&str]| annulus(["load", "udp"].iter().chain(more));
-    udp(&["-l", "65508"]).complains(2, &["65508", "65507"]);
-    udp(&["--window", "0"]).complains(2, &["0", "1..=1024"]);
-    udp(&["-a", "http://a:1"]).complains(2, &["'http' is not spoken", "udp://HOST:PORT"]);
+    udp(&["-l", "65508"]).fails_with(2, &["65508", "65507"]);
+    udp(&["--window", "0"]).fails_with(2, &["0", "1..=1024"]);
+    udp(&["-a", "http://a:1"]).fails_with(2, &["'http' is not spoken", "udp://HOST:PORT"]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = format!("udp://{}", socket.local_addr().unwrap());
-    annulus(["echo", "--listen", &taken]).complains(1, &[&taken, "another program listens"]);
+    annulus(["echo", "--listen", &taken]).fails_with(1, &[&taken, "another program listens"]);
     for listen in ["udp://127.0.0.1:0", "unix:/nowhere", "unix-datagram:/nowhere"] {
         let alone = annulus(["echo", "--workers", "2", "--listen", listen]);
-        alone.complains(2, &["--workers 2", "only TCP", "leave it out"]);
+        alone.fails_with(2, &["--workers 2", "only TCP", "leave it out"]);
     }
     let threads = ["echo", "--driver", "threads", "--listen", "udp://127.0.0.1:0"];
-    annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+    annulus(threads).fails_with(2, &["--driver threads", "one TCP address"]);
 }
 
 /// Sends a datagram with a forged source.
@@ -173,8 +174,8 @@ fn a_forged_source_that_is_the_server_is_refused_and_counted() {
             for turn in 0..50 {
                 socket.send(&noise(100 + turn)).unwrap();
                 let mut back = [0; 200];
-                let came = socket.recv(&mut back).unwrap();
-                assert!(back[..came] == noise(100 + turn), "{listen} from {to}");
+                let received = socket.recv(&mut back).unwrap();
+                assert!(back[..received] == noise(100 + turn), "{listen} from {to}");
             }
             let stats = server.stop().json();
             assert_eq!((&stats["messages"], &stats["refused"]), (&50.into(), &2.into()), "{stats}");

@@ -72,8 +72,8 @@ fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
             round_trip(&path, &noise(length));
         }
         crate::common::round_trip(&mut server.connect(), &noise(1000));
-        let said = server.stop();
-        assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+        let finished = server.stop();
+        assert_eq!((finished.code, path.exists()), (Some(0), false), "{finished:?}");
     }
 }
 
@@ -85,8 +85,8 @@ fn several_workers_leave_paths_to_the_first() {
     let args = ["echo", "--listen", "127.0.0.1:0", "--listen", &address, "--workers", "2"];
     let server = Server::spawn(Command::new(ANNULUS).args(args).args(["--pin", "0,0"]));
     round_trip(&path, &noise(5000));
-    let said = server.stop();
-    assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+    let finished = server.stop();
+    assert_eq!((finished.code, path.exists()), (Some(0), false), "{finished:?}");
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn every_workload_of_streams_runs_on_a_path() {
         assert!(json["responses"].as_u64().unwrap() > 10, "{way:?}: {json}");
         assert_eq!(json["address"], address.as_str());
     }
-    let said = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let finished = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(server.stop().code, Some(0));
     for driver in ["auto", "threads"] {
-        let said = annulus(load.iter().chain(&timed).chain(&["--driver", driver]));
-        said.complains(1, &[&address, "is the server running there?"]);
+        let finished = annulus(load.iter().chain(&timed).chain(&["--driver", driver]));
+        finished.fails_with(1, &[&address, "is the server running there?"]);
     }
 }
 
@@ -130,20 +130,20 @@ fn datagrams_to_paths_are_echoed_without_loss() {
             let datagram = noise(length);
             socket.send_to(&datagram, &path).unwrap();
             let mut back = vec![0; 65_536];
-            let came = socket.recv(&mut back).unwrap();
-            assert!(back[..came] == datagram, "{length} bytes came back as {came}");
+            let received = socket.recv(&mut back).unwrap();
+            assert!(back[..received] == datagram, "{length} bytes came back as {received}");
         }
         // A socket without a name gets no answer, and the others are not disturbed.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagrams(&path);
         let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
-        let said = annulus(load.iter().chain(&["--warm-up", "0", "--driver", driver]));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        let finished = annulus(load.iter().chain(&["--warm-up", "0", "--driver", driver]));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
         for part in [address.as_str(), "lost         0", "corrupt      0"] {
-            assert!(said.stdout.contains(part), "'{part}' is not in:\n{}", said.stdout);
+            assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
         }
-        let said = server.stop();
-        assert_eq!((said.code, path.exists()), (Some(0), false), "{said:?}");
+        let finished = server.stop();
+        assert_eq!((finished.code, path.exists()), (Some(0), false), "{finished:?}");
         std::fs::remove_file(&own).unwrap();
     }
 }
@@ -179,8 +179,8 @@ fn a_stale_path_is_reused_and_one_in_use_is_not() {
     let path = directory.path("s");
     let listener = UnixListener::bind(&path).unwrap();
     let echo = |listen: &str| annulus(["echo", "--listen", listen]);
-    echo(&streams(&path)).complains(1, &[&streams(&path), "another program listens there"]);
-    echo(&datagrams(&path)).complains(1, &["another program listens there, or it is no socket"]);
+    echo(&streams(&path)).fails_with(1, &[&streams(&path), "another program listens there"]);
+    echo(&datagrams(&path)).fails_with(1, &["another program listens there, or it is no socket"]);
     assert!(path.exists(), "a refused server leaves the path alone");
     drop(listener);
     let server = start("auto", &streams(&path));
@@ -188,34 +188,34 @@ fn a_stale_path_is_reused_and_one_in_use_is_not() {
     assert_eq!(server.stop().code, Some(0));
     let file = directory.path("file");
     std::fs::write(&file, "precious").unwrap();
-    echo(&streams(&file)).complains(1, &["it is no socket"]);
+    echo(&streams(&file)).fails_with(1, &["it is no socket"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]
 fn an_invalid_path_is_refused_with_its_limit() {
     let long = format!("unix:/{}", "x".repeat(107));
-    annulus(["echo", "--listen", &long]).complains(2, &["108 bytes", "1 to 107"]);
-    annulus(["load", "-a", &long]).complains(2, &["108 bytes", "1 to 107"]);
+    annulus(["echo", "--listen", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
+    annulus(["load", "-a", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     let nowhere = "unix:/nowhere/at/all";
-    annulus(["echo", "--listen", nowhere]).complains(1, &[nowhere, "no such directory"]);
-    annulus(["load", "-a", "unix-datagram:/x"]).complains(2, &["use annulus load udp"]);
-    annulus(["load", "udp", "-a", "unix:/x"]).complains(2, &["unix-datagram:/path"]);
+    annulus(["echo", "--listen", nowhere]).fails_with(1, &[nowhere, "no such directory"]);
+    annulus(["load", "-a", "unix-datagram:/x"]).fails_with(2, &["use annulus load udp"]);
+    annulus(["load", "udp", "-a", "unix:/x"]).fails_with(2, &["unix-datagram:/path"]);
     let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
-    annulus(threads).complains(2, &["--driver threads", "one TCP address"]);
+    annulus(threads).fails_with(2, &["--driver threads", "one TCP address"]);
 }
 
 #[test]
 fn a_bench() {
     let args = ["bench", "unix", "--servers", "auto,threads"];
-    annulus(args).complains(2, &["no server 'auto'"]);
+    annulus(args).fails_with(2, &["no server 'auto'"]);
     let args = ["bench", "unix", "--servers", "epoll,threads"];
-    annulus(args).complains(2, &["server 'threads' serves TCP only"]);
+    annulus(args).fails_with(2, &["server 'threads' serves TCP only"]);
     let args = ["bench", "unix", "--servers", "epoll", "--clients", "3", "--rounds", "2"];
     let counted = ["--per-connection", "--connections", "20", "--json", "-"];
-    let said = finish(Command::new(ANNULUS).args(args).args(counted).own_lock());
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let json = said.json();
+    let finished = finish(Command::new(ANNULUS).args(args).args(counted).own_lock());
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let json = finished.json();
     assert_eq!(json["settings"]["bench"], "unix");
     let command = json["settings"]["contenders"][0]["command"].as_array().unwrap();
     let path = command.iter().find_map(|word| word.as_str()?.strip_prefix("unix:")).unwrap();
@@ -244,17 +244,21 @@ fn abstract_names_are_served_and_called() {
         assert!(!Path::new(&format!("@{name}")).exists());
         let timed = ["-t", "0.5", "--warm-up", "0", "-c", "2", "--driver", driver];
         for kind in [&["load", "-a", &stream][..], &["load", "udp", "-a", &datagram]] {
-            let said = annulus(kind.iter().chain(&timed));
-            assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{kind:?}: {said:?}");
+            let finished = annulus(kind.iter().chain(&timed));
+            assert_eq!(
+                (finished.code, finished.stderr.as_str()),
+                (Some(0), ""),
+                "{kind:?}: {finished:?}"
+            );
         }
-        let said = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let finished = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
+        assert_eq!(finished.code, Some(0), "{finished:?}");
         let threads = ["load", "-a", &stream, "--driver", "threads", "-t", "0.5"];
         assert_eq!(annulus(threads).code, Some(0));
         drop(client);
         assert_eq!(server.stop().code, Some(0));
     }
-    annulus(["echo", "--listen", "unix:@"]).complains(2, &["0 bytes", "1 to 107"]);
+    annulus(["echo", "--listen", "unix:@"]).fails_with(2, &["0 bytes", "1 to 107"]);
 }
 
 /// Linux paths are bytes, not text.
@@ -276,8 +280,8 @@ fn paths_that_are_not_utf8_work() {
     let load = |kind: &[&str], address: &OsString| {
         let mut command = Command::new(ANNULUS);
         command.arg("load").args(kind).args(["-t", "0.5", "--warm-up", "0", "-c", "2"]);
-        let said = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        let finished = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
         assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\": {}"));
     };
     load(&[], &stream);
@@ -285,6 +289,6 @@ fn paths_that_are_not_utf8_work() {
     assert_eq!(server.stop().code, Some(0));
     assert!(std::fs::read_to_string(&stats).unwrap().contains("\"messages\""));
     let host = OsString::from_vec(b"h\xff:7000".to_vec());
-    let said = finish(Command::new(ANNULUS).args(["load", "-a"]).arg(&host));
-    said.complains(2, &["UTF-8"]);
+    let finished = finish(Command::new(ANNULUS).args(["load", "-a"]).arg(&host));
+    finished.fails_with(2, &["UTF-8"]);
 }

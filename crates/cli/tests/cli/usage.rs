@@ -101,12 +101,16 @@ fn help_is_complete_and_fits_80_columns() {
         (&["load", "udp", "--help"], &["--segments", "--window", "--timeout", "Examples:"]),
         (&["doctor", "--help"], &["--require", "--json", "Examples:"]),
     ] {
-        let said = annulus(args);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}");
+        let finished = annulus(args);
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{args:?}");
         for part in parts {
-            assert!(said.stdout.contains(part), "'{part}' is not in {args:?}:\n{}", said.stdout);
+            assert!(
+                finished.stdout.contains(part),
+                "'{part}' is not in {args:?}:\n{}",
+                finished.stdout
+            );
         }
-        for line in said.stdout.lines() {
+        for line in finished.stdout.lines() {
             assert!(line.chars().count() <= 80, "{args:?}: {line}");
         }
     }
@@ -114,9 +118,9 @@ fn help_is_complete_and_fits_80_columns() {
 
 #[test]
 fn no_command_shows_the_help_as_an_error() {
-    let said = annulus::<&str>([]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.stderr.contains("annulus echo"), "{said:?}");
+    let finished = annulus::<&str>([]);
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.contains("annulus echo"), "{finished:?}");
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn wrong_usage_is_one_line_and_exits_2() {
         (&["bench", "nop", "--pin", "100000"], &["--pin 100000", "may use"]),
         (&["doctor", "--require", "kqueue"], &["'kqueue'", "auto", "uring"]),
     ] {
-        annulus(args).complains(2, parts);
+        annulus(args).fails_with(2, parts);
     }
 }
 
@@ -192,7 +196,7 @@ fn a_failure_is_one_line_and_exits_1() {
         (&["load", "--pin", "100000"], &["CPU 100000", "may use"]),
         (&["load", "--json", "/no/such/directory/file"], &["/no/such/directory/file"]),
     ] {
-        annulus(args).complains(1, parts);
+        annulus(args).fails_with(1, parts);
     }
 }
 
@@ -200,6 +204,6 @@ fn a_failure_is_one_line_and_exits_1() {
 fn an_unresolvable_name_is_named() {
     // An empty label, which does not exist for any resolver.
     for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
-        annulus(args).complains(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
+        annulus(args).fails_with(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
     }
 }

@@ -31,9 +31,9 @@ fn the_worker_with_the_fewest_gets_the_next_connection_and_counts_add_up() {
         let mut streams: Vec<_> = (0..12).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| round_trip(stream, &noise(100)));
         streams.iter().for_each(|stream| stream.shutdown(Shutdown::Write).unwrap());
-        let said = server.stop();
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let stats = said.json();
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        let stats = finished.json();
         assert_eq!(figures(&stats, "connections"), [4, 4, 4], "{driver}: {stats}");
         assert_eq!(figures(&stats, "bytes"), [400, 400, 400], "{driver}: {stats}");
         assert_eq!((&stats["connections"], &stats["bytes"]), (&12.into(), &1200.into()));
@@ -112,12 +112,12 @@ fn more_workers_than_cpus_are_warned_of() {
     let server = Server::start(&["--workers", "3", "--pin", &cpu]);
     assert!(server.ready.contains("3 workers, 1 CPUs"), "{}", server.ready);
     round_trip(&mut server.connect(), b"all the same");
-    let said = server.stop();
-    assert_eq!(said.code, Some(0));
+    let finished = server.stop();
+    assert_eq!(finished.code, Some(0));
     for part in ["warning: more workers (3) than CPUs (1)", "they share"] {
-        assert!(said.stderr.contains(part), "'{part}' is not in: {}", said.stderr);
+        assert!(finished.stderr.contains(part), "'{part}' is not in: {}", finished.stderr);
     }
-    assert!(said.stderr.lines().all(|line| line.chars().count() <= 80), "{}", said.stderr);
+    assert!(finished.stderr.lines().all(|line| line.chars().count() <= 80), "{}", finished.stderr);
 }
 
 #[test]
@@ -140,8 +140,9 @@ fn a_port_in_use_is_not_shared() {
     let server = Server::start(&["--workers", "2", "--spread", "hash"]);
     let address = server.address.to_string();
     for spread in ["hash", "least-connections"] {
-        let said = annulus(["echo", "--listen", &address, "--workers", "2", "--spread", spread]);
-        said.complains(1, &[&address, "in use"]);
+        let finished =
+            annulus(["echo", "--listen", &address, "--workers", "2", "--spread", spread]);
+        finished.fails_with(1, &[&address, "in use"]);
     }
 }
 
@@ -149,7 +150,7 @@ fn a_port_in_use_is_not_shared() {
 fn too_few_files_for_the_workers_are_named() {
     let script =
         format!("ulimit -n 200 && exec {ANNULUS} echo --workers 100 --max-connections 100");
-    finish(Command::new("sh").args(["-c", &script])).complains(1, &["limit is 200", "ulimit"]);
+    finish(Command::new("sh").args(["-c", &script])).fails_with(1, &["limit is 200", "ulimit"]);
 }
 
 #[test]
@@ -162,8 +163,8 @@ fn invalid_values_are_refused() {
         (&["--pin", "zero"], &["'zero'", "--pin"]),
         (&["--workers", "2", "--driver", "threads"], &["--workers", "threads", "leave one"]),
     ] {
-        annulus([&["echo"], args].concat()).complains(2, parts);
+        annulus([&["echo"], args].concat()).fails_with(2, parts);
     }
     let nowhere = annulus(["echo", "--workers", "2", "--pin", "0,100000"]);
-    nowhere.complains(1, &["CPU 100000", "may use"]);
+    nowhere.fails_with(1, &["CPU 100000", "may use"]);
 }

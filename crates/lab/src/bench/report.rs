@@ -185,8 +185,8 @@ pub struct Comparison {
 
 fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
     let names: Vec<&String> = bench.contenders.all().map(|spec| &spec.name).collect();
-    let asked = bench.contenders.specs.len();
-    let pairs = (0..asked).flat_map(|a| (a + 1..asked).map(move |b| (a, b)));
+    let requested = bench.contenders.specs.len();
+    let pairs = (0..requested).flat_map(|a| (a + 1..requested).map(move |b| (a, b)));
     let pairs: Vec<(usize, usize)> =
         pairs.chain(bench.contenders.control_index().map(|control| (control, 0))).collect();
     let comparison = |cell: usize, (a, b): (usize, usize)| {

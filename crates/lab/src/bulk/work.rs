@@ -46,13 +46,13 @@ pub fn answer_all(
     let Ends { driver, segments } = ends;
     let plan = BulkPlan { segments, driver, sender_pin, receiver_pin, ..BulkPlan::new() };
     jobs::answer_all(|job| {
-        let plan = asked(&plan, job)?;
+        let plan = requested(&plan, job)?;
         Ok(sample(&bulk::run(&plan)?, plan.length))
     })
 }
 
 /// The plan with the parameters of a job.
-fn asked(plan: &BulkPlan, job: &str) -> Result<BulkPlan, UsageError> {
+fn requested(plan: &BulkPlan, job: &str) -> Result<BulkPlan, UsageError> {
     let parsed = || {
         let [length, window, seconds] = *job.split(' ').collect::<Vec<_>>() else { return None };
         let (length, window) = (length.parse().ok()?, window.parse().ok()?);

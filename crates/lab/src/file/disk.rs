@@ -22,7 +22,7 @@ const NAMES: [(u32, &str); 8] = [
 
 /// Fails if memory or disk are too small; `asked` describes the request. A size out of range is `None`.
 pub(super) fn check(
-    asked: &str,
+    requested: &str,
     memory: Option<u64>,
     files: Option<u64>,
     dir: &Path,
@@ -32,15 +32,17 @@ pub(super) fn check(
     let disk = (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64));
     let needed = [memory, files].map(|bytes| bytes.unwrap_or(u64::MAX));
     let limits = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
-    refusal(asked, limits).map_or(Ok(()), |text| Err(UsageError(text).into()))
+    refusal(requested, limits).map_or(Ok(()), |text| Err(UsageError(text).into()))
 }
 
 /// The error for the first limit that is exceeded: needed, available if known, and its name.
-fn refusal(asked: &str, limits: [(u64, Option<u64>, &str); 2]) -> Option<String> {
+fn refusal(requested: &str, limits: [(u64, Option<u64>, &str); 2]) -> Option<String> {
     limits.into_iter().find_map(|(needed, left, place)| {
         let left = roughly(left.filter(|left| needed > *left)?);
         let needed = roughly(needed);
-        Some(format!("{asked}: {needed} do not fit the {left} {place}; ask for fewer or smaller"))
+        Some(format!(
+            "{requested}: {needed} do not fit the {left} {place}; ask for fewer or smaller"
+        ))
     })
 }
 

@@ -43,8 +43,8 @@ pub(super) fn answer(file: &TestFile, cell: Blocks, slice: Duration) -> Result<S
         .arg(format!("--runtime={}ms", slice.as_millis().max(1)));
     let output = child::output(fio).context("cannot start fio")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("fio: {}: {}", output.status, said.lines().next().unwrap_or_default());
+        let finished = String::from_utf8_lossy(&output.stderr);
+        bail!("fio: {}: {}", output.status, finished.lines().next().unwrap_or_default());
     }
     let report: Value =
         serde_json::from_slice(&output.stdout).context("fio's answer is no JSON")?;

@@ -155,16 +155,16 @@ impl Setup {
     pub fn check(&self) -> Result<Scratch> {
         match &self.work {
             Work::Cycles(cells) => cells.iter().try_for_each(|cell| {
-                let asked = format!("{} workers × {}", cell.workers, disk::shown(cell.bytes));
+                let requested = format!("{} workers × {}", cell.workers, disk::shown(cell.bytes));
                 // Each worker has a buffer to write and one to read.
                 let files = cell.workers.checked_mul(cell.bytes);
                 let memory = files.and_then(|bytes| bytes.checked_mul(2));
-                disk::check(&asked, memory, files, &self.directory)?;
+                disk::check(&requested, memory, files, &self.directory)?;
                 Ok::<_, anyhow::Error>(limits::reserve(cell.workers as usize)?)
             })?,
             Work::Blocks { cell, file_size, .. } => {
                 let (bytes, file) = (disk::shown(cell.bytes), disk::shown(*file_size));
-                let asked = format!("{} × {bytes} of a file of {file}", cell.depth);
+                let requested = format!("{} × {bytes} of a file of {file}", cell.depth);
                 let more = match cell.pattern {
                     // Then fio has a file of its own.
                     Pattern::Mixed => u64::from(self.contenders.iter().any(|name| name == "fio")),
@@ -172,7 +172,7 @@ impl Setup {
                     _ => 0,
                 };
                 let memory = cell.depth.checked_mul(cell.bytes);
-                disk::check(&asked, memory, file_size.checked_mul(1 + more), &self.directory)?;
+                disk::check(&requested, memory, file_size.checked_mul(1 + more), &self.directory)?;
             }
         }
         Ok(Scratch::within(&self.directory).map_err(|error| {

@@ -124,7 +124,7 @@ fn task(entries: u32, meter: Meter) -> Result<Sample> {
             annulus::spawn(async move {
                 loop {
                     annulus::nop().await?;
-                    if !meter.borrow_mut().goes_on(1) {
+                    if !meter.borrow_mut().keeps_running(1) {
                         return io::Result::Ok(());
                     }
                 }
@@ -165,12 +165,12 @@ impl Meter {
     /// Counts the operations of a turn, all of which must have completed. False at the end.
     fn count(&mut self, completed: u64, entries: u32) -> Result<bool> {
         ensure!(completed == u64::from(entries), "{completed} completions of {entries} entries");
-        Ok(self.goes_on(completed))
+        Ok(self.keeps_running(completed))
     }
 
     /// Counts operations. False at the end.
     #[inline]
-    fn goes_on(&mut self, operations: u64) -> bool {
+    fn keeps_running(&mut self, operations: u64) -> bool {
         self.operations += operations;
         self.operations < self.next_reading || self.read_clock()
     }

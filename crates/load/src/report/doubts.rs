@@ -144,20 +144,20 @@ mod tests {
 
     #[test]
     fn missing_connections_are_a_doubt() {
-        let told = |interrupted, completed| {
+        let found = |interrupted, completed| {
             let workload = PerConnection { connections: Some(100), ..PerConnection::default() };
             let (plan, measured) = (plan(workload), measured(SECOND, 0.1, interrupted));
             let times = vec![Times { echo: 1, total: 1 }; completed];
             doubts(&plan, measured, per_connection::figures(&plan, measured, &times), 0)
         };
-        assert_eq!(told(false, 100), "");
-        assert_eq!(told(false, 90), "10 of 100 connections failed or never began");
-        assert_eq!(told(true, 90), "the run was interrupted after 90 of 100 connections");
+        assert_eq!(found(false, 100), "");
+        assert_eq!(found(false, 90), "10 of 100 connections failed or never began");
+        assert_eq!(found(true, 90), "the run was interrupted after 90 of 100 connections");
     }
 
     #[test]
     fn loss_is_a_doubt() {
-        let told = |length, lost| {
+        let found = |length, lost| {
             let workload = Datagrams::default();
             let (plan, measured) = (plan(workload), measured(length, 0.5, false));
             let counts = Counts { sent: 1000, answered: 1000 - lost, lost, ..Counts::default() };
@@ -165,8 +165,8 @@ mod tests {
             let figures = datagrams::figures(&plan, workload, measured, counts, &histogram);
             doubts(&plan, measured, figures, 0)
         };
-        assert_eq!(told(SECOND, 0), "");
-        assert!(told(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
-        assert!(told(Duration::ZERO, 1).contains("not every client has a socket"));
+        assert_eq!(found(SECOND, 0), "");
+        assert!(found(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
+        assert!(found(Duration::ZERO, 1).contains("not every client has a socket"));
     }
 }

@@ -192,7 +192,7 @@ mod tests {
             pieces in proptest::collection::vec(1_usize..400, 1..100),
         ) {
             let mut window = Window::closed(length, depth, 0);
-            let (mut sent, mut received, mut noted) = (0, 0, 0);
+            let (mut sent, mut received, mut recorded) = (0, 0, 0);
             for (now, piece) in (1_u64..).zip(pieces) {
                 if let Claim::Messages(messages) = window.claim(|| now) {
                     sent += window.send(messages);
@@ -201,10 +201,10 @@ mod tests {
                 let piece = piece.min(window.outstanding());
                 received += piece;
                 let latencies = receive(&mut window, piece, now);
-                noted += latencies.len();
+                recorded += latencies.len();
                 prop_assert!(latencies.iter().all(|&latency| (1..=now).contains(&latency)));
             }
-            prop_assert_eq!(noted, received / length);
+            prop_assert_eq!(recorded, received / length);
         }
     }
 }
