@@ -45,7 +45,7 @@ Examples:
   annulus echo                              serve on 127.0.0.1:7000
   annulus echo --listen [::]:0              any free port, IPv6 and IPv4
   annulus echo --listen 127.0.0.1:7000 --listen udp://127.0.0.1:7000
-  annulus echo --listen unix:/run/echo --listen unix-datagram:/run/datagrams
+  annulus echo --listen unix:/run/echo --listen unix-datagram:/run/echo-udp
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
   annulus echo --stats - --idle-timeout 30  statistics as JSON when it ends";

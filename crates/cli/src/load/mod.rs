@@ -205,7 +205,7 @@ fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
     }
     if report.figures.answered() == 0 {
         bail!(
-            "no response received from {address} within the measured time: measure for longer (--duration), or check \
+            "no response came from {address} within the measured time: measure for longer (--duration), or check \
              that an echo server listens there"
         );
     }

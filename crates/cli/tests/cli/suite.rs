@@ -63,7 +63,7 @@ fn an_echo_suite_prints_measured_and_published_figures() {
             { name = "a thread each", servers = ["threads"], published = [1234] },
             { name = "missing", servers = ["tokyo"] },
         ]"#;
-    let finished = suite("echo", text, &["--rounds", "1", "--quick"]);
+    let finished = suite("echo", text, &["--rounds", "3", "--quick"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     // The widths of the columns depend on the figures.
     let words = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -75,7 +75,7 @@ fn an_echo_suite_prints_measured_and_published_figures() {
     ] {
         assert!(words.contains(part), "{part} is not in:\n{}", finished.stdout);
     }
-    let finished = suite("echo-json", text, &["--rounds", "1", "--quick", "--json", "-"]);
+    let finished = suite("echo-json", text, &["--rounds", "3", "--quick", "--json", "-"]);
     let row = &finished.json()["tables"][0]["rows"][0];
     assert_eq!(row["published"][0], 1234.0);
     assert!(row["measured"][0]["figures"][1].as_f64().unwrap() > 0.0, "{row}");
@@ -155,7 +155,7 @@ fn a_udp_suite_has_rates_and_megabytes() {
             { name = "1024", bytes = 1024, servers = ["epoll", "epoll+outstanding=16"] },
             { name = "a thread each", bytes = 1024, servers = ["threads"] },
         ]"#;
-    let finished = suite("udp", text, &["--rounds", "1", "--json", "-"]);
+    let finished = suite("udp", text, &["--rounds", "3", "--json", "-"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     let report = finished.json();
     let notes = report["notes"].to_string();
