@@ -1,4 +1,4 @@
-//! What a UDP datagram brings, and what it can be sent with.
+//! A received UDP datagram, and how one is sent.
 
 use crate::lease::Lease;
 use crate::slots::datagrams::{ReceivedMessage, SendMeta};
@@ -7,27 +7,27 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-/// A received datagram, or several of one flow that came together, with what the kernel tells of them.
+/// A received datagram, or several of one flow that the kernel coalesced, with what it reports about them.
 ///
-/// What is `None` was not asked for: see the options of [`UdpSocket`](super::UdpSocket).
+/// A field is `None` unless an option of [`UdpSocket`](super::UdpSocket) asks for it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Datagram {
-    /// Its bytes, in memory that the ring lent.
+    /// Its bytes, in memory that the ring lends.
     pub bytes: Lease,
-    /// Who sent it.
+    /// The sender's address.
     pub source: SocketAddr,
-    /// The local address it was sent to: with `set_packet_info`.
+    /// The local address to which it was sent: with `set_packet_info`.
     pub local: Option<IpAddr>,
-    /// The number of the interface it came by: with `set_packet_info`.
+    /// The index of the interface at which it arrived: with `set_packet_info`.
     pub interface: Option<u32>,
     /// Service class and congestion notification, eight bits: with `set_recv_tos`.
     pub tos: Option<u8>,
-    /// Several datagrams came together, each of so many bytes, but for the last one: with `set_coalescing`.
+    /// There are several datagrams of this many bytes each; the last one may be shorter: with `set_coalescing`.
     pub segment_size: Option<usize>,
     /// When the kernel received it: with `set_timestamps`.
     pub timestamp: Option<SystemTime>,
-    /// Its length as sent. Larger than `bytes` where it was cut.
+    /// Its length as sent. Larger than that of `bytes` if it was cut.
     pub whole_len: usize,
 }
 
@@ -59,12 +59,12 @@ impl Datagram {
         self.tos.map(|tos| tos & 3)
     }
 
-    /// Whether it was longer than the room for it, so that its end is missing.
+    /// Whether it was longer than its buffer, so that its end is missing.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len()
     }
 
-    /// The datagrams that came together, one by one; or the only one. They share the memory.
+    /// The coalesced datagrams one by one, or the only one. They share the memory.
     pub fn into_segments(self) -> impl Iterator<Item = Lease> {
         let Self { bytes, segment_size, .. } = self;
         let mut rest = Some(bytes);
@@ -98,7 +98,7 @@ impl Transmit {
         Self::default()
     }
 
-    /// The payload is several datagrams of so many bytes each, but for the last one. A send refuses 0.
+    /// The payload is several datagrams of this many bytes each; the last one may be shorter. A send refuses 0.
     pub fn segment_size(self, bytes: u16) -> Self {
         Self { segment_size: Some(bytes), ..self }
     }
@@ -108,12 +108,12 @@ impl Transmit {
         Self { tos: Some(tos), ..self }
     }
 
-    /// The local address it is to leave from.
+    /// The local address to send from.
     pub fn source(self, local: IpAddr) -> Self {
         Self { source: Some(local), ..self }
     }
 
-    /// What the slot needs; `v4` is whether a connected socket's peer is an IPv4 one.
+    /// For the slot; `v4` says whether the peer of a connected socket has an IPv4 address.
     pub(super) fn meta(&self, v4: bool) -> SendMeta {
         let Self { to, segment_size, tos, source } = *self;
         let plain = to.map_or_else(|| SendMeta::connected(v4), SendMeta::to_inet);

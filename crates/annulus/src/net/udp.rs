@@ -20,13 +20,13 @@ use std::task::{Context, Poll};
 
 /// A UDP socket.
 ///
-/// Datagrams come as [`Lease`]s on memory that the ring lent, whole: buffers hold the largest there is. Several tasks may
-/// wait for one at once. What is not taken is bounded; beyond it the kernel queues, drops, and counts: see
-/// [`dropped`](Self::dropped).
+/// A received datagram is a [`Lease`] on memory that the ring lends. Buffers hold the largest datagram that UDP allows. Several
+/// tasks may wait for datagrams at once. Datagrams that no task has taken are bounded; beyond the bound the kernel queues
+/// them, and when its queue is full it drops and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued, and leaves with the turn: in order, in one system call with everything
-/// else. What becomes of it later is told by the next send on the same way, or by [`flush`](Self::flush). An error never
-/// ends the socket.
+/// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one system call with everything
+/// else. If it fails later, the next send to the same address returns the error, or [`flush`](Self::flush) does. No error ends
+/// the socket.
 pub struct UdpSocket {
     handle: DatagramHandle,
     is_v4: bool,
@@ -46,8 +46,8 @@ impl UdpSocket {
         Self { handle, is_v4, peer_is_v4: Cell::new(true) }
     }
 
-    /// Sets the peer: [`send`](Self::send) goes to it, and nobody else's datagrams are received. It may be set anew.
-    /// Resolving a name blocks the thread; numbers do not.
+    /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The peer may be changed later.
+    /// Resolving a name blocks the thread; a numeric address does not.
     ///
     /// # Errors
     /// `NetworkUnreachable`, …, naming the address.
@@ -61,21 +61,20 @@ impl UdpSocket {
         self.handle.set_connected()
     }
 
-    /// The next datagram, and who sent it. Datagrams that came together are handed out one by one.
+    /// The next datagram and its sender's address. Coalesced datagrams are returned one by one.
     ///
-    /// Cancel-safe: the receive belongs to the socket; dropping the future loses no datagram. An empty datagram is an empty
-    /// lease.
+    /// Cancel-safe: the receive belongs to the socket, so no datagram is lost if the future is dropped. An empty datagram is an
+    /// empty lease.
     ///
     /// # Errors
-    /// On a connected socket, what its peer's host answered to an earlier datagram (`ConnectionRefused`), once;
-    /// `InvalidData` for a datagram that was larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, the
-    /// next one is not.
+    /// On a connected socket, what the peer's host answered to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
+    /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         whole(self.handle.recv(true).await?)
     }
 
-    /// As [`recv_from`](Self::recv_from), where the sender is known.
+    /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
     /// As there.
@@ -84,10 +83,10 @@ impl UdpSocket {
         self.recv_from().await.map(|(bytes, _)| bytes)
     }
 
-    /// The next datagram, with all that the kernel tells of it; those that came together as one. Cancel-safe.
+    /// The next datagram, with what the kernel reports about it; coalesced datagrams as one. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is told by [`Datagram::is_truncated`].
+    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`Datagram::is_truncated`].
     #[inline]
     pub async fn recv_datagram(&self) -> io::Result<Datagram> {
         Datagram::new(self.handle.recv(false).await?)
@@ -111,14 +110,14 @@ impl UdpSocket {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
     }
 
-    /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound; it leaves
-    /// with the turn, without being copied.
+    /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound. It leaves at the
+    /// end of the turn and is not copied.
     ///
-    /// Dropped before it is ready, nothing is sent; afterwards it goes in order.
+    /// If the future is dropped before it is ready, nothing is sent. Afterwards the datagram is sent in order.
     ///
     /// # Errors
-    /// `InvalidInput` for more bytes than a datagram can have, naming the limit; what became of an earlier datagram to the
-    /// same address: `ConnectionRefused`, `NetworkUnreachable`, …. This one is then not sent.
+    /// `InvalidInput` for more bytes than a datagram can have, naming the limit. The error of an earlier datagram to the same
+    /// address: `ConnectionRefused`, `NetworkUnreachable`, …. This datagram is then not sent.
     #[inline]
     pub fn send_to(&self, chunk: impl Into<Chunk>, to: SocketAddr) -> SendDatagram<'_> {
         self.send_with(chunk, &Transmit::to(to))
@@ -133,11 +132,11 @@ impl UdpSocket {
         self.send_with(chunk, &Transmit::connected())
     }
 
-    /// Sends a payload as datagrams of `segment_size` bytes each, but for the last one. The kernel or the device cuts them
-    /// (`UDP_SEGMENT`, 4.18); where they refuse, it is done here.
+    /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The kernel or the device splits
+    /// the payload (`UDP_SEGMENT`, 4.18); if they refuse, the runtime does.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to), with the limit for one segment; `InvalidInput` for segments of 0 bytes.
+    /// As [`send_to`](Self::send_to), with the limit applied to each segment. `InvalidInput` for segments of 0 bytes.
     pub fn send_segments(
         &self,
         chunk: impl Into<Chunk>,
@@ -147,7 +146,7 @@ impl UdpSocket {
         self.send_with(chunk, &Transmit::to(to).segment_size(segment_size))
     }
 
-    /// Sends as told.
+    /// Sends a datagram as `how` says.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to).
@@ -156,10 +155,10 @@ impl UdpSocket {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
-    /// Copies a datagram, to leave with the turn, without waiting.
+    /// Copies a datagram, to leave at the end of the turn. It never waits.
     ///
     /// # Errors
-    /// `WouldBlock` where too much is queued: see [`poll_send_ready`](Self::poll_send_ready); else as
+    /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready). Otherwise as
     /// [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
@@ -173,10 +172,11 @@ impl UdpSocket {
         self.handle.poll_send_ready(cx)
     }
 
-    /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
+    /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, once, naming its length and address, and how many more were not. All others were.
+    /// Why a datagram was not sent, with its length and address and the number of other datagrams that were not sent. Each
+    /// failure is reported once; the remaining datagrams were sent.
     pub async fn flush(&self) -> io::Result<()> {
         self.handle.flush().await
     }
@@ -189,8 +189,8 @@ impl UdpSocket {
         self.handle.poll_flush(Wait::Polling, cx)
     }
 
-    /// Datagrams that the kernel has dropped by now because this socket's reader was slow: what `SO_RXQ_OVFL` tells with
-    /// every datagram, asked of the socket instead (`SO_MEMINFO`), so that datagrams pay nothing for it.
+    /// Datagrams that the kernel has dropped because its queue for this socket was full. It is read from the socket
+    /// (`SO_MEMINFO`) and not from a control message of each datagram (`SO_RXQ_OVFL`), so it costs receives nothing.
     ///
     /// # Errors
     /// After the runtime's end; before Linux 4.12.
@@ -215,9 +215,9 @@ impl UdpSocket {
     }
 }
 
-/// Options. All of them fail after the runtime's end, and with what the system says.
+/// Options. All of them fail after the runtime's end, and if the system refuses them.
 impl UdpSocket {
-    /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off at first.
+    /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
     ///
     /// # Errors
     /// See above.
@@ -225,7 +225,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::Broadcast(on))
     }
 
-    /// Hops that a datagram may take (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    /// The most hops of a datagram (`IP_TTL`, `IPV6_UNICAST_HOPS`).
     ///
     /// # Errors
     /// See above.
@@ -233,7 +233,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::Ttl(self.ip(), hops))
     }
 
-    /// Service class and congestion notification of what is sent (`IP_TOS`, `IPV6_TCLASS`), eight bits.
+    /// Service class and congestion notification of sent datagrams (`IP_TOS`, `IPV6_TCLASS`), eight bits.
     ///
     /// # Errors
     /// See above.
@@ -241,7 +241,7 @@ impl UdpSocket {
         self.both(|ip| SocketOption::Tos(ip, tos))
     }
 
-    /// Whether datagrams tell their service class and congestion notification: [`Datagram::tos`].
+    /// Whether received datagrams have their service class and congestion notification: [`Datagram::tos`].
     ///
     /// # Errors
     /// See above.
@@ -249,7 +249,7 @@ impl UdpSocket {
         self.both(|ip| SocketOption::RecvTos(ip, on))
     }
 
-    /// Whether datagrams tell which local address and interface they came to: [`Datagram::local`].
+    /// Whether received datagrams have the local address and the interface at which they arrived: [`Datagram::local`].
     ///
     /// # Errors
     /// See above.
@@ -257,7 +257,7 @@ impl UdpSocket {
         self.both(|ip| SocketOption::PacketInfo(ip, on))
     }
 
-    /// Whether datagrams tell when the kernel received them: [`Datagram::timestamp`].
+    /// Whether received datagrams have the time at which the kernel received them: [`Datagram::timestamp`].
     ///
     /// # Errors
     /// See above.
@@ -265,8 +265,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Timestamps(on))
     }
 
-    /// Whether the kernel may put datagrams of one flow together (`UDP_GRO`, 5.0), which costs it less.
-    /// [`recv_from`](Self::recv_from) hands them out one by one all the same; see [`Datagram::segment_size`].
+    /// Whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which costs it less.
+    /// [`recv_from`](Self::recv_from) returns them one by one all the same; see [`Datagram::segment_size`].
     ///
     /// # Errors
     /// See above.
@@ -274,8 +274,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Coalesce(on))
     }
 
-    /// Whether datagrams may never be fragmented, as probing for the largest that fits needs it. Larger ones than the
-    /// interface allows are then refused.
+    /// Whether datagrams must not be fragmented, as path MTU discovery needs it. Datagrams larger than the interface allows are
+    /// then refused.
     ///
     /// # Errors
     /// See above.
@@ -283,8 +283,7 @@ impl UdpSocket {
         self.both(|ip| SocketOption::DontFragment(ip, on))
     }
 
-    /// Receives what is sent to a multicast group, on the interface that has this address; unspecified, on one of the
-    /// system's choice.
+    /// Joins a multicast group on the interface with this address; if it is unspecified, the system chooses one.
     ///
     /// # Errors
     /// See above.
@@ -292,7 +291,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::JoinV4 { group, interface })
     }
 
-    /// Ends that.
+    /// Leaves a multicast group.
     ///
     /// # Errors
     /// See above.
@@ -300,7 +299,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::LeaveV4 { group, interface })
     }
 
-    /// Receives what is sent to a multicast group, on the interface of this number; zero, on one of the system's choice.
+    /// Joins a multicast group on the interface of this index; if it is zero, the system chooses one.
     ///
     /// # Errors
     /// See above.
@@ -308,7 +307,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::JoinV6 { group, interface })
     }
 
-    /// Ends that.
+    /// Leaves a multicast group.
     ///
     /// # Errors
     /// See above.
@@ -316,7 +315,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::LeaveV6 { group, interface })
     }
 
-    /// The interface that multicast datagrams leave by, told by one of its addresses.
+    /// The interface through which multicast datagrams leave, by one of its addresses.
     ///
     /// # Errors
     /// See above.
@@ -324,7 +323,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::MulticastInterfaceV4(interface))
     }
 
-    /// The interface that multicast datagrams leave by, told by its number.
+    /// The interface through which multicast datagrams leave, by its index.
     ///
     /// # Errors
     /// See above.
@@ -332,7 +331,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::MulticastInterfaceV6(interface))
     }
 
-    /// Whether this host's own members of a group hear what is sent to it. On at first.
+    /// Whether members of a group on this host receive what this socket sends to it. On by default.
     ///
     /// # Errors
     /// See above.
@@ -340,7 +339,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::MulticastLoop(self.ip(), on))
     }
 
-    /// Hops that a multicast datagram may take. One at first: it stays in the local network.
+    /// The most hops of a multicast datagram. One by default: it stays in the local network.
     ///
     /// # Errors
     /// See above.
@@ -348,7 +347,7 @@ impl UdpSocket {
         self.handle.set(SocketOption::MulticastTtl(self.ip(), hops))
     }
 
-    /// Bytes the kernel holds for this socket until they are received, as it counts them: twice what was asked for.
+    /// Bytes that the kernel may hold for this socket until they are received, as it counts them: twice what was asked for.
     ///
     /// # Errors
     /// See above.
@@ -356,7 +355,7 @@ impl UdpSocket {
         self.handle.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::RecvBuffer)? as usize))
     }
 
-    /// Bytes the kernel holds until they have left, as it counts them: twice what was asked for.
+    /// Bytes that the kernel may hold until they have left, as it counts them: twice what was asked for.
     ///
     /// # Errors
     /// See above.
@@ -368,10 +367,10 @@ impl UdpSocket {
         if self.is_v4 { Ip::V4 } else { Ip::V6 }
     }
 
-    /// An IPv6 socket that also speaks to IPv4 peers has an option for each.
+    /// Sets the option of each protocol: an IPv6 socket may have IPv4 peers, too.
     fn both(&self, option: impl Fn(Ip) -> SocketOption) -> io::Result<()> {
         if !self.is_v4 {
-            // Where it keeps to IPv6, there is none for IPv4.
+            // Fails if the socket is for IPv6 only, and has no effect then.
             _ = self.handle.set(option(Ip::V4));
         }
         self.handle.set(option(self.ip()))
@@ -391,7 +390,7 @@ fn goes_over_v4(ip: IpAddr) -> bool {
     }
 }
 
-/// A datagram of which nothing is missing.
+/// The bytes and the sender of a datagram that was not cut.
 fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
     if message.is_cut() {
         return Err(cut(&message));
@@ -400,7 +399,7 @@ fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
     Ok((message.into_bytes(), source))
 }
 
-/// Says what was cut off.
+/// The error for a datagram that was cut.
 pub(super) fn cut(message: &ReceivedMessage) -> io::Error {
     let text = format!(
         "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",

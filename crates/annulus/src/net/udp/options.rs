@@ -35,53 +35,53 @@ impl UdpOptions {
         self
     }
 
-    /// Several sockets share the port, the kernel spreading peers over them (`SO_REUSEPORT`). Off by default.
+    /// Several sockets may share the port; the kernel distributes peers over them (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
         self
     }
 
-    /// Whether an IPv6 socket keeps to IPv6. The system's setting by default: usually, it speaks to IPv4 peers too, whose
-    /// addresses look like `::ffff:192.0.2.1`.
+    /// Whether an IPv6 socket is for IPv6 only. The system's setting by default: usually IPv4 peers are allowed, with addresses
+    /// such as `::ffff:192.0.2.1`.
     pub fn only_v6(mut self, on: bool) -> Self {
         self.only_v6 = Some(on);
         self
     }
 
-    /// Bytes the kernel may hold for the socket until they are received (`SO_RCVBUF`); what comes when it is full is
-    /// dropped and [counted](UdpSocket::dropped). Cut to `net.core.rmem_max`, and doubled by Linux for its own overhead.
+    /// Bytes that the kernel may hold for the socket until they are received (`SO_RCVBUF`). Datagrams that arrive when it is full
+    /// are dropped and [counted](UdpSocket::dropped). Linux limits it to `net.core.rmem_max` and doubles it for its overhead.
     pub fn recv_buffer(mut self, bytes: usize) -> Self {
         self.buffers.recv = Some(bytes);
         self
     }
 
-    /// Bytes the kernel may hold until they have left (`SO_SNDBUF`); sends wait when it is full. Cut to
+    /// Bytes that the kernel may hold until they have left (`SO_SNDBUF`). Sends wait when it is full. Linux limits it to
     /// `net.core.wmem_max`.
     pub fn send_buffer(mut self, bytes: usize) -> Self {
         self.buffers.send = Some(bytes);
         self
     }
 
-    /// Sends may overtake one another: several may wait for room at once. Off by default.
+    /// Datagrams may overtake one another, so one that finds no space does not delay the others. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {
         self.settings.unordered = on;
         self
     }
 
-    /// Largest datagram to be received whole, 65,535 bytes at most. By default all that UDP allows; larger ones than
-    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold are received one at a time, into heap memory.
+    /// The largest datagram that is received whole, 65,535 bytes at most. By default all that UDP allows. If it exceeds what
+    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold, datagrams are received one at a time, into heap
+    /// memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.settings.max_datagram = Some(bytes);
         self
     }
 
-    /// Opens a socket at the first of the addresses that works; port 0 is one of the system's choice. Resolving a name
-    /// blocks the thread; numbers do not.
+    /// Opens a socket at the first of the addresses that works. For port 0 the system chooses a port. Resolving a name blocks
+    /// the thread; a numeric address does not.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied`, …, naming the address; `InvalidInput` for too large a
-    /// [`max_datagram`](Self::max_datagram); `Unsupported` where the kernel's ring cannot receive messages; or outside a
-    /// runtime.
+    /// `AddrInUse`, `PermissionDenied`, …, naming the address. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too
+    /// large. `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
         first(address, "binding", |address| self.bind_one(&core, address))

@@ -1,4 +1,4 @@
-//! Datagrams between processes of a host.
+//! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::super::resolve::failed;
@@ -18,26 +18,26 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::task::{Context, Poll};
 
-/// A received datagram, with what came beside it.
+/// A received datagram, with its sender, credentials and descriptors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UnixMessage {
-    /// Its bytes, in memory that the ring lent.
+    /// Its bytes, in memory that the ring lends.
     pub bytes: Lease,
-    /// Who sent it: unnamed, where the sender was not bound.
+    /// The sender's address, unnamed if the sender is not bound.
     pub source: SocketAddr,
     /// The process that sent it: with [`UnixOptions::credentials`].
     pub credentials: Option<Credentials>,
-    /// Descriptors that came along: with [`UnixOptions::descriptors`].
+    /// The descriptors that were sent with it: with [`UnixOptions::descriptors`].
     pub descriptors: Vec<OwnedFd>,
-    /// Its length as sent. Larger than `bytes` where it was cut.
+    /// Its length as sent. Larger than that of `bytes` if it was cut.
     pub whole_len: usize,
 }
 
 impl UnixMessage {
     fn new(mut message: ReceivedMessage) -> io::Result<Self> {
         let credentials = message.controls().find_map(|control| match control {
-            Control::Credentials(who) => Some(who),
+            Control::Credentials(credentials) => Some(credentials),
             _ => None,
         });
         Ok(Self {
@@ -49,30 +49,30 @@ impl UnixMessage {
         })
     }
 
-    /// Whether it was longer than the room for it, so that its end is missing.
+    /// Whether it was longer than its buffer, so that its end is missing.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len()
     }
 }
 
-/// A Unix datagram socket: see [`UdpSocket`](crate::net::UdpSocket) for the rules. No datagram is lost, and all keep their
-/// order: where a receiver is slow, sends wait. Dropping it removes its path.
+/// A Unix datagram socket. It works as [`UdpSocket`](crate::net::UdpSocket) does, but no datagram is lost and all keep their
+/// order: if a receiver is slow, sends wait. When the socket is dropped, its path is removed.
 pub struct UnixDatagram {
     _path: Option<BoundPath>,
     handle: DatagramHandle,
 }
 
 impl UnixDatagram {
-    /// Opens a socket at a path with default [`UnixOptions`]. A path that a dead server has left is taken over.
+    /// Opens a socket at a path with default [`UnixOptions`]. A path left by a process that has ended is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody receives there, or where the path is no socket; `InvalidInput` for more than 107 bytes;
-    /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
+    /// `AddrInUse` if another socket receives there, or the path is no socket. `InvalidInput` for more than 107 bytes.
+    /// `NotFound`, `PermissionDenied`, …, naming the path. Outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().bind(path)
     }
 
-    /// Opens a socket at an address, which may be an abstract name; without a name, it can only send.
+    /// Opens a socket at an address, which may be an abstract name. At an unnamed address it can only send.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -96,7 +96,7 @@ impl UnixDatagram {
         self.handle.set_connected()
     }
 
-    /// Sets the peer: [`send`](Self::send) goes to it, and nobody else's datagrams are received.
+    /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received.
     ///
     /// # Errors
     /// `NotFound`, `ConnectionRefused`, …, naming the path.
@@ -118,17 +118,17 @@ impl UnixDatagram {
         self.set_connected()
     }
 
-    /// The next datagram, and who sent it. Cancel-safe. Descriptors that came along are closed.
+    /// The next datagram and its sender's address. Cancel-safe. Descriptors that were sent with it are closed.
     ///
     /// # Errors
-    /// `InvalidData` for a datagram that was larger than [`max_datagram`](UnixOptions::max_datagram): its bytes are lost,
-    /// the next one is not.
+    /// `InvalidData` for a datagram larger than [`max_datagram`](UnixOptions::max_datagram): its bytes are lost, but not the
+    /// next datagram.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         whole(self.handle.recv(true).await?)
     }
 
-    /// As [`recv_from`](Self::recv_from), where the sender is known.
+    /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
     /// As there.
@@ -137,10 +137,10 @@ impl UnixDatagram {
         self.recv_from().await.map(|(bytes, _)| bytes)
     }
 
-    /// The next datagram, with all that came beside it. Cancel-safe.
+    /// The next datagram, with its credentials and descriptors. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is told by [`UnixMessage::is_truncated`].
+    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`UnixMessage::is_truncated`].
     pub async fn recv_message(&self) -> io::Result<UnixMessage> {
         UnixMessage::new(self.handle.recv(false).await?)
     }
@@ -156,7 +156,7 @@ impl UnixDatagram {
     /// Sends a datagram to a path. Ready once it is queued within the runtime's send bound.
     ///
     /// # Errors
-    /// What became of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This one is then not sent.
+    /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This datagram is then not sent.
     pub async fn send_to(&self, chunk: impl Into<Chunk>, path: impl AsRef<Path>) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
     }
@@ -178,7 +178,7 @@ impl UnixDatagram {
         self.handle.send(chunk.into(), SendMeta::default())
     }
 
-    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has gone.
+    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has left.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors.
@@ -191,10 +191,11 @@ impl UnixDatagram {
         self.handle.send(chunk, SendMeta::default()).await
     }
 
-    /// Waits until the kernel has taken every datagram, and tells what became of them. Cancel-safe.
+    /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, once, naming its length and path, and how many more were not. All others were.
+    /// Why a datagram was not sent, with its length and path and the number of other datagrams that were not sent. Each failure
+    /// is reported once; the remaining datagrams were sent.
     pub async fn flush(&self) -> io::Result<()> {
         self.handle.flush().await
     }
@@ -230,7 +231,7 @@ impl fmt::Debug for UnixDatagram {
     }
 }
 
-/// A datagram of which nothing is missing.
+/// The bytes and the sender of a datagram that was not cut.
 fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
     if message.is_cut() {
         return Err(cut(&message));
