@@ -1,5 +1,4 @@
-//! A kernel that says there are no buffers, although all of them are published: as Linux 6.1 does of reads that wait, each of
-//! which keeps a buffer.
+//! A kernel that reports a lack of buffers although all are published. Linux 6.1 does so, since each waiting read keeps a buffer.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim, run_on};
@@ -21,9 +20,9 @@ async fn there_and_back() -> io::Result<u64> {
         io::Result::Ok(())
     });
     client.send(vec![7; LEN]).await?;
-    let mut heard = 0;
-    while heard < LEN {
-        heard += client.recv().await?.expect("all of it comes back").len();
+    let mut received = 0;
+    while received < LEN {
+        received += client.recv().await?.expect("no end before all of it").len();
     }
     drop(client);
     echo.await.unwrap()?;

@@ -1,4 +1,4 @@
-//! Pools of registered memory on the simulated kernel, where it is known to the microsecond who holds a buffer.
+//! Pools of registered memory on the simulated kernel, on which the time at which a buffer is free is exact.
 
 use crate::files::{on, policies};
 use annulus::fs::{DirectPool, File, OpenOptions, Policy};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SIZE: usize = 4096;
 
-/// A device on which a read takes long.
+/// A device on which a read takes 10 ms.
 fn slow(profile: Profile) -> Rc<Sim> {
     let device = Device { read: Duration::from_millis(10), ..Device::default() };
     Sim::builder(1).profile(profile).disk(Disk::new(device)).build()
@@ -24,7 +24,7 @@ async fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).direct(true).open("/file").await
 }
 
-/// Writes a block and reads it back; how many calls had registered memory.
+/// Writes a block and reads it back. Returns how many calls used registered memory.
 async fn there_and_back(pool: &DirectPool) -> io::Result<u64> {
     let file = open().await?;
     let mut buf = pool.take().await;
@@ -37,7 +37,7 @@ async fn there_and_back(pool: &DirectPool) -> io::Result<u64> {
 }
 
 #[test]
-fn every_policy_but_inline_uses_what_is_registered() {
+fn every_policy_but_inline_uses_registered_memory() {
     for policy in policies() {
         let sim = slow(Profile::current());
         let calls = on(&sim, policy, async { there_and_back(&DirectPool::new(2, SIZE)?).await });
@@ -47,7 +47,7 @@ fn every_policy_but_inline_uses_what_is_registered() {
 }
 
 #[test]
-fn what_may_not_be_locked_is_used_all_the_same() {
+fn memory_above_the_lock_limit_is_used_unregistered() {
     let sim = slow(Profile { lockable: SIZE as u64, ..Profile::current() });
     let calls = on(&sim, Policy::Adaptive, async {
         let pool = DirectPool::new(2, SIZE)?;
@@ -58,7 +58,7 @@ fn what_may_not_be_locked_is_used_all_the_same() {
 }
 
 #[test]
-fn a_pool_that_is_gone_makes_room_for_another() {
+fn a_dropped_pool_makes_space_for_another() {
     let sim = slow(Profile { lockable: SIZE as u64, ..Profile::current() });
     let ran = on(&sim, Policy::Adaptive, async {
         for _ in 0..3 {
@@ -86,7 +86,7 @@ fn a_dropped_read_keeps_its_buffer_as_long_as_the_device_takes() {
         {
             let mut read = pin!(file.read_at(pool.take().await, 0));
             let polled = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx).is_pending()));
-            assert!(polled.await, "the device takes its time");
+            assert!(polled.await, "the device takes 10 ms");
         }
         let next = {
             let pool = pool.clone();

@@ -1,4 +1,4 @@
-//! How a simulated host ends that cannot go on, and one that was short of something for a while.
+//! Deadlocks of a simulated host, and short resources that come back.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim, run, run_on};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
-fn a_deadlock_tells_what_every_task_waits_for() {
+fn a_deadlock_names_what_every_task_waits_for() {
     let error = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;
@@ -26,15 +26,15 @@ fn a_deadlock_tells_what_every_task_waits_for() {
     assert_eq!(error.kind(), io::ErrorKind::Deadlock);
     let text = error.to_string();
     assert!(text.starts_with("deadlock: every task waits"), "{text}");
-    let told = |what: &str| text.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(told(file!()), 4, "one line a task, with its place: {text}");
-    assert_eq!((told("to accept"), told("to receive")), (1, 2), "{text}");
-    assert_eq!(told("for a task or another thread"), 1, "{text}");
-    assert!(told("kernel: ") > 0, "{text}");
+    let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(lines(file!()), 4, "one line a task, with its source position: {text}");
+    assert_eq!((lines("to accept"), lines("to receive")), (1, 2), "{text}");
+    assert_eq!(lines("for a task or another thread"), 1, "{text}");
+    assert!(lines("kernel: ") > 0, "{text}");
 }
 
 #[test]
-fn a_timer_somewhere_is_no_deadlock() {
+fn a_pending_timer_is_no_deadlock() {
     let waited = run(7, async {
         let start = Instant::now();
         sleep(Duration::from_secs(3600)).await;
@@ -44,7 +44,7 @@ fn a_timer_somewhere_is_no_deadlock() {
 }
 
 #[test]
-fn a_dropped_stream_gives_up_where_memory_stays_short() {
+fn a_dropped_stream_gives_up_if_memory_stays_short() {
     let (sim, linger) = (Sim::builder(1).build(), Duration::from_millis(100));
     let ran = run_on(&sim, Runtime::builder().linger(linger), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
@@ -55,7 +55,7 @@ fn a_dropped_stream_gives_up_where_memory_stays_short() {
         client.send("never sent").await?;
         drop(client);
         sleep(linger / 2).await;
-        assert_eq!(sim.open_descriptors(), open, "it is tried again");
+        assert_eq!(sim.open_descriptors(), open, "the send is tried again");
         sleep(linger).await;
         assert_eq!(sim.open_descriptors(), open - 1);
         io::Result::Ok(())
@@ -63,9 +63,9 @@ fn a_dropped_stream_gives_up_where_memory_stays_short() {
     ran.unwrap();
 }
 
-/// Clients that come all at once and stay for a while: fewer than there are descriptors, but each needs a second one on the
-/// server. Answers how often the listener paused.
-async fn crowd(clients: u32) -> io::Result<u64> {
+/// Clients that connect all at once and stay for some time. They are fewer than there are descriptors, but each needs a second
+/// one on the server. Returns how often the listener paused.
+async fn connect_all(clients: u32) -> io::Result<u64> {
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let answered = Rc::new(Cell::new(0));
     let count = answered.clone();
@@ -83,16 +83,16 @@ async fn crowd(clients: u32) -> io::Result<u64> {
         #[expect(unreachable_code, reason = "the type of the task")]
         io::Result::Ok(())
     });
-    let visits: Vec<_> = (0..clients).map(|_| spawn(visit())).collect();
-    for visit in visits {
-        visit.await.expect("a visit without panic")?;
+    let tasks: Vec<_> = (0..clients).map(|_| spawn(connect_and_stay())).collect();
+    for task in tasks {
+        task.await.expect("no panic")?;
     }
     assert_eq!(answered.get(), clients);
     Ok(counters().unwrap_or_default().accept_pauses)
 }
 
-/// Stays a second, so that many are there at once.
-async fn visit() -> io::Result<()> {
+/// Stays a second, so that many are connected at once.
+async fn connect_and_stay() -> io::Result<()> {
     let mut stream = loop {
         match TcpStream::connect("127.0.0.1:7000").await {
             Ok(stream) => break stream,
@@ -109,18 +109,18 @@ async fn visit() -> io::Result<()> {
 fn a_listener_without_descriptors_recovers_by_itself() {
     for seed in 0..20 {
         let sim = Sim::builder(seed).descriptors(30).build();
-        let pauses = run_on(&sim, Runtime::builder(), crowd(20)).unwrap();
-        assert!(pauses > 0, "seed {seed}: there were descriptors for all");
+        let pauses = run_on(&sim, Runtime::builder(), connect_all(20)).unwrap();
+        assert!(pauses > 0, "seed {seed}: no listener ran out of descriptors");
         assert_eq!(sim.leftovers(), [""; 0], "seed {seed}");
     }
 }
 
 #[test]
-fn a_listener_whose_accepts_fail_now_and_then_serves_everybody() {
+fn a_listener_whose_accepts_fail_at_times_serves_every_client() {
     let often = Faults::none().with(Fault::AcceptLimit, 500);
     for seed in 0..20 {
         let sim = Sim::builder(seed).faults(often.clone()).build();
-        let pauses = run_on(&sim, Runtime::builder(), crowd(20)).unwrap();
+        let pauses = run_on(&sim, Runtime::builder(), connect_all(20)).unwrap();
         assert!(pauses > 0, "seed {seed}: no accept failed");
     }
 }

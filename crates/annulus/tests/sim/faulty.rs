@@ -1,8 +1,8 @@
-//! Foreign code that panics in the middle of the play: wakers, values, payloads, the owners of bytes. Nothing else is lost by
-//! it, and each of these is dropped once.
+//! Foreign code that panics during a run: wakers, values, payloads of panics, owners of bytes. Nothing else is lost by it, and
+//! each of these is dropped once (invariant 15).
 
 use crate::foreign::{Bomb, Here, waker_of};
-use crate::scene::Scene;
+use crate::run::Run;
 use annulus::net::{TcpStream, UdpSocket};
 use annulus::{JoinError, spawn};
 use bytes::Bytes;
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::panicking;
 
-/// How many faulty values and wakers a run has made, and how many of these are gone.
+/// How many faulty values and wakers a run has made, and how many of them were dropped.
 #[derive(Default)]
 pub(crate) struct Tally {
     made: Cell<u64>,
-    gone: Cell<u64>,
+    dropped: Cell<u64>,
 }
 
 impl Tally {
@@ -32,11 +32,11 @@ impl Tally {
     }
 
     pub(crate) fn left(&self) -> u64 {
-        self.made.get() - self.gone.get()
+        self.made.get() - self.dropped.get()
     }
 }
 
-/// Its drop panics, once it is armed; unless the thread unwinds already, which would abort the process.
+/// Its drop panics if it is armed, unless the thread unwinds already: a second panic would abort the process.
 pub(crate) struct FaultyValue {
     tally: Rc<Tally>,
     armed: Cell<bool>,
@@ -51,14 +51,14 @@ impl FaultyValue {
 
 impl Drop for FaultyValue {
     fn drop(&mut self) {
-        self.tally.gone.set(self.tally.gone.get() + 1);
+        self.tally.dropped.set(self.tally.dropped.get() + 1);
         if self.armed.get() && !panicking() {
             panic_any(Bomb);
         }
     }
 }
 
-/// Wakes a task. Its wake panics afterwards, or else its drop.
+/// Wakes a task. Either its wake panics afterwards, or its drop.
 struct FaultyWaker {
     task: Waker,
     wake_panics: bool,
@@ -76,19 +76,19 @@ impl Wake for FaultyWaker {
 
 /// Polls a future with a waker that panics.
 pub(crate) fn poll_faultily<T>(
-    scene: &Scene,
+    run: &Run,
     cx: &Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<T> {
-    let value = Here(FaultyValue::new(scene.tally()));
-    let wake_panics = scene.below(2) == 0;
+    let value = Here(FaultyValue::new(run.tally()));
+    let wake_panics = run.below(2) == 0;
     value.0.armed.set(!wake_panics);
     let faulty = Arc::new(FaultyWaker { task: cx.waker().clone(), wake_panics, value });
     let waker = Waker::from(faulty.clone());
     let polled = poll(&mut Context::from_waker(&waker));
     drop(waker);
     if Arc::strong_count(&faulty) == 1 {
-        // The runtime has kept none: this drop is the play's own.
+        // The runtime has kept no clone: the test itself drops the value.
         faulty.value.0.armed.set(false);
     }
     polled
@@ -115,41 +115,41 @@ impl Drop for FaultyBytes {
 
 /// Sends bytes whose owner's drop panics once the runtime has them.
 pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
-    scene: &Scene,
+    run: &Run,
     bytes: Vec<u8>,
     send: impl FnOnce(Bytes) -> F,
 ) -> io::Result<()> {
     let armed = Arc::new(AtomicBool::new(true));
-    let value = Here(FaultyValue::new(scene.tally()));
+    let value = Here(FaultyValue::new(run.tally()));
     let bytes = Bytes::from_owner(FaultyBytes { bytes, value, armed: armed.clone() });
     let mut sent = pin!(send(bytes));
     let outcome = sent.as_mut().await;
     if outcome.is_err() {
-        // A stream that refuses bytes leaves them with the future, whose drop is the play's own.
+        // A stream that refuses bytes leaves them with the future, which the test itself drops.
         armed.store(false, Ordering::Relaxed);
     }
     outcome
 }
 
-/// Tasks that end badly, at any moment.
-pub(crate) async fn disturb(scene: Scene, server: SocketAddr) {
-    for _ in 0..scene.plan().disturbances {
-        scene.pause().await;
-        let value = FaultyValue::new(scene.tally());
-        match scene.below(6) {
+/// Tasks that panic or are dropped with a value that panics, at any time.
+pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
+    for _ in 0..run.plan().faulty_tasks {
+        run.pause().await;
+        let value = FaultyValue::new(run.tally());
+        match run.below(6) {
             0 => drop(spawn(end_with(value))),
             1 => drop(spawn(async { value })),
             2 => drop(spawn(hold(value))),
             3 => {
                 let mut task = spawn(hold(value));
-                scene.pause().await;
+                run.pause().await;
                 task.abort();
             }
             4 => match spawn(end_with(value)).await {
                 Err(JoinError::Panicked(payload)) => forget(payload),
-                _ => panic!("it does not end otherwise"),
+                _ => panic!("it ends with a panic"),
             },
-            _ => drop(spawn(leave_behind(scene.clone(), value, server))),
+            _ => drop(spawn(leave_behind(run.clone(), value, server))),
         }
     }
 }
@@ -165,10 +165,10 @@ async fn hold(value: FaultyValue) {
     drop(value);
 }
 
-/// Waits for a datagram that never comes, and leaves a stream behind whose waker has another stream: that one goes while the
-/// runtime ends, and then panics.
-async fn leave_behind(scene: Scene, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
-    // Its drop is the play's own unless the waker gets it.
+/// Waits for a datagram that never arrives, and leaves a stream whose waker owns another stream. The runtime drops that one while
+/// it ends, and then the value beside it panics.
+async fn leave_behind(run: Run, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
+    // Until the waker owns it, the test itself drops it.
     value.armed.set(false);
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let (mut stream, other) =
@@ -176,8 +176,8 @@ async fn leave_behind(scene: Scene, value: FaultyValue, server: SocketAddr) -> i
     value.armed.set(true);
     let waker = waker_of((other, value));
     let pending = pin!(stream.recv()).poll(&mut Context::from_waker(&waker)).is_pending();
-    assert!(pending, "the server never says the first word");
+    assert!(pending, "the server never sends first");
     drop(waker);
-    scene.keep(stream);
-    poll_fn(|cx| poll_faultily(&scene, cx, |cx| pin!(socket.recv()).poll(cx))).await.map(drop)
+    run.keep(stream);
+    poll_fn(|cx| poll_faultily(&run, cx, |cx| pin!(socket.recv()).poll(cx))).await.map(drop)
 }

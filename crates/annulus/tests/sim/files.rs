@@ -1,4 +1,4 @@
-//! Files on the simulated disk: the runtime's own, under every policy, on a slow device and after a power cut.
+//! Files on the simulated disk, under every policy, on a slow device and after a power cut.
 
 use annulus::fs::{self, Dir, File, OpenOptions, Policy};
 use annulus::io::copy;
@@ -45,7 +45,7 @@ fn files_are_written_read_moved_and_removed() {
     }
 }
 
-/// Replaces a file as one should: written beside, synced, renamed, the directory synced.
+/// Replaces a file so that a power cut leaves the old or the new one: writes another, syncs it, renames it, syncs the directory.
 async fn replace(text: &'static str) -> io::Result<()> {
     let mut file = File::create("/new").await?;
     file.write(text).await.0?;
@@ -85,7 +85,7 @@ fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
     assert_eq!(seen, [true; 2]);
 }
 
-/// Copies are dropped, and fail: the next one goes on behind what was written.
+/// Copies are dropped, and fail: the next one goes on after what was written.
 #[test]
 fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
     for policy in policies() {
@@ -97,12 +97,12 @@ fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
             let (mut server, _) = listener.accept().await?;
             fs::write("/filler", vec![0; 4096]).await?;
             let mut file = File::create("/file").await?;
-            for letter in ["a", "b"] {
-                client.send(letter.repeat(4096)).await?;
+            for byte in ["a", "b"] {
+                client.send(byte.repeat(4096)).await?;
                 let copied = timeout(Duration::from_secs(1), copy(&mut server, &mut file)).await;
                 assert!(copied.is_err(), "the stream has not ended");
             }
-            client.send("no room for this").await?;
+            client.send("no space for this").await?;
             let error = copy(&mut server, &mut file).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StorageFull);
             fs::remove_file("/filler").await?;
@@ -153,7 +153,7 @@ fn slowest_echo(policy: Policy) -> Duration {
 }
 
 #[test]
-fn a_slow_device_stalls_nobody_unless_calls_are_made_on_the_loop() {
+fn a_slow_device_stalls_no_echo_unless_calls_are_made_on_the_loop() {
     let few = Duration::from_millis(1);
     for policy in [Policy::Offload, Policy::Adaptive] {
         let slowest = slowest_echo(policy);
@@ -172,13 +172,13 @@ async fn read_pages(file: &File, count: u64) -> io::Result<()> {
 }
 
 #[test]
-fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_a_few_times() {
+fn a_file_that_leaves_the_page_cache_stalls_the_loop_a_few_times() {
     let device = Device { read: Duration::from_millis(10), ..Device::default() };
     let sim = Sim::builder(1).disk(Disk::new(device)).build();
     let ran = on(&sim, Policy::Adaptive, async {
         fs::write("/file", vec![1; 64 * 4096]).await?;
         let file = File::open("/file").await?;
-        for relapse in 0..3 {
+        for round in 0..3 {
             read_pages(&file, 10_000).await?;
             file.sync_all().await?;
             sim.drop_page_cache();
@@ -186,7 +186,7 @@ fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_a_few_times
             read_pages(&file, 64).await?;
             let after = annulus::counters().expect("in a runtime");
             let missed = after.file_misses - before.file_misses;
-            assert!(missed >= 60, "{missed} of 64 reads were kept off the loop at {relapse}");
+            assert!(missed >= 60, "{missed} of 64 reads went off the loop in round {round}");
         }
         Ok(())
     });
@@ -194,7 +194,7 @@ fn a_file_that_was_always_in_memory_and_no_longer_is_stalls_the_loop_a_few_times
 }
 
 #[test]
-fn a_full_disk_says_so_and_serves_again_when_something_goes() {
+fn a_full_disk_is_an_error_until_a_file_is_removed() {
     let device = Device { capacity: 1 << 16, ..Device::default() };
     for policy in policies() {
         let sim = Sim::builder(1).disk(Disk::new(device)).build();

@@ -1,6 +1,6 @@
 //! What a seed decides before the run.
 
-use crate::letters::Correspondence;
+use crate::datagrams::DatagramPlan;
 use annulus::sim::{Profile, Sim};
 use annulus::{Builder, Operations, Runtime};
 use annulus_ring::SqPoll;
@@ -8,59 +8,59 @@ use annulus_sim::Random;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What client and server say to each other on one connection.
+/// What client and server do on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// The server sends back what it gets, the very leases.
+pub(crate) enum Exchange {
+    /// The server sends back the leases that it receives.
     Echo,
-    /// Both talk at once, each its own text, and end when they have done.
+    /// Both send a payload of their own at once, and end after it.
     Both,
-    /// Question, answer, question, answer.
-    Ask,
-    /// The client sends its text and drops the stream.
-    Leave,
-    /// The client resets the connection somewhere in its text.
-    Abort,
-    /// The client's task is aborted at some moment.
-    Vanish,
+    /// The client sends a piece, and waits for its echo before it sends the next.
+    Pieces,
+    /// The client sends its payload and drops the stream.
+    SendOnly,
+    /// The client resets the connection at some byte of its payload.
+    Reset,
+    /// The client's task is aborted at some time.
+    AbortTask,
 }
 
-impl Manner {
+impl Exchange {
     const ALL: [Self; 6] =
-        [Self::Echo, Self::Both, Self::Ask, Self::Leave, Self::Abort, Self::Vanish];
+        [Self::Echo, Self::Both, Self::Pieces, Self::SendOnly, Self::Reset, Self::AbortTask];
 
-    /// Whether the server hears the whole text.
+    /// Whether the server receives the whole payload.
     pub(crate) fn is_complete(self) -> bool {
-        !matches!(self, Self::Abort | Self::Vanish)
+        !matches!(self, Self::Reset | Self::AbortTask)
     }
 }
 
-/// One connection's part.
+/// One connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Script {
-    pub(crate) manner: Manner,
-    /// Which text: the server's differs from the client's by its lowest bit.
+pub(crate) struct StreamPlan {
+    pub(crate) exchange: Exchange,
+    /// Seeds the payload: the server's key differs from the client's in the lowest bit.
     pub(crate) key: u64,
-    /// Bytes that the client says.
+    /// Bytes that the client sends.
     pub(crate) up: u64,
-    /// Bytes that the server says, where it has a text of its own.
+    /// Bytes that the server sends, if it has a payload of its own.
     pub(crate) down: u64,
 }
 
-/// A run's settings.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    pub(crate) scripts: Vec<Script>,
-    pub(crate) correspondences: Vec<Correspondence>,
-    pub(crate) whispers: Vec<Correspondence>,
-    /// Most times that somebody gives up waiting, and then waits again.
+    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) udp_clients: Vec<DatagramPlan>,
+    pub(crate) unix_pairs: Vec<DatagramPlan>,
+    /// How often, at most, a wait is dropped and started again.
     pub(crate) cancels: u64,
-    /// Of a thousand polls, those with a waker that panics.
+    /// Polls per thousand that get a waker that panics.
     pub(crate) panics: u64,
-    /// Tasks that end badly.
-    pub(crate) disturbances: u64,
-    /// The root future panics when everything else has happened.
+    /// Tasks that panic, or are dropped with a value that panics.
+    pub(crate) faulty_tasks: u64,
+    /// The root future panics after everything else.
     pub(crate) root_panics: bool,
     /// Most bytes of one write.
     pub(crate) write: u64,
@@ -71,21 +71,21 @@ pub(crate) struct Plan {
     bounds: (u32, usize),
     operations: Operations,
     polls: Option<SqPoll>,
-    look: Duration,
-    /// From how many bytes on a send is not copied.
-    lend: Option<usize>,
+    busy_poll: Duration,
+    /// Sends of this many bytes or more are not copied.
+    zero_copy_threshold: Option<usize>,
 }
 
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        // Other numbers than those that the simulation draws from its own seed.
+        // The simulation draws other numbers from the same seed.
         let random = &mut Random::new(seed ^ 0x5EED_0F7A_1C5A_11E5);
         let most = random.pick(&[1, 300, 5_000, 5_000, 40_000, 200_000]);
         let connections = if most > 100_000 { 1 } else { random.between(1, 6) };
         Self {
             seed,
-            scripts: (0..connections).map(|number| script(random, number, most)).collect(),
+            streams: (0..connections).map(|number| stream_plan(random, number, most)).collect(),
             cancels: random.pick(&[0, 1, 3]),
             write: if most <= 300 { random.pick(&[1, 20]) } else { random.pick(&[400, 70_000]) },
             backlog: random.pick(&[1, 128]),
@@ -94,19 +94,19 @@ impl Plan {
             buffers: random.pick(&[2, 4, 64]),
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
             operations: operations(random),
-            correspondences: correspondences(random),
-            whispers: correspondences(random),
+            udp_clients: datagram_plans(random),
+            unix_pairs: datagram_plans(random),
             polls: random.pick(&[None, None, None, Some(POLLER)]),
-            look: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
-            lend: random.pick(&[None, None, Some(1), Some(4000)]),
+            busy_poll: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
+            zero_copy_threshold: random.pick(&[None, None, Some(1), Some(4000)]),
             panics: random.pick(&[0, 0, 10, 200]),
-            disturbances: random.pick(&[0, 0, 1, 5]),
+            faulty_tasks: random.pick(&[0, 0, 1, 5]),
             root_panics: random.pick(&[false, false, true]),
         }
     }
 
-    /// The same, but everybody gives up again and again.
-    pub(crate) fn impatient(self) -> Self {
+    /// The same, but every wait is dropped and started again many times.
+    pub(crate) fn with_many_cancels(self) -> Self {
         Self { cancels: 100, ..self }
     }
 
@@ -116,15 +116,15 @@ impl Plan {
 
     /// The runtime's settings: small pools, small queues, small bounds.
     pub(crate) fn runtime(&self) -> Builder {
-        // Long enough for the slowest network: nothing is cut off, unless by its own client.
+        // Long enough for the slowest network: a stream is cut off by its own client only.
         let long = Duration::from_secs(3600);
         let builder = Runtime::builder();
         let builder = self.polls.into_iter().fold(builder, Builder::sq_poll);
-        // An old kernel has only half of it.
-        let lend = self.lend.filter(|_| self.profile.zero_copy_report);
+        // An old kernel does not report copies.
+        let threshold = self.zero_copy_threshold.filter(|_| self.profile.zero_copy_report);
         builder
-            .zero_copy_threshold(lend)
-            .busy_poll(self.look)
+            .zero_copy_threshold(threshold)
+            .busy_poll(self.busy_poll)
             .sq_entries(self.queues.0)
             .cq_entries(self.queues.1)
             .recv_buffers(4096, self.buffers)
@@ -139,27 +139,27 @@ impl Plan {
 /// A kernel thread that takes submissions.
 const POLLER: SqPoll = SqPoll { idle: Duration::from_millis(1), cpu: None };
 
-fn script(random: &mut Random, number: u64, most: u64) -> Script {
-    Script {
-        manner: random.pick(&Manner::ALL),
+fn stream_plan(random: &mut Random, number: u64, most: u64) -> StreamPlan {
+    StreamPlan {
+        exchange: random.pick(&Exchange::ALL),
         key: number << 1,
         up: random.between(0, most),
         down: random.between(0, most),
     }
 }
 
-/// Clients that write letters: often nobody.
-fn correspondences(random: &mut Random) -> Vec<Correspondence> {
+/// Clients that send datagrams: often none.
+fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
     let clients = random.pick(&[0, 0, 1, 3]);
-    let part = |key| Correspondence {
+    let plan = |key| DatagramPlan {
         key,
-        letters: random.between(1, 30),
+        count: random.between(1, 30),
         most: random.pick(&[0, 100, 1400, 9000]),
     };
-    (0..clients).map(part).collect()
+    (0..clients).map(plan).collect()
 }
 
-/// Mostly those that everybody has.
+/// Mostly the default ones.
 fn operations(random: &mut Random) -> Operations {
     let others = random.pick(&Operations::ALL);
     random.pick(&[Operations::default(), others])

@@ -1,4 +1,4 @@
-//! Running many seeds, on all cores, and telling how to run one again.
+//! Running many seeds on all cores, and printing how to run one again.
 
 use crate::foreign::is_foreign;
 use annulus::time::Instant;
@@ -8,16 +8,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
-/// What runs added up to.
+/// The sums over all runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) runs: u64,
     pub(crate) operations: u64,
     pub(crate) faults: u64,
     pub(crate) bytes: u64,
-    pub(crate) letters: u64,
+    pub(crate) datagrams: u64,
     pub(crate) cancels: u64,
-    /// Values, wakers and owners of bytes that were made to panic.
+    /// Values, wakers and owners of bytes that panic.
     pub(crate) panics: u64,
 }
 
@@ -27,7 +27,7 @@ impl AddAssign for Totals {
         self.operations += more.operations;
         self.faults += more.faults;
         self.bytes += more.bytes;
-        self.letters += more.letters;
+        self.datagrams += more.datagrams;
         self.cancels += more.cancels;
         self.panics += more.panics;
     }
@@ -51,7 +51,7 @@ pub(crate) fn only_one() -> bool {
     std::env::var_os("ANNULUS_SIM_SEED").is_some()
 }
 
-/// Runs `body` for each seed and prints what it took. The value of `body` is that seed's trace.
+/// Runs `body` for each seed, and prints the sums and the time. `body` returns the hash of the seed's trace.
 pub(crate) fn each(
     test: &'static str,
     seeds: Range<u64>,
@@ -66,21 +66,21 @@ pub(crate) fn each(
     let next = AtomicU64::new(seeds.start);
     let totals = Mutex::new(Totals::default());
     let work = || {
-        let mut mine = Totals::default();
+        let mut own = Totals::default();
         while let Some(seed) = take(&next, seeds.end) {
             CURRENT.set(Some((test, seed)));
-            let ran = catch_unwind(AssertUnwindSafe(|| body(seed, &mut mine)));
-            // One failure is enough: the other threads stop, too.
+            let ran = catch_unwind(AssertUnwindSafe(|| body(seed, &mut own)));
+            // The other threads stop at the first failure.
             ran.unwrap_or_else(|panic| {
                 next.store(seeds.end, Ordering::Relaxed);
                 if is_foreign(&*panic) {
-                    eprintln!("a foreign panic has got out");
+                    eprintln!("a foreign panic got out of the runtime");
                     print_replay();
                 }
                 resume_unwind(panic)
             });
         }
-        *totals.lock().unwrap() += mine;
+        *totals.lock().unwrap() += own;
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));

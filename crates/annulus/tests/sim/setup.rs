@@ -1,4 +1,4 @@
-//! Kernels that give no ring, or one with something missing.
+//! Simulated kernels that refuse a ring, or lack newer features.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Profile, Sim, run_on};
@@ -6,7 +6,7 @@ use annulus::{DriverChoice, Runtime};
 use rustix::io::Errno;
 use std::io;
 
-/// What each refusal is to say.
+/// The word that each refusal must contain.
 const REFUSALS: [(Errno, &str); 4] = [
     (Errno::NOMEM, "memory"),
     (Errno::PERM, "not permitted"),
@@ -38,13 +38,13 @@ fn every_simulated_kernel_serves() {
     let profiles = [Profile::current(), Profile::old()];
     for profile in profiles {
         let sim = Sim::builder(1).profile(profile).build();
-        let heard = run_on(&sim, Runtime::builder(), async {
+        let received = run_on(&sim, Runtime::builder(), async {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             let mut client = TcpStream::connect(listener.local_addr()?).await?;
             let (mut server, _) = listener.accept().await?;
             server.send("hello").await?;
             Ok::<_, io::Error>(client.recv().await?.map(|lease| lease.to_vec()))
         });
-        assert_eq!(heard.unwrap().as_deref(), Some(&b"hello"[..]));
+        assert_eq!(received.unwrap().as_deref(), Some(&b"hello"[..]));
     }
 }

@@ -1,37 +1,37 @@
-//! A count that somebody waits for.
+//! A countdown latch.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, Waker};
 
-/// Opens when the count is down, or something has failed.
+/// Opens when the count has reached zero, or something has failed.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct Latch {
     left: Cell<usize>,
     failure: RefCell<Option<io::Error>>,
     waiting: RefCell<Option<Waker>>,
 }
 
-impl Gate {
+impl Latch {
     pub(crate) fn new(count: usize) -> Self {
         Self { left: Cell::new(count), ..Self::default() }
     }
 
-    /// One less to wait for.
-    pub(crate) fn count(&self) {
-        self.left.set(self.left.get().checked_sub(1).expect("nobody counts twice"));
+    /// One event less to wait for.
+    pub(crate) fn count_down(&self) {
+        self.left.set(self.left.get().checked_sub(1).expect("no part counts twice"));
         self.wake();
     }
 
-    /// Opens the gate at once, with an error. The first one stands.
+    /// Opens the latch at once, with an error. The first error is kept.
     pub(crate) fn fail(&self, error: io::Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.wake();
     }
 
-    /// Waits until it is open.
-    pub(crate) async fn open(&self) -> io::Result<()> {
+    /// Waits until the latch is open.
+    pub(crate) async fn wait(&self) -> io::Result<()> {
         poll_fn(|cx| {
             if let Some(error) = self.failure.take() {
                 return Poll::Ready(Err(error));

@@ -1,8 +1,8 @@
-//! What all tasks of a run share: chance, patience, and who is still to come.
+//! What all tasks of a run share: its random numbers, its waits that are dropped, its counts, and the latch that ends it.
 
 use crate::faulty::{Tally, poll_faultily};
-use crate::gate::Gate;
-use crate::plan::{Plan, Script};
+use crate::latch::Latch;
+use crate::plan::{Plan, StreamPlan};
 use annulus::net::TcpStream;
 use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
@@ -14,35 +14,35 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A run's common ground. Clones are the same one.
+/// A run. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Scene(Rc<Shared>);
+pub(crate) struct Run(Rc<Shared>);
 
 struct Shared {
     plan: Plan,
     random: RefCell<Random>,
-    /// Clients that have to come to their end, and sessions of theirs on the server.
-    gate: Gate,
+    /// Counts the clients, and the connections on the server, that are not done yet.
+    latch: Latch,
     bytes: Cell<u64>,
-    letters: Cell<u64>,
+    datagrams: Cell<u64>,
     cancels: Cell<u64>,
     tally: Rc<Tally>,
-    /// What outlives the runtime.
+    /// Streams that outlive the runtime.
     kept: RefCell<Vec<TcpStream>>,
-    /// The root future has done its part.
+    /// The root future is done, but for a panic that was planned.
     finished: Cell<bool>,
 }
 
-impl Scene {
+impl Run {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let complete = plan.scripts.iter().filter(|script| script.manner.is_complete()).count();
-        let letters = plan.correspondences.len() + plan.whispers.len();
+        let complete = plan.streams.iter().filter(|stream| stream.exchange.is_complete()).count();
+        let datagrams = plan.udp_clients.len() + plan.unix_pairs.len();
         Self(Rc::new(Shared {
             plan: plan.clone(),
             random: RefCell::new(Random::new(!plan.seed)),
-            gate: Gate::new(plan.scripts.len() + complete + letters),
+            latch: Latch::new(plan.streams.len() + complete + datagrams),
             bytes: Cell::new(0),
-            letters: Cell::new(0),
+            datagrams: Cell::new(0),
             cancels: Cell::new(0),
             tally: Rc::default(),
             kept: RefCell::default(),
@@ -54,12 +54,12 @@ impl Scene {
         &self.0.plan
     }
 
-    pub(crate) fn script(&self, number: usize) -> Script {
-        self.0.plan.scripts[number]
+    pub(crate) fn stream_plan(&self, number: usize) -> StreamPlan {
+        self.0.plan.streams[number]
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.0.gate
+    pub(crate) fn latch(&self) -> &Latch {
+        &self.0.latch
     }
 
     pub(crate) fn below(&self, limit: u64) -> u64 {
@@ -70,28 +70,28 @@ impl Scene {
         self.0.random.borrow_mut().between(low, high)
     }
 
-    /// A short while: nothing at all, about a turn, about a journey, or longer.
-    pub(crate) fn moment(&self) -> Duration {
+    /// A duration: zero, about a turn, about the latency of the network, or longer.
+    pub(crate) fn some_time(&self) -> Duration {
         let most = self.0.random.borrow_mut().pick(&[0, 2_000, 100_000, 2_000_000, 50_000_000]);
         Duration::from_nanos(self.between(0, most))
     }
 
     pub(crate) fn pause(&self) -> impl Future<Output = ()> + use<> {
-        sleep(self.moment())
+        sleep(self.some_time())
     }
 
-    /// Counts bytes that arrived as they should.
-    pub(crate) fn heard(&self, bytes: usize) {
+    /// Counts bytes that arrived unchanged.
+    pub(crate) fn count_bytes(&self, bytes: usize) {
         self.0.bytes.set(self.0.bytes.get() + bytes as u64);
     }
 
-    /// Counts a datagram that came back as it was written.
-    pub(crate) fn letter(&self) {
-        self.0.letters.set(self.0.letters.get() + 1);
+    /// Counts a datagram that arrived unchanged.
+    pub(crate) fn count_datagram(&self) {
+        self.0.datagrams.set(self.0.datagrams.get() + 1);
     }
 
-    pub(crate) fn letters(&self) -> u64 {
-        self.0.letters.get()
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.0.datagrams.get()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -102,7 +102,7 @@ impl Scene {
         self.0.cancels.get()
     }
 
-    /// What is to panic in this run.
+    /// The values of this run that panic.
     pub(crate) fn tally(&self) -> &Rc<Tally> {
         &self.0.tally
     }
@@ -113,7 +113,7 @@ impl Scene {
     }
 
     /// Drops what was kept.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn drop_kept(&self) {
         drop(self.0.kept.take());
     }
 
@@ -125,7 +125,7 @@ impl Scene {
         self.0.finished.get()
     }
 
-    /// Awaits a future, with a waker that panics now and then.
+    /// Awaits a future, in some polls with a waker that panics.
     async fn await_faultily<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -138,14 +138,14 @@ impl Scene {
         .await
     }
 
-    /// Waits a moment for a future and drops it.
+    /// Awaits a future for some time, then drops it.
     pub(crate) async fn give_up<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let outcome = timeout(self.moment(), self.await_faultily(future)).await.ok();
+        let outcome = timeout(self.some_time(), self.await_faultily(future)).await.ok();
         self.0.cancels.set(self.0.cancels.get() + u64::from(outcome.is_none()));
         outcome
     }
 
-    /// Waits for what `again` waits for, giving up a few times on the way.
+    /// Awaits the future of `again`, after dropping a few of them unfinished.
     pub(crate) async fn insist<T>(&self, mut again: impl AsyncFnMut() -> T) -> T {
         for _ in 0..self.below(self.plan().cancels + 1) {
             if let Some(value) = self.give_up(again()).await {
@@ -155,17 +155,17 @@ impl Scene {
         self.await_faultily(again()).await
     }
 
-    /// Spawns a part of the play; whatever befalls it, a panic too, is told at the gate.
-    pub(crate) fn act(&self, part: impl Future<Output = io::Result<()>> + 'static) {
-        let scene = self.clone();
+    /// Spawns a part of the workload. If it fails or panics, the latch opens with the error.
+    pub(crate) fn start(&self, part: impl Future<Output = io::Result<()>> + 'static) {
+        let run = self.clone();
         let task = spawn(part);
         drop(spawn(async move {
-            joined(task).await.unwrap_or_else(|error| scene.gate().fail(error));
+            joined(task).await.unwrap_or_else(|error| run.latch().fail(error));
         }));
     }
 }
 
-/// What a task came to; a panic is an error like another.
+/// The result of a task; a panic is an error.
 pub(crate) async fn joined(task: JoinHandle<io::Result<()>>) -> io::Result<()> {
     task.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
 }
