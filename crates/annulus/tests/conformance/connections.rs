@@ -12,10 +12,10 @@ use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
-/// A port where nobody listens.
+/// A port without a listener.
 const CLOSED: &str = "127.0.0.1:1";
 
-pub(crate) async fn both_ends_know_each_other() -> io::Result<()> {
+pub(crate) async fn both_ends_know_both_addresses() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let mut client = TcpStream::connect(address).await?;
@@ -29,7 +29,7 @@ pub(crate) async fn both_ends_know_each_other() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_client_leaves_from_the_address_it_names() -> io::Result<()> {
+pub(crate) async fn a_client_connects_from_the_address_it_names() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let source = IpAddr::from([127, 0, 0, 9]);
     for _ in 0..3 {
@@ -42,11 +42,12 @@ pub(crate) async fn a_client_leaves_from_the_address_it_names() -> io::Result<()
     Ok(())
 }
 
-/// A reset crosses the network by itself: a connection that is accepted before it arrives has an address, and another is tried.
+/// A reset crosses the network by itself. A connection that is accepted before its reset arrives has an address; then another
+/// one is tried.
 pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
     let aborted = || counters().unwrap().aborted_accepts;
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    // The listener takes connections from here on.
+    // The listener accepts connections from now on.
     assert!(touch(listener.accept()).is_none());
     for _ in 0..100 {
         let before = aborted();
@@ -55,7 +56,11 @@ pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
         let (_stream, mut from) = listener.accept().await?;
         let counted = aborted() - before;
         if counted == 0 {
-            assert_ne!(from, client.local_addr()?, "the reset one is neither counted nor accepted");
+            assert_ne!(
+                from,
+                client.local_addr()?,
+                "the connection that was reset is neither counted nor accepted"
+            );
             from = listener.accept().await?.1;
         }
         assert_eq!(from, client.local_addr()?);
@@ -64,7 +69,7 @@ pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
             return Ok(());
         }
     }
-    panic!("of 100 connections that were reset at once none was passed over");
+    panic!("of 100 connections that were reset at once none was skipped");
 }
 
 pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
@@ -73,7 +78,7 @@ pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains(CLOSED), "{error}");
     }
-    // And who is there is reached all the same.
+    // A listener is reached all the same.
     pair().await.map(drop)
 }
 
@@ -85,25 +90,25 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
             spawn(echo(stream));
         }
     });
-    let visit = move |number: usize| async move {
-        let mut client = TcpStream::connect(address).await?;
+    let client = move |number: usize| async move {
+        let mut stream = TcpStream::connect(address).await?;
         for round in 0..3 {
             let sent = pattern(number + round)[number.saturating_sub(100)..].to_vec();
-            client.send(sent.clone()).await?;
-            assert!(receive(&mut client, sent.len()).await? == sent, "connection {number}");
+            stream.send(sent.clone()).await?;
+            assert!(receive(&mut stream, sent.len()).await? == sent, "connection {number}");
         }
-        io::Result::Ok(client)
+        io::Result::Ok(stream)
     };
-    let visits: Vec<_> = (1..=1000).map(|number| spawn(visit(number))).collect();
+    let clients: Vec<_> = (1..=1000).map(|number| spawn(client(number))).collect();
     let mut open = Vec::new();
-    for visit in visits {
-        open.push(visit.await.expect("a visit without panic")?);
+    for client in clients {
+        open.push(client.await.expect("no panic")?);
     }
     assert_eq!(open.len(), 1000, "all at once");
     Ok(())
 }
 
-/// Clients that each wait for an answer and go, at listeners that share a limit.
+/// Clients that each wait for an answer and disconnect, at listeners that share a limit.
 pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
     let limit = ConnectionLimit::new(3);
     let mut clients = Vec::new();
@@ -127,16 +132,16 @@ pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
         }
     }
     for client in clients {
-        client.await.expect("a client without panic")?;
+        client.await.expect("no panic")?;
     }
-    // The servers hear of the last clients' ends.
+    // The servers receive the ends of the last connections.
     while limit.open() > 0 {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-/// One connection is open, and the next is only accepted when it has closed, however accepts are dropped meanwhile.
+/// While one connection is open, no other is accepted, even if accepts are dropped meanwhile.
 pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     let limit = ConnectionLimit::new(1);
     let name = format!("annulus limit {:?}", std::thread::current().id());
@@ -161,7 +166,7 @@ pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn connections_are_accepted_though_nobody_waits() -> io::Result<()> {
+pub(crate) async fn connections_are_accepted_before_a_task_waits() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let mut clients = Vec::new();
@@ -178,34 +183,34 @@ pub(crate) async fn connections_are_accepted_though_nobody_waits() -> io::Result
     Ok(())
 }
 
-/// Only where descriptors are real: elsewhere the way out is refused, in words.
+/// Only with real descriptors: `into_parts` is refused on a simulated kernel.
 pub(crate) async fn a_connection_moves_with_what_it_had_received() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("already here, ").await?;
     assert_eq!(receive(&mut server, 7).await?.len(), 14);
-    client.send("under way").await?;
+    client.send("in flight").await?;
     let parts = match server.into_parts().await {
         Err(e) if e.kind() == io::ErrorKind::Unsupported => return Ok(()),
         parts => parts?,
     };
     let mut moved = TcpStream::from_parts(parts)?;
     client.shutdown().await?;
-    assert_eq!(receive(&mut moved, 100).await?, b"under way");
+    assert_eq!(receive(&mut moved, 100).await?, b"in flight");
     moved.send("and back").await?;
     assert_eq!(receive(&mut client, 8).await?, b"and back");
     Ok(())
 }
 
-/// What was received before a reset would look like all there is.
+/// Bytes received before the reset would look like a complete message.
 pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()> {
-    // Nothing but the move itself tells that the reset has arrived: on a slow machine that takes more than a moment.
-    for moment in [5, 50, 500, 5000].map(Duration::from_millis) {
+    // Only the move itself shows that the reset has arrived. On a slow machine that takes long, so the wait grows.
+    for wait in [5, 50, 500, 5000].map(Duration::from_millis) {
         let (mut client, mut server) = pair().await?;
         client.send("half a message").await?;
         client.flush().await?;
         assert!(touch(server.recv()).is_none());
         client.abort();
-        sleep(moment).await;
+        sleep(wait).await;
         if let Err(error) = server.into_parts().await {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
             return Ok(());

@@ -1,4 +1,4 @@
-//! Datagrams: whole, told apart, and never the end of their socket.
+//! UDP: datagrams arrive whole, with their sender, and no error ends the socket.
 
 use crate::common::{pattern, touch};
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
-/// Two sockets that know each other.
+/// Two sockets, connected to each other.
 async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     one.connect(other.local_addr()?)?;
@@ -21,7 +21,7 @@ async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     Ok((one, other))
 }
 
-/// Sends every datagram back, at the address returned, for as long as the runtime runs.
+/// Echoes every datagram, at the address returned, while the runtime runs.
 fn echo_server(address: &str) -> io::Result<SocketAddr> {
     let socket = UdpSocket::bind(address)?;
     let bound = socket.local_addr()?;
@@ -30,7 +30,7 @@ fn echo_server(address: &str) -> io::Result<SocketAddr> {
             let (datagram, from) = socket.recv_from().await?;
             socket.send_to(datagram, from).await?;
         }
-        #[allow(unreachable_code, reason = "it tells the type of the task's errors")]
+        #[allow(unreachable_code, reason = "it fixes the type of the task's errors")]
         io::Result::Ok(())
     });
     Ok(bound)
@@ -70,17 +70,17 @@ pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn an_oversized_datagram_is_refused_in_words() -> io::Result<()> {
+pub(crate) async fn an_oversized_datagram_is_refused_with_the_limit() -> io::Result<()> {
     let (one, other) = pair().await?;
     let error = one.send(vec![0; 65_508]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("65508 bytes is above the limit of 65507"), "{error}");
-    one.send("and goes on").await?;
-    assert_eq!(&*other.recv().await?, b"and goes on");
+    one.send("the next").await?;
+    assert_eq!(&*other.recv().await?, b"the next");
     Ok(())
 }
 
-pub(crate) async fn a_datagram_larger_than_the_room_is_told() -> io::Result<()> {
+pub(crate) async fn a_datagram_larger_than_its_buffer_is_an_error() -> io::Result<()> {
     let receiver = UdpOptions::new().max_datagram(65_535).bind("127.0.0.1:0")?;
     let small = UdpSocket::bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
@@ -89,19 +89,20 @@ pub(crate) async fn a_datagram_larger_than_the_room_is_told() -> io::Result<()> 
         sender.send_to(text.clone(), to.local_addr()?).await?;
         sender.send_to("next", to.local_addr()?).await?;
     }
-    assert!(*receiver.recv().await? == *text, "its room is its own");
+    assert!(*receiver.recv().await? == *text, "its buffer is as large as it asked for");
     assert_eq!(&*receiver.recv().await?, b"next");
     let cut = small.recv_from().await.unwrap_err();
     assert_eq!(cut.kind(), ErrorKind::InvalidData);
     assert!(cut.to_string().contains("5000 bytes was cut to "), "{cut}");
-    assert_eq!(&*small.recv().await?, b"next", "the socket goes on");
+    assert_eq!(&*small.recv().await?, b"next", "the socket still receives");
     sender.send_to(text, small.local_addr()?).await?;
     let datagram = small.recv_datagram().await?;
     assert!(datagram.is_truncated() && datagram.whole_len == 5000);
     Ok(())
 }
 
-pub(crate) async fn a_refusal_reaches_who_receives_and_ends_nothing() -> io::Result<()> {
+pub(crate) async fn a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket()
+-> io::Result<()> {
     let (one, other) = pair().await?;
     let address = other.local_addr()?;
     drop(other);
@@ -109,8 +110,8 @@ pub(crate) async fn a_refusal_reaches_who_receives_and_ends_nothing() -> io::Res
     annulus::yield_now().await;
     for _ in 0..3 {
         let error = loop {
-            one.send("anybody?").await?;
-            // A thread that polls closes in its own time, and the first datagram may still find the socket there.
+            one.send("refused").await?;
+            // A kernel thread that takes submissions may close the socket later, so the first datagram may still find it.
             if let Ok(answer) = timeout(Duration::from_secs(1), one.recv()).await {
                 break answer.unwrap_err();
             }
@@ -118,11 +119,11 @@ pub(crate) async fn a_refusal_reaches_who_receives_and_ends_nothing() -> io::Res
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
     }
     let again = UdpSocket::bind(address)?;
-    one.send("somebody").await?;
+    one.send("received").await?;
     let (got, from) = again.recv_from().await?;
-    assert_eq!(&*got, b"somebody");
-    again.send_to("here", from).await?;
-    assert_eq!(&*one.recv().await?, b"here");
+    assert_eq!(&*got, b"received");
+    again.send_to("answer", from).await?;
+    assert_eq!(&*one.recv().await?, b"answer");
     Ok(())
 }
 
@@ -155,7 +156,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
         one.send(vec![n]).await?;
         one.flush().await?;
         annulus::yield_now().await;
-        // A pending receive, dropped where the datagram may be there already.
+        // A receive that is dropped when the datagram may have arrived already.
         if let Some(got) = touch(other.recv()) {
             assert_eq!(*got?, [n]);
         } else {
@@ -165,7 +166,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn what_was_accepted_is_sent_though_the_socket_goes() -> io::Result<()> {
+pub(crate) async fn a_dropped_socket_sends_what_it_accepted() -> io::Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     for n in 0..20u8 {
@@ -189,7 +190,7 @@ pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
         got.extend_from_slice(&datagram);
     }
     assert!(got == text);
-    // As many as it takes, however long the payload.
+    // As many sends as the payload needs.
     one.send_segments(text[..2000].to_vec(), 10, other.local_addr()?).await?;
     for piece in text[..2000].chunks(10) {
         assert_eq!(*other.recv().await?, *piece);
@@ -197,7 +198,7 @@ pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn segments_of_nothing_are_refused_in_words() -> io::Result<()> {
+pub(crate) async fn segments_of_no_bytes_are_refused() -> io::Result<()> {
     let (one, other) = pair().await?;
     let none = Transmit::to(other.local_addr()?).segment_size(0);
     let tries = [one.send_with("bytes", &none).await, one.try_send(b"bytes", &none)];
@@ -205,12 +206,12 @@ pub(crate) async fn segments_of_nothing_are_refused_in_words() -> io::Result<()>
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(error.to_string(), "segments of 0 bytes: take 1 to 65507");
     }
-    one.send("and goes on").await?;
-    assert_eq!(&*other.recv().await?, b"and goes on");
+    one.send("the next").await?;
+    assert_eq!(&*other.recv().await?, b"the next");
     Ok(())
 }
 
-pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
+pub(crate) async fn try_send_copies() -> io::Result<()> {
     let (one, other) = pair().await?;
     let mut buffer = *b"first";
     one.try_send(&buffer, &Transmit::connected())?;
@@ -221,9 +222,8 @@ pub(crate) async fn a_quick_try_copies() -> io::Result<()> {
     poll_fn(|cx| one.poll_send_ready(cx)).await
 }
 
-/// A flood of somebody who does not read meanwhile: what the kernel had no room for it tells, to the last one, and
-/// the others come once.
-pub(crate) async fn what_a_flood_loses_is_counted() -> io::Result<()> {
+/// A flood that is not read meanwhile: the kernel counts every datagram that it drops, and each of the others arrives once.
+pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()> {
     let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     assert!(touch(receiver.recv()).is_none());
@@ -232,16 +232,16 @@ pub(crate) async fn what_a_flood_loses_is_counted() -> io::Result<()> {
         sender.send_to(n.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
     }
     sender.flush().await?;
-    let (mut got, mut came) = (0, vec![false; sent as usize]);
+    let (mut got, mut seen) = (0, vec![false; sent as usize]);
     while got + receiver.dropped()? < sent {
         let Ok(datagram) = timeout(Duration::from_millis(10), receiver.recv()).await else {
             continue;
         };
         let n = u64::from_ne_bytes(datagram?[..].try_into().expect("eight bytes"));
-        assert!(!std::mem::replace(&mut came[n as usize], true), "{n} came twice");
+        assert!(!std::mem::replace(&mut seen[n as usize], true), "{n} arrived twice");
         got += 1;
     }
-    assert!(got > 0 && receiver.dropped()? > 0, "{got} of {sent} came");
+    assert!(got > 0 && receiver.dropped()? > 0, "{got} of {sent} arrived");
     Ok(())
 }
 
@@ -254,33 +254,33 @@ impl Wake for Woken {
     }
 }
 
-/// Who polls for room and who polls for the end are two.
-pub(crate) async fn each_way_of_polling_is_woken() -> io::Result<()> {
+/// The two polls have different wakers.
+pub(crate) async fn tasks_that_poll_for_space_and_for_a_flush_are_woken() -> io::Result<()> {
     let (one, _other) = pair().await?;
     while one.try_send(&[0; 100], &Transmit::connected()).is_ok() {}
-    let (flushed, roomy) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
-    let (waker, other) = (flushed.clone().into(), roomy.clone().into());
+    let (flushed, has_space) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (waker, other) = (flushed.clone().into(), has_space.clone().into());
     assert!(one.poll_flush(&mut Context::from_waker(&waker)).is_pending());
     assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
     one.flush().await?;
     annulus::yield_now().await;
-    assert!(roomy.0.load(Ordering::Relaxed), "there is room");
+    assert!(has_space.0.load(Ordering::Relaxed), "there is space");
     assert!(flushed.0.load(Ordering::Relaxed), "all is sent");
     Ok(())
 }
 
-/// A task may poll once and never again: its wake is one too many, and takes nobody else's.
-pub(crate) async fn who_polled_and_went_takes_no_wake_along() -> io::Result<()> {
+/// A task may poll once and never again. Its wake is in addition to that of the task that waits.
+pub(crate) async fn a_task_that_polled_once_takes_no_wake() -> io::Result<()> {
     let (one, other) = pair().await?;
     let other = Rc::new(other);
     assert!(touch(poll_fn(|cx| other.poll_recv_from(cx))).is_none());
-    let waits = other.clone();
-    let waits = spawn(async move { waits.recv().await });
+    let waiting = other.clone();
+    let waiting = spawn(async move { waiting.recv().await });
     annulus::yield_now().await;
-    one.send("for who waits").await?;
-    let got = timeout(Duration::from_secs(20), waits).await.expect("it is woken");
-    assert_eq!(&*got.expect("no panic")?, b"for who waits");
-    // Who polls and is still there is woken like who awaits.
+    one.send("for the waiting task").await?;
+    let got = timeout(Duration::from_secs(20), waiting).await.expect("it is woken");
+    assert_eq!(&*got.expect("no panic")?, b"for the waiting task");
+    // A task that polls, and still waits, is woken as one that awaits.
     let (polls, awaits) = (other.clone(), other.clone());
     let tasks = [
         spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),

@@ -1,4 +1,4 @@
-//! Handles that go while something is under way.
+//! Handles that are dropped while operations are in flight.
 
 use crate::common::{pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
@@ -17,8 +17,8 @@ pub(crate) async fn an_unpolled_send_sends_nothing() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_dropped_stream_sends_what_it_took() -> io::Result<()> {
-    // Dropped at once, after a turn, and with a receive that waits.
+pub(crate) async fn a_dropped_stream_sends_what_it_accepted() -> io::Result<()> {
+    // Dropped at once, after a turn, and with a pending receive.
     for stage in 0..3 {
         let (mut client, mut server) = pair().await?;
         let text = pattern(400_000);
@@ -35,7 +35,7 @@ pub(crate) async fn a_dropped_stream_sends_what_it_took() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn halves_may_go_in_any_order() -> io::Result<()> {
+pub(crate) async fn halves_may_be_dropped_in_any_order() -> io::Result<()> {
     for receiving_first in [true, false] {
         let (client, mut server) = pair().await?;
         let (mut receiving, mut sending) = client.split();
@@ -47,9 +47,9 @@ pub(crate) async fn halves_may_go_in_any_order() -> io::Result<()> {
         } else {
             drop(sending);
             assert_eq!(receive(&mut server, 100).await?, b"all of it");
-            server.send("still heard").await?;
+            server.send("an answer").await?;
             let lease = receiving.recv().await?.expect("an answer");
-            assert!(b"still heard".starts_with(&lease));
+            assert!(b"an answer".starts_with(&lease));
             continue;
         }
         assert_eq!(receive(&mut server, 100).await?, b"all of it");
@@ -57,7 +57,7 @@ pub(crate) async fn halves_may_go_in_any_order() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_dropped_listener_lets_its_connections_go() -> io::Result<()> {
+pub(crate) async fn a_dropped_listener_closes_unclaimed_connections() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let mut kept = TcpStream::connect(address).await?;
@@ -65,12 +65,12 @@ pub(crate) async fn a_dropped_listener_lets_its_connections_go() -> io::Result<(
     let mut unclaimed = TcpStream::connect(address).await?;
     assert!(touch(listener.accept()).is_none_or(|accepted| accepted.is_ok()));
     drop(listener);
-    // Whoever was not claimed hears an end of one sort or the other.
+    // An unclaimed connection ends, or is reset.
     match unclaimed.recv().await {
         Ok(end) => assert!(end.is_none()),
         Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
     }
-    // Whoever was, lives on; and nobody listens any more.
+    // One that was accepted stays open, and the port is closed.
     server.send("alive").await?;
     assert_eq!(receive(&mut kept, 5).await?, b"alive");
     let error = TcpStream::connect(address).await.unwrap_err();
@@ -102,22 +102,22 @@ pub(crate) async fn a_dropped_join_handle_detaches() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     drop(spawn(async move {
         yield_now().await;
-        client.send("sent by nobody's task").await
+        client.send("sent by a detached task").await
     }));
-    assert_eq!(receive(&mut server, usize::MAX).await?, b"sent by nobody's task");
+    assert_eq!(receive(&mut server, usize::MAX).await?, b"sent by a detached task");
     Ok(())
 }
 
-/// A task that waits in each way at once is aborted: its peers see the end.
-pub(crate) async fn an_aborted_task_lets_go() -> io::Result<()> {
+/// The task has a receive and a send in flight; its peer receives the end.
+pub(crate) async fn an_aborted_task_closes_its_stream() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let dropped = Rc::new(Cell::new(false));
-    let witness = Bell(dropped.clone());
+    let flag = SetOnDrop(dropped.clone());
     let mut task = spawn(async move {
         assert!(touch(client.recv()).is_none());
         client.send("started").await?;
         pending::<()>().await;
-        drop((client, witness));
+        drop((client, flag));
         io::Result::Ok(())
     });
     assert_eq!(receive(&mut server, 7).await?, b"started");
@@ -128,10 +128,10 @@ pub(crate) async fn an_aborted_task_lets_go() -> io::Result<()> {
     Ok(())
 }
 
-/// Tells when it is dropped.
-struct Bell(Rc<Cell<bool>>);
+/// Sets a flag when it is dropped.
+struct SetOnDrop(Rc<Cell<bool>>);
 
-impl Drop for Bell {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.set(true);
     }

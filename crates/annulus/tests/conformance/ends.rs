@@ -1,4 +1,4 @@
-//! How runtimes end. What is left behind is looked at after every body: see `mode.rs`.
+//! How runtimes end. That nothing is left is checked after every body: see `mode.rs`.
 
 use crate::common::{pair, pattern, receive, touch};
 use crate::mode::{Mode, nothing_left};
@@ -9,7 +9,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-/// An accept, a connect, receives, sends that nobody reads, a flush, a shutdown, timers: all under way when the body ends.
+/// When the body ends, all of these are in flight: an accept, a connect, receives, unread sends, a flush, a shutdown, timers.
 pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -40,7 +40,7 @@ pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
 
 /// Two runtimes of a mode, and one after them, on one thread.
 pub(crate) fn side_by_side(mode: Mode) {
-    if !mode.is_here() {
+    if !mode.is_available() {
         return;
     }
     let ping = async |text: &'static str| {

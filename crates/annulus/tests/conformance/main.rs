@@ -1,5 +1,5 @@
-//! One contract for every driver and every kernel: each body below is written once, over the public API, with client and
-//! server on one runtime, and runs in every mode.
+//! The same behaviour on every driver and every kernel. Each body is written once, over the public API, with client and server on
+//! one runtime, and runs in every mode.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ mod unix;
 use annulus::Builder;
 use mode::{Case, Mode};
 
-/// A test a mode, of a row's `case`.
+/// One test per mode, for the `case` of a row.
 macro_rules! modes {
     ($($name:ident: $mode:ident;)*) => {$(
         #[test]
@@ -30,8 +30,8 @@ macro_rules! modes {
     )*};
 }
 
-/// A row is a body, with settings of the runtime and a look at its counters where it wants them. Each row becomes a module
-/// with a test a mode.
+/// A row is a body, optionally with settings of the runtime and a check of its counters. Each row becomes a module with one test
+/// per mode.
 macro_rules! suite {
     ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
         mod $body {
@@ -68,7 +68,7 @@ macro_rules! suite {
     )*};
 }
 
-/// The same for what only Linux has.
+/// The same for features that only Linux has.
 macro_rules! linux_suite {
     ($($module:ident::$body:ident;)*) => {$(
         mod $body {
@@ -87,7 +87,7 @@ macro_rules! linux_suite {
     )*};
 }
 
-/// The same for what does not depend on how streams' bytes are carried.
+/// The same for bodies that do not depend on the operations that carry the bytes of streams.
 macro_rules! message_suite {
     ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
         mod $body {
@@ -111,53 +111,53 @@ macro_rules! message_suite {
 }
 
 suite! {
-    connections::both_ends_know_each_other;
-    connections::a_client_leaves_from_the_address_it_names;
+    connections::both_ends_know_both_addresses;
+    connections::a_client_connects_from_the_address_it_names;
     connections::a_reset_before_the_accept_is_counted;
     connections::a_refusal_names_the_address;
     connections::a_thousand_connections_echo;
-    connections::connections_are_accepted_though_nobody_waits;
+    connections::connections_are_accepted_before_a_task_waits;
     connections::a_limit_holds_over_several_listeners;
     connections::a_limit_counts_until_the_close;
     connections::a_connection_moves_with_what_it_had_received;
-    streams::the_client_half_closes_and_still_hears;
-    streams::the_server_half_closes_and_still_hears;
+    streams::the_client_half_closes_and_still_receives;
+    streams::the_server_half_closes_and_still_receives;
     streams::a_reset_is_seen_and_stays;
-    streams::an_end_behind_unread_bytes_is_heard;
-    streams::four_mebibytes_come_back, then streams::were_lent;
-    streams::several_chunks_go_as_one, then streams::were_lent;
+    streams::an_end_behind_unread_bytes_is_received;
+    streams::four_mebibytes_come_back, then streams::were_zero_copy;
+    streams::several_chunks_are_sent_as_one, then streams::were_zero_copy;
     streams::two_thousand_single_bytes_come_back;
-    streams::halves_work_apart;
-    pressure::a_slow_reader_holds_the_writer_up, with small_bounds;
-    pressure::what_is_not_read_is_bounded, with pressure::pages;
-    pressure::a_pool_of_two_starves_nobody, with |b| b.recv_buffers(4096, 2), then pressure::ran_dry;
+    streams::halves_work_independently;
+    pressure::a_slow_reader_blocks_the_writer, with small_bounds;
+    pressure::unread_bytes_are_bounded, with pressure::pages;
+    pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
     pressure::a_pool_of_eight_is_shared_fairly, with |b| b.recv_buffers(4096, 8);
-    pressure::held_leases_stop_nobody, with |b| b.recv_buffers(4096, 4), then pressure::took_the_heap;
+    pressure::held_leases_block_no_stream, with |b| b.recv_buffers(4096, 4), then pressure::received_into_the_heap;
     pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
     memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
     timers::sleeps_end_in_order;
-    timers::a_timeout_ends_what_is_slow_and_only_that;
-    timers::a_thousand_timers_come_and_go;
+    timers::a_timeout_ends_only_slow_futures;
+    timers::a_thousand_timers_are_set_and_removed;
     cancels::accepts_lose_no_connection;
     cancels::receives_lose_no_byte;
-    cancels::connects_leave_nothing;
-    cancels::sends_go_all_the_same, with small_bounds;
+    cancels::dropped_connects_send_no_byte;
+    cancels::dropped_sends_are_sent_once_polled, with small_bounds;
     cancels::flushes_lose_nothing, with small_bounds;
     cancels::shutdowns_happen_once_polled, with small_bounds;
     drops::an_unpolled_send_sends_nothing;
-    drops::a_dropped_stream_sends_what_it_took;
-    drops::halves_may_go_in_any_order;
-    drops::a_dropped_listener_lets_its_connections_go;
+    drops::a_dropped_stream_sends_what_it_accepted;
+    drops::halves_may_be_dropped_in_any_order;
+    drops::a_dropped_listener_closes_unclaimed_connections;
     drops::a_lease_outlives_its_stream;
     drops::a_dropped_join_handle_detaches;
-    drops::an_aborted_task_lets_go;
-    nops::a_thousand_tasks_ask_at_once;
+    drops::an_aborted_task_closes_its_stream;
+    nops::a_thousand_tasks_do_nops_at_once;
     nops::dropped_nops_leave_nothing;
     nops::a_nop_follows_its_future;
     ends::everything_may_be_in_flight;
 }
 
-/// So little that everything waits.
+/// Bounds so small that everything waits.
 fn small_bounds(builder: Builder) -> Builder {
     builder.recv_bound(4096).send_bound(4096)
 }
@@ -165,44 +165,44 @@ fn small_bounds(builder: Builder) -> Builder {
 message_suite! {
     datagrams::datagrams_of_every_length_come_back;
     datagrams::many_clients_get_their_own_answers;
-    datagrams::an_oversized_datagram_is_refused_in_words;
-    datagrams::a_datagram_larger_than_the_room_is_told, with |b| b.datagram_buffers(4096, 64);
-    datagrams::a_refusal_reaches_who_receives_and_ends_nothing;
+    datagrams::an_oversized_datagram_is_refused_with_the_limit;
+    datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffers(4096, 64);
+    datagrams::a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket;
     datagrams::several_tasks_wait_for_one_socket;
     datagrams::dropped_receives_lose_no_datagram;
-    datagrams::what_was_accepted_is_sent_though_the_socket_goes;
+    datagrams::a_dropped_socket_sends_what_it_accepted;
     datagrams::segments_arrive_as_datagrams;
-    datagrams::segments_of_nothing_are_refused_in_words;
-    datagrams::a_quick_try_copies;
-    datagrams::what_a_flood_loses_is_counted;
-    datagrams::each_way_of_polling_is_woken, with small_bounds;
-    datagrams::who_polled_and_went_takes_no_wake_along;
+    datagrams::segments_of_no_bytes_are_refused;
+    datagrams::try_send_copies;
+    datagrams::datagrams_dropped_in_a_flood_are_counted;
+    datagrams::tasks_that_poll_for_space_and_for_a_flush_are_woken, with small_bounds;
+    datagrams::a_task_that_polled_once_takes_no_wake;
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
-    unix::a_name_in_use_is_refused_and_a_dead_one_taken_over;
-    unix::a_name_too_long_is_told;
+    unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
+    unix::a_path_that_is_too_long_is_refused;
     unix::datagrams_at_paths_come_back;
     unix::a_slow_receiver_loses_no_datagram;
     unix::several_tasks_flush_one_socket;
-    unix::a_refused_datagram_is_told_to_its_own;
-    unix::every_way_tells_its_own_failure;
-    unix::readers_that_do_not_read_hold_up_nobody, with small_bounds;
-    unix::a_sender_is_held_up_by_a_slow_reader, with small_bounds;
+    unix::a_flush_returns_the_error_of_a_refused_datagram;
+    unix::every_path_has_its_own_failure;
+    unix::receivers_that_do_not_read_block_no_other, with small_bounds;
+    unix::a_slow_receiver_blocks_its_sender, with small_bounds;
 }
 
 linux_suite! {
     connections::a_connection_that_was_reset_does_not_move;
-    unix::each_end_knows_the_other_process;
+    unix::each_end_knows_the_process_of_the_other;
     unix::streams_pass_descriptors;
-    unix::bytes_behind_a_descriptor_come_unasked;
+    unix::bytes_behind_a_descriptor_are_received;
     unix::datagrams_pass_descriptors;
-    unix::descriptors_that_nobody_takes_are_closed;
-    unix::datagrams_bring_no_descriptors_unasked;
+    unix::descriptors_that_are_not_taken_are_closed;
+    unix::datagrams_bring_no_descriptors_unless_asked_for;
 }
 
 #[test]
-fn runtimes_stand_side_by_side() {
+fn runtimes_run_side_by_side() {
     for mode in Mode::ALL {
         ends::side_by_side(mode);
     }

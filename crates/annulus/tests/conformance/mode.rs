@@ -29,13 +29,13 @@ pub(crate) enum Mode {
     SimulatedBy(Operations),
 }
 
-/// How often a body runs in a mode of the simulated kernel, each time on another network.
+/// How often a body runs in a mode of the simulated kernel, each time with another network.
 const SEEDS: u64 = 4;
 
-/// A body without its seed.
+/// A body, to be run once per seed.
 type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// A body, and how it wants to be run.
+/// A body, with its settings and checks.
 pub(crate) struct Case {
     body: Body,
     settings: fn(Builder) -> Builder,
@@ -48,18 +48,18 @@ impl Case {
         Self { body, settings: |builder| builder, check: |_, _| (), link: |link| link }
     }
 
-    /// With settings of its own.
+    /// With settings for the runtime.
     pub(crate) fn with(self, settings: fn(Builder) -> Builder) -> Self {
         Self { settings, ..self }
     }
 
-    /// On simulated networks that lose, double and turn round no datagram, and have room for the largest.
+    /// On simulated networks that do not lose, duplicate or reorder datagrams, and whose buffers hold the largest.
     pub(crate) fn in_order(self) -> Self {
-        const ROOMY: u32 = 1 << 20;
+        const LARGE: u32 = 1 << 20;
         let link = |link| Link {
             jitter: Duration::ZERO,
-            receive_buffer: ROOMY,
-            send_buffer: ROOMY,
+            receive_buffer: LARGE,
+            send_buffer: LARGE,
             loss: 0,
             duplication: 0,
             reordering: 0,
@@ -68,7 +68,7 @@ impl Case {
         Self { link, ..self }
     }
 
-    /// With a look at the counters afterwards.
+    /// With a check of the counters afterwards.
     pub(crate) fn then(self, check: fn(Mode, &Counters)) -> Self {
         Self { check, ..self }
     }
@@ -83,7 +83,7 @@ impl Mode {
         Self::SimulatedOldKernel,
     ];
 
-    /// Runs a body by every pair of operations but the default, each with its own readiness.
+    /// Runs a body with every set of operations but the default one.
     pub(crate) fn other_operations(by: fn(Operations) -> Self, case: &Case) {
         let others = |operations: &Operations| *operations != Operations::default();
         Operations::ALL.into_iter().filter(others).for_each(|operations| by(operations).run(case));
@@ -93,13 +93,13 @@ impl Mode {
         self == Self::Epoll
     }
 
-    /// Readiness is asked for by an operation of its own.
-    pub(crate) fn asks_first(self) -> bool {
+    /// Readiness is polled by an operation of its own.
+    pub(crate) fn polls_first(self) -> bool {
         self.operations().poll_apart()
     }
 
     /// Whether sends are not copied.
-    pub(crate) fn lends(self) -> bool {
+    pub(crate) fn is_zero_copy(self) -> bool {
         matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
     }
 
@@ -110,13 +110,13 @@ impl Mode {
         }
     }
 
-    /// What this mode is about.
+    /// The settings of this mode.
     fn tuned(self, builder: Builder) -> Builder {
         match self {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {
                 builder.busy_poll(Duration::from_micros(50))
             }
-            // So short that it sleeps and is woken often.
+            // So short that the thread sleeps and is woken often.
             Self::UringWithAPoller | Self::SimulatedWithAPoller => {
                 builder.sq_poll(SqPoll { idle: Duration::from_millis(1), cpu: None })
             }
@@ -128,25 +128,25 @@ impl Mode {
         }
     }
 
-    /// How many networks it runs on: one is enough where the modes are many.
+    /// How many networks it runs on: one is enough for each of many modes.
     fn seeds(self) -> u64 {
         if matches!(self, Self::SimulatedBy(_)) { 1 } else { SEEDS }
     }
 
-    /// Whether it can run on this machine: a blocked ring is another test's business.
-    pub(crate) fn is_here(self) -> bool {
+    /// Whether it can run on this machine. Another test covers a blocked ring.
+    pub(crate) fn is_available(self) -> bool {
         let real_ring = !self.is_epoll() && self.profile().is_none();
-        let has_it = |features: Features| !self.lends() || features.has("zero-copy sendmsg");
+        let has_it = |features: Features| !self.is_zero_copy() || features.has("zero-copy sendmsg");
         let here = !real_ring || Features::detect().is_ok_and(has_it);
         if !here {
-            eprintln!("skipped: io_uring, or this of it, is not here");
+            eprintln!("skipped: this kernel has no io_uring, or lacks a feature of it");
         }
         here
     }
 
-    /// Runs a body to its end and looks behind it.
+    /// Runs a body to its end, and checks that nothing is left.
     pub(crate) fn run(self, case: &Case) {
-        if !self.is_here() {
+        if !self.is_available() {
             return;
         }
         match self.profile() {
@@ -159,7 +159,7 @@ impl Mode {
         }
     }
 
-    /// A runtime of this mode, with the kernel it stands on where that is a simulated one.
+    /// A runtime of this mode, with its kernel if that is a simulated one.
     pub(crate) fn runtime(self) -> (Runtime, Option<Rc<Sim>>) {
         let sim = self.profile().map(|profile| simulation(1, profile(), |link| link));
         let builder = match &sim {
@@ -171,18 +171,18 @@ impl Mode {
 
     fn run_on(self, case: &Case, builder: Builder) {
         let mut runtime = (case.settings)(builder).build().expect("a runtime");
-        let outcome = runtime.block_on(timeout(self.patience(), (case.body)()));
+        let outcome = runtime.block_on(timeout(self.deadline(), (case.body)()));
         let waiting = runtime.waiting().join("\n");
         match outcome {
-            Ok(Ok(done)) => done.expect("the body's own steps succeed"),
+            Ok(Ok(done)) => done.expect("the steps of the body succeed"),
             Ok(Err(_elapsed)) => panic!("nothing happens any more:\n{waiting}"),
             Err(error) => panic!("the runtime ended: {error}\n{waiting}"),
         }
         (case.check)(self, &runtime.counters());
     }
 
-    /// What turns a hang into a failure. Simulated time is cheap.
-    fn patience(self) -> Duration {
+    /// The deadline that turns a hang into a failure. Simulated time costs nothing.
+    fn deadline(self) -> Duration {
         Duration::from_secs(if self.profile().is_some() { 1_000_000 } else { 100 })
     }
 
@@ -194,7 +194,7 @@ impl Mode {
         }
     }
 
-    /// Some networks are slow: nothing is to be cut off on them.
+    /// With deadlines long enough for the slowest network.
     fn on_simulated(self, sim: &Rc<Sim>) -> Builder {
         let long = Duration::from_secs(100_000);
         self.builder().kernel(sim.clone()).linger(long).shutdown_timeout(long)
@@ -224,7 +224,7 @@ impl Mode {
     }
 }
 
-/// Good weather on some network.
+/// A simulated kernel without faults, on one of several networks.
 fn simulation(seed: u64, profile: Profile, link: fn(Link) -> Link) -> Rc<Sim> {
     let link = link(match seed {
         0 => Link::default(),
@@ -233,7 +233,7 @@ fn simulation(seed: u64, profile: Profile, link: fn(Link) -> Link) -> Rc<Sim> {
     Sim::builder(seed).profile(profile).link(link).build()
 }
 
-/// The runtime has ended: everything went back.
+/// The runtime has ended: nothing of it is left.
 pub(crate) fn nothing_left(seed: u64, sim: &Sim) {
     sim.check();
     assert_eq!(sim.leftovers(), [""; 0], "seed {seed}");

@@ -1,4 +1,4 @@
-//! Operations that do nothing.
+//! Nops.
 
 use annulus::time::timeout;
 use annulus::{nop, spawn};
@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-pub(crate) async fn a_thousand_tasks_ask_at_once() -> io::Result<()> {
+pub(crate) async fn a_thousand_tasks_do_nops_at_once() -> io::Result<()> {
     let tasks: Vec<_> = (0..1000)
         .map(|n| {
             spawn(async move {
@@ -25,22 +25,22 @@ pub(crate) async fn a_thousand_tasks_ask_at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// Unpolled, pending and answered ones go, and their slots serve the next.
+/// Nops are dropped unpolled, pending and done, and their slots are used again.
 pub(crate) async fn dropped_nops_leave_nothing() -> io::Result<()> {
     for _ in 0..100 {
         drop(nop());
-        let mut asked = Box::pin(nop());
-        assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let mut answered = Box::pin(nop());
-        assert!(answered.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        drop(asked);
+        let mut pending = Box::pin(nop());
+        assert!(pending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut done = Box::pin(nop());
+        assert!(done.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(pending);
         nop().await?;
-        drop(answered);
+        drop(done);
     }
     Ok(())
 }
 
-/// Whoever polled last is woken.
+/// The task that polled last is woken.
 pub(crate) async fn a_nop_follows_its_future() -> io::Result<()> {
     let mut moved = Box::pin(nop());
     assert!(moved.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -1,4 +1,4 @@
-//! Too little of something: readers, buffers, queue entries.
+//! Short resources: readers, buffers, queue entries.
 
 use crate::common::{echo, pair, pattern, receive, touch};
 use crate::mode::Mode;
@@ -11,53 +11,52 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// More than both kernels' socket buffers and our bounds together.
+/// More bytes than the socket buffers of both ends and the bounds together.
 const PLENTY: usize = 32 << 20;
 
-/// Writes `pattern(PLENTY)` from where it stands for as long as that goes on without waiting long, and tells how far it
-/// came.
-async fn fill(sending: &mut SendHalf, text: &[u8]) -> io::Result<usize> {
-    let mut place = 0;
-    let patience = Duration::from_millis(200);
-    while place < text.len() {
-        let end = text.len().min(place + 10_000);
-        let write = poll_fn(|cx| sending.poll_write(cx, &text[place..end]));
-        match timeout(patience, write).await {
-            Ok(written) => place += written?,
+/// Writes `bytes` until a write has waited for long. Returns how many were accepted.
+async fn fill(sending: &mut SendHalf, bytes: &[u8]) -> io::Result<usize> {
+    let mut at = 0;
+    let deadline = Duration::from_millis(200);
+    while at < bytes.len() {
+        let end = bytes.len().min(at + 10_000);
+        let write = poll_fn(|cx| sending.poll_write(cx, &bytes[at..end]));
+        match timeout(deadline, write).await {
+            Ok(written) => at += written?,
             Err(_elapsed) => break,
         }
     }
-    Ok(place)
+    Ok(at)
 }
 
-pub(crate) async fn a_slow_reader_holds_the_writer_up() -> io::Result<()> {
+pub(crate) async fn a_slow_reader_blocks_the_writer() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     let (_receiving, mut sending) = client.split();
     let text = pattern(PLENTY);
-    // One byte arms the receive; then nobody reads.
+    // One byte arms the receive; then no task reads.
     sending.send(vec![0]).await?;
     receive(&mut server, 1).await?;
-    let taken = fill(&mut sending, &text).await?;
-    assert!(taken > 0 && taken < PLENTY, "{taken} bytes were taken, and nobody read");
+    let accepted = fill(&mut sending, &text).await?;
+    assert!(accepted > 0 && accepted < PLENTY, "{accepted} bytes were accepted unread");
     drop(sending);
-    let mut place = 0;
+    let mut at = 0;
     while let Some(lease) = server.recv().await? {
-        assert!(text[place..].starts_with(&lease), "after {place} bytes");
-        place += lease.len();
+        assert!(text[at..].starts_with(&lease), "after {at} bytes");
+        at += lease.len();
     }
-    assert_eq!(place, taken);
+    assert_eq!(at, accepted);
     Ok(())
 }
 
-/// Small, so that many of each fit what a socket holds.
+/// Small, so that a socket holds many of them.
 const PAGE: u32 = 4096;
 
 pub(crate) fn pages(builder: Builder) -> Builder {
     builder.recv_bound(PAGE).recv_buffers(PAGE, 64)
 }
 
-/// What was received and not read is counted by polls in a row, between which nothing can arrive.
-pub(crate) async fn what_is_not_read_is_bounded() -> io::Result<()> {
+/// Unread bytes are counted by polls in a row, between which nothing can arrive.
+pub(crate) async fn unread_bytes_are_bounded() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     let (_receiving, mut sending) = client.split();
     sending.send(vec![0]).await?;
@@ -75,8 +74,8 @@ pub(crate) async fn what_is_not_read_is_bounded() -> io::Result<()> {
     Ok(())
 }
 
-/// Clients that each send a text and hear it again.
-async fn crowd(clients: usize, len: usize, rounds: usize) -> io::Result<()> {
+/// Clients that each send bytes to an echo server and compare what comes back.
+async fn run_clients(clients: usize, len: usize, rounds: usize) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     spawn(async move {
@@ -84,38 +83,38 @@ async fn crowd(clients: usize, len: usize, rounds: usize) -> io::Result<()> {
             spawn(echo(stream));
         }
     });
-    let visit = move |number: usize| async move {
+    let client = move |number: usize| async move {
         let sent = pattern(len + number);
-        let mut client = TcpStream::connect(address).await?;
+        let mut stream = TcpStream::connect(address).await?;
         for _ in 0..rounds {
-            let (text, expected) = (sent.clone(), sent.len());
-            client.send(text).await?;
-            assert!(receive(&mut client, expected).await? == sent, "connection {number}");
+            let (bytes, expected) = (sent.clone(), sent.len());
+            stream.send(bytes).await?;
+            assert!(receive(&mut stream, expected).await? == sent, "connection {number}");
         }
         io::Result::Ok(())
     };
-    let visits: Vec<_> = (0..clients).map(|number| spawn(visit(number))).collect();
-    for visit in visits {
-        visit.await.expect("a visit without panic")?;
+    let tasks: Vec<_> = (0..clients).map(|number| spawn(client(number))).collect();
+    for task in tasks {
+        task.await.expect("no panic")?;
     }
     Ok(())
 }
 
-pub(crate) async fn a_pool_of_two_starves_nobody() -> io::Result<()> {
-    crowd(30, 900, 20).await
+pub(crate) async fn a_pool_of_two_serves_thirty() -> io::Result<()> {
+    run_clients(30, 900, 20).await
 }
 
-pub(crate) fn ran_dry(mode: Mode, counters: &Counters) {
-    // Who asks before he receives finds a buffer, since few others hold one meanwhile.
-    let dry = counters.enobufs > 0 || mode.asks_first() && counters.heap_receives > 0;
-    assert!(mode.is_epoll() || dry, "{mode:?}: {counters:?}");
+pub(crate) fn had_no_buffers(mode: Mode, counters: &Counters) {
+    // If readiness is polled first, few receives hold a buffer at a time, and each finds one.
+    let had_none = counters.enobufs > 0 || mode.polls_first() && counters.heap_receives > 0;
+    assert!(mode.is_epoll() || had_none, "{mode:?}: {counters:?}");
 }
 
-/// Writers that never stop, and readers that each want their share.
+/// Writers that never stop, and readers of which each must get its share.
 pub(crate) async fn a_pool_of_eight_is_shared_fairly() -> io::Result<()> {
     let enough = 100_000;
-    let heard: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
-    for count in &heard {
+    let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();
+    for count in &received {
         let count = count.clone();
         let (mut flooder, mut reader) = pair().await?;
         spawn(async move { while flooder.send(vec![1; 8192]).await.is_ok() {} });
@@ -125,15 +124,15 @@ pub(crate) async fn a_pool_of_eight_is_shared_fairly() -> io::Result<()> {
             }
         });
     }
-    while heard.iter().any(|count| count.get() < enough) {
-        let most = heard.iter().map(|count| count.get()).max().unwrap_or_default();
-        assert!(most < 50 * enough, "starved: {heard:?}");
+    while received.iter().any(|count| count.get() < enough) {
+        let most = received.iter().map(|count| count.get()).max().unwrap_or_default();
+        assert!(most < 50 * enough, "starved: {received:?}");
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-pub(crate) async fn held_leases_stop_nobody() -> io::Result<()> {
+pub(crate) async fn held_leases_block_no_stream() -> io::Result<()> {
     let mut streams = Vec::new();
     for _ in 0..10 {
         streams.push(pair().await?);
@@ -154,12 +153,12 @@ pub(crate) async fn held_leases_stop_nobody() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn took_the_heap(mode: Mode, counters: &Counters) {
+pub(crate) fn received_into_the_heap(mode: Mode, counters: &Counters) {
     assert!(counters.heap_receives > 0, "{mode:?}: {counters:?}");
 }
 
 pub(crate) async fn tiny_queues_serve_two_hundred() -> io::Result<()> {
-    crowd(200, 10, 10).await
+    run_clients(200, 10, 10).await
 }
 
 pub(crate) fn overflowed(mode: Mode, counters: &Counters) {

@@ -6,21 +6,21 @@ use annulus::net::{TcpStream, UnixStream};
 use annulus::{Counters, spawn};
 use std::io::{self, ErrorKind};
 
-pub(crate) async fn the_client_half_closes_and_still_hears() -> io::Result<()> {
+pub(crate) async fn the_client_half_closes_and_still_receives() -> io::Result<()> {
     let (client, server) = pair().await?;
     half_close(client, server).await
 }
 
-pub(crate) async fn the_server_half_closes_and_still_hears() -> io::Result<()> {
+pub(crate) async fn the_server_half_closes_and_still_receives() -> io::Result<()> {
     let (client, server) = pair().await?;
     half_close(server, client).await
 }
 
-/// The first ends its sending side; the second hears that, answers, and ends too.
+/// The first shuts its sending side down. The second receives the end, answers, and shuts down too.
 async fn half_close(mut first: TcpStream, mut second: TcpStream) -> io::Result<()> {
-    first.send("last words").await?;
+    first.send("the request").await?;
     first.shutdown().await?;
-    assert_eq!(receive(&mut second, 100).await?, b"last words");
+    assert_eq!(receive(&mut second, 100).await?, b"the request");
     assert!(second.recv().await?.is_none(), "the end stays");
     let late = first.send("too late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::BrokenPipe);
@@ -37,7 +37,7 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
     for _ in 0..3 {
         assert_eq!(server.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
-    // Sends do not wait for an answer: one of them finds out, and the error stays.
+    // Sends do not wait for an answer: a later one gets the error, which stays.
     let error = loop {
         if let Err(error) = server.send("hello?").await {
             break error;
@@ -46,28 +46,31 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
             break error;
         }
     };
-    let gone = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
-    assert!(gone.contains(&error.kind()), "{error}");
-    assert!(gone.contains(&server.flush().await.unwrap_err().kind()), "a send's error stays");
+    let errors = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(errors.contains(&error.kind()), "{error}");
+    assert!(
+        errors.contains(&server.flush().await.unwrap_err().kind()),
+        "the error of a send stays"
+    );
     Ok(())
 }
 
-/// The end has come, behind bytes, before anything is received; and a send has taken the error that came with it.
-pub(crate) async fn an_end_behind_unread_bytes_is_heard() -> io::Result<()> {
+/// Bytes and the end behind them arrive before the first receive, and a send has taken the error of the socket.
+pub(crate) async fn an_end_behind_unread_bytes_is_received() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
-    client.send("last words").await?;
+    client.send("the request").await?;
     client.flush().await?;
     client.abort();
     while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
-    assert_eq!(receive(&mut server, 10).await?, b"last words");
+    assert_eq!(receive(&mut server, 11).await?, b"the request");
     assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
 
     let (mut client, mut server) = UnixStream::pair()?;
-    client.send("last words").await?;
+    client.send("the request").await?;
     client.flush().await?;
     drop(client);
     while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
-    assert_eq!(server.recv().await?.as_deref(), Some(&b"last words"[..]));
+    assert_eq!(server.recv().await?.as_deref(), Some(&b"the request"[..]));
     assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
     Ok(())
 }
@@ -76,18 +79,18 @@ pub(crate) async fn four_mebibytes_come_back() -> io::Result<()> {
     let (client, server) = pair().await?;
     spawn(echo(server));
     let sent = pattern(4 << 20);
-    let (mut hears, mut says) = client.split();
+    let (mut receiving, mut sending) = client.split();
     let text = sent.clone();
-    let speaker = spawn(async move {
-        says.send(text).await?;
-        says.shutdown().await
+    let sender = spawn(async move {
+        sending.send(text).await?;
+        sending.shutdown().await
     });
     let mut got = Vec::new();
-    while let Some(lease) = hears.recv().await? {
+    while let Some(lease) = receiving.recv().await? {
         got.extend_from_slice(&lease);
     }
     assert!(got == sent);
-    speaker.await.expect("no panic")
+    sender.await.expect("no panic")
 }
 
 pub(crate) async fn two_thousand_single_bytes_come_back() -> io::Result<()> {
@@ -98,7 +101,7 @@ pub(crate) async fn two_thousand_single_bytes_come_back() -> io::Result<()> {
         client.send(vec![*byte]).await?;
     }
     assert!(receive(&mut client, 2000).await? == sent);
-    // And one at a time, answered each.
+    // One at a time, each echoed before the next.
     for byte in &sent {
         client.send(vec![*byte]).await?;
         assert_eq!(receive(&mut client, 1).await?, [*byte]);
@@ -106,18 +109,18 @@ pub(crate) async fn two_thousand_single_bytes_come_back() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn halves_work_apart() -> io::Result<()> {
+pub(crate) async fn halves_work_independently() -> io::Result<()> {
     let (client, server) = pair().await?;
     let (one, other) = (pattern(300_000), pattern(500_000));
     let ends = [(client, one.clone(), other.clone()), (server, other, one)];
     let mut tasks = Vec::new();
-    for (stream, says, hears) in ends {
+    for (stream, sent, expected) in ends {
         let (mut receiving, mut sending) = stream.split();
         tasks.push(spawn(async move {
-            for piece in says.chunks(7919) {
+            for piece in sent.chunks(7919) {
                 sending.send(piece.to_vec()).await?;
             }
-            // Dropping this half ends the sending side.
+            // The drop of this half shuts the sending side down.
             sending.flush().await
         }));
         tasks.push(spawn(async move {
@@ -125,7 +128,7 @@ pub(crate) async fn halves_work_apart() -> io::Result<()> {
             while let Some(lease) = receiving.recv().await? {
                 got.extend_from_slice(&lease);
             }
-            assert!(got == hears);
+            assert!(got == expected);
             Ok(())
         }));
     }
@@ -135,7 +138,7 @@ pub(crate) async fn halves_work_apart() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn several_chunks_go_as_one() -> io::Result<()> {
+pub(crate) async fn several_chunks_are_sent_as_one() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let text = pattern(200_000);
     let expected = text.repeat(2);
@@ -148,9 +151,9 @@ pub(crate) async fn several_chunks_go_as_one() -> io::Result<()> {
     Ok(())
 }
 
-/// Where sends are not copied, these were not; but the loopback of Linux copies all the same.
-pub(crate) fn were_lent(mode: Mode, counted: &Counters) {
-    assert_eq!(counted.zero_copy_sends > 0, mode.lends(), "{counted:?}");
-    assert_eq!(counted.zero_copy_copied > 0, mode == Mode::UringWithoutCopies, "{counted:?}");
-    assert_eq!(counted.late_completions, 0, "{counted:?}");
+/// Sends were zero-copy in the modes for that. The loopback device of Linux copies them all the same.
+pub(crate) fn were_zero_copy(mode: Mode, counters: &Counters) {
+    assert_eq!(counters.zero_copy_sends > 0, mode.is_zero_copy(), "{counters:?}");
+    assert_eq!(counters.zero_copy_copied > 0, mode == Mode::UringWithoutCopies, "{counters:?}");
+    assert_eq!(counters.late_completions, 0, "{counters:?}");
 }

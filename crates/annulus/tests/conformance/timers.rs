@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Tried again if the machine was so slow that not all of them were asleep when the first was due.
+/// Repeated if the machine was so slow that not all of them slept before the first was due.
 pub(crate) async fn sleeps_end_in_order() -> io::Result<()> {
     while !sleepers_end_in_order().await {}
     Ok(())
@@ -28,7 +28,7 @@ async fn sleepers_end_in_order() -> bool {
         })
     };
     let sleepers: Vec<_> = [5, 1, 9, 3, 7].into_iter().map(sleeper).collect();
-    // Each is polled once, and so asleep.
+    // Each is polled once, so its timer is set.
     yield_now().await;
     let in_time = start.elapsed() < MS;
     for sleeper in sleepers {
@@ -39,7 +39,7 @@ async fn sleepers_end_in_order() -> bool {
     in_time
 }
 
-pub(crate) async fn a_timeout_ends_what_is_slow_and_only_that() -> io::Result<()> {
+pub(crate) async fn a_timeout_ends_only_slow_futures() -> io::Result<()> {
     let start = Instant::now();
     let slow: Result<(), Elapsed> = timeout(MS * 5, pending()).await;
     assert!(slow.is_err() && start.elapsed() >= MS * 5);
@@ -50,15 +50,15 @@ pub(crate) async fn a_timeout_ends_what_is_slow_and_only_that() -> io::Result<()
     Ok(())
 }
 
-pub(crate) async fn a_thousand_timers_come_and_go() -> io::Result<()> {
+pub(crate) async fn a_thousand_timers_are_set_and_removed() -> io::Result<()> {
     let start = Instant::now();
     let tasks: Vec<_> = (0..1000u32)
         .map(|n| {
             spawn(async move {
-                // Most of them are dropped long before their time.
-                let given_up = timeout(MS * (n % 7), sleep(MS * 3600)).await.is_err();
+                // Most timers are dropped long before they are due.
+                let timed_out = timeout(MS * (n % 7), sleep(MS * 3600)).await.is_err();
                 sleep_until(start + MS * 10).await;
-                given_up && start.elapsed() >= MS * 10
+                timed_out && start.elapsed() >= MS * 10
             })
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Unix sockets: streams and datagrams by paths and abstract names, and what only they carry.
+//! Unix sockets: streams and datagrams at paths and abstract names, credentials and descriptors.
 #![allow(unsafe_code)]
 
 use crate::common::pattern;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Far longer than a datagram takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A path of the test's own, removed at the end.
 struct TestPath(PathBuf);
@@ -59,27 +59,27 @@ async fn receive(stream: &mut UnixStream, len: usize) -> io::Result<Vec<u8>> {
     Ok(got)
 }
 
-async fn talk(mut client: UnixStream) -> io::Result<()> {
+async fn exchange(mut client: UnixStream) -> io::Result<()> {
     let text = pattern(300_000);
-    let (mut hears, mut says) = client_halves(&mut client)?;
+    let (mut receiving, mut sending) = client_halves(&mut client)?;
     let sent = text.clone();
-    let speaker = spawn(async move {
-        says.send(sent).await?;
-        says.shutdown().await
+    let sender = spawn(async move {
+        sending.send(sent).await?;
+        sending.shutdown().await
     });
     let mut got = Vec::new();
-    while let Some(lease) = hears.recv().await? {
+    while let Some(lease) = receiving.recv().await? {
         got.extend_from_slice(&lease);
     }
     assert!(got == text);
-    speaker.await.expect("no panic")
+    sender.await.expect("no panic")
 }
 
 fn client_halves(
     client: &mut UnixStream,
 ) -> io::Result<(annulus::net::RecvHalf, annulus::net::SendHalf)> {
-    let (stand_in, _) = UnixStream::pair()?;
-    Ok(std::mem::replace(client, stand_in).split())
+    let (placeholder, _) = UnixStream::pair()?;
+    Ok(std::mem::replace(client, placeholder).split())
 }
 
 pub(crate) async fn streams_at_a_path_echo() -> io::Result<()> {
@@ -91,7 +91,7 @@ pub(crate) async fn streams_at_a_path_echo() -> io::Result<()> {
     assert!(from.is_unnamed());
     assert_eq!(client.peer_addr()?.as_pathname(), Some(path.as_ref()));
     spawn(echo(server));
-    talk(client).await
+    exchange(client).await
 }
 
 pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
@@ -102,16 +102,16 @@ pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
     let (server, _) = listener.accept().await?;
     assert_eq!(server.local_addr()?.as_abstract_name(), name.as_abstract_name());
     spawn(echo(server));
-    talk(client).await?;
+    exchange(client).await?;
     assert!(!path.0.exists(), "an abstract name is no file");
     Ok(())
 }
 
 pub(crate) async fn a_pair_half_closes() -> io::Result<()> {
     let (mut one, mut other) = UnixStream::pair()?;
-    one.send("last words").await?;
+    one.send("the request").await?;
     one.shutdown().await?;
-    assert_eq!(receive(&mut other, 100).await?, b"last words");
+    assert_eq!(receive(&mut other, 100).await?, b"the request");
     assert!(other.recv().await?.is_none());
     other.send("an answer").await?;
     drop(other);
@@ -119,7 +119,7 @@ pub(crate) async fn a_pair_half_closes() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_name_in_use_is_refused_and_a_dead_one_taken_over() -> io::Result<()> {
+pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_taken_over() -> io::Result<()> {
     let path = TestPath::new();
     let listener = UnixListener::bind(&path)?;
     let error = UnixListener::bind(&path).unwrap_err();
@@ -128,17 +128,17 @@ pub(crate) async fn a_name_in_use_is_refused_and_a_dead_one_taken_over() -> io::
     let error = UnixDatagram::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     drop(listener);
-    // Within this turn.
+    // The listener closes within this turn.
     annulus::yield_now().await;
     let error = UnixStream::connect(&path).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound, "its path went with it: {error}");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "its path was removed with it: {error}");
     let listener = UnixListener::bind(&path)?;
     drop(UnixStream::connect(&path).await?);
     drop(listener);
     Ok(())
 }
 
-pub(crate) async fn a_name_too_long_is_told() -> io::Result<()> {
+pub(crate) async fn a_path_that_is_too_long_is_refused() -> io::Result<()> {
     let longest = "x".repeat(107);
     let error = UnixListener::bind(format!("{longest}x")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -196,7 +196,7 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
         let datagram = receiver.recv().await?;
         let n = u32::from_ne_bytes(datagram[..].try_into().expect("four bytes"));
         let sender = usize::from(n >= count);
-        assert_eq!(n, next[sender], "each sender's keep their order");
+        assert_eq!(n, next[sender], "the datagrams of each sender keep their order");
         next[sender] += 1;
     }
     for sender in senders {
@@ -205,7 +205,7 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-/// One datagram leaves a turn, so that all of them wait at first.
+/// One datagram leaves a turn, so at first all flushes wait.
 pub(crate) async fn several_tasks_flush_one_socket() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let sender = Rc::new(sender);
@@ -218,7 +218,7 @@ pub(crate) async fn several_tasks_flush_one_socket() -> io::Result<()> {
             spawn(async move { sender.flush().await })
         })
         .collect();
-    assert!(crate::common::touch(sender.flush()).is_none(), "this one waits no longer");
+    assert!(crate::common::touch(sender.flush()).is_none(), "a flush that is dropped");
     for n in 0..30u8 {
         assert_eq!(*reader.recv().await?, [n]);
     }
@@ -228,79 +228,79 @@ pub(crate) async fn several_tasks_flush_one_socket() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_refused_datagram_is_told_to_its_own() -> io::Result<()> {
+pub(crate) async fn a_flush_returns_the_error_of_a_refused_datagram() -> io::Result<()> {
     let (missing, path) = (TestPath::new(), TestPath::new());
     let receiver = UnixDatagram::bind(&path)?;
     let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
-    sender.send_to("nobody", &missing).await?;
-    sender.send_to("somebody", &path).await?;
-    assert_eq!(&*receiver.recv().await?, b"somebody");
+    sender.send_to("missing", &missing).await?;
+    sender.send_to("received", &path).await?;
+    assert_eq!(&*receiver.recv().await?, b"received");
     let error = sender.flush().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(error.to_string().contains("sending a datagram of 6 bytes to /"), "{error}");
+    assert!(error.to_string().contains("sending a datagram of 7 bytes to /"), "{error}");
     sender.flush().await?;
     Ok(())
 }
 
-pub(crate) async fn every_way_tells_its_own_failure() -> io::Result<()> {
+pub(crate) async fn every_path_has_its_own_failure() -> io::Result<()> {
     let path = TestPath::new();
     let reader = UnixDatagram::bind(&path)?;
     let missing: Vec<TestPath> = (0..20).map(|_| TestPath::new()).collect();
     let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
     for path in &missing[..3] {
-        sender.send_to("nobody", path).await?;
+        sender.send_to("missing", path).await?;
     }
-    sender.send_to("all are out", &path).await?;
-    assert_eq!(&*reader.recv().await?, b"all are out");
+    sender.send_to("the last", &path).await?;
+    assert_eq!(&*reader.recv().await?, b"the last");
     for path in &missing[..3] {
         let error = sender.send_to("not sent", path).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains(&*path.0.to_string_lossy()), "{error}");
     }
     sender.flush().await?;
-    // More ways than are kept: the others count.
+    // More paths than failures are kept for: the others are counted.
     for path in &missing {
-        sender.send_to("nobody", path).await?;
+        sender.send_to("missing", path).await?;
     }
     let error = sender.flush().await.unwrap_err();
     assert!(error.to_string().ends_with("; 19 more were not sent"), "{error}");
     sender.flush().await
 }
 
-/// What these have not read stays below any send buffer, which the kernel counts it against.
-pub(crate) async fn readers_that_do_not_read_hold_up_nobody() -> io::Result<()> {
+/// The kernel counts unread datagrams against the send buffer; these stay below any.
+pub(crate) async fn receivers_that_do_not_read_block_no_other() -> io::Result<()> {
     const ROUNDS: u32 = 40;
     let paths: Vec<TestPath> = (0..5).map(|_| TestPath::new()).collect();
-    let deaf = paths.iter().map(UnixDatagram::bind).collect::<io::Result<Vec<_>>>()?;
+    let receivers = paths.iter().map(UnixDatagram::bind).collect::<io::Result<Vec<_>>>()?;
     let path = TestPath::new();
     let reader = UnixDatagram::bind(&path)?;
     let unnamed = SocketAddr::from_pathname("")?;
     let sender = UnixOptions::new().unordered(true).bind_addr(&unnamed)?;
-    let mut given_up = 0;
+    let mut discarded = 0;
     for n in 0..ROUNDS {
         for path in &paths {
-            // What was given up is told here, to the next one on the same way.
-            match timeout(PATIENCE, sender.send_to("x", path)).await.expect("nobody is held up") {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => given_up += 1,
+            // The next send to a path returns the error of a discarded datagram.
+            match timeout(DEADLINE, sender.send_to("x", path)).await.expect("no send is blocked") {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => discarded += 1,
                 other => other?,
             }
         }
         sender.send_to(n.to_ne_bytes().to_vec(), &path).await?;
-        let heard = timeout(PATIENCE, reader.recv()).await.expect("nobody is held up");
-        assert_eq!(*heard?, n.to_ne_bytes());
+        let got = timeout(DEADLINE, reader.recv()).await.expect("no send is blocked");
+        assert_eq!(*got?, n.to_ne_bytes());
     }
     let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
     let is_deep = queue.trim().parse().is_ok_and(|length: u32| length >= ROUNDS);
-    assert!(given_up > 0 || is_deep, "the bound was never reached");
-    // They will never read: their datagrams are refused, and nothing waits any more.
-    drop(deaf);
+    assert!(discarded > 0 || is_deep, "the bound was never reached");
+    // The receivers close: their datagrams are refused, and nothing waits any more.
+    drop(receivers);
     annulus::yield_now().await;
     while sender.flush().await.is_err() {}
     Ok(())
 }
 
-/// What is accepted and not sent is bounded, and goes on when the reader does.
-pub(crate) async fn a_sender_is_held_up_by_a_slow_reader() -> io::Result<()> {
+/// Accepted and unsent datagrams are bounded. Sending goes on when the receiver reads.
+pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let mut accepted = 0u32;
     for turn in 0..10_000 {
@@ -312,7 +312,7 @@ pub(crate) async fn a_sender_is_held_up_by_a_slow_reader() -> io::Result<()> {
         }
         annulus::yield_now().await;
     }
-    // The kernel's queue for the reader holds some hundreds at most, and the bound a few.
+    // The kernel's queue of the receiver holds some hundreds at most, and the bound a few.
     assert!((1..2000).contains(&accepted), "{accepted} were accepted");
     for n in 0..accepted {
         assert_eq!(*reader.recv().await?, n.to_ne_bytes());
@@ -320,16 +320,16 @@ pub(crate) async fn a_sender_is_held_up_by_a_slow_reader() -> io::Result<()> {
     sender.flush().await
 }
 
-/// Only Linux has a process to be told of.
-pub(crate) async fn each_end_knows_the_other_process() -> io::Result<()> {
+/// Only on Linux, where the peer is a process.
+pub(crate) async fn each_end_knows_the_process_of_the_other() -> io::Result<()> {
     let (one, other) = UnixStream::pair()?;
     for stream in [&one, &other] {
         assert_eq!(stream.peer_cred()?.pid, std::process::id());
     }
     let (one, other) = UnixOptions::new().credentials(true).datagram_pair()?;
-    one.send("who?").await?;
+    one.send("hello").await?;
     let message = other.recv_message().await?;
-    assert_eq!(message.credentials.map(|who| who.pid), Some(std::process::id()));
+    assert_eq!(message.credentials.map(|credentials| credentials.pid), Some(std::process::id()));
     Ok(())
 }
 
@@ -338,8 +338,8 @@ fn pipe() -> io::Result<(io::PipeReader, io::PipeWriter)> {
     io::pipe()
 }
 
-/// Whether what was passed is the other end of this pipe.
-fn hears(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool> {
+/// Whether the passed descriptor is the writing end of this pipe.
+fn is_writer_of(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool> {
     let mut writer = std::fs::File::from(passed);
     writer.write_all(b"x")?;
     drop(writer);
@@ -364,10 +364,10 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
         assert_eq!(*bytes, *format!("{count} of them").as_bytes());
         assert_eq!(descriptors.len(), count);
         for passed in descriptors {
-            assert!(hears(&mut readers.remove(0), passed)?);
+            assert!(is_writer_of(&mut readers.remove(0), passed)?);
         }
     }
-    // Bytes alone pass as ever.
+    // Bytes without descriptors pass as well.
     let text = pattern(100_000);
     one.send(text.clone()).await?;
     one.shutdown().await?;
@@ -376,8 +376,8 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// What the system receives apart, as it parts bytes behind a descriptor, comes all the same.
-pub(crate) async fn bytes_behind_a_descriptor_come_unasked() -> io::Result<()> {
+/// The system ends a receive behind the bytes that carry a descriptor; the bytes that follow are received as well.
+pub(crate) async fn bytes_behind_a_descriptor_are_received() -> io::Result<()> {
     let path = TestPath::new();
     let listener = UnixListener::bind(&path)?;
     let mut peer = std::os::unix::net::UnixStream::connect(&path)?;
@@ -406,16 +406,16 @@ pub(crate) async fn datagrams_pass_descriptors() -> io::Result<()> {
     one.send_with_descriptors("here", vec![writer.into()]).await?;
     let mut message = other.recv_message().await?;
     assert_eq!((&*message.bytes, message.descriptors.len()), (&b"here"[..], 1));
-    assert!(hears(&mut reader, message.descriptors.remove(0))?);
+    assert!(is_writer_of(&mut reader, message.descriptors.remove(0))?);
     Ok(())
 }
 
-/// Every copy of a pipe's writing end is gone.
+/// Every copy of a pipe's writing end is closed.
 fn is_closed(reader: &mut io::PipeReader) -> io::Result<bool> {
     Ok(reader.read(&mut [0])? == 0)
 }
 
-pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()> {
+pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()> {
     let options = UnixOptions::new().descriptors(true);
     let mut readers = Vec::new();
     let mut writer = || -> io::Result<Vec<OwnedFd>> {
@@ -423,7 +423,7 @@ pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()>
         readers.push(reader);
         Ok(vec![writer.into()])
     };
-    // Received by a future that forgets them, received and never asked for, on their way, and not expected at all.
+    // Received without asking for them, received and not taken, in flight, and at sockets without the option.
     let (mut one, mut other) = options.pair()?;
     one.send_with_descriptors("a", writer()?).await?;
     assert_eq!(&*other.recv().await?.expect("a byte"), b"a");
@@ -433,7 +433,7 @@ pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()>
     assert!(crate::common::touch(reader.recv()).is_none());
     annulus::yield_now().await;
     datagrams.send_with_descriptors("c", writer()?).await?;
-    let (mut plain, mut blind) = UnixStream::pair()?;
+    let (mut plain, mut plain_peer) = UnixStream::pair()?;
     let error = plain.send_with_descriptors("d", writer()?).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let (passing, simple) = (options.datagram_pair()?, UnixDatagram::pair()?);
@@ -442,9 +442,9 @@ pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()>
     passing.0.send_with_descriptors("f", writer()?).await?;
     assert_eq!(&*passing.1.recv().await?, b"f");
     plain.send("g").await?;
-    assert_eq!(&*blind.recv().await?.expect("a byte"), b"g");
+    assert_eq!(&*plain_peer.recv().await?.expect("a byte"), b"g");
     drop((one, other, datagrams, reader, passing, simple));
-    // What was in flight is over within a few turns.
+    // What was in flight ends within a few turns.
     annulus::time::sleep(std::time::Duration::from_millis(1)).await;
     for (n, reader) in readers.iter_mut().enumerate() {
         assert!(reader.as_raw_fd() >= 0 && is_closed(reader)?, "descriptor {n} was leaked");
@@ -452,7 +452,7 @@ pub(crate) async fn descriptors_that_nobody_takes_are_closed() -> io::Result<()>
     Ok(())
 }
 
-/// Waits, for some turns, until every copy of a pipe's writing end is gone.
+/// Waits, for some turns, until every copy of a pipe's writing end is closed.
 async fn closes(reader: &io::PipeReader) -> bool {
     let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
     for _ in 0..100 {
@@ -466,8 +466,8 @@ async fn closes(reader: &io::PipeReader) -> bool {
     false
 }
 
-/// The kernel installs none for a socket that has no room for them: neither before somebody receives, nor after.
-pub(crate) async fn datagrams_bring_no_descriptors_unasked() -> io::Result<()> {
+/// The kernel opens no descriptor if the buffer has no space for it, whether the receive is armed before the send or after.
+pub(crate) async fn datagrams_bring_no_descriptors_unless_asked_for() -> io::Result<()> {
     for options in [UnixOptions::new(), UnixOptions::new().credentials(true)] {
         let (one, other) = options.datagram_pair()?;
         assert!(crate::common::touch(other.recv()).is_none());
@@ -476,11 +476,11 @@ pub(crate) async fn datagrams_bring_no_descriptors_unasked() -> io::Result<()> {
             let copies = (1..count).map(|_| Ok(writer.try_clone()?.into()));
             let mut passed = copies.collect::<io::Result<Vec<OwnedFd>>>()?;
             passed.push(writer.into());
-            one.send_with_descriptors("unasked", passed).await?;
-            assert!(closes(&reader).await, "of {count} some were taken");
+            one.send_with_descriptors("no descriptors", passed).await?;
+            assert!(closes(&reader).await, "some of {count} were received");
         }
         let message = other.recv_message().await?;
-        assert_eq!((&*message.bytes, message.descriptors.len()), (&b"unasked"[..], 0));
+        assert_eq!((&*message.bytes, message.descriptors.len()), (&b"no descriptors"[..], 0));
     }
     Ok(())
 }
