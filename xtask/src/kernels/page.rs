@@ -10,7 +10,7 @@ use serde_json::Value;
 const HEAD: &str = "\
 # Kernels
 
-Made by `cargo xtask kernels 5.10 6.1 6.12 here --write` from what was run on these kernels: Debian's of those versions in a virtual
+Made by `cargo xtask kernels 6.1 6.12 5.10 here --write` from what was run on these kernels: Debian's of those versions in a virtual
 machine with two processors, and the kernel of the machine at hand. What needs io_uring is skipped on a kernel that is too old for it,
 and counted as skipped; tests that try every driver try those that there are.
 
