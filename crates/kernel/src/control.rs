@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_since_1970_is_unknown() {
+    fn an_invalid_time_is_unknown() {
         for (seconds, nanos) in
             [(u64::MAX, u64::MAX), (u64::MAX, 0), (1, 1_000_000_000), (0, 1 << 32)]
         {

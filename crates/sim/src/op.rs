@@ -54,7 +54,7 @@ pub(crate) enum Body {
         after: Nanos,
     },
     /// The memory of a zero-copy send that has completed, until its notification.
-    Notice(Notice),
+    Notification(Notification),
     /// A file call that waits for the device.
     File(Box<FileWork>),
     /// A poll of a descriptor that is not simulated: it never completes.
@@ -127,13 +127,13 @@ pub(crate) struct Send {
 
 /// The memory of a completed zero-copy send.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct Notification {
     source: Source,
     seal: Option<Seal>,
     pub(crate) after: Nanos,
 }
 
-impl Notice {
+impl Notification {
     pub(crate) fn new(source: Source, after: Nanos, span: usize) -> Self {
         Self { seal: source.seal(span), source, after }
     }

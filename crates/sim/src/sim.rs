@@ -95,7 +95,7 @@ impl Sim {
     /// A copy of the disk with its page cache and nothing open, for another simulation, perhaps after a
     /// [power cut](Disk::after_power_cut).
     pub fn disk(&self) -> Disk {
-        self.world.borrow().disk.set_down()
+        self.world.borrow().disk.without_open_files()
     }
 
     /// Drops pages from the cache that the device has.

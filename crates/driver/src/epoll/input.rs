@@ -35,7 +35,7 @@ impl Input {
 
 impl Epoll {
     pub(super) fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
-        let watch = self.watches.meet(fd);
+        let watch = self.watches.get_or_insert(fd);
         if watch.input.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }

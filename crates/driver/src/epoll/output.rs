@@ -184,7 +184,7 @@ impl Epoll {
     }
 
     fn start(&mut self, token: Token, fd: Fd, fill: impl FnOnce(&mut Output)) {
-        let watch = self.watches.meet(fd);
+        let watch = self.watches.get_or_insert(fd);
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }

@@ -102,7 +102,7 @@ impl Watches {
     }
 
     /// A descriptor that may be new.
-    pub(super) fn meet(&mut self, fd: Fd) -> &mut Watch {
+    pub(super) fn get_or_insert(&mut self, fd: Fd) -> &mut Watch {
         let index = fd.raw() as usize;
         if index >= self.table.len() {
             self.table.resize_with((index + 1).next_power_of_two(), Watch::default);

@@ -50,7 +50,7 @@ impl Disk {
     }
 
     /// The same disk, with nothing open.
-    pub(crate) fn set_down(&self) -> Self {
+    pub(crate) fn without_open_files(&self) -> Self {
         let mut tree = self.tree.clone();
         self.opens.iter().for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
         tree.sweep();
@@ -214,7 +214,7 @@ impl Disk {
         }
         let bytes = pages.read(at, len(into), direct);
         spread(into, &bytes);
-        self.move_on(file, offset, bytes.len());
+        self.advance_cursor(file, offset, bytes.len());
         Ok(bytes.len())
     }
 
@@ -239,7 +239,7 @@ impl Disk {
         if append && offset.is_none() {
             self.opened(file).cursor = at;
         }
-        self.move_on(file, offset, count);
+        self.advance_cursor(file, offset, count);
         Ok(count)
     }
 
@@ -256,7 +256,7 @@ impl Disk {
         ends.take_while(fits).last().ok_or(Errno::NOSPC)
     }
 
-    fn move_on(&mut self, file: OpenId, offset: Option<u64>, count: usize) {
+    fn advance_cursor(&mut self, file: OpenId, offset: Option<u64>, count: usize) {
         if offset.is_none() {
             self.opened(file).cursor += count as u64;
         }
@@ -287,7 +287,7 @@ impl Disk {
         let at = from_offset.unwrap_or(self.opens.at(from).cursor);
         let bytes = self.pages_mut(from)?.read(at, len, false);
         let count = self.put(to, &bytes, to_offset)?;
-        self.move_on(from, from_offset, count);
+        self.advance_cursor(from, from_offset, count);
         Ok(count)
     }
 

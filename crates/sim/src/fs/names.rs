@@ -23,7 +23,7 @@ impl Disk {
         self.check_removal(ino, directory)?;
         let (dir, name) = self.tree.parent_and_name(from, &at.path)?;
         self.tree.change(vec![(dir, name.to_vec(), None)]);
-        self.unname(ino, dir);
+        self.remove_name(ino, dir);
         Ok(0)
     }
 
@@ -37,7 +37,7 @@ impl Disk {
     }
 
     /// Removes a link; of a directory also its `.`, and its `..`.
-    fn unname(&mut self, ino: Ino, dir: Ino) {
+    fn remove_name(&mut self, ino: Ino, dir: Ino) {
         if self.is_directory(ino) {
             self.tree.inode_mut(ino).links = 0;
             self.tree.inode_mut(dir).links -= 1;
@@ -74,7 +74,7 @@ impl Disk {
         self.tree.change(vec![gone, (new_dir, new_name.to_vec(), Some(ino))]);
         self.move_directory(ino, old_dir, new_dir);
         if let Some(target) = target {
-            self.unname(target, new_dir);
+            self.remove_name(target, new_dir);
         }
         Ok(0)
     }

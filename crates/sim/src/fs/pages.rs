@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_survives_and_the_rest_may() {
+    fn synced_pages_survive_and_the_rest_may() {
         let mut seen = [false; 2];
         for seed in 0..50 {
             let mut pages = Pages::default();

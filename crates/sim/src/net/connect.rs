@@ -1,6 +1,6 @@
 //! How a connection is made.
 
-use super::datagram_queue::Partner;
+use super::datagram_queue::DatagramPeer;
 use super::internet;
 use super::ports::{mapped, reachable};
 use super::socket::{Side, Socket, SocketId, State};
@@ -36,7 +36,7 @@ impl Net {
     /// A datagram socket receives from all senders again.
     fn disconnect(&mut self, id: SocketId) {
         self.socket_mut(id).remote = None;
-        self.set_partner(id, Partner::None);
+        self.set_datagram_peer(id, DatagramPeer::None);
     }
 
     fn connect_tcp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {

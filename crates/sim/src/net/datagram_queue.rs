@@ -36,7 +36,7 @@ pub(crate) struct Datagram {
 
 /// The socket that a Unix datagram socket is connected to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Partner {
+pub(crate) enum DatagramPeer {
     #[default]
     None,
     Open(SocketId),
@@ -54,7 +54,7 @@ pub(crate) struct DatagramQueue {
     /// What datagrams of this socket that have not arrived take of its send buffer.
     pub(crate) charged: usize,
     pub(crate) groups: Vec<IpAddr>,
-    pub(crate) partner: Partner,
+    pub(crate) peer: DatagramPeer,
     /// Senders that wait for space here.
     pub(crate) blocked: Vec<SocketId>,
 }

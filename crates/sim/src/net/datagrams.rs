@@ -1,7 +1,7 @@
 //! Sends and receives of datagrams, of all families.
 
 use super::Net;
-use super::datagram_queue::{Datagram, DatagramQueue, Partner};
+use super::datagram_queue::{Datagram, DatagramPeer, DatagramQueue};
 use super::socket::{Side, SocketId};
 use crate::descriptors::FileId;
 use annulus_kernel::{Address, Domain};
@@ -56,7 +56,7 @@ impl Net {
         }
         let Ok(target) = self.target(id, to) else { return true };
         let Some(queue) = &self.socket(target).datagrams else { return true };
-        queue.partner == Partner::Open(id) || !queue.is_full()
+        queue.peer == DatagramPeer::Open(id) || !queue.is_full()
     }
 
     /// The error of any send on this socket.
@@ -154,14 +154,14 @@ impl Net {
 
     /// Sockets that are connected to a closed Unix socket get an error with their next send.
     fn disconnect_senders(&mut self, id: SocketId) {
-        let gone = Partner::Open(id);
-        let deserted = |queue: &DatagramQueue| queue.partner == gone;
+        let gone = DatagramPeer::Open(id);
+        let deserted = |queue: &DatagramQueue| queue.peer == gone;
         let all =
             self.sockets.iter().filter(|(_, it)| it.datagrams.as_deref().is_some_and(deserted));
         let deserted: Vec<SocketId> = all.map(|(id, _)| id).collect();
         for id in deserted {
             if let Some(queue) = &mut self.socket_mut(id).datagrams {
-                queue.partner = Partner::Closed;
+                queue.peer = DatagramPeer::Closed;
             }
             self.wake(id, Side::Write);
         }

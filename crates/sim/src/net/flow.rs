@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_move_from_unsent_to_flying_to_arrived() {
+    fn bytes_move_from_unsent_to_in_flight_to_arrived() {
         let mut flow = Flow::default();
         flow.bytes.extend([7; 100]);
         assert_eq!((flow.unsent(), flow.sendable(60, 1000)), (100, 60));

@@ -255,7 +255,7 @@ impl Net {
 
     pub(crate) fn peer_address(&self, id: SocketId) -> Result<Address, Errno> {
         let socket = self.socket(id);
-        let connected = socket.is_open() || socket.has_partner();
+        let connected = socket.is_open() || socket.has_datagram_peer();
         match &socket.unix {
             Some(part) if connected => Ok(part.peer_name.unwrap_or_else(unnamed)),
             None if connected || socket.is_datagram() => {
@@ -270,7 +270,7 @@ impl Net {
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
         let socket = self.socket(id);
         match &socket.unix {
-            Some(_) if socket.is_open() || socket.has_partner() => Ok(credentials()),
+            Some(_) if socket.is_open() || socket.has_datagram_peer() => Ok(credentials()),
             Some(_) => Ok(Credentials { pid: 0, uid: u32::MAX, gid: u32::MAX }),
             None => Err(Errno::NOPROTOOPT),
         }
@@ -280,11 +280,11 @@ impl Net {
     #[inline]
     pub(crate) fn run(&mut self) {
         while let Some(event) = self.time.pop_due() {
-            self.happen(event);
+            self.run_event(event);
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn run_event(&mut self, event: Event) {
         let (id, change) = match event {
             Event::Timer(id) => return self.fired.push_back(id),
             Event::Arrival(datagram) => return self.on_arrival(datagram),

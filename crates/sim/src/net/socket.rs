@@ -1,6 +1,6 @@
 //! A socket: the state that calls and the network change.
 
-use super::datagram_queue::{DatagramQueue, Partner};
+use super::datagram_queue::{DatagramPeer, DatagramQueue};
 use super::flow::{End, Flow};
 use super::options::Options;
 use super::unix::UnixPart;
@@ -100,8 +100,8 @@ impl Socket {
     }
 
     /// Whether it is a connected Unix datagram socket.
-    pub(crate) fn has_partner(&self) -> bool {
-        self.datagrams.as_ref().is_some_and(|queue| queue.partner != Partner::None)
+    pub(crate) fn has_datagram_peer(&self) -> bool {
+        self.datagrams.as_ref().is_some_and(|queue| queue.peer != DatagramPeer::None)
     }
 
     pub(crate) fn is_datagram(&self) -> bool {

@@ -60,7 +60,7 @@ impl Net {
         let local = self.socket(id).local.ok_or(Errno::INVAL)?;
         let own = Some(local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
         let wish = meta.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
-        let ip = wish.or(own).unwrap_or_else(|| facing(to.ip()));
+        let ip = wish.or(own).unwrap_or_else(|| source_address_for(to.ip()));
         if ip.is_ipv4() != to.is_ipv4() {
             return Err(Errno::NETUNREACH);
         }
@@ -95,7 +95,7 @@ impl Net {
         for part in std::iter::once(first).chain(parts) {
             let datagram =
                 Datagram { bytes: part.to_vec(), route: Some(route), tos, ..Datagram::default() };
-            self.launch(id, datagram);
+            self.transmit_datagram(id, datagram);
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Net {
     }
 
     /// Sends a datagram: once, twice or not at all.
-    fn launch(&mut self, id: SocketId, datagram: Datagram) {
+    fn transmit_datagram(&mut self, id: SocketId, datagram: Datagram) {
         let copies = if self.random.chance(self.link.duplication) { 2 } else { 1 };
         let lost = self.random.chance(self.link.loss);
         for _ in 0..copies {
@@ -278,7 +278,7 @@ pub(super) fn protocol(ip: IpAddr) -> Ip {
 }
 
 /// The address of this host that is used to send to another of its addresses.
-fn facing(to: IpAddr) -> IpAddr {
+fn source_address_for(to: IpAddr) -> IpAddr {
     match to {
         IpAddr::V4(ip) if ip.is_loopback() || ip.is_multicast() || ip.is_broadcast() => {
             Ipv4Addr::LOCALHOST.into()

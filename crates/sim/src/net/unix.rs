@@ -71,7 +71,7 @@ impl Net {
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             let socket = self.socket_mut(id);
             match &mut socket.datagrams {
-                Some(queue) => queue.partner = super::datagram_queue::Partner::Open(peer),
+                Some(queue) => queue.peer = super::datagram_queue::DatagramPeer::Open(peer),
                 None => (socket.state, socket.peer) = (State::Open, Some(peer)),
             }
         }

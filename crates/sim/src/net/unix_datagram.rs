@@ -1,7 +1,7 @@
 //! Unix datagram sockets: nothing is lost, and a send to a full socket waits.
 
 use super::Net;
-use super::datagram_queue::{Datagram, Partner};
+use super::datagram_queue::{Datagram, DatagramPeer};
 use super::datagrams::OutgoingDatagram;
 use super::socket::{Side, SocketId};
 use crate::descriptors::FileId;
@@ -24,35 +24,35 @@ impl Net {
         self.accepts_from(target, id)?;
         let name = self.unix(target).name;
         self.unix_mut(id).peer_name = name;
-        self.set_partner(id, Partner::Open(target));
+        self.set_datagram_peer(id, DatagramPeer::Open(target));
         Ok(())
     }
 
-    pub(super) fn set_partner(&mut self, id: SocketId, partner: Partner) {
+    pub(super) fn set_datagram_peer(&mut self, id: SocketId, peer: DatagramPeer) {
         if let Some(queue) = &mut self.socket_mut(id).datagrams {
-            queue.partner = partner;
+            queue.peer = peer;
         }
     }
 
-    fn partner(&self, id: SocketId) -> Partner {
-        self.socket(id).datagrams.as_ref().map_or(Partner::None, |queue| queue.partner)
+    fn datagram_peer(&self, id: SocketId) -> DatagramPeer {
+        self.socket(id).datagrams.as_ref().map_or(DatagramPeer::None, |queue| queue.peer)
     }
 
     /// The destination of a datagram.
     pub(super) fn target(&self, id: SocketId, to: Option<&Address>) -> Result<SocketId, Errno> {
-        match (to, self.partner(id)) {
+        match (to, self.datagram_peer(id)) {
             (Some(name), _) => self.names.find(name, true),
-            (None, Partner::Open(partner)) => Ok(partner),
-            (None, Partner::Closed) => Err(Errno::CONNREFUSED),
-            (None, Partner::None) => Err(Errno::NOTCONN),
+            (None, DatagramPeer::Open(peer)) => Ok(peer),
+            (None, DatagramPeer::Closed) => Err(Errno::CONNREFUSED),
+            (None, DatagramPeer::None) => Err(Errno::NOTCONN),
         }
     }
 
     /// A connected socket receives only from its peer.
     fn accepts_from(&self, target: SocketId, id: SocketId) -> Result<(), Errno> {
-        match self.partner(target) {
-            Partner::None => Ok(()),
-            Partner::Open(partner) if partner == id => Ok(()),
+        match self.datagram_peer(target) {
+            DatagramPeer::None => Ok(()),
+            DatagramPeer::Open(peer) if peer == id => Ok(()),
             _ => Err(Errno::PERM),
         }
     }
@@ -62,7 +62,7 @@ impl Net {
         let target = self.target(id, to);
         if to.is_none() && target == Err(Errno::CONNREFUSED) {
             // The error is reported once.
-            self.set_partner(id, Partner::None);
+            self.set_datagram_peer(id, DatagramPeer::None);
         }
         let target = target?;
         if !self.socket(target).is_datagram() {

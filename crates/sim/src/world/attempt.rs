@@ -22,7 +22,9 @@ impl World {
             Body::Accept { multi } => self.attempt_accept(op, socket, multi),
             Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
             Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
-            Body::Timer { .. } | Body::Notice(_) | Body::File(_) | Body::Never => Outcome::Waits,
+            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => {
+                Outcome::Waits
+            }
         }
     }
 
@@ -30,7 +32,7 @@ impl World {
     fn attempt_alone(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
-            Body::Notice(_) => {
+            Body::Notification(_) => {
                 let flags = CompletionFlags::NOTIF.bits();
                 Outcome::Done(Answer { flags, ..Answer::good(0) })
             }
@@ -49,10 +51,10 @@ impl World {
                 Ok(fd) => fd,
                 refused => return Outcome::when_ready(refused),
             };
-            if !multi || self.strikes(Fault::EndsWell) || !self.post_one_of_many(op, fd as i32, 0) {
+            if !multi || self.occurs(Fault::EndsWell) || !self.post_one_of_many(op, fd as i32, 0) {
                 return Outcome::of(Ok(fd));
             }
-            if self.strikes(Fault::EndsBadly) {
+            if self.occurs(Fault::EndsBadly) {
                 return Outcome::of(Err(Errno::NOMEM));
             }
         }
@@ -60,7 +62,7 @@ impl World {
 
     /// As on Linux, the descriptor is allocated first: a full table is an error even if no connection waits.
     fn accept(&mut self, socket: SocketId) -> Result<usize, Errno> {
-        if !self.files.has_free() || self.strikes(Fault::AcceptLimit) {
+        if !self.files.has_free() || self.occurs(Fault::AcceptLimit) {
             return Err(Errno::MFILE);
         }
         let child = self.net.accept(socket)?;
@@ -97,7 +99,7 @@ impl World {
     /// Less than `count`, if the fault occurs and there is more than one byte.
     #[inline]
     pub(super) fn shorten(&mut self, count: usize, fault: Fault) -> usize {
-        if count > 1 && self.strikes(fault) {
+        if count > 1 && self.occurs(fault) {
             return self.random.between(1, count as u64 - 1) as usize;
         }
         count

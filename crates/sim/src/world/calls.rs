@@ -18,7 +18,7 @@ impl World {
         kind: SocketType,
         nonblocking: bool,
     ) -> Result<RawFd, Errno> {
-        if !self.files.has_free() || self.strikes(Fault::SocketLimit) {
+        if !self.files.has_free() || self.occurs(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
         let socket = self.net.create(domain, kind, nonblocking);
@@ -30,7 +30,7 @@ impl World {
         kind: SocketType,
         nonblocking: bool,
     ) -> Result<(RawFd, RawFd), Errno> {
-        if self.files.free() < 2 || self.strikes(Fault::SocketLimit) {
+        if self.files.free() < 2 || self.occurs(Fault::SocketLimit) {
             return Err(Errno::MFILE);
         }
         let [one, other] = self.net.create_pair(kind, nonblocking);

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 impl World {
     pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> Answer {
         let Some(id) = self.ops.named(ring, user_data) else { return Answer::error(Errno::NOENT) };
-        if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::Notice(_))) {
+        if self.ops.peek(id).is_some_and(|op| matches!(op.body, Body::Notification(_))) {
             // A completed target does not exist any more.
             return Answer::error(Errno::NOENT);
         }
@@ -16,13 +16,13 @@ impl World {
             // The device cannot be interrupted.
             return Answer::error(Errno::ALREADY);
         }
-        if self.strikes(Fault::CancelLost) {
-            return Answer::error(self.lose_race(id));
+        if self.occurs(Fault::CancelLost) {
+            return Answer::error(self.complete_before_cancel(id));
         }
         if let Some(op) = self.ops.find(id) {
             op.cancelled = true;
         }
-        if self.strikes(Fault::CancelSecond) {
+        if self.occurs(Fault::CancelSecond) {
             self.run(id);
             return Answer::good(0);
         }
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// The target completes as if it were not cancelled; a multishot target then ends.
-    fn lose_race(&mut self, id: OpId) -> Errno {
+    fn complete_before_cancel(&mut self, id: OpId) -> Errno {
         if self.is_due(id) {
             self.run(id);
         }

@@ -77,7 +77,7 @@ impl World {
         }
         told.extend(datagram.segment.map(Control::SegmentSize));
         if let Some((_, to)) = datagram.route {
-            self.tell_route(socket, to, datagram.tos, &mut told);
+            self.write_route(socket, to, datagram.tos, &mut told);
         }
         if options.pass_credentials && state.unix.is_some() {
             told.push(Control::Credentials(credentials()));
@@ -86,7 +86,7 @@ impl World {
     }
 
     /// The destination of a datagram, and the marks in its header.
-    fn tell_route(
+    fn write_route(
         &self,
         socket: SocketId,
         to: SocketAddr,
@@ -122,7 +122,7 @@ impl World {
                 continue;
             }
             *cut = true;
-            self.let_go(file);
+            self.drop_file(file);
         }
         fds
     }

@@ -79,10 +79,10 @@ impl World {
 
     /// Consumes up to `count` entries.
     fn submit(&mut self, ring: u32, count: u32) -> Result<u32, Errno> {
-        if self.strikes(Fault::EnterAgain) {
+        if self.occurs(Fault::EnterAgain) {
             return Err(Errno::AGAIN);
         }
-        if self.strikes(Fault::EnterBusy) {
+        if self.occurs(Fault::EnterBusy) {
             return Err(Errno::BUSY);
         }
         Ok(self.take_entries(ring, count))
@@ -97,7 +97,7 @@ impl World {
 
     fn take_entries(&mut self, ring: u32, count: u32) -> u32 {
         let mut left = count.min(self.rings.at(ring).queues.submitted());
-        if left > 1 && self.strikes(Fault::PartialSubmit) {
+        if left > 1 && self.occurs(Fault::PartialSubmit) {
             left = self.random.between(1, u64::from(left) - 1) as u32;
         }
         for _ in 0..left {
@@ -147,7 +147,7 @@ impl World {
 
     /// Lets time pass until the ring has work.
     fn sleep(&mut self, ring: u32, deadline: Option<Nanos>) -> Result<(), Errno> {
-        if !self.rings.at(ring).has_work() && self.strikes(Fault::Interrupt) {
+        if !self.rings.at(ring).has_work() && self.occurs(Fault::Interrupt) {
             return Err(Errno::INTR);
         }
         while !self.rings.at(ring).has_work() {

@@ -94,13 +94,13 @@ impl World {
 
     /// Whether a fault occurs now.
     #[inline]
-    fn strikes(&mut self, fault: Fault) -> bool {
-        let strikes = self.random.chance(self.faults.of(fault));
-        if strikes {
+    fn occurs(&mut self, fault: Fault) -> bool {
+        let occurs = self.random.chance(self.faults.of(fault));
+        if occurs {
             self.counts.faults += 1;
             self.trace.note(self.net.time.now(), Note::Fault(fault));
         }
-        strikes
+        occurs
     }
 
     /// Posts a completion; if there is no space, it waits in the overflow list.
@@ -136,7 +136,7 @@ impl World {
             *self.net.socket_mut(socket).waiters(side) = waiters;
         }
         while let Some(file) = self.net.next_orphan() {
-            self.let_go(file);
+            self.drop_file(file);
         }
     }
 
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Drops a reference to a file, and closes it with the last one.
-    fn let_go(&mut self, file: FileId) {
+    fn drop_file(&mut self, file: FileId) {
         if let Some(file) = self.files.release(file) {
             self.tear_down(file);
         }
@@ -201,8 +201,8 @@ impl World {
                 let intact = send.seal.is_none() || send.seal == send.seal_memory(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
             }
-            Body::Notice(notice) => assert!(
-                notice.is_intact(self.poison),
+            Body::Notification(notification) => assert!(
+                notification.is_intact(self.poison),
                 "{} was changed before its notification",
                 whose("a send")
             ),
@@ -227,7 +227,7 @@ impl World {
             Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
             // A multishot poll is tried again only after a change.
             Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
-            Body::Timer { .. } | Body::Notice(_) | Body::File(_) | Body::Never => false,
+            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => false,
         }
     }
 

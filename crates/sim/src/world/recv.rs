@@ -36,7 +36,7 @@ impl World {
             if over || !self.post_one_of_many(op, got.result as i32, got.flags) {
                 return Outcome::Done(Answer { flags: got.flags, ..Answer::good(got.result) });
             }
-            if self.strikes(Fault::EndsBadly) {
+            if self.occurs(Fault::EndsBadly) {
                 return Outcome::of(Err(Errno::NOMEM));
             }
             if !got.again {
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn ends_well(&mut self, multi: bool) -> bool {
-        multi && self.strikes(Fault::EndsWell)
+        multi && self.occurs(Fault::EndsWell)
     }
 
     #[inline]
@@ -89,7 +89,7 @@ impl World {
     pub(super) fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
         let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
         match next {
-            Some(buffer) if !self.strikes(Fault::NoBuffers) => Ok(buffer.memory.len()),
+            Some(buffer) if !self.occurs(Fault::NoBuffers) => Ok(buffer.memory.len()),
             _ => Err(Errno::NOBUFS),
         }
     }

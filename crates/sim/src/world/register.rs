@@ -83,7 +83,7 @@ impl World {
         let index = arg.ring_update()?.offset as usize;
         let index = self.registered.get_mut(index).ok_or(Errno::INVAL)?;
         if let Some((_, file)) = index.take() {
-            self.let_go(file);
+            self.drop_file(file);
         }
         Ok(1)
     }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::faults::Fault;
 use crate::net::{OutgoingDatagram, SendMeta, SocketId};
-use crate::op::{Answer, Body, Notice, Op, Outcome, Send, Source};
+use crate::op::{Answer, Body, Notification, Op, Outcome, Send, Source};
 use crate::timeline::Nanos;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ impl World {
             Err(errno) => return Outcome::Done(op.stopped_by(errno)),
             Ok(space) => space,
         };
-        if self.strikes(Fault::Reset) {
+        if self.occurs(Fault::Reset) {
             self.net.reset_both(socket);
         }
         let Body::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
@@ -37,15 +37,15 @@ impl World {
     }
 
     /// The completion of a zero-copy send is not the last: its notification comes later.
-    pub(super) fn notice_of(&mut self, op: &mut Op, answer: Answer) -> Answer {
+    pub(super) fn notification_of(&mut self, op: &mut Op, answer: Answer) -> Answer {
         let Body::Send(send) = &mut op.body else { return answer };
         if !send.lent {
             return answer;
         }
         let source = std::mem::replace(&mut send.source, Source::Many(Box::new([])));
         let after = self.random.between(0, LATEST_NOTICE);
-        let notice = Body::Notice(Notice::new(source, after, self.poison));
-        self.park(Op::alone(op.ring, op.user_data, false, notice), false);
+        let notification = Body::Notification(Notification::new(source, after, self.poison));
+        self.park(Op::alone(op.ring, op.user_data, false, notification), false);
         Answer { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
     }
 
@@ -61,7 +61,7 @@ impl World {
             (outgoing.to, outgoing.meta) = (ancillary.to.as_ref(), ancillary.meta);
             rights = &mut ancillary.rights;
         }
-        if outgoing.meta.segment.is_some() && self.strikes(Fault::SegmentsRefused) {
+        if outgoing.meta.segment.is_some() && self.occurs(Fault::SegmentsRefused) {
             return Outcome::of(Err(Errno::IO));
         }
         let posted = self.net.send_datagram(socket, &outgoing, rights, || source.gather());

@@ -75,8 +75,8 @@ impl World {
     fn start(&mut self, mut op: Op, entry: &Submitted) -> Option<Answer> {
         match self.first_try(&mut op, entry) {
             Outcome::Done(answer) => {
-                self.let_go_of_rights(&op);
-                return Some(self.notice_of(&mut op, answer));
+                self.drop_rights(&op);
+                return Some(self.notification_of(&mut op, answer));
             }
             Outcome::Waits => self.park(op, false),
             Outcome::GoesOn => self.park(op, true),
@@ -87,7 +87,7 @@ impl World {
     fn first_try(&mut self, op: &mut Op, entry: &Submitted) -> Outcome {
         let Some(socket) = op.socket() else { return Outcome::Waits };
         let polls = matches!(op.body, Body::Poll { .. });
-        if !polls && self.strikes(Fault::NoMemory) {
+        if !polls && self.occurs(Fault::NoMemory) {
             return Outcome::of(Err(Errno::NOMEM));
         }
         let lent = matches!(op.body, Body::Send(Send { lent: true, .. }));
@@ -99,7 +99,7 @@ impl World {
         {
             return Outcome::of(Err(errno));
         }
-        if !op.nowait && !polls && (waits_first(entry) || self.strikes(Fault::Defer)) {
+        if !op.nowait && !polls && (waits_first(entry) || self.occurs(Fault::Defer)) {
             return Outcome::Waits;
         }
         match self.attempt(op) {

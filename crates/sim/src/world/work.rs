@@ -36,7 +36,7 @@ impl World {
     /// The index of the next work: the first, unless a fault shuffles. Work on one socket stays in order.
     fn choose(&mut self, ring: u32) -> usize {
         let len = self.rings.at(ring).work().len();
-        if len < 2 || !self.strikes(Fault::Shuffle) {
+        if len < 2 || !self.occurs(Fault::Shuffle) {
             return 0;
         }
         let picked = self.random.below(len as u64) as usize;
@@ -84,7 +84,7 @@ impl World {
         let (file, side) = (op.file, op.side());
         let timeout = match op.body {
             Body::Timer { after } => Some(after),
-            Body::Notice(ref notice) => Some(notice.after),
+            Body::Notification(ref notification) => Some(notification.after),
             Body::File(ref work) => Some(work.after),
             _ => None,
         };
@@ -114,27 +114,27 @@ impl World {
     /// Ends an operation.
     pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: Answer) {
         self.ops.end(id, &op);
-        let answer = self.notice_of(&mut op, answer);
+        let answer = self.notification_of(&mut op, answer);
         self.complete(op.ring, op.user_data, op.skip, answer);
         self.forget(id, &op);
     }
 
     /// Removes an operation from everything that refers to it.
     pub(super) fn forget(&mut self, id: OpId, op: &Op) {
-        self.let_go_of_rights(op);
+        self.drop_rights(op);
         if let Some((file, socket)) = op.file {
             let waiters = self.net.socket_mut(socket).waiters(op.side());
             waiters.retain(|waiter| *waiter != id);
             if let Body::Connect = op.body {
                 self.net.give_up_connect(socket);
             }
-            self.let_go(file);
+            self.drop_file(file);
         }
     }
 
     /// Drops the references to files that were not sent.
-    pub(super) fn let_go_of_rights(&mut self, op: &Op) {
-        op.rights().iter().for_each(|&file| self.let_go(file));
+    pub(super) fn drop_rights(&mut self, op: &Op) {
+        op.rights().iter().for_each(|&file| self.drop_file(file));
     }
 
     /// Posts the last completion of an operation, unless it is a success that is skipped.
