@@ -20,14 +20,14 @@ pub enum Op {
         fd: Fd,
     },
     /// Receives into the pool's buffers until it ends.
-    ReceiveMulti {
+    RecvMulti {
         /// The socket.
         fd: Fd,
         /// Ends after so many bytes; zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
-    ReceiveLent {
+    RecvPooled {
         /// The socket.
         fd: Fd,
     },
@@ -63,7 +63,7 @@ pub enum Op {
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryOp {
     /// Receives once into the submitter's memory.
-    Receive {
+    Recv {
         /// The socket.
         fd: Fd,
         /// Where the bytes go.
@@ -75,7 +75,7 @@ pub enum MemoryOp {
     /// the submission, gives the space for name and control messages; it names no vectors. A filled buffer has the layout of
     /// [`annulus_kernel::Layout`], and the event's value counts from its beginning, so that it is never zero. An empty message
     /// may end the operation.
-    ReceiveMessages {
+    RecvMessages {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
@@ -83,7 +83,7 @@ pub enum MemoryOp {
     },
     /// Receives one message into the memory that a `struct msghdr` names, as `recvmsg(2)` does. The event's value is the length of
     /// the message, even if it was truncated.
-    ReceiveMessage {
+    RecvMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.

@@ -21,8 +21,8 @@ fn a_flood_does_not_delay_other_descriptors() {
     let mut rig = Rig::epoll();
     let (loud, mut flood) = pair();
     let (quiet, mut peer) = pair();
-    let flooding = rig.start(Kind::Recv, Op::ReceiveMulti { fd: loud, limit: 0 });
-    let waiting = rig.start(Kind::Recv, Op::ReceiveMulti { fd: quiet, limit: 0 });
+    let flooding = rig.start(Kind::Recv, Op::RecvMulti { fd: loud, limit: 0 });
+    let waiting = rig.start(Kind::Recv, Op::RecvMulti { fd: quiet, limit: 0 });
     rig.expect_silence();
     // More than the share of one turn, present at once.
     write(&mut flood, &pattern(300_000));
@@ -51,8 +51,8 @@ fn a_flood_does_not_delay_other_descriptors() {
 fn a_second_operation_of_a_direction_fails_with_busy() {
     let mut rig = Rig::epoll();
     let (fd, mut peer) = pair();
-    let first = rig.start(Kind::Recv, Op::ReceiveLent { fd });
-    let second = rig.start(Kind::Recv, Op::ReceiveLent { fd });
+    let first = rig.start(Kind::Recv, Op::RecvPooled { fd });
+    let second = rig.start(Kind::Recv, Op::RecvPooled { fd });
     let event = rig.event(second);
     assert_eq!((event.result, event.more), (Err(Errno::BUSY), false));
     write(&mut peer, b"for the first");
@@ -76,7 +76,7 @@ fn a_reused_number_is_another_descriptor() {
     let mut rig = Rig::epoll();
     for round in 0..5u8 {
         let (fd, mut peer) = connection_with_number(500);
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         rig.expect_silence();
         write(&mut peer, &[round]);
         let event = rig.event(token);
@@ -102,7 +102,7 @@ fn a_released_descriptor_can_be_used_elsewhere() {
     // SAFETY: both drivers have released it, and this is the only close.
     drop(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     let (next, mut peer) = connection_with_number(600);
-    let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd: next, limit: 0 });
+    let token = rig.start(Kind::Recv, Op::RecvMulti { fd: next, limit: 0 });
     rig.expect_silence();
     write(&mut peer, b"three");
     let event = rig.event(token);
@@ -120,7 +120,7 @@ fn a_polled_descriptor_can_be_closed_after_the_cancel() {
     drop(eventfd);
     assert_eq!(rig.event(token).result, Err(Errno::CANCELED));
     let (fd, mut peer) = connection_with_number(700);
-    let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+    let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
     rig.expect_silence();
     write(&mut peer, b"still read");
     let event = rig.event(token);

@@ -40,7 +40,7 @@ fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
     rig.driver.open_datagram_pool(DATAGRAM_POOL).unwrap();
     rig.start_memory(
         Kind::RecvDatagram,
-        MemoryOp::ReceiveMessages { fd, header: ptr::from_ref(HEADER).cast() },
+        MemoryOp::RecvMessages { fd, header: ptr::from_ref(HEADER).cast() },
     )
 }
 

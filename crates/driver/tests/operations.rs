@@ -127,7 +127,7 @@ fn a_refused_connect_fails() {
 fn a_multishot_receive_continues_until_the_end() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         for text in ["first", "second", "third"] {
             write(&mut peer, text.as_bytes());
             let event = rig.event(token);
@@ -148,7 +148,7 @@ fn data_and_end_that_come_together_are_both_reported() {
         let (fd, mut peer) = pair();
         write(&mut peer, b"last words");
         peer.shutdown(Shutdown::Write).unwrap();
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         let event = rig.event(token);
         assert_eq!(rig.take(event), b"last words");
         assert_eq!(rig.event(token).result, Ok(0));
@@ -172,7 +172,7 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
         }
         let (fd, mut peer) = pair();
         write(&mut peer, b"12345");
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 5 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 5 });
         let event = rig.event(token);
         assert_eq!((event.result, event.more), (Ok(5), false));
         rig.take(event);
@@ -181,7 +181,7 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
         let mut got = Vec::new();
         // The receive that reaches the limit is the last one; it may exceed the limit.
         for (limit, receives) in [(POOL.buffer + 1, 2), (1, 1), (2 * POOL.buffer, 2)] {
-            let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit });
+            let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit });
             for left in (0..receives).rev() {
                 let event = rig.event(token);
                 assert_eq!((event.result, event.more), (Ok(POOL.buffer), left > 0));
@@ -199,7 +199,7 @@ fn an_empty_pool_ends_a_receive_and_loses_nothing() {
         let (fd, mut peer) = pair();
         let sent = pattern(3 * POOL.buffer as usize * POOL.count as usize / 2);
         write(&mut peer, &sent);
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         let mut lent = Vec::new();
         let last = loop {
             let event = rig.event(token);
@@ -230,7 +230,7 @@ fn receives_into_memory_of_the_submitter() {
         let mut memory = [0u8; 8];
         for expected in [&b"01234567"[..], b"89"] {
             let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
-            let token = rig.start_memory(Kind::Recv, MemoryOp::Receive { fd, buffer, len });
+            let token = rig.start_memory(Kind::Recv, MemoryOp::Recv { fd, buffer, len });
             let event = rig.event(token);
             assert_eq!((event.more, event.buffer), (false, None));
             assert_eq!(&memory[..event.result.unwrap() as usize], expected);
@@ -243,7 +243,7 @@ fn receives_into_memory_of_the_submitter() {
 fn a_reset_is_an_error() {
     on_each_driver(|rig| {
         let (fd, peer) = pair();
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         rig.expect_silence();
         sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
         drop(peer);
@@ -257,7 +257,7 @@ fn a_reset_is_an_error() {
 fn an_urgent_mark_does_not_hide_what_follows() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
-        let token = rig.start(Kind::Recv, Op::ReceiveMulti { fd, limit: 0 });
+        let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
         write(&mut peer, b"ab");
         rustix::net::send(&peer, b"!", SendFlags::OOB).unwrap();
         write(&mut peer, b"cd");
@@ -376,9 +376,9 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
         let sent = fill(rig, fd, &bytes);
         let send = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 1 << 20 };
         let operations = [
-            (Kind::Recv, Any::Plain(Op::ReceiveMulti { fd, limit: 0 })),
-            (Kind::Recv, Any::Plain(Op::ReceiveLent { fd })),
-            (Kind::Recv, Any::Memory(MemoryOp::Receive { fd, buffer, len })),
+            (Kind::Recv, Any::Plain(Op::RecvMulti { fd, limit: 0 })),
+            (Kind::Recv, Any::Plain(Op::RecvPooled { fd })),
+            (Kind::Recv, Any::Memory(MemoryOp::Recv { fd, buffer, len })),
             (Kind::Send, Any::Memory(send)),
             (Kind::Accept, Any::Plain(Op::AcceptMulti { fd: listener })),
             (Kind::Accept, Any::Plain(Op::Accept { fd: listener })),
@@ -466,10 +466,10 @@ fn a_late_cancel_does_nothing() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"x");
-        let token = rig.start(Kind::Recv, Op::ReceiveLent { fd });
+        let token = rig.start(Kind::Recv, Op::RecvPooled { fd });
         let event = rig.event(token);
         assert_eq!(rig.take(event), b"x");
-        let next = rig.start(Kind::Recv, Op::ReceiveLent { fd });
+        let next = rig.start(Kind::Recv, Op::RecvPooled { fd });
         rig.cancel(token);
         rig.expect_silence();
         write(&mut peer, b"y");

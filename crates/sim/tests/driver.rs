@@ -60,7 +60,7 @@ fn an_echo_through_the_driver() {
         let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
         let server = owned(accepted.result.unwrap() as i32);
 
-        driver.submit(token(Kind::Recv), Op::ReceiveMulti { fd: server, limit: 0 });
+        driver.submit(token(Kind::Recv), Op::RecvMulti { fd: server, limit: 0 });
         let text = b"through the driver";
         let (buffer, len) = (text.as_ptr(), text.len() as u32);
         submit_memory(

@@ -118,8 +118,8 @@ impl Epoll {
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         self.counters.sqes += 1;
         let (fd, input) = match op {
-            Op::ReceiveMulti { fd, limit } => (fd, Input::lent(limit)),
-            Op::ReceiveLent { fd } => (fd, Input::Lent { left: u64::MAX, multi: false }),
+            Op::RecvMulti { fd, limit } => (fd, Input::lent(limit)),
+            Op::RecvPooled { fd } => (fd, Input::Lent { left: u64::MAX, multi: false }),
             Op::AcceptMulti { fd } => (fd, Input::Accept { multi: true }),
             Op::Accept { fd } => (fd, Input::Accept { multi: false }),
             Op::Readable { fd } => (fd, Input::Readable { multi: true }),
@@ -175,15 +175,15 @@ impl Epoll {
                 // SAFETY: this function demands of its caller what `start_output` does.
                 unsafe { self.start_output(token, fd, op) };
             }
-            MemoryOp::Receive { fd, buffer, len } => {
+            MemoryOp::Recv { fd, buffer, len } => {
                 self.start_input(token, fd, Input::Own { buffer, len });
             }
-            MemoryOp::ReceiveMessages { fd, header } => {
+            MemoryOp::RecvMessages { fd, header } => {
                 // SAFETY: the header is a live `struct msghdr` during the submission, which `submit_memory` demands.
                 let layout = unsafe { message::layout(header) };
                 self.start_input(token, fd, Input::Messages { layout });
             }
-            MemoryOp::ReceiveMessage { fd, header } => {
+            MemoryOp::RecvMessage { fd, header } => {
                 self.start_input(token, fd, Input::Message { header });
             }
             MemoryOp::File { call, .. } => {

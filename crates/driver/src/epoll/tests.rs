@@ -28,7 +28,7 @@ impl Fixture {
         let pool = PoolSize { buffer: BUFFER, count: 16 };
         let mut epoll = Epoll::new(Rc::new(Linux), pool).unwrap();
         let (token, fd) = (Token::new(Kind::Recv, 0, 0), fd(&socket));
-        epoll.submit(token, Op::ReceiveMulti { fd, limit: 0 });
+        epoll.submit(token, Op::RecvMulti { fd, limit: 0 });
         Self { epoll, socket, peer }
     }
 

@@ -31,8 +31,8 @@ impl Encoder {
         let entry = match op {
             Op::Nop => op::Nop.entry(),
             // Never with poll-first, which can miss the end of the stream: see `Operations::poll_first`.
-            Op::ReceiveMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
-            Op::ReceiveLent { fd } => self.receive_lent(fd),
+            Op::RecvMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
+            Op::RecvPooled { fd } => self.receive_lent(fd),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
             Op::Accept { fd } => op::Accept { fd }.entry(),
             Op::WritableOnce { fd } => op::Poll { fd, events: poll::OUT }.entry(),
@@ -67,14 +67,14 @@ impl Encoder {
             }
             MemoryOp::SendMessageNow { fd, header } => quiet(message(fd, header)),
             MemoryOp::SendMessage { fd, header } => message(fd, header),
-            MemoryOp::ReceiveMessages { fd, header } => {
+            MemoryOp::RecvMessages { fd, header } => {
                 let group = pool_ring::group(token);
                 op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
             }
-            MemoryOp::ReceiveMessage { fd, header } => {
+            MemoryOp::RecvMessage { fd, header } => {
                 op::RecvMsg { fd, header, flags: MESSAGE }.entry()
             }
-            MemoryOp::Receive { fd, buffer, len } => {
+            MemoryOp::Recv { fd, buffer, len } => {
                 let receive = op::Recv { fd, buffer, len }.entry();
                 if self.operations.poll_first { receive.poll_first() } else { receive }
             }

@@ -87,8 +87,8 @@ mod tests {
             Op::Nop,
             Op::AcceptMulti { fd },
             Op::Accept { fd },
-            Op::ReceiveMulti { fd, limit },
-            Op::ReceiveLent { fd },
+            Op::RecvMulti { fd, limit },
+            Op::RecvPooled { fd },
             Op::WritableOnce { fd },
             Op::ReadableOnce { fd },
             Op::Readable { fd },
@@ -103,9 +103,9 @@ mod tests {
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
         [
-            MemoryOp::Receive { fd, buffer: into, len },
-            MemoryOp::ReceiveMessages { fd, header },
-            MemoryOp::ReceiveMessage { fd, header: into },
+            MemoryOp::Recv { fd, buffer: into, len },
+            MemoryOp::RecvMessages { fd, header },
+            MemoryOp::RecvMessage { fd, header: into },
             MemoryOp::SendMessageNow { fd, header },
             MemoryOp::SendMessage { fd, header },
             MemoryOp::SendNow { fd, buffer: from, len },

@@ -133,7 +133,7 @@ impl Rig {
     pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
-            let token = self.start(Kind::Recv, Op::ReceiveLent { fd });
+            let token = self.start(Kind::Recv, Op::RecvPooled { fd });
             let event = self.event(token);
             got.extend(self.take(event));
         }

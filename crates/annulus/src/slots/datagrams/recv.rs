@@ -224,7 +224,7 @@ impl DatagramSlot {
         let wanted = recv.max_datagram.unwrap_or(fits);
         let op = if has_buffers && wanted <= fits {
             recv.arming = Arming::Multishot;
-            MemoryOp::ReceiveMessages { fd, header: format.header() }
+            MemoryOp::RecvMessages { fd, header: format.header() }
         } else if recv.waiters.is_empty() {
             // No task waits: the next receive lists the slot again.
             recv.arming = Arming::Idle;
@@ -233,7 +233,7 @@ impl DatagramSlot {
             recv.arming = Arming::Single;
             io.driver.counters().heap_receives += 1;
             let header = RecvMsgBuf::put(&mut recv.msg_buf, format, wanted, &io.memory.meter);
-            MemoryOp::ReceiveMessage { fd, header }
+            MemoryOp::RecvMessage { fd, header }
         };
         // SAFETY: the format's header is static, and the pool's memory outlives the driver; a `RecvMsgBuf` stays in the slot
         // until the terminal event.

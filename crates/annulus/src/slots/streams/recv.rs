@@ -110,9 +110,9 @@ impl Stream {
         }
         let (phase, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
             let limit = most.min(io.bounds.receive - rx.bytes).min(free);
-            (RecvPhase::Armed, Op::ReceiveMulti { fd, limit })
+            (RecvPhase::Armed, Op::RecvMulti { fd, limit })
         } else {
-            (RecvPhase::Single, Op::ReceiveLent { fd })
+            (RecvPhase::Single, Op::RecvPooled { fd })
         };
         rx.phase = phase;
         io.start(self.token(Kind::Recv), op);
@@ -135,7 +135,7 @@ impl Stream {
             let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
             let heap = rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
             io.driver.counters().heap_receives += 1;
-            MemoryOp::Receive { fd, buffer: heap.memory.as_mut_ptr(), len: size }
+            MemoryOp::Recv { fd, buffer: heap.memory.as_mut_ptr(), len: size }
         };
         // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
         unsafe { io.start_memory(token, op) };

@@ -35,7 +35,7 @@ impl ScmRights {
     /// The operation that receives a message. Its memory stays here until [`on_recv`](Self::on_recv).
     pub(super) fn recv(&mut self, fd: Fd, meter: &Meter) -> MemoryOp {
         let header = RecvMsgBuf::put(&mut self.buffer, Format::UNIX_DESCRIPTORS, MOST, meter);
-        MemoryOp::ReceiveMessage { fd, header }
+        MemoryOp::RecvMessage { fd, header }
     }
 
     /// The receive has ended: its bytes, if it has brought any.
