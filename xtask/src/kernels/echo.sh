@@ -1,6 +1,6 @@
-# Serves echo and loads it for a moment.
+# Starts an echo server and loads it briefly.
 #   sh echo.sh ANNULUS DRIVER [OPTION...]
-# Exits 77, which is neither passed nor failed, if the driver is not to be had here; what it says tells why.
+# Exits with 77, which counts as skipped, if the driver cannot be used here; the output says why.
 annulus=$1
 driver=$2
 shift 2
@@ -15,13 +15,13 @@ until grep -q 127.0.0.1 "$said"; do
     sleep 0.1
 done
 cat "$said"
-# Without a demand it is the one that the doctor tells, who was asked before; and the reason is told.
+# The driver `auto` must be the one that the doctor has named, and the output must have the reason.
 if [ "$driver" = auto ]; then
     chosen=$(sed -n 's/.*"kind": *"\([a-z]*\)".*/\1/p' "$results/doctor.json")
-    grep -q "($chosen: ..*)" "$said" || { echo "the doctor tells of $chosen"; exit 1; }
+    grep -q "($chosen: ..*)" "$said" || { echo "the doctor names $chosen"; exit 1; }
 fi
 address=$(grep -o '127\.0\.0\.1:[0-9]*' "$said" | head -n 1)
-# Few and small, many, and large ones: the last two need more buffers than a pool begins with.
+# Few and small messages, many, and large ones: the last two need more buffers than a pool starts with.
 for clients in "-c 10 -l 128" "-c 400 -l 512" "-c 50 -l 65536"; do
     echo "load $clients"
     # shellcheck disable=SC2086 # several options

@@ -1,4 +1,4 @@
-# Runs a plan: a line "name <tab> seconds <tab> directory <tab> command" each, and says on the way what came of it.
+# Runs a plan: a line "name <tab> seconds <tab> directory <tab> command" each, and prints the outcome of each.
 #   sh run.sh PLAN RESULTS
 # Leaves NAME.log of each check in RESULTS, and a line "name <tab> status <tab> seconds" in RESULTS/outcomes.
 plan=$1
