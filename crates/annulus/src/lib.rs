@@ -1,8 +1,8 @@
-//! An I/O runtime for Linux, built on io_uring: the ring lends, you borrow.
+//! An asynchronous runtime for network servers on Linux: tasks, TCP, UDP, Unix sockets, files and timers, on io_uring.
 //!
-//! Receive memory belongs to the ring. When bytes arrive, the kernel picks a buffer, and you get a [`Lease`] on it. An
-//! idle connection holds no buffer; dropping a future loses no byte; what you send leaves from the same memory, without a
-//! copy, and goes back to the ring when it is done.
+//! It is used as tokio's current-thread runtime is: [`run`] a future, [`spawn`] tasks, await I/O. Futures need not be `Send`.
+//! [`shards`](mod@shards) starts such a runtime on each core. If the kernel or a sandbox denies io_uring, the same program runs on
+//! epoll.
 //!
 //! ```no_run
 //! use annulus::net::{TcpListener, TcpStream};
@@ -25,27 +25,35 @@
 //! }
 //! ```
 //!
+//! What differs from tokio:
+//!
+//! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on a buffer of the runtime that the kernel has
+//!   filled. Dropping the lease returns the buffer. An idle connection holds none.
+//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, and leave at the end of the turn in one operation.
+//! - **Operations belong to the socket, not to the future.** A `recv` or `accept` in a `select!` that loses can be dropped: the next
+//!   call gets the bytes or the connection. A `send` that was polled is completed.
+//!
 //! # What dropping a future does
 //!
 //! | future | dropped before it is ready |
 //! |---|---|
-//! | `accept`, `recv` | nothing is lost: the next call finds the connection, the bytes |
-//! | `connect` | the attempt is cancelled, its socket closed when the kernel is done with it |
-//! | datagrams: `recv…` | nothing is lost: the next call finds the datagram |
-//! | datagrams: `send…` | before it is ready, nothing is sent; once it is, the datagram goes |
+//! | `accept`, `recv` | nothing is lost: the next call returns the connection, the bytes |
+//! | `connect` | the attempt is cancelled, and its socket closed |
+//! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
+//! | datagrams: `send…` | nothing is sent |
 //! | `send` | once polled, the chunk is sent all the same, in order |
-//! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` happens |
-//! | `nop` | it happens, and its result is discarded |
-//! | reads and writes of files, syncs | one that has begun goes on; its memory is kept until then |
-//! | opening a file | it may be made or emptied all the same; its descriptor is closed |
+//! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
+//! | `nop` | it is completed, and its result discarded |
+//! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
+//! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
-//! | `JoinHandle` | the task goes on, detached |
+//! | `JoinHandle` | the task continues, detached |
 //! | `Signals::recv` | nothing is lost |
 //!
 //! # Threads
 //!
-//! A runtime, its streams, tasks and leases stay on one thread. [`shards`](mod@shards) runs one on each core. [`Handle`],
-//! [`SharedBytes`] and what [`shards::channel`] carries may go anywhere; [`net::TcpStream::into_parts`] moves a connection.
+//! A runtime, its streams, tasks and leases stay on one thread. [`Handle`], [`SharedBytes`] and [`shards::channel`] cross threads;
+//! [`net::TcpStream::into_parts`] moves a connection.
 
 pub mod affinity;
 #[cfg(feature = "bytes")]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// Which other locks a lock allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Lock {
     /// Other shared locks.
     Shared,

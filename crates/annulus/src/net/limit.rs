@@ -1,4 +1,4 @@
-//! A limit on open connections, of one listener or of many.
+//! A limit on open connections, which listeners may share.
 
 use crate::unwind::wake_each;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::task::Waker;
 
 /// How many accepted connections may be open at once, over all listeners that share this limit, on any number of threads.
 ///
-/// A listener with a limit accepts a connection only while a task waits for one and fewer than the limit are open; the
-/// rest stays in the kernel's backlog. A connection counts from before it is accepted until its descriptor is closed,
-/// and while it is on its way to another shard. It accepts one connection at a time, which costs a turn more for each.
+/// A listener with a limit accepts a connection only while a task waits for one and fewer than the limit are open; the others stay
+/// in the kernel's backlog. A connection counts from before it is accepted until its descriptor is closed, also while it is in
+/// transit to another shard. Such a listener accepts one connection at a time, which takes one more turn for each.
 ///
 /// Clones share the limit.
 #[derive(Clone)]
@@ -23,11 +23,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     open: usize,
-    /// Tasks whose listeners have found the limit reached.
+    /// Tasks to wake when a connection closes.
     waiting: Vec<Waker>,
 }
 
-/// One of the connections that a limit allows. It counts until it is released or dropped.
+/// Counts one connection against a limit, until it is released or dropped.
 pub(crate) struct Permit(Option<Arc<Shared>>);
 
 impl ConnectionLimit {
@@ -46,8 +46,8 @@ impl ConnectionLimit {
         self.0.state().open
     }
 
-    /// A permit. If the limit is reached, takes the task, which is woken once a connection has closed; a task that waits
-    /// already is left, to be dropped where no lock is held.
+    /// A permit. If the limit is reached, takes the waker, to wake it once a connection has closed; a waker that waits already is left
+    /// to the caller, which drops it while no lock is held.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {
@@ -62,12 +62,12 @@ impl ConnectionLimit {
 }
 
 impl Shared {
-    /// Each change is one step: the state stays whole if a thread that held it panics.
+    /// Every change is one step, so the state is consistent even if a thread panicked with the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One connection less; the tasks that wait for that.
+    /// Counts one connection less; returns the tasks to wake.
     fn release(&self) -> Vec<Waker> {
         let mut state = self.state();
         state.open -= 1;
@@ -76,7 +76,7 @@ impl Shared {
 }
 
 impl Permit {
-    /// The connection has closed. The caller wakes the tasks.
+    /// The connection has closed. Returns the tasks that the caller has to wake.
     pub(crate) fn release(mut self) -> Vec<Waker> {
         self.0.take().map(|limit| limit.release()).unwrap_or_default()
     }

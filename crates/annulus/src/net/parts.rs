@@ -1,35 +1,35 @@
-//! A connection between two runtimes.
+//! A connection that belongs to no runtime.
 #![allow(unsafe_code)]
 
 use super::Permit;
 use annulus_kernel::Fd;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
-/// A connection that belongs to no runtime: its descriptor, and the bytes it had received that nobody took. `Send`.
+/// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
 #[derive(Debug)]
 pub struct Parts {
     /// The connection.
     pub socket: OwnedFd,
-    /// Bytes received already, which come first.
+    /// Bytes received already; `recv` returns them first.
     pub received: Vec<u8>,
-    /// What it counts against, for as long as it stays in its parts.
+    /// Its part of a connection limit, while no runtime has it.
     permit: Option<Permit>,
 }
 
-/// Owns a real descriptor that a runtime or its kernel has handed over.
+/// Owns a real descriptor that a runtime gives up.
 pub(super) fn owned(fd: Fd) -> OwnedFd {
-    // SAFETY: the caller gives the descriptor up, and nothing of it is in flight.
+    // SAFETY: the caller no longer owns the descriptor, and no operation on it is in flight.
     unsafe { OwnedFd::from_raw_fd(fd.raw()) }
 }
 
-/// Hands a real descriptor over to a runtime.
+/// Gives a real descriptor to a runtime.
 pub(super) fn given(socket: OwnedFd) -> Fd {
-    // SAFETY: the owner gives the descriptor up.
+    // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
 }
 
 impl Parts {
-    /// A connection that was made elsewhere, with bytes that were received there.
+    /// A connection from elsewhere, with bytes that were received there.
     pub fn new(socket: OwnedFd, received: Vec<u8>) -> Self {
         Self { socket, received, permit: None }
     }

@@ -4,16 +4,16 @@ use std::fmt::Debug;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The addresses that a name stands for. Asking a name server blocks the thread; numbers do not.
+/// The addresses of a host. Resolving a name blocks the thread; a numeric address does not.
 pub(super) fn resolve(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     let found: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     if found.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name stands for no address"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no address"));
     }
     Ok(found)
 }
 
-/// What `f` makes of the first address for which it succeeds; else the last failure, which says what was tried.
+/// The result of `f` for the first address for which it succeeds; else the last error, which names the address.
 pub(super) fn first<T>(
     address: impl ToSocketAddrs,
     doing: &str,
@@ -29,7 +29,7 @@ pub(super) fn first<T>(
     Err(last_error(error))
 }
 
-/// Says what failed, and for which address.
+/// Adds to an error what failed, and for which address.
 pub(super) fn failed(error: io::Error, doing: &str, address: &impl Debug) -> io::Error {
     io::Error::new(error.kind(), format!("{doing} {address:?}: {error}"))
 }

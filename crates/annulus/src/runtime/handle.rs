@@ -1,20 +1,22 @@
-//! A runtime, from another thread.
+//! A handle on a runtime, for other threads.
 
+use crate::runtime::current;
 use crate::runtime::memory::MemoryLimit;
 use crate::runtime::remote::Remote;
 use crate::task::refused::refuse;
 use crate::task::{self, JoinError, JoinHandle};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{Location, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Spawns onto a runtime and wakes it from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime alive.
+/// Spawns tasks on a runtime, wakes it and stops it, from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime
+/// alive.
 ///
-/// Waking costs no system call while the runtime's loop is awake.
+/// It makes a system call only if the runtime's loop sleeps.
 #[derive(Clone)]
 pub struct Handle {
     remote: Arc<Remote>,
@@ -42,8 +44,8 @@ impl Handle {
         Ok(task::spawn_remotely(&self.remote, future))
     }
 
-    /// Spawns a task whose future is made on the runtime's thread, by `make`: the future itself need not be `Send`.
-    /// Aborting the task drops the future, on its thread.
+    /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be `Send`. Aborting the task drops the
+    /// future on that thread.
     ///
     /// # Errors
     /// After the runtime's end.
@@ -58,29 +60,42 @@ impl Handle {
         self.spawn(async move { Made(task::spawn_at(make(), caller)).await })
     }
 
-    /// Streams that are open on the runtime, as of its last turn; what it does besides does not count.
+    /// How many streams are open on the runtime, as of its last turn.
     pub fn streams(&self) -> usize {
         self.remote.streams()
     }
 
-    /// The limit on the memory of the runtime's streams and datagram sockets; `None` if it has none. It tells how much it is,
-    /// how much is held now, and how many streams are held back, over all runtimes that share it.
+    /// The limit on the memory of the runtime's streams and datagram sockets; `None` if it has none. It says how much is held now and
+    /// how many streams are held back, over all runtimes that share it.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         self.remote.memory_limit().cloned()
     }
 
-    /// Makes the runtime's loop look around, as if a task had been woken.
+    /// What every task of the runtime waits for, a line each, with the place where it was spawned. For a program that hangs: await it
+    /// on a runtime of another thread. It runs as a task, so it answers only while the runtime's loop turns.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    #[track_caller]
+    pub fn waiting(&self) -> io::Result<JoinHandle<Vec<String>>> {
+        self.spawn(poll_fn(|cx| {
+            let waits = current::with(|core| core.waiting(Some(cx.waker())));
+            Poll::Ready(waits.unwrap_or_default())
+        }))
+    }
+
+    /// Wakes the runtime's loop for a turn, as a woken task does.
     pub fn wake(&self) {
         self.remote.wake();
     }
 
-    /// Asks the runtime's `block_on` to return: it answers an error of the kind `Interrupted`.
+    /// Makes the runtime's `block_on` return an error of the kind `Interrupted`.
     pub fn stop(&self) {
         self.remote.stop();
     }
 }
 
-/// A task made for another thread's: it ends with that one, in its way.
+/// The task of `spawn_with`, which the task that was spawned remotely waits for and aborts when it is dropped.
 struct Made<T>(JoinHandle<T>);
 
 impl<T> Future for Made<T> {
@@ -89,7 +104,7 @@ impl<T> Future for Made<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match ready!(Pin::new(&mut self.0).poll(cx)) {
             Ok(value) => Poll::Ready(value),
-            // The panic hook has told of it; this goes on to the joiner.
+            // The panic hook has seen it; the join handle returns it.
             Err(JoinError::Panicked(panic)) => resume_unwind(panic),
             // The runtime is ending, and drops this task next.
             Err(JoinError::Aborted) => Poll::Pending,

@@ -26,7 +26,6 @@ pub use handle::Handle;
 pub(crate) use lockdown::deny_further_rings;
 pub use memory::MemoryLimit;
 
-use crate::task::Task;
 use annulus_driver::Counters;
 use core::Core;
 use std::future::Future;
@@ -34,18 +33,18 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs a future on a runtime with default settings, on this thread, and ends the runtime when it is done.
+/// Builds a runtime with default settings on this thread, runs a future on it, and drops it.
 ///
 /// # Errors
-/// The future's own; or that no runtime could be built, or that one is running on this thread already.
+/// The future's; or if no runtime can be built, or if one is running on this thread already.
 pub fn run<T, E: From<std::io::Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     Runtime::new()?.block_on(future)?
 }
 
-/// A runtime. It stays on its thread: the ring under it belongs to the thread that built it.
+/// A runtime, for one thread: the ring belongs to the thread that built it.
 ///
-/// Dropping it ends everything in order: its tasks are dropped, what streams had accepted is sent within the shutdown timeout, all
-/// else is cancelled and waited for, and only then does memory go that the kernel knew.
+/// Dropping it drops its tasks, sends what streams have queued within the [shutdown timeout](Builder::shutdown_timeout), cancels all
+/// other operations and waits for them, and then frees the memory that the kernel has used.
 pub struct Runtime {
     core: Rc<Core>,
     info: DriverInfo,
@@ -57,17 +56,17 @@ impl Runtime {
     /// A runtime with default settings.
     ///
     /// # Errors
-    /// If no driver can be set up, with the reason and the way out.
+    /// If no driver can be set up, with the reason and a remedy.
     pub fn new() -> std::io::Result<Self> {
         Self::builder().build()
     }
 
-    /// A builder.
+    /// Settings of a runtime to build.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Runs a future to its end, and the tasks it spawns meanwhile. Tasks that are left go on with the next call.
+    /// Runs a future to its end, and tasks meanwhile. Tasks that have not ended continue with the next call.
     ///
     /// # Errors
     /// If a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or if the
@@ -77,34 +76,20 @@ impl Runtime {
         self.core.run(future)
     }
 
-    /// Which driver runs, and why.
+    /// The driver that runs, and the reason.
     pub fn driver(&self) -> &DriverInfo {
         &self.info
     }
 
-    /// What the driver has counted; zeroes in a forked child.
+    /// The driver's counters; zeroes in a forked child.
     pub fn counters(&self) -> Counters {
         self.core.counters().unwrap_or_default()
     }
 
-    /// What every task waits for, a line each, with the place where it was spawned. It answers why nothing happens.
+    /// What every task waits for, a line each, with the place where it was spawned. For a runtime that hangs. While the runtime runs,
+    /// use [`Handle::waiting`].
     pub fn waiting(&self) -> Vec<String> {
-        let tasks = self.core.run_queue.tasks();
-        let Ok(mut inner) = self.core.enter() else { return Vec::new() };
-        let line = |task: Task| {
-            let waits = inner.waits_of(&task.waker);
-            let what = match waits.is_empty() {
-                true if task.queued => "to run".into(),
-                true => "for a task or another thread".into(),
-                false => waits.join(", "),
-            };
-            format!(
-                "task spawned at {}:{} waits {what}",
-                task.spawned_at.file(),
-                task.spawned_at.line()
-            )
-        };
-        tasks.into_iter().map(line).collect()
+        self.core.waiting(None)
     }
 
     /// Whether other threads can reach it: not under a simulated kernel.
@@ -140,7 +125,7 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-/// What the current runtime's driver has counted; `None` outside a runtime.
+/// The counters of the current runtime's driver; `None` outside a runtime.
 pub fn counters() -> Option<Counters> {
     current::with(|core| core.counters()).flatten()
 }

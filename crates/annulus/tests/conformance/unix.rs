@@ -124,7 +124,7 @@ pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_taken_over() -> io:
     let listener = UnixListener::bind(&path)?;
     let error = UnixListener::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
-    assert!(error.to_string().contains("somebody listens there"), "{error}");
+    assert!(error.to_string().contains("a server listens there"), "{error}");
     let error = UnixDatagram::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     drop(listener);

@@ -1,4 +1,4 @@
-//! Unix addresses, here and in the standard library.
+//! Conversion between Unix addresses of the kernel and of the standard library.
 
 use annulus_kernel::{Address, UnixName};
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub(super) fn of_std(address: &SocketAddr) -> io::Result<Address> {
 }
 
 pub(super) fn to_std(address: &Address) -> io::Result<SocketAddr> {
-    // Datagrams of sockets without a name come without any address.
+    // Datagrams of unnamed sockets come without an address.
     if address.as_bytes().is_empty() {
         return SocketAddr::from_pathname("");
     }

@@ -1,7 +1,8 @@
-//! Unix sockets: the same leases and rules as TCP and UDP, within the host.
+//! Unix sockets, with the leases and rules of TCP and UDP.
 //!
 //! Addresses are paths, or the standard library's [`SocketAddr`](std::os::unix::net::SocketAddr), which also holds
-//! abstract names. Descriptors go along where both ends were made for that: see [`UnixOptions::descriptors`].
+//! abstract names. Descriptors can be passed if both ends were opened for that: see
+//! [`UnixOptions::descriptors`].
 
 mod address;
 mod datagram;

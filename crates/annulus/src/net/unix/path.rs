@@ -1,4 +1,4 @@
-//! A path that a Unix socket is bound to: taken over from a dead server, removed at the end.
+//! A path that a Unix socket is bound to. A path that a dead server left is replaced; the path is removed on drop.
 
 use super::super::new_fd::NewFd;
 use crate::runtime::core::Core;
@@ -11,23 +11,23 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Bytes of an abstract name.
-const LONGEST_NAME: usize = 107;
+const MAX_NAME: usize = 107;
 
 /// Removes the path on drop, unless it names another socket by then.
 pub(super) struct BoundPath {
     core: Rc<Core>,
     address: Address,
-    /// Device and inode, where paths are the process's own.
+    /// Device and inode; `None` under a simulated kernel.
     identity: Option<(u64, u64)>,
 }
 
 impl BoundPath {
-    /// Binds a socket and makes it ready, so that it no longer looks dead. A path that a dead server left is taken over; one
-    /// of a server that lives, or starts, is not. Nothing is kept for names that are no paths.
+    /// Binds a socket, then calls `make_ready`, which makes it listen. A path that a dead server left is replaced; that of a server that
+    /// listens or starts is not. `None` for an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse`, where somebody listens or starts there, or where the path is no socket; `NotFound`,
-    /// `PermissionDenied`, …; those of making ready.
+    /// `AddrInUse` if a server listens or starts there, or if the path is no socket; `NotFound`, `PermissionDenied`, …; those of
+    /// `make_ready`.
     pub(super) fn bind(
         core: &Rc<Core>,
         socket: &NewFd,
@@ -35,11 +35,11 @@ impl BoundPath {
         address: &Address,
         make_ready: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Option<Self>> {
-        let turn = Turn::take(core, address);
+        let lock = StartLock::take(core, address);
         match socket.bind(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if is_path(address) && is_dead(core, kind, address) {
-                    turn.check()?;
+                    lock.check()?;
                     core.kernel.unlink(address);
                 }
                 socket.bind(address).map_err(|e| in_use(e, address))?;
@@ -56,52 +56,53 @@ impl BoundPath {
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
-        // A forked child has no say in its parent's paths.
+        // In a forked child the path belongs to the parent.
         if self.core.at_home() && identity(&self.core, &self.address) == self.identity {
             self.core.kernel.unlink(&self.address);
         }
     }
 }
 
-/// Whose turn it is to start at a path. Between a bind and a listen a server looks dead, and so does the path that two
-/// servers are about to take over.
-enum Turn {
-    /// Until this is dropped.
-    Ours(#[expect(dead_code, reason = "held for its name")] NewFd),
-    Anothers,
-    /// Nobody keeps count.
+/// Mutual exclusion of servers that start at the same path. Between bind and listen a server looks dead, so another one could replace
+/// its path.
+enum StartLock {
+    /// Held until this is dropped.
+    Held(#[expect(dead_code, reason = "held for its name")] NewFd),
+    Busy,
+    /// There is no such name for the path.
     Unknown,
 }
 
-impl Turn {
-    /// An abstract name stands for the path: one socket at most has it, and it goes with its process.
+impl StartLock {
+    /// Binds an abstract name derived from the path: one socket at most has it, and the kernel frees it with the process.
     fn take(core: &Core, address: &Address) -> Self {
         let Some(name) = real_path(core, address).and_then(name_of_start) else {
             return Self::Unknown;
         };
         let socket = NewFd::new(&core.kernel, Domain::Unix, SocketType::Datagram);
         match socket.and_then(|socket| socket.bind(&name).map(|()| socket)) {
-            Ok(socket) => Self::Ours(socket),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Self::Anothers,
+            Ok(socket) => Self::Held(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Self::Busy,
             Err(_) => Self::Unknown,
         }
     }
 
     fn check(&self) -> io::Result<()> {
-        if !matches!(self, Self::Anothers) {
+        if !matches!(self, Self::Busy) {
             return Ok(());
         }
         Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is starting there"))
     }
 }
 
-/// What stands for a path, however it is spelt: its folder's device and inode, and what fits of its name.
+/// The abstract name for a path, however that is spelled: the directory's device and inode, and as much of the file name as fits.
 fn name_of_start(path: &Path) -> Option<Address> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = std::fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
-    let mut name = format!("annulus starts {:x}:{:x}/", folder.dev(), folder.ino()).into_bytes();
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = std::fs::metadata(directory.unwrap_or(Path::new("."))).ok()?;
+    let mut name =
+        format!("annulus starts {:x}:{:x}/", directory.dev(), directory.ino()).into_bytes();
     name.extend_from_slice(path.file_name()?.as_bytes());
-    name.truncate(LONGEST_NAME);
+    name.truncate(MAX_NAME);
     Address::unix(UnixName::Abstract(&name)).ok()
 }
 
@@ -109,7 +110,7 @@ fn is_path(address: &Address) -> bool {
     matches!(address.to_unix(), Ok(UnixName::Path(_)))
 }
 
-/// Nobody listens: a connection is refused. Whatever else comes of it, somebody may.
+/// True if a connection is refused: no server listens. On any other outcome one may listen.
 fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
     let probe = NewFd::new(&core.kernel, Domain::Unix, kind)
         .and_then(|probe| core.kernel.connect(probe.fd(), address));
@@ -121,7 +122,7 @@ fn identity(core: &Core, address: &Address) -> Option<(u64, u64)> {
     Some((about.dev(), about.ino()))
 }
 
-/// A path in a file system: simulated ones are in none.
+/// The path in the file system; `None` for abstract names and under a simulated kernel.
 fn real_path<'a>(core: &Core, address: &'a Address) -> Option<&'a Path> {
     match address.to_unix() {
         Ok(UnixName::Path(path)) if core.kernel.real_descriptors() => {
@@ -135,8 +136,7 @@ fn in_use(error: io::Error, address: &Address) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse || !is_path(address) {
         return error;
     }
-    let text =
-        "somebody listens there, or it is no socket; take another path, or end the other server";
+    let text = "a server listens there, or it is no socket; take another path, or end that server";
     io::Error::new(error.kind(), text)
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use crate::net::UnixListener;
     use std::os::unix::net;
 
-    /// A path of the test's own; `stale` where a dead server has left it.
+    /// A path of the test; `stale` if a dead server is to have left it.
     fn path(name: &str, stale: bool) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         if stale {
@@ -156,7 +156,7 @@ mod tests {
         path
     }
 
-    /// Starts a server, and another one in the moment in which the first is bound and does not listen yet.
+    /// Starts a server, and a second one while the first is bound and does not listen yet.
     fn start_two(path: &Path) {
         let core = crate::runtime::current::get().unwrap();
         let address = Address::unix(UnixName::Path(path.as_os_str().as_bytes())).unwrap();
