@@ -1,4 +1,4 @@
-//! What happens once the runtime's inside is not borrowed any more, since it runs foreign code.
+//! Wakes and drops, which run foreign code: noted while the runtime is borrowed, done afterwards.
 
 use crate::unwind::dispose_each;
 use std::any::Any;
@@ -31,7 +31,7 @@ impl After {
         !self.drops.is_empty() || !self.kept.is_empty()
     }
 
-    /// Drops everything, the wakers that were to be woken as well. Nothing may be borrowed.
+    /// Drops everything, also the wakers to be woken. The runtime must not be borrowed.
     #[cold]
     pub(crate) fn discard(self) {
         let Self { wakes, drops, kept, .. } = self;
@@ -43,7 +43,7 @@ impl After {
     }
 }
 
-/// Notes the waker of the task that polls. The one that was there before goes on `drops`, to be dropped outside the borrow.
+/// Notes the waker of the task that polls. The previous one goes to `drops`, to be dropped outside the borrow.
 #[inline]
 pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
     if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {

@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt;
 use std::io;
 
-/// What stands in io_uring's way.
+/// What prevents io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     OffForAll,
@@ -35,12 +35,12 @@ impl Cause {
         }
     }
 
-    /// What is short: addresses, if they are limited; memory that may be locked otherwise.
+    /// The resource that is short: address space if it is limited, else lockable memory.
     fn of_shortage(addresses: Limit) -> Self {
         if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
-    /// What forbids it: the sysctl, if it does; a filter otherwise.
+    /// What denies it: the sysctl if it does, else a filter.
     fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
         match sysctl.map(str::trim) {
             Some("2") => Self::OffForAll,
@@ -49,7 +49,7 @@ impl Cause {
         }
     }
 
-    /// What it is, and the way out.
+    /// The cause, and a remedy.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::OffForAll => (
@@ -92,7 +92,7 @@ impl Blocked {
         Self(error)
     }
 
-    /// Why, without the way out.
+    /// The cause without the remedy.
     pub(super) fn reason(&self) -> String {
         match &self.0 {
             SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
@@ -125,13 +125,13 @@ impl fmt::Display for Blocked {
     }
 }
 
-// Its text has all that the cause says, which is therefore no source.
+// No `source`: the text already contains that of the cause.
 impl std::error::Error for Blocked {}
 
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
         let kind = match blocked.0 {
-            // No refusal of the kernel, but a setting that is wrong under any driver: it says so itself.
+            // A setting that is wrong with any driver: its own text says so.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)

@@ -1,4 +1,4 @@
-//! Which driver, and why.
+//! The choice of a driver, and its reason.
 
 use super::blocked::Blocked;
 use crate::UnknownName;
@@ -42,7 +42,7 @@ fn used(config: &UringConfig) -> Vec<&'static str> {
     parts.into_iter().filter(|(used, _)| *used).flat_map(|(_, names)| names).copied().collect()
 }
 
-/// Which driver a runtime is to use.
+/// The driver that a runtime is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverChoice {
@@ -62,7 +62,7 @@ named!(DriverChoice, "driver", {
 });
 
 impl DriverChoice {
-    /// The choice with the environment's say, and what made it.
+    /// The choice after the environment variable, and what decided it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
         let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
             return Ok((self, "as demanded"));
@@ -85,7 +85,7 @@ impl DriverChoice {
         }
     }
 
-    /// There is no epoll under a simulated kernel, and the environment speaks of the machine.
+    /// A simulated kernel has no epoll, and the environment variable does not apply to it.
     fn open_simulated(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
         if self == Self::Epoll {
             let text = "a simulated kernel has no epoll; let the driver be auto or uring";

@@ -1,4 +1,4 @@
-//! A runtime, as its handles see it: what they share, and how they borrow the rest.
+//! What the handles of a runtime share, and how they borrow the rest.
 
 use super::fork::ForkGuard;
 use super::inner::Inner;
@@ -15,23 +15,23 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How often a turn wakes and drops what the last wakes and drops have left, before it goes on without them.
+/// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
 const ROUNDS: u32 = 8;
 
-/// A runtime, as its streams, timers and tasks see it.
+/// What streams, timers and tasks of a runtime hold.
 pub(crate) struct Core {
-    /// `None` from the moment on in which the runtime stops everything: handles find it ended.
+    /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
     pub(crate) run_queue: Rc<RunQueue>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
     guard: ForkGuard,
-    /// Its loop is turning on this thread.
+    /// Its loop runs on this thread.
     running: Cell<bool>,
-    /// A panic has interrupted the loop's own work.
+    /// A panic has interrupted the loop's own code.
     broken: Cell<bool>,
-    /// It has ended, and the kernel knows none of its memory any more.
+    /// It has ended, and the kernel uses none of its memory.
     over: Cell<bool>,
 }
 
@@ -55,11 +55,11 @@ impl Core {
         }
     }
 
-    /// Borrows the runtime's inside for a moment.
+    /// Borrows the runtime's state.
     ///
     /// # Errors
-    /// After the runtime's end, in a forked child, and while it is borrowed already: the clone of a waker is foreign code, and
-    /// runs under the borrow.
+    /// After the runtime's end, in a forked child, or while it is borrowed already: cloning a waker is foreign code that runs under
+    /// the borrow.
     #[inline]
     pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
         if !self.guard.at_home() {
@@ -69,10 +69,10 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
-    /// As [`enter`](Self::enter), for a poll that may be pending: only a loop that runs would ever wake its task.
+    /// As [`enter`](Self::enter), for a poll that may be pending. Fails unless the loop runs: a pending poll would never be woken.
     ///
     /// # Errors
-    /// As there, and if this runtime is not the one that is running.
+    /// As there; or if this runtime is not the one that runs.
     #[inline]
     pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.enter()?;
@@ -88,7 +88,7 @@ impl Core {
         self.running.get() && self.at_home()
     }
 
-    /// What was counted so far; nothing in a forked child, and after the end.
+    /// The counters; `None` in a forked child and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
         let inner = &mut *inner;
@@ -104,14 +104,14 @@ impl Core {
         self.guard.at_home()
     }
 
-    /// Takes the inside out: for its handles, the runtime has ended.
+    /// Takes the state out: for handles, the runtime has then ended.
     pub(crate) fn take_inside(&self) -> Option<KernelHeld<Inner>> {
         self.set_running(false);
         self.inner.try_borrow_mut().ok()?.take()
     }
 
     /// # Errors
-    /// After a panic has interrupted the loop's own work: what is in flight is not known for certain any more.
+    /// After a panic has interrupted the loop's own code: which operations are in flight is then not certain.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
     }
@@ -120,12 +120,12 @@ impl Core {
         self.over.set(over);
     }
 
-    /// After the end, if the kernel knows none of its memory any more. False in a forked child.
+    /// True after the end, if the kernel uses none of its memory. False in a forked child.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get() && self.at_home()
     }
 
-    /// Does a part of the loop's own work. No foreign code is in it, so a panic is a bug, and the runtime is broken from then on.
+    /// Runs a part of the loop that calls no foreign code. A panic in it is a bug, and the runtime is unusable afterwards.
     #[inline]
     pub(crate) fn own_work<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Unwinding<'a>(&'a Cell<bool>);
@@ -142,14 +142,13 @@ impl Core {
         done
     }
 
-    /// Tells other threads how many streams are open here.
+    /// Publishes how many streams are open here, for other threads.
     pub(crate) fn publish_streams(&self) -> io::Result<()> {
         self.remote.publish_streams(self.enter()?.streams.len());
         Ok(())
     }
 
-    /// Wakes and drops what the last borrows left to be woken and dropped, and what that leaves, up to a bound. True if
-    /// nothing is left.
+    /// Wakes and drops what was noted under borrows, in rounds up to a bound. True if nothing is left.
     #[inline]
     pub(crate) fn settle(&self) -> io::Result<bool> {
         let mut inner = self.enter()?;
@@ -166,7 +165,7 @@ impl Core {
             }
             inner = self.enter()?;
             if inner.io.after.wakes.is_empty() {
-                // Keeps the list's memory.
+                // Keeps the list's allocation.
                 inner.io.after.wakes = wakes;
             }
         }

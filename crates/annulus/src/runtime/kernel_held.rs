@@ -1,11 +1,11 @@
-//! What the kernel may read or write. Leaking it is the rule, freeing it the exception.
+//! Memory that the kernel may read or write: leaked by default, freed only on purpose.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// Owns memory that the kernel may know. Dropped, it leaks what it holds: whatever unwinds, an operation in flight finds its
-/// memory. Only [`open`](Self::open) gives it out to be freed.
+/// Owns memory that operations in flight may name. Dropping it leaks that memory, so that unwinding never frees it under the kernel.
+/// Only [`open`](Self::open) returns it, to be freed.
 pub(crate) struct KernelHeld<T>(ManuallyDrop<T>);
 
 impl<T> KernelHeld<T> {
@@ -13,10 +13,10 @@ impl<T> KernelHeld<T> {
         Self(ManuallyDrop::new(value))
     }
 
-    /// Gives out what was held, to be freed.
+    /// Returns the value, to be freed.
     ///
     /// # Safety
-    /// The kernel must know none of its memory any more: every operation that named some has had its terminal event.
+    /// The kernel must no longer use its memory: every operation that named some has had its terminal event.
     pub(crate) unsafe fn open(self) -> T {
         ManuallyDrop::into_inner(self.0)
     }
@@ -26,7 +26,7 @@ impl<T> KernelHeld<T> {
     /// # Safety
     /// As there; and what was held must not be used any more.
     pub(crate) unsafe fn take(&mut self) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the kernel no longer uses the memory, and that the value is not used again.
         unsafe { ManuallyDrop::take(&mut self.0) }
     }
 }

@@ -1,10 +1,10 @@
-//! Locking io_uring down. The driver restricts its own ring; what is left is to see that the process makes no other one.
+//! Locking io_uring down: the driver restricts its ring, and this denies further rings to the process.
 
 use annulus_kernel::Kernel;
 use annulus_ring::deny_setup;
 use std::io;
 
-/// Denies every further ring to the process. A simulated kernel has no process to lock down.
+/// Denies every further ring to the process. Does nothing under a simulated kernel.
 pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
     if !kernel.real_descriptors() {
         return Ok(());

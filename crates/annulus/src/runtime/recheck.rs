@@ -1,17 +1,17 @@
-//! Wait queues to be looked at again: something was available, and not all that wait were notified of it. Those that were may have
-//! been forgotten; see `waiters`.
+//! Wait queues to check again: something was available, and not all waiters were notified. Those that were may be forgotten futures
+//! (see `waiters`).
 
 use std::rc::Weak;
 use std::task::Waker;
 
-/// What is to be looked at again, once the tasks that were woken have run.
+/// Queues to check once the tasks that were woken have run.
 ///
-/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So what was put here before the
-/// end of one turn is due in the next.
+/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So what was pushed before the end
+/// of a turn is due in the next.
 #[derive(Debug)]
 pub(crate) struct Rechecks<T> {
     list: Vec<T>,
-    /// This many of them are due.
+    /// How many of them, from the first, are due.
     due: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Recheck {
 
 /// What has a wait queue of its own.
 pub(crate) trait RecheckQueue {
-    /// Notifies the next ones of what the first have not taken. True if it has to be looked at again.
+    /// Notifies the next waiters of what the first have not taken. True if it has to be checked again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
 }
 

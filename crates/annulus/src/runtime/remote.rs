@@ -1,4 +1,4 @@
-//! What other threads may touch of a runtime: its inbox, and the descriptor that wakes it.
+//! The part of a runtime that other threads use: its inbox, and the descriptor that wakes its loop.
 
 mod wake_state;
 
@@ -31,9 +31,9 @@ pub(crate) struct Remote {
 #[derive(Default)]
 struct Inbox {
     tasks: Vec<TaskRef>,
-    /// Nothing may be spawned any more.
+    /// Spawning is refused.
     closed: bool,
-    /// Every task was dropped; only what was never polled can still arrive.
+    /// Every task was dropped; only tasks that were never polled can still arrive.
     finished: bool,
 }
 
@@ -74,13 +74,13 @@ impl Remote {
         Ok(())
     }
 
-    /// Has the loop look at its inbox, from another thread.
+    /// Makes the loop take its inbox; for other threads.
     pub(crate) fn wake(&self) {
         self.remote_wakes.fetch_add(1, Ordering::Relaxed);
         self.wake_loop();
     }
 
-    /// Has the loop take another turn.
+    /// Makes the loop take another turn.
     pub(crate) fn wake_loop(&self) {
         if self.wake_state.wake()
             && let Some(wake_fd) = &self.wake_fd
@@ -102,7 +102,7 @@ impl Remote {
         (self.remote_wakes.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
     }
 
-    /// Tells other threads how many streams are open here. Only the loop calls it: a load, and a store if it has changed.
+    /// Publishes how many streams are open here, for other threads. Only the loop calls it: a load, and a store if it has changed.
     #[inline]
     pub(crate) fn publish_streams(&self, count: usize) {
         if self.streams.load(Ordering::Relaxed) != count {
@@ -139,7 +139,7 @@ impl Remote {
         self.wake_state.unpark();
     }
 
-    /// Takes what other threads put in.
+    /// Takes the tasks from the inbox.
     #[inline]
     pub(crate) fn take(&self) -> Vec<TaskRef> {
         if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }

@@ -1,8 +1,8 @@
-//! The end of a runtime, in order: tasks dropped on their own thread → accepted sends flushed within the shutdown timeout → the runtime's inside taken
-//! out, so that handles find it ended; the rest cancelled and waited for → the ring closed → memory freed.
+//! The end of a runtime, in this order: tasks are dropped; queued sends are flushed within the shutdown timeout; the state is taken
+//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed.
 //!
-//! What the kernel may know is freed on this way only. If something could not be drained, a panic has interrupted the loop's own
-//! work, or the end itself unwinds, it leaks.
+//! Memory that the kernel may use is freed only in this way. It leaks if operations did not end in time, if a panic has interrupted
+//! the loop's own code, or if the end itself unwinds.
 #![allow(unsafe_code)]
 
 use super::core::Core;
@@ -17,25 +17,25 @@ use std::rc::Rc;
 use std::thread::panicking;
 use std::time::Duration;
 
-/// How long cancelled operations may take to come back.
+/// How long cancelled operations may take to end.
 const REAP: Duration = Duration::from_secs(2);
 
 impl Core {
     pub(crate) fn end_in_order(self: &Rc<Self>, timeout: Duration) {
         self.remote.close();
         self.run_queue.close();
-        // An error here means that another runtime is running on this thread: this one was dropped inside it. Its tasks
-        // are dropped all the same; what they want to do last, they can't.
+        // Fails if this runtime is dropped inside another one that runs on this thread. Its tasks are dropped all the same, but
+        // cannot start operations.
         let entered = current::enter(self);
         let whole = self.check_whole().is_ok();
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(timeout)));
-        // If that has unwound, the inside may still be there: it leaks.
+        // If that has unwound, the state may still be there: it leaks.
         _ = self.take_inside();
         self.run_queue.drop_all(|| self.remote.finish());
         drop(entered);
         match ended {
-            // No foreign code can have caused it: a bug, which is told, unless it was told before, or the thread unwinds
-            // already and a second panic would abort the process.
+            // A bug, since no foreign code runs there. Reported, unless it was before, or the thread unwinds already: a second panic
+            // would abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}
@@ -53,7 +53,7 @@ impl Core {
         self.set_over(inside.close(drained));
     }
 
-    /// Turns the loop until everything that was accepted has been sent, for `limit` at most.
+    /// Runs turns until everything queued has been sent, for `limit` at most.
     fn flush(&self, limit: Duration) {
         let deadline = Instant::since_origin(self.kernel.now()) + limit;
         while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    /// Turns the loop until nothing is in flight; false if that takes too long. The handles do not reach the inside any more.
+    /// Runs turns until nothing is in flight; false if that takes too long. Handles no longer reach the state.
     fn reap(&self, inside: &mut Inner) -> bool {
         let deadline = inside.io.now() + REAP;
         loop {
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Drops all tasks; later on, the remains of finished ones that wakes have put in the queue.
+    /// Drops all tasks, and finished ones that later wakes have queued.
     fn drop_remains(&self) {
         self.run_queue.drop_all(|| self.remote.take());
     }
@@ -115,18 +115,18 @@ impl Inner {
 }
 
 impl KernelHeld<Inner> {
-    /// Closes the driver, and frees everything if the kernel is known to be done with it; true if so.
+    /// Closes the driver, and frees everything if the kernel certainly no longer uses it; true if so.
     fn close(mut self, drained: bool) -> bool {
         mem::take(&mut self.io.after).discard();
         self.io.timers.drain().for_each(dispose);
         let pools = (self.io.driver.pool().clone(), self.io.driver.datagram_pool().cloned());
         let pools = KernelHeld::new(pools);
-        // SAFETY: what operations name is not the driver's, but what stays held; the driver is not used after this.
+        // SAFETY: operations name memory that stays held here, not in the driver; the driver is not used after this.
         let driver = unsafe { self.io.driver.take() };
         let closed = driver.close();
         let is_done = drained && closed.is_ok();
         if is_done {
-            // SAFETY: every operation has had its terminal event, and the kernel has let go of the buffers.
+            // SAFETY: every operation has had its terminal event, and closing the ring has unregistered the buffers.
             let freed = unsafe { (self.open(), pools.open()) };
             dispose(freed);
         }
@@ -186,7 +186,7 @@ mod tests {
         break_next_turn(&runtime);
         assert!(panics(|| drop(runtime)), "a bug is told");
         assert!(pool.strong_count() > 0, "freed");
-        // The rest of the end has happened all the same.
+        // The rest of the shutdown has happened all the same.
         assert!(handle.spawn(async {}).is_err());
         let joined =
             std::pin::Pin::new(&mut tasks[0]).poll(&mut Context::from_waker(Waker::noop()));

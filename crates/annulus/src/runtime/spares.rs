@@ -1,6 +1,6 @@
-//! Buffers of the runtime's own.
+//! Buffers for copied bytes.
 
-/// Buffers of the runtime's own for copied bytes, to use again.
+/// Buffers for copied bytes, kept for reuse.
 #[derive(Default)]
 pub(crate) struct Spares(Vec<Vec<u8>>);
 
@@ -12,12 +12,12 @@ impl Spares {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Gives them all back.
+    /// Frees them all.
     pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();
     }
 
-    /// Keeps a buffer, unless there are plenty or it has grown large.
+    /// Keeps a buffer, unless enough are kept or it is large.
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
         if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
             buffer.clear();

@@ -1,4 +1,4 @@
-//! One turn of the loop: run what is ready; send, publish and arm; enter the kernel once; hand out what came.
+//! One turn of the loop: run ready tasks; start sends, publish buffers, arm receives; enter the kernel once; pass events on.
 
 use super::core::Core;
 use super::inner::Inner;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Most tasks a turn runs before it looks at the kernel again.
+/// Tasks that a turn runs at most before it enters the kernel.
 const BUDGET: usize = 1024;
 
 impl Core {
-    /// Turns the loop until the future is done.
+    /// Runs turns until the future is ready.
     pub(crate) fn run<F: Future>(&self, future: F) -> io::Result<F::Output> {
         let mut future = pin!(future);
         let flag = Arc::new(RootWaker::new(self.remote.clone()));
@@ -29,7 +29,7 @@ impl Core {
             if flag.take()
                 && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
             {
-                // What it has sent and closed last leaves now.
+                // Starts what it has sent and closed last.
                 self.turn(true, None)?;
                 return Ok(value);
             }
@@ -43,14 +43,14 @@ impl Core {
         }
     }
 
-    /// One turn through the kernel. It does not wait if something is ready, and never longer than `upto`.
+    /// One turn through the kernel. Does not wait if something is `ready`, and waits `upto` at most.
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
-        // Dropped here, so that what it drops can start operations in this turn.
+        // Before the turn, so that operations started by these drops are part of it.
         let settled = self.settle()?;
         let closed = self.inline_policy.begin_turn();
         let mut inner = self.enter()?;
         if closed {
-            // A listener may have waited for a descriptor.
+            // A listener may be paused for lack of descriptors.
             inner.io.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
@@ -67,7 +67,7 @@ fn stopped() -> io::Error {
 }
 
 impl Inner {
-    /// Submits what is queued, waits unless something is ready, and hands out what came.
+    /// Submits what is queued, waits unless something is ready, and passes events on.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,
@@ -90,14 +90,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Queues everything this turn has to submit: sends, then returned buffers, then receives. True if the loop must not sleep.
+    /// Queues what this turn submits: sends, then returned buffers, then receives. True if the loop must not sleep.
     #[inline]
     fn prepare(&mut self) -> bool {
         let mut busy = false;
         self.streams.start_sends(&mut self.io);
         self.datagrams.start_sends(&mut self.io);
         if self.io.driver.sent_at_once() {
-            // What they held is there again for this turn's receives, still warm.
+            // Frees their buffers for this turn's receives, while they are in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
             busy = !self.io.after.wakes.is_empty() || self.streams.has_sends();
