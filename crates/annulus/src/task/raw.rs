@@ -154,7 +154,7 @@ where
     let (task, link) = unsafe { make(future, remote.clone(), spawned_at) };
     if let Err(task) = remote.push(task) {
         // SAFETY: the owner has not taken the task and never will, so this thread counts as the owner.
-        unsafe { task.cancel() };
+        unsafe { task.owned() }.cancel();
     }
     link
 }
@@ -178,7 +178,7 @@ impl TaskRef {
     pub(super) fn wake(self) {
         if is_owner(&self.head().remote) {
             // SAFETY: this is the owner's thread.
-            if unsafe { self.notify() } {
+            if unsafe { self.owned() }.notify() {
                 owner::push(self);
             }
         } else if self.head().remote_flags.enter_inbox() {
@@ -208,35 +208,56 @@ impl TaskRef {
         self.head().remote_flags.leave_inbox();
     }
 
+    /// The task with its owner's parts.
+    ///
     /// # Safety
-    /// Only on the owner's thread.
-    pub(super) unsafe fn state(&self) -> State {
+    /// Only on the owner's thread, or before the owner knows the task.
+    #[inline]
+    pub(super) unsafe fn owned(&self) -> Owned<'_> {
+        Owned { task: self, _not_send: PhantomData }
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: a task lives as long as a reference to it.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Gives the reference to a raw waker.
+    fn into_raw(self) -> RawWaker {
+        raw_waker(ManuallyDrop::new(self).0)
+    }
+}
+
+/// A task on its owner's thread, which uses the owner's parts.
+pub(super) struct Owned<'a> {
+    task: &'a TaskRef,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Owned<'_> {
+    pub(super) fn state(&self) -> State {
         self.head().state.get()
     }
 
     /// Its index in the list of live tasks.
-    ///
-    /// # Safety
-    /// Only on the owner's thread.
-    pub(super) unsafe fn index(&self) -> u32 {
+    pub(super) fn index(&self) -> u32 {
         self.head().index.get()
     }
 
     /// Notes that a new task was linked at this index of the list. The caller must queue it.
     ///
-    /// # Safety
-    /// Only on the owner's thread.
-    pub(super) unsafe fn link(&self, index: u32) {
+    /// # Panics
+    /// If the task is not new.
+    pub(super) fn link(&self, index: u32) {
+        assert!(self.state() == State::New, "a task is linked once");
         self.head().index.set(index);
         self.head().state.set(State::Queued);
     }
 
     /// Notes a wake. True if the caller must queue the task.
-    ///
-    /// # Safety
-    /// Only on the owner's thread.
     #[inline]
-    pub(super) unsafe fn notify(&self) -> bool {
+    pub(super) fn notify(&self) -> bool {
         let state = &self.head().state;
         let (next, to_queue) = match state.get() {
             State::Waiting => (State::Queued, true),
@@ -251,20 +272,19 @@ impl TaskRef {
     /// done.
     ///
     /// # Safety
-    /// Only on the owner's thread, for a queued task.
+    /// Only for a queued task.
     #[inline]
     pub(super) unsafe fn run(&self) -> State {
         let head = self.head();
         if head.remote_flags.is_aborted() {
-            // SAFETY: this is the owner's thread.
-            unsafe { self.cancel() };
+            self.cancel();
             return State::Done;
         }
         head.state.set(State::Running);
         // SAFETY: the waker is never dropped, and lives no longer than the reference in `self`.
-        let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self.0)) });
+        let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self.task.0)) });
         // SAFETY: a live task, on the owner's thread, that was queued and so did not run.
-        let done = unsafe { (head.vtable.poll)(self.0, &mut Context::from_waker(&waker)) };
+        let done = unsafe { (head.vtable.poll)(self.task.0, &mut Context::from_waker(&waker)) };
         let next = match head.state.get() {
             _ if done => State::Done,
             State::Notified => State::Queued,
@@ -278,10 +298,7 @@ impl TaskRef {
     }
 
     /// Drops the future. False if the task runs, or is done.
-    ///
-    /// # Safety
-    /// Only on the owner's thread, or before the owner knows the task.
-    pub(super) unsafe fn cancel(&self) -> bool {
+    pub(super) fn cancel(&self) -> bool {
         let head = self.head();
         if matches!(head.state.get(), State::Running | State::Notified | State::Done) {
             return false;
@@ -289,7 +306,7 @@ impl TaskRef {
         // The drop of the future may wake the task.
         head.state.set(State::Running);
         // SAFETY: a live task that did not run, on the owner's thread or unknown to the owner.
-        unsafe { (head.vtable.cancel)(self.0) };
+        unsafe { (head.vtable.cancel)(self.task.0) };
         head.state.set(State::Done);
         head.refs.return_reserve();
         true
@@ -297,13 +314,7 @@ impl TaskRef {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a task lives as long as a reference to it.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// Gives the reference to a raw waker.
-    fn into_raw(self) -> RawWaker {
-        raw_waker(ManuallyDrop::new(self).0)
+        self.task.head()
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::budget;
-use super::raw::{self, JoinRef, State, TaskRef};
+use super::raw::{self, JoinRef, Owned, State, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
 use annulus_driver::Slab;
@@ -97,8 +97,9 @@ impl RunQueue {
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
             self.renew_budget();
-            // SAFETY: this is the owner's thread, and tasks in the queue are queued.
-            match unsafe { task.run() } {
+            // SAFETY: tasks in the queue are queued.
+            let state = unsafe { self.owned(&task).run() };
+            match state {
                 State::Queued => self.push(task),
                 State::Done => self.unlink(&task),
                 _ => {}
@@ -129,8 +130,7 @@ impl RunQueue {
         let task = |task: TaskRef| Task {
             waker: task.waker(),
             spawned_at: task.spawned_at(),
-            // SAFETY: this is the owner's thread.
-            queued: unsafe { task.state() } == State::Queued,
+            queued: self.owned(&task).state() == State::Queued,
         };
         self.live_tasks().into_iter().map(task).collect()
     }
@@ -141,18 +141,22 @@ impl RunQueue {
     }
 
     #[inline]
+    fn owned<'a>(&self, task: &'a TaskRef) -> Owned<'a> {
+        // SAFETY: the queue stays on its runtime's thread, and has tasks of that runtime only, which this thread owns.
+        unsafe { task.owned() }
+    }
+
+    #[inline]
     fn pop(&self) -> Option<TaskRef> {
         self.queue.borrow_mut().pop_front()
     }
 
     fn take_in(&self, task: TaskRef) {
-        // SAFETY: this is the owner's thread.
-        if unsafe { task.state() } == State::New {
+        if self.owned(&task).state() == State::New {
             return self.link(task);
         }
         task.leave_inbox();
-        // SAFETY: this is the owner's thread.
-        if unsafe { task.notify() } {
+        if self.owned(&task).notify() {
             self.push(task);
         }
     }
@@ -160,14 +164,12 @@ impl RunQueue {
     /// Links a new task into the list, and queues it.
     fn link(&self, task: TaskRef) {
         let index = self.live.borrow_mut().insert(task.clone());
-        // SAFETY: this is the owner's thread.
-        unsafe { task.link(index) };
+        self.owned(&task).link(index);
         self.push(task);
     }
 
     fn cancel(&self, task: &TaskRef) -> bool {
-        // SAFETY: this is the owner's thread.
-        let ended = unsafe { task.cancel() };
+        let ended = self.owned(task).cancel();
         if ended {
             self.unlink(task);
         }
@@ -176,8 +178,7 @@ impl RunQueue {
 
     /// Removes a task that is done from the list.
     fn unlink(&self, task: &TaskRef) {
-        // SAFETY: this is the owner's thread.
-        let index = unsafe { task.index() };
+        let index = self.owned(task).index();
         let removed = self.live.borrow_mut().remove(index);
         drop(removed);
     }
