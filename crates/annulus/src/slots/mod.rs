@@ -1,11 +1,12 @@
 //! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls. One module a
 //! family; each is policy for all drivers and kernels.
 
+mod arming;
 pub(crate) mod connects;
 pub(crate) mod datagrams;
 pub(crate) mod file_ops;
 pub(crate) mod listeners;
 pub(crate) mod nops;
 pub(crate) mod polls;
-mod recv_phase;
+mod slot_id;
 pub(crate) mod streams;

@@ -30,12 +30,13 @@ pub(crate) use received::ReceivedMessage;
 pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::runtime::io::Io;
-use annulus_driver::{Kind, PoolSize, Slab, Token};
+use crate::slots::arming::ArmList;
+use crate::slots::slot_id::SlotId;
+use annulus_driver::{PoolSize, Slab};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
 use send_state::SendState;
-use std::collections::VecDeque;
 use std::io;
 use std::task::Waker;
 
@@ -49,19 +50,6 @@ pub(crate) struct DatagramSlot {
     send: SendState,
     /// No handle owns it any more.
     dropped: bool,
-}
-
-/// The slot's own place in the table.
-#[derive(Clone, Copy, Default)]
-struct SlotId {
-    index: u32,
-    generation: u32,
-}
-
-impl SlotId {
-    fn token(self, kind: Kind) -> Token {
-        Token::new(kind, self.generation, self.index)
-    }
 }
 
 impl DatagramSlot {
@@ -124,7 +112,7 @@ pub(crate) struct Datagrams {
 pub(crate) struct Shared {
     outgoing: Slab<OutgoingDatagram>,
     /// Slots whose receive is to be armed, in order.
-    arms: VecDeque<u32>,
+    arms: ArmList,
     /// Slots with something to send.
     sends: Vec<u32>,
     /// Slots whose sends of this turn count as done, unless an event says otherwise.

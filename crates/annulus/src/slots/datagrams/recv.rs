@@ -11,6 +11,7 @@ use crate::lease::Lease;
 use crate::runtime::after::After;
 use crate::runtime::io::Io;
 use crate::runtime::recheck::Recheck;
+use crate::slots::arming::{Arming, ends_operation_only};
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::{Domain, SocketQuery};
@@ -23,20 +24,6 @@ use std::task::{Context, Poll};
 /// Undelivered datagrams at which the receive ends. One run of a multishot receive brings up to 33, so once there can be as
 /// many more.
 const MOST_QUEUED: usize = 64;
-
-/// Where a slot's receive stands.
-///
-/// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, into lent buffers, or
-/// *single*, one datagram into heap memory, if the pool has no buffers or too small ones → idle again at the terminal event.
-/// A receive that is to end before is *cancelling* until that event, and what it still brings is queued as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arming {
-    Idle,
-    Listed,
-    Multishot,
-    Single,
-    Cancelling,
-}
 
 /// A received datagram, not parsed: its buffer, and how much of that is filled.
 enum RawDatagram {
@@ -79,7 +66,7 @@ impl RecvState {
 
     /// Nothing in flight.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.arming, Arming::Idle | Arming::Listed)
+        self.arming.is_idle()
     }
 
     /// Takes an error that a send got in place of the receive; false if no task waits to receive.
@@ -101,11 +88,6 @@ impl RecvState {
     fn wants_more(&self) -> bool {
         self.arming == Arming::Idle && self.error.is_none() && self.queue.len() <= MOST_QUEUED / 2
     }
-}
-
-/// Errors that say nothing about the socket or its peers: the receive is armed again.
-fn ends_the_operation_only(errno: Errno) -> bool {
-    matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
 impl DatagramSlot {
@@ -213,7 +195,7 @@ impl DatagramSlot {
     fn list_to_arm(&mut self, shared: &mut Shared) {
         if self.recv.arming == Arming::Idle && !self.dropped {
             self.recv.arming = Arming::Listed;
-            shared.arms.push_back(self.id.index);
+            shared.arms.push(self.id.index);
         }
     }
 
@@ -242,10 +224,8 @@ impl DatagramSlot {
 
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: Event) {
         let msg_buf = if event.more { None } else { self.recv.msg_buf.take() };
-        if !event.more {
-            self.recv.arming = Arming::Idle;
-            io.in_flight -= 1;
-        }
+        self.recv.arming.on_event(event.more);
+        io.in_flight -= usize::from(!event.more);
         match event.result {
             Ok(len) => {
                 let heap = |buf: Box<RecvMsgBuf>| buf.into_lease(self.format, len as usize);
@@ -253,7 +233,7 @@ impl DatagramSlot {
                 let raw = lent.or(msg_buf.map(|buf| RawDatagram::Heap(heap(buf))));
                 self.recv.queue.extend(raw);
             }
-            Err(errno) if ends_the_operation_only(errno) => {}
+            Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.recv.error = Some(errno),
         }
         if self.dropped {
@@ -263,20 +243,14 @@ impl DatagramSlot {
         if self.recv.wants_more() {
             self.list_to_arm(shared);
         } else if self.recv.arming == Arming::Multishot && self.recv.queue.len() >= MOST_QUEUED {
-            self.recv.arming = Arming::Cancelling;
-            io.cancel(self.id.token(Kind::RecvDatagram));
+            self.stop_recv(io);
         }
     }
 
     /// Ends a receive in flight, if there is one; its terminal event is still to come.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
-        match self.recv.arming {
-            Arming::Multishot | Arming::Single => {
-                self.recv.arming = Arming::Cancelling;
-                io.cancel(self.id.token(Kind::RecvDatagram));
-            }
-            Arming::Listed => self.recv.arming = Arming::Idle,
-            Arming::Idle | Arming::Cancelling => {}
+        if self.recv.arming.stop().is_some() {
+            io.cancel(self.id.token(Kind::RecvDatagram));
         }
     }
 
@@ -321,7 +295,7 @@ impl Datagrams {
         }
     }
 
-    /// Arms the listed slots, first come first served, and no more of them a turn than the kernel has buffers.
+    /// Arms the listed slots. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
         if !self.shared.arms.is_empty() {
@@ -331,17 +305,13 @@ impl Datagrams {
 
     fn arm_listed(&mut self, io: &mut Io) {
         let buffers = io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
-        let mut left = if buffers == 0 { self.shared.arms.len() } else { buffers };
-        while left > 0
-            && let Some(index) = self.shared.arms.pop_front()
-        {
-            let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
-            if let Some(slot) = self.slots.peek(index).filter(is_listed) {
-                slot.arm(io, buffers > 0);
-                left -= 1;
-            }
-        }
-        if let Some(pool) = io.driver.datagram_pool().filter(|_| !self.shared.arms.is_empty()) {
+        let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
+        let slots = &mut self.slots;
+        let some_left = self.shared.arms.arm(buffers, |index| {
+            let slot = slots.peek(index).filter(is_listed);
+            slot.map(|slot| slot.arm(io, buffers > 0)).is_some()
+        });
+        if let Some(pool) = io.driver.datagram_pool().filter(|_| some_left) {
             pool.starved();
         }
     }

@@ -1,6 +1,7 @@
 //! What the turn has to do for streams: lists of slots.
 
 use crate::runtime::memory::Memory;
+use crate::slots::arming::ArmList;
 use std::collections::VecDeque;
 
 /// What the turn has to do for streams before it enters the kernel. Each list has a slot at most once, but for `held_back`.
@@ -9,7 +10,7 @@ pub(super) struct Agenda {
     /// Streams with something to send.
     pub(super) sends: Vec<u32>,
     /// Streams to arm.
-    pub(super) arms: VecDeque<u32>,
+    pub(super) arms: ArmList,
     /// Streams whose send went out in this turn: done, unless an event says otherwise.
     pub(super) unsettled: Vec<u32>,
     /// A task waits for one of the unsettled: no sleep before they are settled.

@@ -13,7 +13,7 @@ impl Stream {
     pub(super) fn linger(&mut self, io: &mut Io) {
         if self.dropped && self.tx.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
-            let fire = Fire::Linger(self.slot, self.generation);
+            let fire = Fire::Linger(self.id.index, self.id.generation);
             self.tx.linger = Some(io.timers.insert(deadline, fire));
         }
     }
@@ -66,7 +66,7 @@ impl Streams {
     /// Closes a dropped stream of which nothing is in flight.
     pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        if !(stream.dropped && stream.rx.phase.is_idle() && stream.tx.is_idle()) {
+        if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
         }
         if !stream.tx.is_over() {

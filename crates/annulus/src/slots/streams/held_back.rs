@@ -29,7 +29,7 @@ impl Stream {
     #[cold]
     pub(super) fn hold_back(&mut self, shared: &mut Shared, io: &mut Io) {
         if !mem::replace(&mut self.held_back, true) {
-            shared.agenda.held_back.slots.push_back(self.slot);
+            shared.agenda.held_back.slots.push_back(self.id.index);
             io.memory.add_held_back();
             io.driver.counters().memory_pauses += 1;
             shared.weigh_again(io);

@@ -21,6 +21,7 @@ mod zero_copy;
 
 use crate::net::Permit;
 use crate::runtime::io::Io;
+use crate::slots::slot_id::SlotId;
 use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
@@ -72,8 +73,7 @@ impl Streams {
 
     fn insert(&mut self, fd: Fd, permit: Option<Permit>, rx: RecvState) -> u32 {
         let slot = self.slots.insert(Stream {
-            slot: 0,
-            generation: 0,
+            id: SlotId::default(),
             fd,
             rx,
             tx: SendState::default(),
@@ -83,8 +83,7 @@ impl Streams {
             dropped: false,
         });
         let generation = self.slots.generation(slot);
-        let stream = self.slots.get(slot);
-        (stream.slot, stream.generation) = (slot, generation);
+        self.slots.get(slot).id = SlotId { index: slot, generation };
         self.most = self.most.max(self.slots.len());
         slot
     }

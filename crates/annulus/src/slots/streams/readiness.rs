@@ -3,14 +3,14 @@
 use super::Streams;
 use super::stream::Stream;
 use crate::runtime::io::Io;
-use crate::slots::recv_phase::RecvPhase;
+use crate::slots::arming::Arming;
 use annulus_driver::{Event, Kind, Op};
 
 impl Stream {
     /// Polls for readiness: the first half of arming.
     pub(super) fn poll_readiness(&mut self, io: &mut Io) {
-        self.rx.phase = RecvPhase::Polling;
-        io.start(self.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
+        self.rx.arming = Arming::Polling;
+        io.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
     }
 }
 
@@ -22,7 +22,7 @@ impl Streams {
             return io.late(event);
         };
         io.in_flight -= 1;
-        let stopped = stream.rx.phase.on_event(false);
+        let stopped = stream.rx.arming.on_event(false);
         stream.rx.is_ready = true;
         if stopped {
             stream.wake_stopped(io);

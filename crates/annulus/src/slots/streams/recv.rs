@@ -2,17 +2,17 @@
 //!
 //! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it was
 //! taken. If the driver cannot limit a multishot receive (io_uring before Linux 6.17), every receive is a single one: one run
-//! of a multishot takes all that the socket holds before a completion of it is seen. The phases are those of [`RecvPhase`].
+//! of a multishot takes all that the socket holds before a completion of it is seen. The states are those of [`Arming`].
 #![allow(unsafe_code)]
 
 use super::Streams;
-use super::recv_state::{End, OnHeap, RecvState};
+use super::recv_state::{End, OnHeap};
 use super::stream::{Shared, Stream};
 use crate::lease::Lease;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use crate::runtime::memory::HeapMemory;
-use crate::slots::recv_phase::{RecvPhase, ToCancel, ends_operation_only};
+use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
 use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs, prefetch};
 use rustix::io::Errno;
 use std::io;
@@ -81,12 +81,12 @@ impl Stream {
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
     pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.phase == RecvPhase::Idle && self.rx.end.is_none() && !self.dropped {
+        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.dropped {
             if self.holds() > io.memory.allowance {
                 return self.hold_back(shared, io);
             }
-            self.rx.phase = RecvPhase::Wanted;
-            shared.agenda.arms.push_back(self.slot);
+            self.rx.arming = Arming::Listed;
+            shared.agenda.arms.push(self.id.index);
         }
     }
 
@@ -108,26 +108,26 @@ impl Stream {
             rx.misses = 0;
             return self.arm_on_heap(io);
         }
-        let (phase, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
+        let (arming, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
             let limit = most.min(io.bounds.receive - rx.bytes).min(free);
-            (RecvPhase::Armed, Op::RecvMulti { fd, limit })
+            (Arming::Multishot, Op::RecvMulti { fd, limit })
         } else {
-            (RecvPhase::Single, Op::RecvPooled { fd })
+            (Arming::Single, Op::RecvPooled { fd })
         };
-        rx.phase = phase;
-        io.start(self.token(Kind::Recv), op);
+        rx.arming = arming;
+        io.start(self.id.token(Kind::Recv), op);
     }
 
     #[cold]
     fn arm_on_heap(&mut self, io: &mut Io) {
-        let token = self.token(Kind::Recv);
+        let token = self.id.token(Kind::Recv);
         let (fd, rx) = (self.fd, &mut self.rx);
         if rx.waker.is_none() {
             // No task waits: the next poll asks again.
-            rx.phase = RecvPhase::Idle;
+            rx.arming = Arming::Idle;
             return;
         }
-        rx.phase = RecvPhase::Single;
+        rx.arming = Arming::Single;
         let op = if let Some(scm_rights) = &mut self.scm_rights {
             scm_rights.recv(fd, &io.memory.meter)
         } else {
@@ -143,7 +143,7 @@ impl Stream {
 
     #[inline]
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: &Event) {
-        let stopped = self.rx.phase.on_event(event.more);
+        let stopped = self.rx.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         match (event.result, event.buffer) {
             (Ok(len), None) if self.scm_rights.is_some() => self.take_message(io, len),
@@ -223,7 +223,7 @@ impl Stream {
     /// Memory is short: a stream that holds more than it may receives nothing more.
     #[cold]
     fn stop_if_over(&mut self, io: &mut Io) {
-        if self.rx.phase == RecvPhase::Armed && self.holds() > io.memory.allowance {
+        if self.rx.arming == Arming::Multishot && self.holds() > io.memory.allowance {
             self.stop_recv(io);
         }
     }
@@ -255,9 +255,9 @@ impl Stream {
 
     /// Ends a receive in flight; its terminal event is still to come. If none is, nothing happens.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
-        match self.rx.phase.stop() {
-            Some(ToCancel::Recv) => io.cancel(self.token(Kind::Recv)),
-            Some(ToCancel::Poll) => io.cancel(self.token(Kind::RecvReady)),
+        match self.rx.arming.stop() {
+            Some(ToCancel::Recv) => io.cancel(self.id.token(Kind::Recv)),
+            Some(ToCancel::Poll) => io.cancel(self.id.token(Kind::RecvReady)),
             None => {}
         }
     }
@@ -272,7 +272,7 @@ impl Stream {
         rx.stopping = true;
         match rx.end {
             Some(End::Failed(errno)) => Poll::Ready(Err(errno.into())),
-            _ if rx.phase.is_idle() => Poll::Ready(Ok(())),
+            _ if rx.arming.is_idle() => Poll::Ready(Ok(())),
             _ => {
                 note_waker(&mut rx.waker, &mut io.after.drops, cx);
                 Poll::Pending
@@ -293,8 +293,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Arms what is on the list, first come first served, and no more streams a turn than the kernel has buffers: a
-    /// stream that found none goes to the back. Returned buffers have been published already.
+    /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
         let arms = &mut self.shared.agenda.arms;
@@ -303,19 +302,15 @@ impl Streams {
         }
         let pool = io.driver.pool();
         let buffers = pool.with_kernel() as usize;
-        let mut room = if buffers == 0 { usize::MAX } else { buffers };
-        let share = pool.share(room.min(arms.len()));
-        let wanted = |rx: &RecvState| rx.phase == RecvPhase::Wanted;
-        while room > 0
-            && let Some(slot) = arms.pop_front()
-        {
-            let stream = self.slots.peek(slot);
-            if let Some(stream) = stream.filter(|stream| !stream.dropped && wanted(&stream.rx)) {
-                stream.arm(io, (buffers > 0).then_some(share));
-                room -= 1;
-            }
-        }
-        if !arms.is_empty() {
+        let share = (buffers > 0).then(|| pool.share(buffers.min(arms.len())));
+        let slots = &mut self.slots;
+        let is_listed =
+            |stream: &&mut Stream| stream.rx.arming == Arming::Listed && !stream.dropped;
+        let some_left = arms.arm(buffers, |slot| {
+            let stream = slots.peek(slot).filter(is_listed);
+            stream.map(|stream| stream.arm(io, share)).is_some()
+        });
+        if some_left {
             io.driver.pool().starved();
         }
     }

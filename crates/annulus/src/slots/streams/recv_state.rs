@@ -2,7 +2,7 @@
 
 use super::buffer_queue::BufferQueue;
 use crate::runtime::memory::{HeapMemory, Meter};
-use crate::slots::recv_phase::RecvPhase;
+use crate::slots::arming::Arming;
 use rustix::io::Errno;
 use std::task::Waker;
 
@@ -16,7 +16,7 @@ pub(super) enum End {
 /// The receiving half of a stream's slot.
 #[derive(Default)]
 pub(super) struct RecvState {
-    pub(super) phase: RecvPhase,
+    pub(super) arming: Arming,
     pub(super) end: Option<End>,
     /// The last poll for readiness has said that there is something to receive.
     pub(super) is_ready: bool,
@@ -55,7 +55,7 @@ impl RecvState {
     /// Whether to arm a receive: none is, and half of the bound was taken.
     #[inline]
     pub(super) fn wants_more(&self, bound: u32) -> bool {
-        self.phase == RecvPhase::Idle
+        self.arming == Arming::Idle
             && self.end.is_none()
             && !self.stopping
             && self.bytes <= bound / 2

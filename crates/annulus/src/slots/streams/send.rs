@@ -38,14 +38,14 @@ impl Stream {
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
         if self.tx.phase == SendPhase::Idle && !self.tx.listed {
             self.tx.listed = true;
-            shared.agenda.sends.push(self.slot);
+            shared.agenda.sends.push(self.id.index);
         }
     }
 
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        let token = self.token(Kind::Send);
+        let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
         let op = self.gather(shared, io, now);
         if self.is_for_zero_copy(io) {
@@ -55,7 +55,7 @@ impl Stream {
         if now {
             // No event will tell that it went. If a task waits for that, this turn must not sleep.
             shared.agenda.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
-            shared.agenda.unsettled.push(self.slot);
+            shared.agenda.unsettled.push(self.id.index);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
             unsafe { io.driver.submit_memory(token, op) };
@@ -150,7 +150,7 @@ impl Stream {
         self.linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
-        io.timers.insert(io.now() + RETRY, Fire::Send(self.slot, self.generation));
+        io.timers.insert(io.now() + RETRY, Fire::Send(self.id.index, self.id.generation));
     }
 
     /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
@@ -215,7 +215,7 @@ impl Stream {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
-            SendPhase::Waiting => io.cancel(self.token(Kind::Send)),
+            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
             SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
             SendPhase::Idle => self.discard_unsent(io),
             SendPhase::Retrying => {

@@ -11,14 +11,14 @@ use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
 use super::vectors::Vectors;
 use crate::net::Permit;
-use annulus_driver::{Kind, Slab, Token};
+use crate::slots::slot_id::SlotId;
+use annulus_driver::Slab;
 use annulus_kernel::Fd;
 use std::os::fd::OwnedFd;
 
 /// A stream's slot.
 pub(crate) struct Stream {
-    pub(super) slot: u32,
-    pub(super) generation: u32,
+    pub(super) id: SlotId,
     pub(crate) fd: Fd,
     pub(super) rx: RecvState,
     pub(super) tx: SendState,
@@ -42,12 +42,6 @@ pub(crate) struct Shared {
 }
 
 impl Stream {
-    /// The name of an operation in flight: at most one of each kind.
-    #[inline]
-    pub(super) fn token(&self, kind: Kind) -> Token {
-        Token::new(kind, self.generation, self.slot)
-    }
-
     /// Bytes received and not yet taken.
     #[cfg(test)]
     pub(crate) fn undelivered(&self) -> u32 {

@@ -43,7 +43,7 @@ impl Stream {
             }
             other => unreachable!("{other:?} sends no bytes of a stream"),
         };
-        let stream = (self.slot, self.generation);
+        let stream = (self.id.index, self.id.generation);
         let chunks = ChunkQueue::default();
         let id = shared.zero_copy.insert(ZeroCopySend { stream, chunks, vector, result: None });
         (self.tx.phase, self.tx.zero_copy) = (SendPhase::ZeroCopy, id);
