@@ -93,14 +93,14 @@ impl Inner {
     /// Queues what this turn submits: sends, then returned buffers, then receives. True if the loop must not sleep.
     #[inline]
     fn prepare(&mut self) -> bool {
-        let mut busy = false;
+        let mut has_sends = false;
         self.streams.start_sends(&mut self.io);
         self.datagrams.start_sends(&mut self.io);
         if self.io.driver.sent_at_once() {
             // Frees their buffers for this turn's receives, while they are in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
-            busy = !self.io.after.wakes.is_empty() || self.streams.has_sends();
+            has_sends = self.streams.has_sends();
         }
         self.io.weigh();
         self.streams.sweep_held_back(&mut self.io);
@@ -110,7 +110,9 @@ impl Inner {
         if self.io.take_closed() {
             self.listeners.resume(&mut self.io);
         }
-        busy || self.streams.is_busy() || self.datagrams.is_busy()
+        // Sends that were settled, and streams that were held back, may have woken tasks.
+        let has_wakes = !self.io.after.wakes.is_empty();
+        has_wakes || has_sends || self.streams.is_busy() || self.datagrams.is_busy()
     }
 
     /// Waits for an event or the next timer.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::net::{TcpListener, TcpStream};
 use crate::sim::{Link, Sim, run_on};
-use crate::time::{sleep, timeout};
+use crate::time::{Instant, sleep, timeout};
 use crate::{Runtime, counters, spawn};
 use annulus_sim::Random;
 use std::cell::Cell;
@@ -262,6 +262,50 @@ fn a_stream_whose_peer_reads_nothing_receives_again_once_another_has_freed_memor
         let lease = timeout(Duration::from_secs(60), reader).await.expect("it goes on");
         assert_eq!(lease.expect("no panic")?.as_deref(), Some(&b"x"[..]));
         assert_eq!(limit.held_back(), 0);
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
+
+/// Memory that is freed without an event: the sender that it lets go on runs before the loop sleeps.
+#[test]
+fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
+    let sim = Sim::builder(1).build();
+    let builder = Runtime::builder().recv_buffers(4096, 4).memory_limit(MemoryLimit::new(1 << 20));
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let (mut client, mut server) = pair(&listener).await?;
+        let writer = spawn(async move {
+            client.send(vec![7; 700 << 10]).await?;
+            client.flush().await
+        });
+        let (mut leases, mut left) = (Vec::new(), 700 << 10);
+        while left > 0 {
+            let lease = server.recv().await?.expect("no end yet");
+            left -= lease.len();
+            leases.push(lease);
+        }
+        writer.await.expect("no panic")?;
+        let (mut sender, _silent) = pair(&listener).await?;
+        let went = Rc::new(crate::sync::Notify::new());
+        let _flood = spawn({
+            let went = went.clone();
+            async move {
+                while sender.send(vec![7; CHUNK]).await.is_ok() {
+                    went.notify_one();
+                }
+            }
+        });
+        sleep(Duration::from_secs(1)).await;
+        assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is held back");
+        // What it has sent before.
+        went.notified().await;
+        drop(leases);
+        let dropped = Instant::now();
+        went.notified().await;
+        // System calls take a few microseconds of virtual time.
+        let waited = dropped.elapsed();
+        assert!(waited < Duration::from_millis(1), "the loop slept for {waited:?} first");
         io::Result::Ok(())
     });
     ran.unwrap();
