@@ -51,7 +51,7 @@ async fn throw_over_streams(clients: usize, bytes: usize, messages: usize) -> io
         players.extend([throw_back(client, &left), throw_back(server, &left)]);
     }
     for player in players {
-        // Whoever plays on when the other has left is reset.
+        // A client is reset if it still sends after its peer has ended.
         _ = player.await;
     }
     Ok(())

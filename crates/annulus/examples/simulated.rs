@@ -32,9 +32,9 @@ fn day(seed: u64) -> io::Result<()> {
     let sim = Sim::builder(seed).chaos().build();
     run_on(&sim, Runtime::builder(), async {
         spawn(serve());
-        for visit in 1..=5 {
+        for round in 1..=5 {
             let (failed, took) = talk().await?;
-            println!("visit {visit}: {failed} connects failed, the answer took {took:?}");
+            println!("round {round}: {failed} connects failed, the answer took {took:?}");
             sleep(Duration::from_secs(24 * 60)).await;
         }
         io::Result::Ok(())

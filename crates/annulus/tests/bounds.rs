@@ -1,4 +1,4 @@
-//! Invariants 4 to 9: one receive, bounded memory, nobody starves, full queues are back pressure.
+//! Invariants 4 to 9: one receive, bounded memory, no stream starves, full queues are back pressure.
 
 mod common;
 
@@ -34,26 +34,26 @@ fn many_messages_take_one_receive() {
 }
 
 #[test]
-fn what_nobody_reads_is_bounded_and_nothing_is_lost() {
+fn unread_bytes_are_bounded_and_none_is_lost() {
     let bound = 64 * 1024;
     run_on(Runtime::builder().recv_bound(bound), async move {
         let (mut stream, mut peer) = half_pair().await?;
         let sent = pattern(32 << 20);
         let expected = sent.clone();
         let writer = std::thread::spawn(move || peer.write_all(&sent));
-        // The first bytes arm the receive; then nobody reads for a while.
+        // The first bytes arm the receive; then no task reads for 50 ms.
         let first = stream.recv().await?.unwrap();
         for _ in 0..50 {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!writer.is_finished(), "32 MiB fit no socket buffer: the writer must be held up");
+        assert!(!writer.is_finished(), "32 MiB fit no socket buffer: the writer must be blocked");
         let mut got = first.to_vec();
         let mut held = Vec::new();
         while got.len() < expected.len() {
             let lease = stream.recv().await?.unwrap();
             assert!(lease.len() <= bound as usize);
             got.extend_from_slice(&lease);
-            // Some leases are held for a while: that pauses nothing.
+            // Some leases are held for some time: that pauses nothing.
             held.push(lease);
             held.truncate(50);
         }
@@ -88,7 +88,7 @@ fn leases_held_never_keep_a_stream_from_receiving() {
 }
 
 #[test]
-fn a_pool_far_too_small_starves_nobody() {
+fn a_pool_far_too_small_serves_every_stream() {
     run_on(Runtime::builder().recv_buffers(4096, 2), async {
         let address = echo_server()?;
         let clients: Vec<_> = (0..30)
@@ -131,13 +131,13 @@ fn tiny_queues_are_back_pressure_only() {
             client.await.unwrap()?;
         }
         let counters = counters().unwrap();
-        assert!(counters.queue_full > 0 || annulus_is_on_epoll());
+        assert!(counters.queue_full > 0 || is_on_epoll());
         Ok(())
     });
 }
 
-/// Queues of the ring's kind exist on the ring only.
-fn annulus_is_on_epoll() -> bool {
+/// Only the ring has such queues.
+fn is_on_epoll() -> bool {
     std::env::var("ANNULUS_DRIVER").is_ok_and(|driver| driver == "epoll")
 }
 
@@ -208,7 +208,7 @@ fn a_pool_at_its_limit_is_shared_fairly() {
 }
 
 #[test]
-fn those_who_give_up_accepting_leave_nothing_behind() {
+fn dropped_accepts_leave_nothing_behind() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! Looking for work before sleeping: it finds what comes soon, gives up where nothing does, and misses nobody.
+//! Busy polling: it finds events that come soon, stops if none come, and misses no wake.
 
 mod common;
 
@@ -104,7 +104,7 @@ fn wakes_at_home_are_not_kept_waiting() {
         }
         Ok::<_, io::Error>(counters().unwrap_or_default().busy_polls)
     });
-    assert_eq!(done.unwrap(), 0, "nobody slept");
+    assert_eq!(done.unwrap(), 0, "the loop did not sleep");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A channel's values and who waits for them, with loom's lock in place of the real one: every order of their steps that the
+//! A channel's values and the tasks that wait for them, with loom's lock in place of the real one: every order of their steps that the
 //! memory model allows is tried. A wake that is lost is a wait without end, which loom reports.
 
 use loom::sync::{Arc, Condvar, Mutex};
@@ -117,7 +117,7 @@ fn line_every_sender_gets_its_turn() {
 }
 
 #[test]
-fn line_who_gives_up_passes_its_turn_on() {
+fn line_a_dropped_waiter_passes_its_turn_on() {
     model(3, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({
@@ -138,7 +138,7 @@ fn line_who_gives_up_passes_its_turn_on() {
 }
 
 #[test]
-fn line_who_is_forgotten_stops_no_other() {
+fn line_a_forgotten_waiter_stops_no_other() {
     model(2, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({
@@ -172,6 +172,6 @@ fn line_the_end_is_seen_from_either_side() {
         });
         line.close();
         let (_, second) = sender.join().unwrap();
-        assert!(!second, "room for one, and nobody received");
+        assert!(!second, "there is space for one, and none was received");
     });
 }

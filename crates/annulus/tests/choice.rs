@@ -135,7 +135,7 @@ fn unknown_in_the_environment() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     let expected = "ANNULUS_DRIVER: unknown driver `iocp`; choose one of auto, uring, epoll";
     assert_eq!(error.to_string(), expected);
-    // Who demands a driver is not asked.
+    // A driver that is demanded in code overrides the environment.
     echoes(DriverChoice::Epoll);
 }
 

@@ -1,4 +1,4 @@
-//! What only Linux tells of datagrams, on both drivers: addresses, classes, times, drops, and datagrams that come together.
+//! What only Linux reports about datagrams, on both drivers: addresses, service classes, times, drops and coalesced datagrams.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn on_each_driver<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
 }
 
 #[test]
-fn a_datagram_tells_where_it_came_to_how_and_when() {
+fn a_datagram_has_its_destination_class_and_time() {
     on_each_driver(|| async {
         let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for (any, local) in [
@@ -45,7 +45,7 @@ fn a_datagram_tells_where_it_came_to_how_and_when() {
             );
             assert!(datagram.interface.is_some_and(|number| number > 0));
             assert!(datagram.timestamp.is_some_and(|at| at > past));
-            // The answer leaves from the address that was asked.
+            // The answer leaves from the address to which the datagram was sent.
             receiver
                 .send_with(datagram.bytes, &Transmit::to(datagram.source).source(local))
                 .await?;
@@ -56,7 +56,7 @@ fn a_datagram_tells_where_it_came_to_how_and_when() {
 }
 
 #[test]
-fn datagrams_that_came_together_are_handed_out_one_by_one() {
+fn coalesced_datagrams_are_returned_one_by_one() {
     on_each_driver(|| async {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
         receiver.set_coalescing(true)?;
@@ -74,15 +74,15 @@ fn datagrams_that_came_together_are_handed_out_one_by_one() {
         assert!(got == text);
         drop(leases);
         sender.send_segments(text.clone(), 1000, receiver.local_addr()?).await?;
-        let train = receiver.recv_datagram().await?;
-        assert_eq!((train.segment_size, train.bytes.len()), (Some(1000), text.len()));
-        assert_eq!(train.into_segments().count(), 13);
+        let coalesced = receiver.recv_datagram().await?;
+        assert_eq!((coalesced.segment_size, coalesced.bytes.len()), (Some(1000), text.len()));
+        assert_eq!(coalesced.into_segments().count(), 13);
         Ok(())
     });
 }
 
 #[test]
-fn datagrams_that_came_together_wake_everybody_they_are_for() {
+fn coalesced_datagrams_wake_a_task_for_each() {
     on_each_driver(|| async {
         let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
         receiver.set_coalescing(true)?;
@@ -103,9 +103,9 @@ fn datagrams_that_came_together_wake_everybody_they_are_for() {
     });
 }
 
-/// An address that the kernel refuses says nothing of the device.
+/// If the kernel refuses an address, that says nothing about the device.
 #[test]
-fn segments_refused_on_one_way_are_cut_for_that_alone() {
+fn segments_refused_for_one_address_are_split_for_that_alone() {
     on_each_driver(|| async {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
         receiver.set_coalescing(true)?;
@@ -122,16 +122,16 @@ fn segments_refused_on_one_way_are_cut_for_that_alone() {
 }
 
 #[test]
-fn room_beyond_reason_is_refused_in_words() {
+fn a_max_datagram_above_the_limit_is_refused() {
     on_each_driver(|| async {
-        let vast = 1 << 62;
+        let above = 1 << 62;
         let refusals = [
-            (UdpOptions::new().max_datagram(vast).bind("127.0.0.1:0").unwrap_err(), "65535"),
-            (UnixOptions::new().max_datagram(vast).datagram_pair().unwrap_err(), "67108864"),
+            (UdpOptions::new().max_datagram(above).bind("127.0.0.1:0").unwrap_err(), "65535"),
+            (UnixOptions::new().max_datagram(above).datagram_pair().unwrap_err(), "67108864"),
         ];
         for (error, limit) in refusals {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-            let text = format!("max_datagram of {vast} bytes is above the limit of {limit}");
+            let text = format!("max_datagram of {above} bytes is above the limit of {limit}");
             assert!(error.to_string().ends_with(&text), "{error}");
         }
         let (one, other) = UnixOptions::new().max_datagram(1 << 26).datagram_pair()?;
@@ -142,7 +142,7 @@ fn room_beyond_reason_is_refused_in_words() {
 }
 
 #[test]
-fn what_a_slow_reader_misses_is_bounded_and_counted() {
+fn datagrams_that_a_slow_receiver_loses_are_counted() {
     on_each_driver(|| async {
         let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
         let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;
@@ -162,8 +162,8 @@ fn what_a_slow_reader_misses_is_bounded_and_counted() {
             got += 1;
         }
         let dropped = receiver.dropped()?;
-        assert!(got < sent && dropped > 0, "{got} of {sent} came, {dropped} were dropped");
-        // 64 are taken from the kernel, and up to 33 that were on their way; its own buffer holds not even as many.
+        assert!(got < sent && dropped > 0, "{got} of {sent} arrived, {dropped} were dropped");
+        // The slot holds 64, and up to 33 of a receive that was in flight; the kernel's buffer holds fewer.
         assert!(got < 2 * (64 + 33), "{got} were held");
         assert_eq!(u64::from(got) + dropped, u64::from(sent));
         assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
@@ -172,7 +172,7 @@ fn what_a_slow_reader_misses_is_bounded_and_counted() {
 }
 
 #[test]
-fn multicast_reaches_its_members_and_nobody_else() {
+fn multicast_reaches_only_members() {
     on_each_driver(|| async {
         let (group, here) = (Ipv4Addr::new(239, 77, 1, 5), Ipv4Addr::LOCALHOST);
         let member = UdpOptions::new().reuse_address(true).bind("0.0.0.0:0")?;
@@ -185,16 +185,16 @@ fn multicast_reaches_its_members_and_nobody_else() {
         sender.send_to("to all", to).await?;
         assert_eq!(&*member.recv().await?, b"to all");
         member.leave_multicast_v4(group, here)?;
-        sender.send_to("to nobody", to).await?;
+        sender.send_to("to none", to).await?;
         sender.flush().await?;
         let late = timeout(Duration::from_millis(20), member.recv()).await;
-        assert!(late.is_err(), "it has left");
+        assert!(late.is_err(), "a datagram after it left the group");
         Ok(())
     });
 }
 
 #[test]
-fn a_destination_out_of_reach_is_told_to_its_own() {
+fn an_unreachable_destination_is_an_error_of_its_own_sends() {
     on_each_driver(|| async {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let here = socket.local_addr()?;
@@ -208,14 +208,14 @@ fn a_destination_out_of_reach_is_told_to_its_own() {
     });
 }
 
-/// A socket of somebody's who does not read, and whose queue is full.
+/// A socket that is not read, with a full queue, and its address.
 fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = SocketAddr::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
     let reader = std::os::unix::net::UnixDatagram::bind_addr(&name)?;
     reader.set_nonblocking(true)?;
-    // Each fills it until its own send buffer is full; the last one finds no room at all.
+    // Each sends until its own send buffer is full; the last one finds no space at all.
     loop {
         let filler = std::os::unix::net::UnixDatagram::unbound()?;
         filler.set_nonblocking(true)?;
@@ -227,20 +227,20 @@ fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
     }
 }
 
-/// How often the loop enters the kernel while nothing can go.
+/// How often the loop enters the kernel while nothing can be sent.
 async fn enters_of(pause: Duration) -> u64 {
     let before = counters().expect("a runtime").enters;
     sleep(pause).await;
     counters().expect("a runtime").enters - before
 }
 
-/// Readiness tells of the peer's room alone.
+/// A writable event tells of space at the connected peer only.
 #[test]
-fn a_full_reader_that_is_not_the_peer_keeps_nobody_awake() {
+fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
     on_each_driver(|| async {
         for unordered in [false, true] {
             let ((full, name), (peer, peers)) = (full_reader()?, full_reader()?);
-            // The peer has room again.
+            // The peer has space again.
             while peer.recv(&mut [0]).is_ok() {}
             let sender = UnixOptions::new().unordered(unordered);
             let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
@@ -261,18 +261,18 @@ fn a_full_reader_that_is_not_the_peer_keeps_nobody_awake() {
 }
 
 #[test]
-fn what_is_stuck_is_tried_again_less_and_less() {
+fn deferred_datagrams_are_retried_with_longer_waits() {
     on_each_driver(|| async {
         let (full, name) = full_reader()?;
         let sender = UnixOptions::new().unordered(true);
         let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
-        // What was set aside makes way once the bound is reached: so much is stuck.
-        let mut stuck = 0u32;
+        // At the bound the first deferred datagram is discarded, and a send returns its error.
+        let mut deferred = 0u32;
         while sender.send_to_addr("x", &name).await.is_ok() {
-            stuck += 1;
+            deferred += 1;
         }
         let enters = enters_of(Duration::from_millis(500)).await;
-        assert!(enters < 80, "{enters} enters for nothing, {stuck} stuck");
+        assert!(enters < 80, "{enters} enters for nothing, {deferred} deferred");
         drop(full);
         while sender.flush().await.is_err() {}
         Ok(())
@@ -280,11 +280,11 @@ fn what_is_stuck_is_tried_again_less_and_less() {
 }
 
 #[test]
-fn nothing_is_left_of_sockets_that_went_with_their_runtime() {
-    // Descriptors are the process's: counted in one that does nothing else.
+fn sockets_that_end_with_their_runtime_leave_no_descriptor() {
+    // Descriptors belong to the process: they are counted in one that does nothing else.
     const ALONE: &str = "ANNULUS_COUNTS_DESCRIPTORS";
     if std::env::var_os(ALONE).is_none() {
-        let name = "nothing_is_left_of_sockets_that_went_with_their_runtime";
+        let name = "sockets_that_end_with_their_runtime_leave_no_descriptor";
         let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
         let status = alone.args([name, "--exact"]).env(ALONE, "1").status().unwrap();
         return assert!(status.success());

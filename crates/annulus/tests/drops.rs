@@ -47,7 +47,7 @@ fn dropped_accepts_lose_no_connection() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        assert!(touch(listener.accept()).is_none(), "nobody has connected");
+        assert!(touch(listener.accept()).is_none(), "no client has connected");
         let mut peers = Vec::new();
         for _ in 0..10 {
             peers.push(std::net::TcpStream::connect(address)?);

@@ -10,35 +10,35 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::rc::Rc;
 
-/// Tells when it is dropped.
-struct Bell(Rc<Cell<u32>>);
+/// Counts its drop.
+struct CountsDrop(Rc<Cell<u32>>);
 
-impl Drop for Bell {
+impl Drop for CountsDrop {
     fn drop(&mut self) {
         self.0.set(self.0.get() + 1);
     }
 }
 
 #[test]
-fn the_end_drops_every_task_whatever_it_waits_for() {
+fn the_end_drops_every_waiting_task() {
     let dropped = Rc::new(Cell::new(0));
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (mut client, mut server) = pair().await?;
-        let bell = Bell(dropped.clone());
-        spawn(async move { _ = (listener.accept().await, bell) });
-        let bell = Bell(dropped.clone());
-        spawn(async move { _ = (client.recv().await, bell) });
-        let bell = Bell(dropped.clone());
-        spawn(async move { _ = (server.recv().await, bell) });
-        let bell = Bell(dropped.clone());
-        spawn(async move { _ = (annulus::time::sleep(std::time::Duration::MAX).await, bell) });
-        let bell = Bell(dropped.clone());
-        spawn(async move { _ = (std::future::pending::<()>().await, bell) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { _ = (listener.accept().await, counts) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { _ = (client.recv().await, counts) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { _ = (server.recv().await, counts) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { _ = (annulus::time::sleep(std::time::Duration::MAX).await, counts) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { _ = (std::future::pending::<()>().await, counts) });
         yield_now().await;
         // Never polled before the end.
-        let bell = Bell(dropped.clone());
-        spawn(async move { drop(bell) });
+        let counts = CountsDrop(dropped.clone());
+        spawn(async move { drop(counts) });
         Ok(())
     });
     assert_eq!(dropped.get(), 6);
@@ -65,7 +65,7 @@ fn the_end_sends_what_was_accepted() {
 }
 
 #[test]
-fn a_stream_that_outlives_its_runtime_says_so() {
+fn a_stream_that_outlives_its_runtime_returns_errors() {
     let (mut stream, lease) = run(async {
         let (mut client, mut server) = pair().await?;
         server.send("kept").await?;
@@ -84,7 +84,7 @@ fn a_stream_that_outlives_its_runtime_says_so() {
 }
 
 #[test]
-fn outside_a_runtime_there_is_a_clear_error() {
+fn outside_a_runtime_the_error_says_so() {
     let error = TcpListener::bind("127.0.0.1:0").unwrap_err();
     assert!(error.to_string().contains("inside annulus::run"), "{error}");
 }
@@ -94,13 +94,13 @@ fn runtimes_do_not_nest() {
     run(async {
         let error = annulus::run(async { io::Result::Ok(()) }).unwrap_err();
         assert!(error.to_string().contains("already"), "{error}");
-        // And the one that runs is unharmed.
+        // The runtime that runs is not affected.
         pair().await.map(drop)
     });
 }
 
 #[test]
-fn runtimes_stand_side_by_side_and_one_after_the_other() {
+fn runtimes_run_side_by_side_and_one_after_the_other() {
     let mut first = Runtime::new().unwrap();
     let mut second = Runtime::new().unwrap();
     for _ in 0..3 {
@@ -132,10 +132,10 @@ fn a_task_that_panics_ends_alone() {
 fn an_aborted_task_is_dropped() {
     let dropped = Rc::new(Cell::new(0));
     run(async {
-        let bell = Bell(dropped.clone());
+        let counts = CountsDrop(dropped.clone());
         let mut task = spawn(async move {
             std::future::pending::<()>().await;
-            drop(bell);
+            drop(counts);
         });
         yield_now().await;
         assert!(!task.is_finished());
@@ -153,7 +153,7 @@ fn an_aborted_task_is_dropped() {
 }
 
 #[test]
-fn a_forked_child_gets_errors_and_no_crash_and_can_build_its_own() {
+fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
     run(async {
         let (mut client, mut server) = pair().await?;
         server.send("for the parent").await?;
@@ -173,7 +173,7 @@ fn a_forked_child_gets_errors_and_no_crash_and_can_build_its_own() {
         // SAFETY: waits for the child made above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "the child's checks");
-        // The parent's connection is unharmed.
+        // The parent's connection is not affected.
         assert_eq!(&*lease, b"for the parent");
         client.send("ping").await?;
         assert_eq!(&*server.recv().await?.unwrap(), b"ping");
@@ -186,7 +186,7 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
     run(async {
         let mut other = None;
         std::thread::scope(|scope| {
-            // Built elsewhere it cannot come here: runtimes are bound to their thread.
+            // One built on another thread cannot be moved here: runtimes are bound to their thread.
             scope.spawn(|| Runtime::new().unwrap().block_on(async {}).unwrap());
         });
         other.replace(Runtime::new()?);
@@ -230,12 +230,12 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
             let _bomb = Bomb;
             std::future::pending::<()>().await;
         });
-        // Its result is nobody's, and panics when it is dropped.
+        // Its result is not awaited, and panics when it is dropped.
         drop(spawn(async { Bomb }));
         yield_now().await;
         aborted.abort();
         yield_now().await;
-        // And one for the runtime's end.
+        // And one that is dropped at the end of the runtime.
         spawn(async {
             let _bomb = Bomb;
             std::future::pending::<()>().await;
@@ -246,17 +246,17 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
 }
 
 #[test]
-fn a_stream_polled_outside_its_running_runtime_says_so() {
+fn a_stream_polled_outside_its_running_runtime_returns_an_error() {
     let mut runtime = Runtime::new().unwrap();
     let (mut stream, _peer) = runtime.block_on(pair()).unwrap().unwrap();
-    let outside = touch(stream.recv()).expect("no waiting for nobody").unwrap_err();
+    let outside = touch(stream.recv()).expect("it does not wait").unwrap_err();
     assert!(outside.to_string().contains("block_on of the runtime"), "{outside}");
     let elsewhere = run(async { Ok(touch(stream.recv())) });
-    assert!(elsewhere.expect("no waiting for nobody").is_err());
+    assert!(elsewhere.expect("it does not wait").is_err());
 }
 
 #[test]
-fn what_block_on_has_sent_leaves_before_it_returns() {
+fn bytes_sent_in_block_on_leave_before_it_returns() {
     let mut runtime = Runtime::new().unwrap();
     let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap().unwrap();
     runtime.block_on(stream.send("hello")).unwrap().unwrap();

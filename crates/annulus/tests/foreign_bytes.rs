@@ -1,4 +1,4 @@
-//! Bytes whose owner is the program's own: its drop runs anybody's code, and finds the runtime free for it.
+//! Bytes with an owner of the program's: its drop may run any code, and may use the runtime.
 
 mod common;
 

@@ -110,7 +110,7 @@ fn bytes_go_round_through_the_traits() {
 }
 
 #[test]
-fn writes_are_bounded_until_somebody_reads() {
+fn writes_are_bounded_until_the_peer_reads() {
     run(async {
         let (client, server) = pair().await?;
         let mut compat = Compat { stream: client, lease: None };

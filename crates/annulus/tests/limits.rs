@@ -1,5 +1,5 @@
 //! Invariant 7, alone in its process, since it lowers the process's limit of open files: a listener that runs out of
-//! descriptors pauses, tells nobody, and recovers by itself.
+//! descriptors pauses, returns no error, and recovers by itself.
 #![allow(unsafe_code)]
 
 mod common;

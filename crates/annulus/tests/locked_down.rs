@@ -70,7 +70,7 @@ async fn waits_for_pipes() -> io::Result<()> {
     for (reader, _writer) in &pipes {
         let mut reader = File::open(format!("/dev/fd/{}", reader.as_raw_fd())).await?;
         let read = timeout(Duration::from_millis(2), reader.read(vec![0; 8]));
-        assert!(read.await.is_err(), "nobody has written");
+        assert!(read.await.is_err(), "the pipe is empty");
     }
     timeout(Duration::from_secs(20), file.sync_all()).await.expect("no pipe is in the way")
 }
@@ -143,7 +143,7 @@ fn falls_back() {
 }
 
 #[test]
-fn whoever_waits_for_a_pipe_holds_up_no_file() {
+fn calls_that_wait_for_a_pipe_block_no_file() {
     assert_passes("locked_pipes");
 }
 
@@ -227,12 +227,12 @@ fn locked_operations() {
 
 #[test]
 fn a_restricted_ring_may_send_without_a_copy_where_that_was_chosen() {
-    assert_passes("locked_loans");
+    assert_passes("locked_zero_copy");
 }
 
 #[test]
 #[ignore = "run by its parent: the filter stays for good"]
-fn locked_loans() {
+fn locked_zero_copy() {
     run_on(locked(DriverChoice::Uring).zero_copy_threshold(Some(1)), everything());
 }
 

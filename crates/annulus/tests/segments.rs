@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Far longer than a datagram takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends segments that all have to arrive, in order, as if nobody had refused anything.
+/// Sends segments that all must arrive, in order, although the device refuses them.
 async fn transfer(size: usize) -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     for round in 0..5 {

@@ -318,7 +318,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
             move || {
                 let thread = thread.recv().unwrap();
                 for round in 0..ROUNDS {
-                    // It sleeps nowhere but in the kernel's wait, with its bell set.
+                    // The loop sleeps only in the kernel's wait, when it counts as parked.
                     wait_until(|| seen.load(Ordering::Acquire) == round && state(thread) == 'S');
                     sender.try_send(round).unwrap();
                 }
@@ -336,10 +336,10 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
             Ok((after.remote_wakes - before.remote_wakes, after.wakeups - before.wakeups))
         });
         outside.join().unwrap();
-        let (wakes, alarms) = done.unwrap()[0];
+        let (wakes, calls) = done.unwrap()[0];
         // The last tells of the channel's end; the loop may not have slept again by then.
         assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&wakes), "{wakes} wakes");
-        assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&alarms), "{alarms} system calls");
+        assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&calls), "{calls} system calls");
     });
 }
 

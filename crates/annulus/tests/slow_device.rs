@@ -1,7 +1,7 @@
-//! A slow device must not stall the runtime: for real, on a file system whose device is throttled to 2 MiB/s.
+//! A slow device must not stall the runtime, on a real file system whose device is throttled to 2 MiB/s.
 //!
-//! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices; where one is missing, it
-//! says so and is skipped. What the network feels of it, in microseconds, is measured by
+//! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices; if one is missing, it says so and
+//! is skipped. How much the latency of the network grows, in microseconds, is measured by
 //! `cargo test --release -p annulus --test slow_device -- --ignored --nocapture`.
 
 #[path = "slow_device/disk.rs"]
@@ -25,7 +25,7 @@ use std::time::Duration;
 const DIRTY: usize = 2 * 1024 * 1024;
 const TICK: Duration = Duration::from_millis(1);
 
-/// Ticks that another task gets while a file is written and synced.
+/// Ticks of another task while a file is written and synced.
 async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
     let ticks = Rc::new(Cell::new(0));
     let counted = ticks.clone();
@@ -45,7 +45,7 @@ async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
 }
 
 #[test]
-fn a_sync_of_a_second_holds_up_nobody_unless_told_to() {
+fn a_sync_of_a_second_blocks_no_task_unless_inline() {
     let disk = match Disk::new() {
         Ok(disk) => disk,
         Err(missing) => return println!("skipped: {missing}"),
@@ -63,7 +63,7 @@ fn a_sync_of_a_second_holds_up_nobody_unless_told_to() {
 
 /// Reads that find nothing in memory go off the loop by themselves.
 #[test]
-fn cold_reads_hold_up_nobody() {
+fn cold_reads_block_no_task() {
     let disk = match Disk::new() {
         Ok(disk) => disk,
         Err(missing) => return println!("skipped: {missing}"),
@@ -148,7 +148,7 @@ fn p99_beside(policy: Option<Policy>, file: PathBuf) -> f64 {
 
 #[test]
 #[ignore = "a measurement, and no test: it asserts nothing about time"]
-fn what_the_network_feels() {
+fn latency_beside_a_slow_device() {
     let disk = Disk::new().unwrap();
     println!("p99 of pings, µs: without files | adaptive | inline");
     for _ in 0..5 {

@@ -109,7 +109,7 @@ fn flush_returns_although_a_send_that_went_posts_no_event() {
         let mut client = TcpStream::connect(listener.local_addr()?).await?;
         let (_silent, _) = listener.accept().await?;
         for _ in 0..10 {
-            client.send("nobody answers this").await?;
+            client.send("no answer comes").await?;
             client.flush().await?;
         }
         client.shutdown().await

@@ -1,5 +1,5 @@
 //! Sends that are not copied: their memory comes back with the notification, not with the outcome, and whatever becomes of
-//! stream and runtime, nobody touches it before. The simulated kernel looks; under Linux the loopback copies, but the
+//! stream and runtime, it is not touched before. The simulated kernel looks; under Linux the loopback copies, but the
 //! memory of what a peer does not read stays away all the same.
 
 mod common;
@@ -154,7 +154,7 @@ async fn fill(stream: &mut TcpStream) -> io::Result<u64> {
 }
 
 #[test]
-fn the_linger_brings_back_what_nobody_reads() {
+fn the_linger_takes_back_memory_of_unread_bytes() {
     let builder = lending().linger(Duration::from_millis(50)).send_bound(100_000);
     on_linux(builder, async {
         let (mut stream, peer) = half_pair().await?;
@@ -167,7 +167,7 @@ fn the_linger_brings_back_what_nobody_reads() {
 }
 
 #[test]
-fn the_runtime_ends_in_time_with_memory_that_nobody_gives_back() {
+fn the_runtime_ends_in_time_if_memory_does_not_come_back() {
     let builder =
         lending().shutdown_timeout(Duration::from_millis(50)).linger(Duration::from_secs(100));
     let kept = on_linux(builder, async {

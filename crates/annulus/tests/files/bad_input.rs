@@ -114,7 +114,7 @@ fn outside_a_runtime() {
     let mut opening = std::pin::pin!(File::open("/proc/self/exe"));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(refused) = opening.as_mut().poll(&mut cx) else {
-        panic!("nobody would wake it")
+        panic!("a pending future would never be woken")
     };
     assert!(refused.unwrap_err().to_string().contains("no runtime"));
     drop(runtime);

@@ -112,11 +112,11 @@ fn a_copy_is_made_where_the_file_written_to_has_its_calls_made() {
 }
 
 #[test]
-fn a_reader_that_stalls_holds_up_nobody() {
+fn a_reader_that_stalls_blocks_no_other_task() {
     everywhere(|place| async move {
         let (mut file, mut ours, theirs) = set_up(&place).await?;
         let copied = spawn(async move { copy(&mut file, &mut ours).await });
-        // Nobody reads: the copy waits, and this task goes on.
+        // The peer does not read: the copy waits, and this task goes on.
         for _ in 0..1000 {
             annulus::yield_now().await;
         }

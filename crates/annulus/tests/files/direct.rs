@@ -58,12 +58,12 @@ fn buffers_of_a_pool_are_written_and_read_as_registered() {
 }
 
 #[test]
-fn who_finds_none_waits_and_is_served_in_order() {
+fn tasks_wait_for_buffers_in_order() {
     everywhere(|_place| async move {
         let pool = DirectPool::new(2, SIZE)?;
         let (one, two) = (pool.take().await, pool.take().await);
         assert!(pool.try_take().is_none() && pool.available() == 0);
-        // Somebody who asked, and left.
+        // A future that was polled and dropped.
         begin(pool.take()).await;
         let order = Rc::new(RefCell::new(Vec::new()));
         let tasks: Vec<_> = (0..4)
@@ -81,7 +81,7 @@ fn who_finds_none_waits_and_is_served_in_order() {
         annulus::yield_now().await;
         assert!(order.borrow().is_empty());
         drop(one);
-        assert!(pool.try_take().is_none(), "it is the first one's");
+        assert!(pool.try_take().is_none(), "it goes to the first that waits");
         for task in tasks {
             task.await.unwrap();
         }
@@ -101,7 +101,7 @@ fn a_buffer_of_a_dropped_call_comes_back_when_the_call_is_done() {
             begin(file.write_at(filled(&pool, byte).await, 0)).await;
             begin(file.read_at(pool.take().await, 0)).await;
         }
-        // All of them, once the last call is done.
+        // All buffers come back once the last call is done.
         let all = [pool.take().await, pool.take().await, pool.take().await];
         drop((file, all));
         assert_eq!(pool.available(), 3);

@@ -1,4 +1,4 @@
-//! Folders.
+//! Directories.
 
 use crate::mode::everywhere;
 use annulus::fs::{self, Dir, EntryKind, OpenOptions};
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 #[test]
-fn every_entry_is_told_once() {
+fn every_entry_is_returned_once() {
     everywhere(|place| async move {
-        // More than one call brings.
+        // More entries than one call returns.
         for n in 0..1500 {
             std::fs::write(place.join(format!("a file with quite a long name, number {n}")), b"")?;
         }
-        fs::create_dir(place.join("folder")).await?;
+        fs::create_dir(place.join("directory")).await?;
         fs::symlink("nowhere", place.join("link")).await?;
         let mut entries = fs::read_dir(place.path()).await?;
         let mut seen = BTreeMap::new();
@@ -22,7 +22,7 @@ fn every_entry_is_told_once() {
             assert_eq!(entry.ino(), entry.metadata().await?.ino());
         }
         assert_eq!(seen.len(), 1502);
-        assert_eq!(seen[&*std::ffi::OsString::from("folder")], EntryKind::Dir);
+        assert_eq!(seen[&*std::ffi::OsString::from("directory")], EntryKind::Dir);
         assert_eq!(seen[&*std::ffi::OsString::from("link")], EntryKind::Symlink);
         Ok(())
     });
@@ -45,7 +45,7 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
         fs::remove_dir_all(place.join("tree")).await?;
         assert_eq!(fs::metadata(place.join("tree")).await.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
-        // Asked to remove a link, it removes nothing behind it.
+        // The removal of a link removes nothing behind it.
         fs::symlink("outside", place.join("link")).await?;
         fs::remove_dir_all(place.join("link")).await?;
         assert!(fs::symlink_metadata(place.join("link")).await.is_err());
@@ -57,7 +57,7 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
 }
 
 #[test]
-fn an_open_folder_is_followed_where_it_goes() {
+fn an_open_directory_is_used_after_it_is_renamed() {
     everywhere(|place| async move {
         fs::create_dir(place.join("before")).await?;
         let dir = Dir::open(place.join("before")).await?;
@@ -76,7 +76,7 @@ fn an_open_folder_is_followed_where_it_goes() {
 }
 
 #[test]
-fn a_file_in_the_way_of_a_folder() {
+fn a_file_where_a_directory_is_to_be_made() {
     everywhere(|place| async move {
         fs::write(place.join("file"), b"").await?;
         let error = fs::create_dir_all(place.join("file")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The ways.
+//! Drivers and policies.
 
 use crate::place::Place;
 use annulus::fs::Policy;
@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Longer than any body takes, on a slow machine and under a sanitizer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A driver, and where calls are made.
+/// A driver, and a policy for file calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mode {
     pub(crate) driver: DriverChoice,
@@ -33,8 +33,8 @@ impl Mode {
         Runtime::builder().driver(self.driver).file_policy(self.policy).build()
     }
 
-    /// Runs a body in a folder of its own, and on a thread of its own: a loop that blocks cannot be timed out, but left
-    /// behind, so that its test fails instead of hanging.
+    /// Runs a body in a directory and on a thread of its own: a loop that blocks cannot be timed out, but its thread can be left
+    /// behind, so that the test fails and does not hang.
     pub(crate) fn run<F: Future<Output = io::Result<()>>>(
         self,
         body: impl FnOnce(Place) -> F + Send + 'static,
@@ -46,8 +46,8 @@ impl Mode {
             outcome.unwrap_or_else(|error| panic!("{self:?}: {error}"));
             done.send(()).unwrap();
         });
-        // Where the body panics, its end is dropped.
-        let hangs = told.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+        // If the body panics, its end of the channel is dropped.
+        let hangs = told.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout);
         assert!(!hangs, "{self:?}: the loop hangs");
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
     }

@@ -1,4 +1,4 @@
-//! Named pipes: what waits for somebody at the other end holds up nobody else.
+//! Named pipes: a call that waits for the other end blocks no other call.
 
 use crate::mode::{Mode, everywhere};
 use crate::place::Place;
@@ -80,7 +80,7 @@ fn an_open_off_the_loop_waits_for_no_other_end() {
 }
 
 /// Six of them: a driver has fewer threads for its files.
-async fn waits_hold_up_no_file(place: &Place) -> io::Result<()> {
+async fn waits_block_no_file(place: &Place) -> io::Result<()> {
     let moment = Duration::from_millis(5);
     let mut pipes = Vec::new();
     for n in 0..6 {
@@ -92,13 +92,13 @@ async fn waits_hold_up_no_file(place: &Place) -> io::Result<()> {
         pipes.push((reader, writer, std::fs::File::open(&path)?));
     }
     for (reader, _, _) in &mut pipes {
-        assert!(timeout(moment, reader.read(vec![0; 10])).await.is_err(), "nobody has written");
+        assert!(timeout(moment, reader.read(vec![0; 10])).await.is_err(), "the pipe is empty");
     }
     for (_, writer, pipe) in &mut pipes {
         let mut write = pin!(writer.write_all(vec![1; LEN]));
-        // A moment may be too short for the first of it.
+        // The time may be too short for the first bytes.
         while rustix::io::ioctl_fionread(&*pipe)? == 0 {
-            assert!(timeout(moment, &mut write).await.is_err(), "nobody reads");
+            assert!(timeout(moment, &mut write).await.is_err(), "the pipe is not read");
         }
     }
     fs::write(place.join("file"), b"written").await?;
@@ -110,9 +110,9 @@ async fn waits_hold_up_no_file(place: &Place) -> io::Result<()> {
 }
 
 #[test]
-fn whoever_waits_for_a_pipe_holds_up_no_file() {
+fn calls_that_wait_for_a_pipe_block_no_file() {
     for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
-        mode.run(|place| async move { waits_hold_up_no_file(&place).await });
+        mode.run(|place| async move { waits_block_no_file(&place).await });
     }
 }
 

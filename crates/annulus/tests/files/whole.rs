@@ -212,7 +212,7 @@ fn copies_give_what_was_there_before_their_permissions_too() {
 }
 
 #[test]
-fn a_file_without_a_name_can_be_used_by_who_made_it() {
+fn a_file_without_a_name_can_be_used_by_its_creator() {
     everywhere(|place| async move {
         let options = OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE);
         let file = options.mode(0o600).open(place.path()).await?;

@@ -10,18 +10,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const RATE: u64 = 2 * 1024 * 1024;
 const SIZE: u64 = 128 * 1024 * 1024;
 
-/// One at a time: the tests of a file run side by side.
+/// One disk at a time: the tests of a file run in parallel.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Mounted, throttled; gone when dropped.
+/// Mounted and throttled; unmounted when dropped.
 pub(crate) struct Disk {
-    folder: PathBuf,
+    directory: PathBuf,
     device: String,
     limits: Limits,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Where this system takes limits for a block device.
+/// How this system limits a block device.
 enum Limits {
     /// `io.max` of a group of its own, which this process joins.
     Unified(PathBuf),
@@ -33,14 +33,14 @@ impl Disk {
     pub(crate) fn new() -> Result<Self, String> {
         let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let limits = Limits::find()?;
-        let folder = std::env::temp_dir().join(format!("annulus-slow-{}", std::process::id()));
-        fs::create_dir_all(folder.join("mounted")).map_err(|e| e.to_string())?;
-        let image = folder.join("image");
+        let directory = std::env::temp_dir().join(format!("annulus-slow-{}", std::process::id()));
+        fs::create_dir_all(directory.join("mounted")).map_err(|e| e.to_string())?;
+        let image = directory.join("image");
         File::create(&image).and_then(|file| file.set_len(SIZE)).map_err(|e| e.to_string())?;
         let device = run("losetup", &["--find", "--show", text(&image)]).inspect_err(|_| {
-            _ = fs::remove_dir_all(&folder);
+            _ = fs::remove_dir_all(&directory);
         })?;
-        let disk = Self { folder, device, limits, _alone: alone };
+        let disk = Self { directory, device, limits, _alone: alone };
         run("mkfs.ext4", &["-q", &disk.device])?;
         run("mount", &[&disk.device, text(&disk.path())])?;
         disk.limits.set(&disk.number()?, Some(RATE))?;
@@ -48,7 +48,7 @@ impl Disk {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join("mounted")
+        self.directory.join("mounted")
     }
 
     /// Drops a file's pages from memory.
@@ -73,7 +73,7 @@ impl Drop for Disk {
         _ = run("umount", &[text(&self.path())]);
         _ = run("losetup", &["--detach", &self.device]);
         self.limits.leave();
-        _ = fs::remove_dir_all(&self.folder);
+        _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -81,7 +81,7 @@ impl Limits {
     fn find() -> Result<Self, String> {
         let legacy = Path::new("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device");
         if legacy.exists() {
-            return Ok(Self::Legacy(legacy.parent().expect("a file's folder").into()));
+            return Ok(Self::Legacy(legacy.parent().expect("a directory above the file").into()));
         }
         let root = Path::new("/sys/fs/cgroup");
         let group = root.join(format!("annulus-slow-{}", std::process::id()));
@@ -101,8 +101,8 @@ impl Limits {
             done.map_err(|error| format!("{}: {error}", file.display()))
         };
         match self {
-            Self::Legacy(folder) => ["read", "write"].into_iter().try_for_each(|way| {
-                let file = folder.join(format!("blkio.throttle.{way}_bps_device"));
+            Self::Legacy(directory) => ["read", "write"].into_iter().try_for_each(|way| {
+                let file = directory.join(format!("blkio.throttle.{way}_bps_device"));
                 write(file, format!("{number} {}", rate.unwrap_or(0)))
             }),
             Self::Unified(group) => {
@@ -121,10 +121,10 @@ impl Limits {
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("the folder for temporary files has a plain name")
+    path.to_str().expect("the directory for temporary files has a plain name")
 }
 
-/// What a command says; or why it could not be run, or failed.
+/// The output of a command, or why it could not be run or failed.
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command).args(arguments).output();
     let output = output.map_err(|error| format!("{command}: {error}"))?;

@@ -145,7 +145,7 @@ fn of_datagrams_sent_and_given_up() {
             stage.play(async {
                 let (one, other) = UnixDatagram::pair()?;
                 let mut made = 0;
-                // Until there is no room, nobody reads.
+                // The peer does not read until there is no space left.
                 loop {
                     let (owned, _other) = pair().await?;
                     made += 1;

@@ -77,14 +77,14 @@ fn wakers_of_everything_go_one_by_one_at_the_end() {
             assert!(poll_with(pin!(stream.recv()), &fault()).is_pending());
             let mut accepts = Box::pin(async move { listener.accept().await.map(drop) });
             assert!(poll_with(accepts.as_mut(), &fault()).is_pending());
-            let mut mail = Box::pin(async move { socket.recv().await.map(drop) });
-            assert!(poll_with(mail.as_mut(), &fault()).is_pending());
+            let mut receives = Box::pin(async move { socket.recv().await.map(drop) });
+            assert!(poll_with(receives.as_mut(), &fault()).is_pending());
             let mut sleeps: Vec<_> =
                 (0..3).map(|_| Box::pin(sleep(Duration::from_secs(3600)))).collect();
             for sleep in &mut sleeps {
                 assert!(poll_with(sleep.as_mut(), &fault()).is_pending());
             }
-            Ok((stream, peer, accepts, mail, sleeps))
+            Ok((stream, peer, accepts, receives, sleeps))
         });
         let (runtime, sim) = stage.into_parts();
         drop(runtime);

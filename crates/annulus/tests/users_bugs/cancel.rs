@@ -1,4 +1,4 @@
-//! Cancels that lose something, and wakes that get lost.
+//! Cancels that lose data or resources, and lost wakes.
 
 use crate::common::{pair, pattern, receive, run, touch};
 use crate::{simulate, unkind};
@@ -23,7 +23,7 @@ impl Wake for Count {
     }
 }
 
-/// A cancelled operation that makes a descriptor succeeded all the same, and nobody closed what it had made.
+/// A cancelled operation that makes a descriptor succeeded all the same, and the descriptor was never closed.
 #[test]
 fn tokio_7979_a_cancelled_open_leaks_descriptors() {
     for seed in 0..40 {
@@ -46,7 +46,7 @@ fn tokio_7979_a_cancelled_open_leaks_descriptors() {
     }
 }
 
-/// The completion of a future that was dropped went to whoever had got its slot.
+/// The completion of a dropped future went to the next user of its slot.
 #[test]
 fn tokio_8112_a_late_completion_wakes_the_wrong_future() {
     for seed in 0..100 {
@@ -89,7 +89,7 @@ async fn lose_buffers(sim: &Sim) -> std::io::Result<()> {
         assert!(touch(stream.recv()).is_none());
         peer.send(pattern(3000)).await?;
         let wait = Duration::from_micros(round * 7 % 150);
-        // Some leave before the bytes come, some as they come, some with them.
+        // Some are dropped before the bytes arrive, some while they do, some afterwards.
         match round % 2 {
             0 => sleep(wait).await,
             _ => drop(timeout(wait, stream.recv()).await),
@@ -97,7 +97,7 @@ async fn lose_buffers(sim: &Sim) -> std::io::Result<()> {
         drop(stream);
     }
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(sim.buffers_held(), 4, "the kernel has all four again");
+    assert_eq!(sim.buffers_held(), 4, "the kernel holds all four again");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn compio_948_a_lost_wake_strands_a_task() {
     });
 }
 
-/// Another thread's wake comes, and is over, before this poll returns.
+/// Another thread's wake begins and ends before this poll returns.
 async fn woken_while_polled() {
     let mut polls = 0;
     poll_fn(|cx| {
@@ -122,7 +122,7 @@ async fn woken_while_polled() {
         let waker = cx.waker().clone();
         match polls {
             1 => std::thread::spawn(move || waker.wake()).join().unwrap(),
-            // This one comes at any moment from here on, in the loop's sleep as well.
+            // This one comes at any time from now on, also while the loop sleeps.
             2 => drop(std::thread::spawn(move || waker.wake())),
             _ => return Poll::Ready(()),
         }

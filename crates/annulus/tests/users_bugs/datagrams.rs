@@ -1,4 +1,4 @@
-//! Datagrams whose senders, buffers or bytes went astray.
+//! Datagrams with lost senders, buffers or bytes.
 
 use crate::common::{pattern, run_on, touch};
 use crate::{simulate, unkind};
@@ -23,8 +23,7 @@ fn everywhere<F: Future<Output = io::Result<()>>>(
     }
 }
 
-/// There was no way to receive a datagram together with its sender's address. Each tells its own, in whatever order they
-/// come, to whoever waits.
+/// There was no way to receive a datagram together with its sender's address. Here each comes with its own, in any order.
 #[test]
 fn liburing_397_recvfrom() {
     everywhere(
@@ -48,8 +47,8 @@ fn liburing_397_recvfrom() {
     );
 }
 
-/// A datagram that was cut took more of the buffer ring than it had filled, and what came behind it was garbled. Here
-/// each has a buffer of its own, whole or not, again and again through all of them.
+/// A datagram that was cut consumed more of the buffer ring than it had filled, and the following ones were garbled. Here each has
+/// a buffer of its own, cut or not, through all buffers many times.
 #[test]
 fn liburing_1619_msg_trunc_over_consumes() {
     everywhere(
@@ -72,7 +71,7 @@ fn liburing_1619_msg_trunc_over_consumes() {
 }
 
 /// A multishot receive of messages failed with EFAULT once it had filled a part of the buffers. Many more datagrams than
-/// buffers come through one receive, held and let go in turn.
+/// buffers come through one receive, held and dropped in turn.
 #[test]
 fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
     everywhere(
@@ -128,20 +127,20 @@ fn compio_746_cancel_loses_a_datagrams_buffer() {
     }
 }
 
-/// One datagram that failed ended the socket for all others, or its error came to somebody else's.
+/// One datagram that failed ended the socket, or its error was returned for another datagram.
 #[test]
-fn an_error_is_its_datagrams_own() {
+fn an_error_belongs_to_its_datagram() {
     let sim = unkind(7);
     simulate(&sim, async {
         let socket = UdpOptions::new().bind("127.0.0.1:0")?;
         let gone = UdpSocket::bind("127.0.0.1:0")?;
-        let nobody = gone.local_addr()?;
+        let closed = gone.local_addr()?;
         drop(gone);
         yield_now().await;
         for round in 0..20u32 {
-            let error = socket.send_to(vec![0; 70_000], nobody).await.unwrap_err();
+            let error = socket.send_to(vec![0; 70_000], closed).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            drop(socket.send_to("nobody hears this", nobody).await);
+            drop(socket.send_to("never received", closed).await);
             socket.send_to(round.to_ne_bytes().to_vec(), socket.local_addr()?).await?;
             assert_eq!(*socket.recv().await?, round.to_ne_bytes());
         }

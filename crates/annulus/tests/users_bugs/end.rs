@@ -9,7 +9,7 @@ use annulus::{DriverChoice, Lease, Runtime, spawn};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The runtime's end waited for an accept that nobody would ever answer.
+/// The runtime's end waited for an accept that would never complete.
 #[test]
 fn tokio_uring_102_shutdown_hangs_on_a_pending_accept() {
     let mut runtime = Runtime::new().unwrap();

@@ -33,7 +33,7 @@ fn glommio_52_buffers_against_drop() {
     }
 }
 
-/// A read handed out memory that the runtime went on using. A lease borrows nothing, and nobody writes to it.
+/// A read handed out memory that the runtime went on using. A lease borrows nothing, and the runtime never writes to it.
 #[test]
 fn glommio_118_borrowed_read_unsound() {
     fn owns<T: 'static>(value: T) -> T {
@@ -65,7 +65,7 @@ fn foyer_1286_rio_1_use_after_free_on_drop() {
     run(async {
         let (mut stream, mut peer) = half_pair().await?;
         let sent = pattern(8 << 20);
-        // Nobody reads: the send waits in the kernel when its future and its stream go.
+        // The peer does not read: the send waits in the kernel when its future and its stream are dropped.
         assert!(touch(stream.send(sent.clone())).is_none());
         sleep(Duration::from_millis(5)).await;
         drop(stream);
@@ -104,7 +104,7 @@ fn photonlibos_1270_use_after_free_on_early_return() {
             while whole < 10 {
                 let (mut stream, _) = listener.accept().await?;
                 let got = receive(&mut stream, usize::MAX).await;
-                // Those who returned early may have connected, and then said nothing or reset.
+                // Connects that were dropped early may have succeeded; they sent nothing, or were reset.
                 whole += usize::from(got.is_ok_and(|bytes| bytes == b"one, two, three"));
             }
             Ok(())

@@ -169,7 +169,7 @@ fn in_iowait() -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// True where nobody was in iowait at some moment within `patience`, although an idle runtime waited on its ring.
+/// Whether within `patience` there was a time without iowait although an idle runtime waited on its ring.
 fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
     let (ready, is_ready) = mpsc::channel();
     let idle = std::thread::spawn(move || {
