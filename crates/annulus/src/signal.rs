@@ -44,7 +44,7 @@ impl Signal {
     pub const SIGUSR2: Self = Self(consts::SIGUSR2);
     /// A pipe without a reader was written to.
     pub const SIGPIPE: Self = Self(consts::SIGPIPE);
-    /// A timer of `alarm`.
+    /// A timer of real time has expired.
     pub const SIGALRM: Self = Self(consts::SIGALRM);
     /// What a service manager sends first.
     pub const SIGTERM: Self = Self(consts::SIGTERM);
@@ -64,9 +64,9 @@ impl Signal {
     pub const SIGXCPU: Self = Self(consts::SIGXCPU);
     /// The limit of a file's size is reached.
     pub const SIGXFSZ: Self = Self(consts::SIGXFSZ);
-    /// A timer of CPU time in user space.
+    /// A timer of CPU time in user space has expired.
     pub const SIGVTALRM: Self = Self(consts::SIGVTALRM);
-    /// A timer of CPU time.
+    /// A timer of CPU time has expired.
     pub const SIGPROF: Self = Self(consts::SIGPROF);
     /// The terminal has another size.
     pub const SIGWINCH: Self = Self(consts::SIGWINCH);

@@ -25,7 +25,7 @@ fn run() -> io::Result<()> {
     let wrong = |what: String| Error::new(ErrorKind::InvalidInput, what);
     let mut arguments = std::env::args_os().skip(1);
     let (Some(directory), None) = (arguments.next(), arguments.next()) else {
-        return Err(wrong("usage: file-tokio FOLDER".into()));
+        return Err(wrong("usage: file-tokio DIRECTORY".into()));
     };
     let runtime = Builder::new_current_thread().build()?;
     for question in io::stdin().lock().lines() {
