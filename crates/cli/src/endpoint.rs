@@ -135,7 +135,12 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Tcp(address) => address.fmt(f),
+            Endpoint::Tcp(address) => {
+                // A host may be called as a scheme is.
+                let text = address.to_string();
+                let is_path = text.starts_with(UNIX) || text.starts_with(UNIX_DATAGRAM);
+                write!(f, "{}{text}", if is_path { TCP } else { "" })
+            }
             Endpoint::Udp(address) => write!(f, "{UDP}{address}"),
             Endpoint::Unix(path) => write!(f, "{UNIX}{}", path.display()),
             Endpoint::UnixDatagram(path) => write!(f, "{UNIX_DATAGRAM}{}", path.display()),
@@ -160,6 +165,9 @@ mod tests {
         assert!(matches!(parsed("127.0.0.1:7000"), Endpoint::Tcp(_)));
         assert_eq!(parsed("tcp://[::1]:7"), parsed("[::1]:7"));
         assert!(matches!(parsed("udp://localhost:0"), Endpoint::Udp(_)));
+        for text in ["tcp://unix:1", "tcp://unix-datagram:1", "udp://unix:1"] {
+            assert!(!parsed(text).is_path() && parsed(text).to_string() == text);
+        }
         for text in ["127.0.0.1:7000", "udp://[::1]:80"] {
             let endpoint = parsed(text);
             assert_eq!(endpoint.to_string(), text);
