@@ -32,4 +32,4 @@ pub mod watch;
 
 pub use mutex::{Locking, Mutex, MutexGuard};
 pub use notify::{Notified, Notify};
-pub use semaphore::{Acquire, Closed, Permit, Semaphore, TryAcquireError};
+pub use semaphore::{Acquire, AcquireError, Permit, Semaphore, TryAcquireError};

@@ -111,13 +111,13 @@ pub struct Acquire {
 }
 
 impl Future for Acquire {
-    type Output = Result<Permit, Closed>;
+    type Output = Result<Permit, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { permits, count, id } = &mut *self;
         permits.poll_take(*count, id, cx).map(|taken| match taken {
             Ok(()) => Ok(Permit { permits: permits.clone(), count: *count }),
-            Err(()) => Err(Closed(())),
+            Err(()) => Err(AcquireError(())),
         })
     }
 }
@@ -184,15 +184,15 @@ impl fmt::Debug for Permit {
 
 /// The semaphore was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed(());
+pub struct AcquireError(());
 
-impl fmt::Display for Closed {
+impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the semaphore was closed")
     }
 }
 
-impl std::error::Error for Closed {}
+impl std::error::Error for AcquireError {}
 
 /// Why there is no permit now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
