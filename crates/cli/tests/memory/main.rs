@@ -1,5 +1,5 @@
-//! Invariant 23, from outside: peers that send and never read, beside clients that do, on a server with little memory: nothing is killed, what it holds is
-//! bounded, every byte is right, and the memory goes back.
+//! Invariant 23, from outside: peers that send and never read, beside clients that do, on a server with little memory. Nothing is
+//! killed, what it holds is bounded, every byte is right, and the memory goes back.
 
 #[path = "../cli/common.rs"]
 #[allow(dead_code, reason = "this program takes what it needs")]
