@@ -18,15 +18,8 @@ const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
 const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
 /// The header of a receive of several messages.
-const HEADER: &MsgHeader = &MsgHeader {
-    name: ptr::null(),
-    name_len: LAYOUT.name as u32,
-    vectors: ptr::null(),
-    vector_count: 0,
-    control: ptr::null(),
-    control_len: LAYOUT.control,
-    flags: 0,
-};
+const HEADER: &MsgHeader =
+    &MsgHeader { name_len: LAYOUT.name as u32, control_len: LAYOUT.control, ..MsgHeader::EMPTY };
 
 /// A datagram with its sender and control messages.
 struct ReceivedDatagram {

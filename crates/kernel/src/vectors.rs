@@ -1,5 +1,7 @@
 //! Memory as system calls name it: `struct iovec`, and `struct msghdr` over those.
 
+use std::ptr;
+
 /// `struct iovec`: a range of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -22,4 +24,17 @@ pub struct MsgHeader {
     pub control: *const u8,
     pub control_len: usize,
     pub flags: i32,
+}
+
+impl MsgHeader {
+    /// Without an address, vectors and control messages.
+    pub const EMPTY: Self = Self {
+        name: ptr::null(),
+        name_len: 0,
+        vectors: ptr::null(),
+        vector_count: 0,
+        control: ptr::null(),
+        control_len: 0,
+        flags: 0,
+    };
 }

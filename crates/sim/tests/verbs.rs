@@ -214,15 +214,7 @@ fn a_zero_copy_send_has_two_completions() {
         assert!(!taken[0].is_notification() && taken[1].is_notification());
         assert_eq!(host.recv(server).unwrap(), b"there");
         let parts = [&b"and "[..], b"back"].map(|p| IoVec { base: p.as_ptr(), len: p.len() });
-        let header = MsgHeader {
-            name: ptr::null(),
-            name_len: 0,
-            vectors: parts.as_ptr(),
-            vector_count: 2,
-            control: ptr::null(),
-            control_len: 0,
-            flags: 0,
-        };
+        let header = MsgHeader { vectors: parts.as_ptr(), vector_count: 2, ..MsgHeader::EMPTY };
         let (fd, flags) = (server, msg::WAITALL);
         let message = op::SendMsg { fd, header: ptr::from_ref(&header).cast(), flags };
         host.push(2, op::zero_copy(message.entry(), true));

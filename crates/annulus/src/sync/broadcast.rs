@@ -13,25 +13,26 @@
 //! # }).unwrap();
 //! ```
 
-use crate::task::budget;
-use crate::unwind::{dispose_each, wake_each};
-use crate::waiters::{Wait, WaiterId, Waiters};
+use super::until::Queue;
+use crate::unwind::dispose_each;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 pub use crate::shards::SendError;
+
+struct Channel<T> {
+    state: RefCell<State<T>>,
+    /// Receivers that wait for a value.
+    receivers: Queue,
+}
 
 struct State<T> {
     values: VecDeque<Slot<T>>,
     /// The number of the first value that is kept.
     first: u64,
     capacity: usize,
-    waiters: Waiters,
     senders: usize,
     receivers: usize,
 }
@@ -42,20 +43,18 @@ struct Slot<T> {
     left: usize,
 }
 
-type Shared<T> = Rc<RefCell<State<T>>>;
-
 /// A channel that keeps at most `capacity` values (0 counts as 1) for its slowest receiver. Sending never waits: beyond the
 /// capacity the oldest value goes, and a receiver that had not got it is told so by [`RecvError::Lagged`].
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Rc::new(RefCell::new(State {
+    let state = State {
         values: VecDeque::new(),
         first: 0,
         capacity: capacity.max(1),
-        waiters: Waiters::default(),
         senders: 1,
         receivers: 1,
-    }));
-    (Sender(shared.clone()), Receiver { shared, next: 0 })
+    };
+    let channel = Rc::new(Channel { state: RefCell::new(state), receivers: Queue::default() });
+    (Sender(channel.clone()), Receiver { channel, next: 0 })
 }
 
 impl<T> State<T> {
@@ -76,7 +75,7 @@ impl<T> State<T> {
 }
 
 /// The sending end. Cloned freely; the channel ends when the last is gone.
-pub struct Sender<T>(Shared<T>);
+pub struct Sender<T>(Rc<Channel<T>>);
 
 impl<T> Sender<T> {
     /// Sends a value to all receivers; returns how many there are.
@@ -84,7 +83,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// The value itself, if there is none.
     pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.state.borrow_mut();
         let left = state.receivers;
         if left == 0 {
             return Err(SendError(value));
@@ -95,29 +94,27 @@ impl<T> Sender<T> {
             state.first += 1;
         }
         state.values.push_back(Slot { value: Rc::new(value), left });
-        let mut wakes = Vec::new();
-        state.waiters.notify_all(&mut wakes);
         drop(state);
-        wake_each(wakes);
+        self.0.receivers.wake_all();
         dispose_each(oldest.map(|slot| slot.value));
         Ok(left)
     }
 
     /// One more receiver, for what is sent from here on.
     pub fn subscribe(&self) -> Receiver<T> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.state.borrow_mut();
         state.receivers += 1;
-        Receiver { shared: self.0.clone(), next: state.end() }
+        Receiver { channel: self.0.clone(), next: state.end() }
     }
 
     /// How many receivers there are.
     pub fn receiver_count(&self) -> usize {
-        self.0.borrow().receivers
+        self.0.state.borrow().receivers
     }
 
     /// Values that some receiver has not got yet.
     pub fn len(&self) -> usize {
-        self.0.borrow().values.len()
+        self.0.state.borrow().values.len()
     }
 
     /// Whether all receivers have got everything.
@@ -128,21 +125,20 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        self.0.borrow_mut().senders += 1;
+        self.0.state.borrow_mut().senders += 1;
         Self(self.0.clone())
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.state.borrow_mut();
         state.senders -= 1;
-        let mut wakes = Vec::new();
-        if state.senders == 0 {
-            state.waiters.notify_all(&mut wakes);
-        }
+        let was_last = state.senders == 0;
         drop(state);
-        wake_each(wakes);
+        if was_last {
+            self.0.receivers.wake_all();
+        }
     }
 }
 
@@ -154,7 +150,7 @@ impl<T> fmt::Debug for Sender<T> {
 
 /// The receiving end: gets what was sent since it was made.
 pub struct Receiver<T> {
-    shared: Shared<T>,
+    channel: Rc<Channel<T>>,
     /// The number of the value that it gets next.
     next: u64,
 }
@@ -166,7 +162,13 @@ impl<T: Clone> Receiver<T> {
     /// [`RecvError::Lagged`] if values were given up before this got them: the next call answers the oldest that is left.
     /// [`RecvError::Closed`] once all senders are gone and everything was received.
     pub async fn recv(&mut self) -> Result<T, RecvError> {
-        Recv { receiver: self, id: None }.await
+        let (channel, next) = (&self.channel, self.next);
+        let ready = || {
+            let state = channel.state.borrow();
+            next != state.end() || state.senders == 0
+        };
+        channel.receivers.until(ready).await;
+        self.take().expect("a value, or the end")
     }
 
     /// The next value, if there is one now.
@@ -184,7 +186,7 @@ impl<T: Clone> Receiver<T> {
 
     /// The next value, or what is in its place.
     fn take(&mut self) -> Option<Result<T, RecvError>> {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.channel.state.borrow_mut();
         let missed = state.first.saturating_sub(self.next);
         if missed > 0 {
             self.next = state.first;
@@ -208,7 +210,7 @@ impl<T: Clone> Receiver<T> {
 impl<T> Receiver<T> {
     /// Values that this has not got, given up or not.
     pub fn len(&self) -> usize {
-        (self.shared.borrow().end() - self.next) as usize
+        (self.channel.state.borrow().end() - self.next) as usize
     }
 
     /// Whether it has got everything.
@@ -218,15 +220,15 @@ impl<T> Receiver<T> {
 
     /// One more receiver, for what is sent from here on.
     pub fn resubscribe(&self) -> Self {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.channel.state.borrow_mut();
         state.receivers += 1;
-        Self { shared: self.shared.clone(), next: state.end() }
+        Self { channel: self.channel.clone(), next: state.end() }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.channel.state.borrow_mut();
         state.receivers -= 1;
         let got = self.next.saturating_sub(state.first) as usize;
         state.values.iter_mut().skip(got).for_each(|slot| slot.left -= 1);
@@ -239,39 +241,6 @@ impl<T> Drop for Receiver<T> {
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Receiver({} values)", self.len())
-    }
-}
-
-struct Recv<'a, T> {
-    receiver: &'a mut Receiver<T>,
-    id: Option<WaiterId>,
-}
-
-impl<T: Clone> Future for Recv<'_, T> {
-    type Output = Result<T, RecvError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { receiver, id } = &mut *self;
-        let state = receiver.shared.borrow();
-        let waits = receiver.next == state.end() && state.senders > 0;
-        drop(state);
-        if !waits {
-            let ready = budget::poll_take(cx);
-            return ready.map(|()| receiver.take().expect("a value, or the end"));
-        }
-        // The clone of a waker is foreign code, so nothing is borrowed during it.
-        let waker = cx.waker().clone();
-        let stale = receiver.shared.borrow_mut().waiters.register_owned(id, waker);
-        dispose_each(stale);
-        Poll::Pending
-    }
-}
-
-impl<T> Drop for Recv<'_, T> {
-    fn drop(&mut self) {
-        let mut drops = Vec::new();
-        self.receiver.shared.borrow_mut().waiters.leave(Wait::InLine(&mut self.id), &mut drops);
-        dispose_each(drops);
     }
 }
 

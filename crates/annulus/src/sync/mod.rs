@@ -28,6 +28,7 @@ mod notify;
 pub mod oneshot;
 mod permits;
 mod semaphore;
+mod until;
 pub mod watch;
 
 pub use mutex::{Locking, Mutex, MutexGuard};

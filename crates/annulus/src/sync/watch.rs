@@ -15,16 +15,11 @@
 //! # }).unwrap();
 //! ```
 
-use crate::task::budget;
-use crate::unwind::{dispose_each, wake_each};
-use crate::waiters::{Wait, WaiterId, Waiters};
+use super::until::Queue;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 pub use crate::shards::SendError;
 
@@ -45,8 +40,8 @@ struct Channel<T> {
     /// How often it was sent.
     version: Cell<u64>,
     /// Receivers that wait for a change, and senders that wait for the last receiver's end.
-    receivers: RefCell<Waiters>,
-    senders: RefCell<Waiters>,
+    receivers: Queue,
+    senders: Queue,
     sender_count: Cell<usize>,
     receiver_count: Cell<usize>,
 }
@@ -56,31 +51,12 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let channel = Rc::new(Channel {
         value: RefCell::new(Rc::new(value)),
         version: Cell::new(0),
-        receivers: RefCell::default(),
-        senders: RefCell::default(),
+        receivers: Queue::default(),
+        senders: Queue::default(),
         sender_count: Cell::new(1),
         receiver_count: Cell::new(1),
     });
     (Sender(channel.clone()), Receiver { channel, seen: 0 })
-}
-
-fn wake_all(waiters: &RefCell<Waiters>) {
-    let mut wakes = Vec::new();
-    waiters.borrow_mut().notify_all(&mut wakes);
-    wake_each(wakes);
-}
-
-/// Waits in a queue; the clone of a waker is foreign code, so nothing is borrowed during it.
-fn wait(waiters: &RefCell<Waiters>, id: &mut Option<WaiterId>, cx: &Context<'_>) {
-    let waker = cx.waker().clone();
-    let stale = waiters.borrow_mut().register_owned(id, waker);
-    dispose_each(stale);
-}
-
-fn leave(waiters: &RefCell<Waiters>, id: &mut Option<WaiterId>) {
-    let mut drops = Vec::new();
-    waiters.borrow_mut().leave(Wait::InLine(id), &mut drops);
-    dispose_each(drops);
 }
 
 impl<T> Channel<T> {
@@ -91,7 +67,7 @@ impl<T> Channel<T> {
     fn replace(&self, value: Rc<T>) -> Rc<T> {
         let old = self.value.replace(value);
         self.version.set(self.version.get() + 1);
-        wake_all(&self.receivers);
+        self.receivers.wake_all();
         old
     }
 }
@@ -166,7 +142,7 @@ impl<T> Sender<T> {
     pub async fn closed(&self) {
         let channel = &*self.0;
         let over = || channel.receiver_count.get() == 0;
-        Until { waiters: &channel.senders, ready: over, id: None }.await;
+        channel.senders.until(over).await;
     }
 }
 
@@ -182,7 +158,7 @@ impl<T> Drop for Sender<T> {
         let left = self.0.sender_count.get() - 1;
         self.0.sender_count.set(left);
         if left == 0 {
-            wake_all(&self.0.receivers);
+            self.0.receivers.wake_all();
         }
     }
 }
@@ -233,7 +209,7 @@ impl<T> Receiver<T> {
         let seen = self.seen;
         let changed = || seen != channel.version.get();
         let ready = || changed() || channel.sender_count.get() == 0;
-        Until { waiters: &channel.receivers, ready, id: None }.await;
+        channel.receivers.until(ready).await;
         if !changed() {
             return Err(RecvError(()));
         }
@@ -269,7 +245,7 @@ impl<T> Drop for Receiver<T> {
         let left = self.channel.receiver_count.get() - 1;
         self.channel.receiver_count.set(left);
         if left == 0 {
-            wake_all(&self.channel.senders);
+            self.channel.senders.wake_all();
         }
     }
 }
@@ -289,31 +265,5 @@ impl<T> Deref for Ref<T> {
 
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-/// Waits in a queue until something holds.
-struct Until<'a, F> {
-    waiters: &'a RefCell<Waiters>,
-    ready: F,
-    id: Option<WaiterId>,
-}
-
-impl<F: Fn() -> bool + Unpin> Future for Until<'_, F> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { waiters, ready, id } = &mut *self;
-        if ready() {
-            return budget::poll_take(cx);
-        }
-        wait(waiters, id, cx);
-        Poll::Pending
-    }
-}
-
-impl<F> Drop for Until<'_, F> {
-    fn drop(&mut self) {
-        leave(self.waiters, &mut self.id);
     }
 }

@@ -13,16 +13,6 @@ use std::ptr;
 /// A send ends after so many bytes, so that its count fits an event.
 const MOST: usize = 1 << 30;
 
-const NO_HEADER: MsgHeader = MsgHeader {
-    name: ptr::null(),
-    name_len: 0,
-    vectors: ptr::null(),
-    vector_count: 0,
-    control: ptr::null(),
-    control_len: 0,
-    flags: 0,
-};
-
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Send,
@@ -54,7 +44,7 @@ impl Output {
             parts: Vec::new(),
             parts_sent: 0,
             sent: 0,
-            header: NO_HEADER,
+            header: MsgHeader::EMPTY,
         }
     }
 
@@ -62,7 +52,7 @@ impl Output {
         (self.token, self.fd, self.work) = (token, fd, work);
         (self.parts_sent, self.sent) = (0, 0);
         self.parts.clear();
-        self.header = NO_HEADER;
+        self.header = MsgHeader::EMPTY;
     }
 
     /// # Safety

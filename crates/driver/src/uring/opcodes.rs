@@ -70,16 +70,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::ptr;
 
-    const HEADER: MsgHeader = MsgHeader {
-        name: ptr::null(),
-        name_len: 0,
-        vectors: ptr::null(),
-        vector_count: 0,
-        control: ptr::null(),
-        control_len: 0,
-        flags: 0,
-    };
-
     /// One of each that names no memory.
     fn every_op() -> [Op; 10] {
         let (fd, limit) = (Fd::NONE, 0);
@@ -125,7 +115,7 @@ mod tests {
             let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };
-            let with_memory = every_memory_op(&HEADER).map(entry);
+            let with_memory = every_memory_op(&MsgHeader::EMPTY).map(entry);
             let timer = Entry::from(TrimTimer::default().start(0));
             let submitted = plain.into_iter().chain(with_memory).chain([timer]);
             let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();

@@ -4,7 +4,6 @@ use crate::entry::{Entry, EntryFlags, SafeEntry};
 use crate::opcode;
 use annulus_kernel::{Fd, MsgHeader};
 use std::cell::UnsafeCell;
-use std::ptr;
 
 /// `IORING_RECV_MULTISHOT`
 const RECV_MULTISHOT: u16 = 1 << 1;
@@ -90,15 +89,7 @@ struct EmptyHeader(UnsafeCell<MsgHeader>);
 #[allow(unsafe_code)]
 unsafe impl Sync for EmptyHeader {}
 
-static EMPTY_HEADER: EmptyHeader = EmptyHeader(UnsafeCell::new(MsgHeader {
-    name: ptr::null(),
-    name_len: 0,
-    vectors: ptr::null(),
-    vector_count: 0,
-    control: ptr::null(),
-    control_len: 0,
-    flags: 0,
-}));
+static EMPTY_HEADER: EmptyHeader = EmptyHeader(UnsafeCell::new(MsgHeader::EMPTY));
 
 /// An operation whose buffer the kernel takes from a group.
 #[inline]

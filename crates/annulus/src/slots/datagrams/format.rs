@@ -26,15 +26,7 @@ impl Format {
         // could open descriptors.
         let name = (Layout::HEAD + name + control).next_multiple_of(64) - Layout::HEAD - control;
         let layout = Layout { name, control };
-        let header = MsgHeader {
-            name: ptr::null(),
-            name_len: name as u32,
-            vectors: ptr::null(),
-            vector_count: 0,
-            control: ptr::null(),
-            control_len: control,
-            flags: 0,
-        };
+        let header = MsgHeader { name_len: name as u32, control_len: control, ..MsgHeader::EMPTY };
         Self { layout, domain, header }
     }
 

@@ -70,15 +70,7 @@ impl OutgoingDatagram {
             retried: false,
             chunk,
             meta,
-            header: MsgHeader {
-                name: ptr::null(),
-                name_len: 0,
-                vectors: ptr::null(),
-                vector_count: 1,
-                control: ptr::null(),
-                control_len: 0,
-                flags: 0,
-            },
+            header: MsgHeader { vector_count: 1, ..MsgHeader::EMPTY },
             vector: IoVec { base: ptr::null(), len: 0 },
             control: [0; CONTROL],
         }

@@ -74,15 +74,9 @@ impl Vectors {
 
 impl Vector {
     fn empty() -> Box<Self> {
-        let header = MsgHeader {
-            name: ptr::null(),
-            name_len: 0,
-            vectors: ptr::null(),
-            vector_count: 0,
-            control: ptr::null(),
-            control_len: 0,
-            flags: 0,
-        };
-        Box::new(Self { header, parts: [IoVec { base: ptr::null(), len: 0 }; MOST] })
+        Box::new(Self {
+            header: MsgHeader::EMPTY,
+            parts: [IoVec { base: ptr::null(), len: 0 }; MOST],
+        })
     }
 }
