@@ -22,6 +22,7 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Refills after which the pool is fitted to what was needed.
 const PERIOD: u32 = 4096;
@@ -34,6 +35,16 @@ pub(crate) enum Trim {
     /// What was not needed since the last trim, however few turns that were: the memory of idle buffers that no turn used, and
     /// of buffers that were once filled further than any receive has filled one since.
     Surplus,
+}
+
+impl Trim {
+    /// How long after a receive the pools are trimmed.
+    pub(crate) const DELAY: Duration = Duration::from_secs(10);
+
+    /// What to trim after that time, in which something has happened or nothing.
+    pub(crate) fn after(has_rested: bool) -> Self {
+        if has_rested { Self::Everything } else { Self::Surplus }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -120,9 +120,10 @@ impl Workers {
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
         if state.cancel_pending(target) {
-            // The poll thread must stop using the descriptor.
             notify(&self.0.wake_fd);
-        } else if let Some(index) = state.jobs.iter().position(|job| job.token() == target) {
+            return true;
+        }
+        if let Some(index) = state.jobs.iter().position(|job| job.token() == target) {
             let cancelled = state.jobs.remove(index).map(|job| job.end(Err(Errno::CANCELED)));
             state.done.extend(cancelled);
         } else {

@@ -1,9 +1,10 @@
 //! Writes that go on after their future was dropped.
 
-use super::file::{CURSOR, File};
+use super::file::File;
 use super::transfer::Write;
 use crate::lease::Lease;
 use crate::task::spawn;
+use annulus_kernel::file::CURSOR;
 use std::io;
 
 impl File {

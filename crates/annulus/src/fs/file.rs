@@ -7,7 +7,7 @@ use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
 use super::policy::Policy;
-use annulus_kernel::file::FileCall;
+use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::Permissions;
@@ -16,9 +16,6 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
-
-/// The offset that stands for the file's cursor.
-pub(super) const CURSOR: u64 = u64::MAX;
 
 /// How a file will be used: `POSIX_FADV_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use super::buf::{IoBuf, IoBufMut};
 use super::call::{CallArgs, CallSite};
-use super::file::{CURSOR, File, check_offset};
+use super::file::{File, check_offset};
 use super::inline_policy::{Class, PageCache};
-use annulus_kernel::file::FileCall;
+use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 

@@ -83,8 +83,8 @@ impl Poller {
     /// The edges of the last wait.
     #[inline]
     pub(super) fn edges(&self) -> impl Iterator<Item = (Fd, EventFlags)> {
-        // SAFETY: the number is that of an `Fd` that was added. The kernel removes a descriptor when it is closed, and reports
-        // no edges of it afterwards.
+        // SAFETY: the number is that of an `Fd` that was added. If it was closed and a duplicate keeps the registration, an edge may
+        // still name it: callers only look it up among the descriptors that they watch, where a stale edge costs one try.
         let fd = |number| unsafe { Fd::from_raw(number) };
         self.edges.iter().map(move |edge| (fd(edge.data.u64() as RawFd), edge.flags))
     }

@@ -6,10 +6,6 @@ use super::timer::Timer;
 use crate::pool::Trim;
 use annulus_kernel::Fd;
 use std::io;
-use std::time::Duration;
-
-/// How long after the start the pools are trimmed.
-const DELAY: Duration = Duration::from_secs(10);
 
 /// The timer, and what has happened since it was started.
 #[derive(Debug)]
@@ -35,14 +31,14 @@ impl TrimTimer {
 
     pub(super) fn start(&mut self, events: u64) {
         // It fails for no valid time. If it did, the pools would keep their memory.
-        _ = self.timer.set(DELAY);
+        _ = self.timer.set(Trim::DELAY);
         self.started_at = Some(events);
     }
 
     /// The timer has expired: what to trim depends on whether an event has come since the start.
     pub(super) fn expired(&mut self, events: u64) -> Option<Trim> {
         let started_at = self.started_at.take()?;
-        Some(if started_at == events { Trim::Everything } else { Trim::Surplus })
+        Some(Trim::after(started_at == events))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory of a pool.
 #![allow(unsafe_code)]
 
-use super::size::{PoolSize, cannot_reserve, page_size};
+use super::size::{PoolSize, cannot_reserve};
 use annulus_kernel::Mapping;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ impl PoolMemory {
             .map_err(|error| cannot_reserve(size.reserved(), &error))?;
         // It fails only if the system has no huge pages, and then there are none to avoid.
         _ = mapping.forgo_huge_pages();
-        let (stride, page) = (size.stride(), page_size());
+        let (stride, page) = (size.stride(), rustix::param::page_size());
         Ok(Self {
             mapping,
             stride,

@@ -1,5 +1,4 @@
 //! The size of a pool, and its limits.
-#![allow(unsafe_code)]
 
 use annulus_kernel::{Limit, Resource};
 use std::io;
@@ -29,7 +28,7 @@ impl PoolSize {
 
     /// Bytes from one buffer to the next one.
     pub(super) fn stride(self) -> usize {
-        (self.buffer as usize).next_multiple_of(page_size())
+        (self.buffer as usize).next_multiple_of(rustix::param::page_size())
     }
 }
 
@@ -48,12 +47,6 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     let text =
         format!("reserving {} MiB of addresses for receive memory: {error}: {bound}", bytes >> 20);
     io::Error::new(error.kind(), text)
-}
-
-pub(super) fn page_size() -> usize {
-    // SAFETY: the call reads and writes no memory of this process.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("the page size is positive")
 }
 
 /// # Errors

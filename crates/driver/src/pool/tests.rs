@@ -1,7 +1,6 @@
 //! The pool against a model of the owners of its buffers.
 
 use super::budget::{LEAST, LEAST_WHOLE};
-use super::size::page_size;
 use super::*;
 use annulus_kernel::Linux;
 use proptest::prelude::*;
@@ -294,7 +293,7 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
 #[test]
 fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, count: 64 };
-    let page = page_size() as u32;
+    let page = rustix::param::page_size() as u32;
     let published = |pool: &Pool, bytes: usize| {
         pool.set_budget(Budget { bytes, is_tight: true });
         let mut lens = Vec::new();

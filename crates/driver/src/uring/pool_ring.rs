@@ -58,7 +58,7 @@ impl PoolRing {
         self.pool.refill(|address, len, id| {
             any = true;
             // SAFETY: the pool's memory is kept until the group was unregistered (`memory`). A buffer in the pool's state
-            // `Kernel` is touched by the kernel alone, and the ring has an entry for each buffer.
+            // `Kernel` is touched by the kernel alone, except that `trim` may discard its pages, and the ring has an entry for each buffer.
             unsafe { buffers.add(address, len, id) };
         });
         if any {

@@ -5,13 +5,16 @@
 //! nothing, and an idle ring has none.
 
 use crate::pool::Trim;
-use crate::token::{Kind, Token};
+use crate::token::Token;
 use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
-/// How long after the start the pools are trimmed.
-static DELAY: TimeSpec = TimeSpec { seconds: 10, nanoseconds: 0 };
+/// [`Trim::DELAY`], as the entry names it.
+static DELAY: TimeSpec = TimeSpec {
+    seconds: Trim::DELAY.as_secs() as i64,
+    nanoseconds: Trim::DELAY.subsec_nanos() as i64,
+};
 
 /// The timer, and what has happened since it was started.
 #[derive(Debug, Default)]
@@ -47,8 +50,6 @@ impl TrimTimer {
         self.unsupported = result != Err(Errno::TIME);
         let started_at = self.started_at.take().filter(|_| !self.unsupported)?;
         // Its own completion is one of those counted.
-        Some(if completions == started_at + 1 { Trim::Everything } else { Trim::Surplus })
+        Some(Trim::after(completions == started_at + 1))
     }
 }
-
-const _: () = assert!(matches!(TrimTimer::TOKEN.kind(), Kind::Ignored));

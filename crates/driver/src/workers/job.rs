@@ -3,7 +3,7 @@
 
 use crate::event::Event;
 use crate::token::Token;
-use annulus_kernel::file::FileCall;
+use annulus_kernel::file::{CURSOR, FileCall};
 use annulus_kernel::{Fd, Kernel};
 use annulus_ring::op::file;
 use annulus_ring::{Entry, Probe};
@@ -11,8 +11,6 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io;
 
-/// The offset that stands for a file's cursor.
-pub(super) const CURSOR: u64 = u64::MAX;
 /// Bytes that a pipe with any free space takes without blocking: `PIPE_BUF`.
 pub(super) const PIPE_BUF: u32 = 4096;
 
@@ -49,7 +47,8 @@ impl Job {
             FileCall::Write { fd, offset: CURSOR, .. } => (fd, PollFlags::OUT),
             _ => return None,
         };
-        // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`), and the job outlives every use.
+        // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`). The poll thread, which keeps the number
+        // beside the job, produces that event itself, and then polls it no more.
         Some((unsafe { Fd::from_raw(fd) }, flags))
     }
 

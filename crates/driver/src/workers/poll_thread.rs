@@ -8,9 +8,10 @@ use super::{Job, Shared, State, notify};
 use crate::token::Token;
 use annulus_kernel::{Fd, Linux};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd, RawFd};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 
 /// A call that waits for its descriptor.
 pub(super) struct PendingCall {
@@ -44,8 +45,8 @@ impl PendingCall {
     }
 }
 
-/// Whether readiness depends on another process. If the type of the file is unknown, it does not: the call itself then reports
-/// what is wrong.
+/// Whether readiness depends on another process. If `fstat` fails, it does not: the call itself then reports what is wrong.
+/// `Unknown` is an anonymous file, such as an eventfd.
 fn waits_for_a_process(fd: Fd) -> bool {
     use FileType::{CharacterDevice, Fifo, Socket, Unknown};
     let kind = fstat(Linux::borrow(fd)).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -62,41 +63,44 @@ impl State {
         self.done.push(job.end(result));
     }
 
-    /// Cancels a call; false if there is none.
+    /// Cancels a call; false if there is none. The poll thread ends it, once it no longer polls its descriptor: from its event on,
+    /// the descriptor may be closed.
     pub(super) fn cancel_pending(&mut self, token: Token) -> bool {
-        let Some(call) = self.pending(token) else { return false };
-        call.cancelled = true;
-        if let Some(job) = call.job.take() {
-            self.end_pending(job, Err(Errno::CANCELED));
-        }
-        true
+        let call = self.pending(token).filter(|call| !call.cancelled);
+        call.map(|call| call.cancelled = true).is_some()
+    }
+
+    /// Ends the calls that were cancelled and are not running. True if there were any.
+    fn end_cancelled(&mut self) -> bool {
+        let cancelled = self.pending.iter_mut().filter(|call| call.cancelled);
+        let jobs: Vec<Job> = cancelled.filter_map(|call| call.job.take()).collect();
+        let any = !jobs.is_empty();
+        jobs.into_iter().for_each(|job| self.end_pending(job, Err(Errno::CANCELED)));
+        any
     }
 }
 
 impl Shared {
     /// The main function of the thread.
     pub(super) fn poll_pending(&self) {
-        while let Some((tokens, mut polled)) = self.poll_set() {
-            // If it fails, no descriptor was polled.
-            let polled_all = poll(&mut polled, None).is_ok();
+        while let Some(set) = self.poll_set() {
+            let ready = set.poll(self.wake_fd.as_fd());
             // It fails only if the eventfd was not signalled, which is harmless.
             _ = rustix::io::read(&self.wake_fd, &mut [0; 8]);
-            let ready = |fd: &PollFd<'_>| polled_all && !fd.revents().is_empty();
-            for (token, _) in tokens.iter().zip(&polled[1..]).filter(|(_, fd)| ready(fd)) {
-                self.run_pending(*token);
-            }
+            ready.into_iter().for_each(|token| self.run_pending(token));
         }
     }
 
-    /// The eventfd, then the descriptor of each call, and beside them the calls' tokens; `None` once the workers are closed.
-    fn poll_set(&self) -> Option<(Vec<Token>, Vec<PollFd<'_>>)> {
-        let state = self.state();
-        let mut polled = vec![PollFd::from_borrowed_fd(self.wake_fd.as_fd(), PollFlags::IN)];
-        let of_call =
-            |call: &PendingCall| PollFd::from_borrowed_fd(Linux::borrow(call.fd), call.flags);
-        polled.extend(state.pending.iter().map(of_call));
-        let tokens = state.pending.iter().map(|call| call.token).collect();
-        (!state.closed).then_some((tokens, polled))
+    /// The calls that wait; `None` once the workers are closed.
+    fn poll_set(&self) -> Option<PollSet> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        if state.end_cancelled() {
+            notify(&self.done_fd);
+        }
+        Some(PollSet::of(&state.pending))
     }
 
     /// Makes a call whose descriptor is ready, unless it was cancelled.
@@ -122,18 +126,55 @@ impl Shared {
         if state.closed {
             return None;
         }
-        state.pending(token)?.job.take()
+        state.pending(token).filter(|call| !call.cancelled)?.job.take()
+    }
+}
+
+/// Descriptors to poll, each once: `poll` refuses more entries than the process may have descriptors, and many calls may wait for
+/// one pipe.
+struct PollSet {
+    /// By number, with what any of its calls waits for.
+    fds: BTreeMap<RawFd, (Fd, PollFlags)>,
+    calls: Vec<(Token, RawFd, PollFlags)>,
+}
+
+impl PollSet {
+    fn of(pending: &[PendingCall]) -> Self {
+        let mut fds = BTreeMap::new();
+        for call in pending {
+            let (_, flags) = fds.entry(call.fd.raw()).or_insert((call.fd, PollFlags::empty()));
+            *flags |= call.flags;
+        }
+        let calls = pending.iter().map(|call| (call.token, call.fd.raw(), call.flags)).collect();
+        Self { fds, calls }
+    }
+
+    /// Waits for one of them or the eventfd. Returns the calls whose descriptors are ready; none if polling fails.
+    fn poll(&self, wake_fd: BorrowedFd<'_>) -> Vec<Token> {
+        let of_fd =
+            |&(fd, flags): &(Fd, PollFlags)| PollFd::from_borrowed_fd(Linux::borrow(fd), flags);
+        let mut polled: Vec<PollFd<'_>> = self.fds.values().map(of_fd).collect();
+        polled.push(PollFd::from_borrowed_fd(wake_fd, PollFlags::IN));
+        if poll(&mut polled, None).is_err() {
+            return Vec::new();
+        }
+        let ready = polled.iter().map(PollFd::revents);
+        let ready: BTreeMap<RawFd, PollFlags> = self.fds.keys().copied().zip(ready).collect();
+        let always = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let calls =
+            self.calls.iter().filter(|(_, fd, flags)| ready[fd].intersects(*flags | always));
+        calls.map(|(token, ..)| *token).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::{CURSOR, PIPE_BUF};
+    use super::super::job::PIPE_BUF;
     use super::super::tests::{submit, token, wait_for};
     use super::super::{MOST, Workers};
     use super::*;
-    use annulus_kernel::file::FileCall;
-    use std::os::fd::{AsRawFd, RawFd};
+    use annulus_kernel::file::{CURSOR, FileCall};
+    use std::os::fd::AsRawFd;
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
         FileCall::Read { fd, buffer: byte, len: 1, offset: CURSOR, nowait: false }
@@ -157,6 +198,28 @@ mod tests {
         let events = wait_for(&workers, 2 * MOST - 1);
         assert!(events.iter().all(|event| event.result == Ok(1) && event.token != token(3)));
         assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MOST as u8 - 1));
+    }
+
+    /// More calls on a pipe than the process may have descriptors: `poll` refuses an entry each.
+    #[test]
+    fn many_calls_on_a_descriptor_are_polled_as_one() {
+        use rustix::process::{Resource, getrlimit};
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        if limit > 100_000 {
+            println!("skipped: this process may have {limit} descriptors");
+            return;
+        }
+        let count = limit as usize + 1;
+        let workers = Workers::new().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut bytes = vec![0u8; count];
+        for (slot, byte) in bytes.iter_mut().enumerate() {
+            submit(&workers, slot as u32, read(reader.as_raw_fd(), byte));
+        }
+        rustix::io::write(&writer, &[1]).unwrap();
+        assert_eq!(wait_for(&workers, 1)[0].result, Ok(1));
+        drop(writer);
+        assert!(wait_for(&workers, count - 1).iter().all(|event| event.result == Ok(0)));
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub enum FileCall {
     /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an entry it may, if the path is not
     /// cached: see [`OpenHow::nonblocking`].
     Open { at: PathAt, how: *const OpenHow },
-    /// `pread(2)`; with `nowait` only from the page cache (`RWF_NOWAIT`). Offset `u64::MAX` is the file's cursor.
+    /// `pread(2)`; with `nowait` only from the page cache (`RWF_NOWAIT`). Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
-    /// `pwrite(2)`. Offset `u64::MAX` is the file's cursor.
+    /// `pwrite(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
     /// `preadv(2)`, as `Read`.
     ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
@@ -61,7 +61,7 @@ pub enum FileCall {
     SetModeOf { fd: RawFd, mode: u32 },
     /// `fcntl(2)` with `F_SETFL`: the status flags.
     SetFlags { fd: RawFd, flags: u32 },
-    /// `copy_file_range(2)`. Offset `u64::MAX` is the file's cursor.
+    /// `copy_file_range(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
     /// `sendfile(2)` to a socket. It does not block if the socket has no space, and raises no SIGPIPE if the peer has closed.
     Send { from: RawFd, offset: u64, to: RawFd, len: u32 },

@@ -10,6 +10,9 @@ use rustix::fs::OFlags;
 pub use call::{FileCall, PathAt};
 pub use stat::{FileStat, StatTime};
 
+/// The offset that stands for a file's cursor, and for what has no offsets.
+pub const CURSOR: u64 = u64::MAX;
+
 /// `struct open_how`: how to open a file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! File calls as system calls.
 #![allow(unsafe_code)]
 
-use super::{FileCall, FileStat, OpenHow, PathAt};
+use super::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
 use crate::fd::borrow;
 use crate::vectors::IoVec;
 use libc::{c_long, syscall};
@@ -14,9 +14,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::null_mut;
 use std::{io, slice};
-
-/// The offset that stands for the cursor.
-const CURSOR: u64 = u64::MAX;
 
 impl FileCall {
     /// Makes the system call on this thread, and repeats it after EINTR. It blocks as long as the call does.
@@ -36,7 +33,7 @@ impl FileCall {
                 answer => answer,
             }
         };
-        // No result is larger than `u32` can hold: lengths are `u32`.
+        // It fits: Linux transfers less than 2 GiB at once.
         Ok(answer? as u32)
     }
 

@@ -3,10 +3,8 @@
 use super::recv::selecting;
 use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
+use annulus_kernel::file::CURSOR;
 use annulus_kernel::{Fd, IoVec};
-
-/// The offset of a read or write of a stream, which has none.
-const STREAM: u64 = u64::MAX;
 
 /// `RWF_*` flags.
 pub mod rwf {
@@ -49,7 +47,7 @@ impl ReadSelect {
     /// The entry.
     #[inline]
     pub fn entry(self) -> SafeEntry {
-        SafeEntry::new(Entry { off: STREAM, ..selecting(opcode::READ, self.fd, self.group) })
+        SafeEntry::new(Entry { off: CURSOR, ..selecting(opcode::READ, self.fd, self.group) })
     }
 }
 
@@ -68,7 +66,7 @@ impl ReadvSelect {
     pub fn entry(self) -> SafeEntry {
         let addr = std::ptr::from_ref(&ANY_LENGTH) as u64;
         let base = selecting(opcode::READV, self.fd, self.group);
-        SafeEntry::new(Entry { addr, len: 1, off: STREAM, ..base })
+        SafeEntry::new(Entry { addr, len: 1, off: CURSOR, ..base })
     }
 }
 
@@ -97,7 +95,7 @@ impl Write {
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITE, self.fd);
         let (addr, len) = (self.buffer as u64, self.len);
-        Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
+        Entry { addr, len, off: CURSOR, op_flags: self.flags, ..base }
     }
 }
 
@@ -120,6 +118,6 @@ impl Writev {
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITEV, self.fd);
         let (addr, len) = (self.vectors as u64, self.count);
-        Entry { addr, len, off: STREAM, op_flags: self.flags, ..base }
+        Entry { addr, len, off: CURSOR, op_flags: self.flags, ..base }
     }
 }

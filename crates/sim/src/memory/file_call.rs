@@ -5,7 +5,7 @@ use super::header::pieces;
 use super::{Piece, Submitted};
 use crate::fs::{Call, OpenId, Pieces, StartedPath};
 use annulus_kernel::IoVec;
-use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
+use annulus_kernel::file::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;
 use annulus_ring::opcode;
 use rustix::io::Errno;
@@ -21,7 +21,6 @@ const FALLOCATE_KEEP_SIZE: u32 = 1;
 const RENAME_NOREPLACE: u32 = 1;
 /// Most bytes of a path, including its zero.
 const MOST_PATH: usize = 4096;
-const CURSOR: u64 = u64::MAX;
 
 /// Looks descriptors up.
 type Find<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;

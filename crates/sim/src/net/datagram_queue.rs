@@ -1,4 +1,5 @@
-//! The state of a datagram socket: datagrams that wait to be read, and what its own take of its send buffer.
+//! The state of a datagram socket: datagrams that wait to be read, and what the datagrams it has sent take of
+//! its send buffer.
 
 use super::socket::SocketId;
 use crate::descriptors::FileId;

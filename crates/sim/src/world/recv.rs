@@ -13,7 +13,7 @@ const RETRIES: u32 = 32;
 
 /// The outcome of one receive.
 pub(super) struct Got {
-    /// The flags of its completion.
+    /// The result of its completion.
     pub(super) result: usize,
     /// Bytes of payload.
     pub(super) count: usize,
