@@ -10,6 +10,7 @@ esac
 said=$(mktemp)
 "$annulus" echo --driver "$driver" --listen 127.0.0.1:0 --stats - "$@" 2>"$said" &
 server=$!
+trap 'kill "$server" 2>/dev/null; rm -f "$said"' EXIT
 until grep -q 127.0.0.1 "$said"; do
     kill -0 "$server" || { cat "$said"; exit 1; }
     sleep 0.1

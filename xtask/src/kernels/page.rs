@@ -85,7 +85,7 @@ fn feature_row(feature: &Value, all: &[Results]) -> String {
     format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
 }
 
-/// Whether a kernel has a feature; `None` if its ring cannot be tested.
+/// Whether a kernel has a feature; empty if its ring cannot be tested.
 fn cell(results: &Results, name: &Value) -> &'static str {
     let features = results.doctor["io_uring"]["features"].as_array();
     let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));

@@ -1,5 +1,6 @@
 //! What is run on each kernel: tests, built once, and the program itself.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::step::{Failure, Step, root};
@@ -103,7 +104,7 @@ struct Built {
     /// The package's directory, and its last part.
     directory: PathBuf,
     package: String,
-    /// The name of the test; none for the tests in a library or program.
+    /// The name of the test or the program; none for the tests in a library.
     test: Option<String>,
     executable: PathBuf,
 }
@@ -130,6 +131,11 @@ impl Plan {
         let mut checks = vec![doctor(&annulus)];
         checks.extend(tests);
         checks.extend(echoes(&annulus, scope));
+        let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+        if names.len() < checks.len() {
+            // One would be reported with the outcome of the other.
+            return Err(Failure::Failed("two checks have the same name".into()));
+        }
         Ok(Self { checks })
     }
 
@@ -180,8 +186,9 @@ impl Check {
 /// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
 fn chosen() -> String {
     let tests = CHOSEN.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
-    let packages = ["kernel", "ring", "driver"].map(|name| format!(" -p annulus-{name}"));
-    format!("-p annulus --lib{}{}", packages.concat(), tests.collect::<String>())
+    let libraries = CHOSEN.iter().filter(|(_, test)| test.is_none());
+    let packages = libraries.map(|(package, _)| format!(" -p annulus-{package}"));
+    format!("-p annulus --lib{}{}", packages.collect::<String>(), tests.collect::<String>())
 }
 
 /// The features of the machine, for the log and for the table in the documents.
@@ -216,9 +223,10 @@ fn test_of(message: &Value) -> Option<Built> {
     let target = &message["target"];
     let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let package = directory.file_name()?.to_str()?.to_owned();
-    let is_test = target["kind"].as_array()?.iter().any(|kind| kind == "test");
+    let is_library = target["kind"].as_array()?.iter().any(|kind| kind == "lib");
     let name = target["name"].as_str()?.to_owned();
-    Some(Built { directory, package, test: is_test.then_some(name), executable: executable.into() })
+    let test = (!is_library).then_some(name);
+    Some(Built { directory, package, test, executable: executable.into() })
 }
 
 /// The program in a message of cargo, if there is one.
