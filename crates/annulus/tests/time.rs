@@ -18,7 +18,7 @@ const MS: Duration = Duration::from_millis(1);
 
 #[test]
 fn sleeps_end_in_the_order_of_their_deadlines() {
-    run(async {
+    simulate(async || {
         let order = Rc::new(RefCell::new(Vec::new()));
         let start = Instant::now();
         let tasks: Vec<_> = [5u32, 1, 9, 3, 7]
@@ -58,7 +58,7 @@ fn a_sleep_of_ever_does_not_overflow() {
     });
 }
 
-/// On a simulated clock, which moves while nothing is ready only.
+/// On a simulated clock, which moves only while nothing is ready.
 fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim).build().unwrap();
@@ -68,7 +68,6 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
 #[test]
 fn missed_ticks_are_left_out_made_up_for_or_put_off() {
     simulate(async || {
-        let start = Instant::now();
         let late = async |missed| {
             let begin = Instant::now();
             let mut ticks = interval_at(begin + MS * 10, MS * 10).missed_ticks(missed);
@@ -87,7 +86,7 @@ fn missed_ticks_are_left_out_made_up_for_or_put_off() {
         sleep(MS * 5).await;
         ticks.reset();
         let now = Instant::now();
-        assert_eq!((ticks.tick().await - now, now - start > MS * 195), (MS * 10, true));
+        assert_eq!(ticks.tick().await - now, MS * 10);
         Ok(())
     });
 }

@@ -1,5 +1,6 @@
 //! Addresses on the command line: `HOST:PORT`, resolved late.
 
+use crate::doctor::sysctl;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::net::netdevice;
 use std::fmt;
@@ -19,11 +20,11 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Whether its port requires a privilege: below 1024, unless this machine has another limit.
-    pub(crate) fn is_privileged_port(&self) -> bool {
-        const FIRST: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
-        let first = std::fs::read_to_string(FIRST).ok().and_then(|text| text.trim().parse().ok());
-        (1..first.unwrap_or(1024)).contains(&self.port)
+    /// If its port requires a privilege, the first one that does not: 1024, unless this machine has another limit.
+    pub(crate) fn first_free_of_privilege(&self) -> Option<u16> {
+        let first = sysctl("net/ipv4/ip_unprivileged_port_start");
+        let first = first.and_then(|first| first.parse().ok()).unwrap_or(1024);
+        (1..first).contains(&self.port).then_some(first)
     }
 
     /// Every socket address of the host; at least one.

@@ -65,11 +65,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether its port requires a privilege.
-    pub(crate) fn is_privileged_port(&self) -> bool {
+    /// If its port requires a privilege, the first one that does not.
+    pub(crate) fn first_free_of_privilege(&self) -> Option<u16> {
         match self {
-            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.is_privileged_port(),
-            Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => false,
+            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_free_of_privilege(),
+            Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Signals that stop a command: the first requests the end, the second ends the process.
 
 use annulus_kernel::named;
+use annulus_lab::interrupt::{is_ignored, status_of};
 use signal_hook::{flag, low_level};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -28,7 +29,11 @@ impl Stop {
         let (requested, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         for &signal in &signals {
             // Handlers run in this order: at the first signal the flag is not set yet.
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&requested))?;
+            flag::register_conditional_shutdown(
+                signal,
+                status_of(signal).into(),
+                Arc::clone(&requested),
+            )?;
             flag::register_usize(signal, Arc::clone(&first), signal as usize)?;
             flag::register(signal, Arc::clone(&requested))?;
         }
@@ -44,7 +49,7 @@ impl Stop {
     pub(crate) fn reason(&self) -> Option<(&'static str, ExitCode)> {
         let signal = self.first.load(Ordering::SeqCst) as i32;
         let name = low_level::signal_name(signal)?;
-        Some((name, ExitCode::from(128 + signal as u8)))
+        Some((name, ExitCode::from(status_of(signal))))
     }
 
     /// Makes each signal write a byte, for a loop that waits in poll.
@@ -54,25 +59,5 @@ impl Stop {
             low_level::pipe::register(signal, pipe)?;
         }
         Ok(())
-    }
-}
-
-/// Whether this process ignores a signal, by the mask in `/proc`.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ignored_signals_are_recognized() {
-        // The standard library ignores SIGPIPE.
-        assert!(is_ignored(signal_hook::consts::SIGPIPE));
-        assert!(!is_ignored(signal_hook::consts::SIGUSR1));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,39 +10,69 @@ use signal_hook::iterator::Signals;
 
 use crate::{process, scratch};
 
-/// The exit status of an interrupted program, as in shells (128 + SIGINT).
-pub const INTERRUPTED: u8 = 130;
+/// The exit status of a process that a signal has ended, as in shells.
+pub fn status_of(signal: i32) -> u8 {
+    128 + signal as u8
+}
 
 /// Whether this process was asked to stop.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    requested: Arc<AtomicBool>,
+    /// The signal that came first; 0 before.
+    first: Arc<AtomicU8>,
 }
 
 impl Interrupt {
-    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process.
+    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. SIGHUP stays ignored if it is, as under nohup.
     ///
-    /// The first signal is recorded, and `noted` is called on a thread of its own. The second kills all contenders,
-    /// removes all [scratch directories](crate::scratch), and ends the process.
-    pub fn install(recorded: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let requested = Arc::new(AtomicBool::new(false));
-        let interrupt = Interrupt { requested: Arc::clone(&requested) };
+    /// At the first signal `on_first` is called, on a thread of its own. The second kills all contenders, removes all
+    /// [scratch directories](crate::scratch), and ends the process.
+    pub fn install(on_first: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
+        let wanted = [SIGINT, SIGTERM, SIGHUP];
+        let wanted = wanted.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
+        let mut signals = Signals::new(wanted)?;
+        let first = Arc::new(AtomicU8::new(0));
+        let interrupt = Interrupt { first: Arc::clone(&first) };
         thread::spawn(move || {
             let mut signals = signals.forever();
-            signals.next();
-            requested.store(true, Ordering::Relaxed);
-            recorded();
-            signals.next();
+            first.store(signals.next().unwrap_or(SIGINT) as u8, Ordering::Relaxed);
+            on_first();
+            let second = signals.next().unwrap_or(SIGINT);
             let _held = process::kill_all();
             scratch::remove_all();
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(status_of(second).into());
         });
         Ok(interrupt)
     }
 
     /// Whether a signal has come.
     pub fn is_asked(&self) -> bool {
-        self.requested.load(Ordering::Relaxed)
+        self.status().is_some()
+    }
+
+    /// The exit status, if a signal has come.
+    pub fn status(&self) -> Option<u8> {
+        let first = self.first.load(Ordering::Relaxed);
+        (first != 0).then(|| status_of(first.into()))
+    }
+}
+
+/// Whether this process ignores a signal, by the mask in `/proc`.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_recognized() {
+        // The standard library ignores SIGPIPE.
+        assert!(is_ignored(signal_hook::consts::SIGPIPE));
+        assert!(!is_ignored(signal_hook::consts::SIGUSR1));
     }
 }

@@ -29,7 +29,7 @@ impl Usage {
         Ok(Usage { cpu_ns: cpu_ns(pid)?, switches: switches(&tasks(pid))? })
     }
 
-    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after `patience`.
+    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after `timeout`.
     ///
     /// Linux accounts a thread's CPU time when it leaves its core and at ticks (1 to 10 ms apart), not when another
     /// process reads it. While a process runs, its latest time is missing from every file and clock (ADR 0017).
@@ -121,13 +121,16 @@ impl Memory {
     }
 
     fn read(status: &str) -> Option<Memory> {
-        let bytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kib * 1024)
-        };
+        let bytes = |name| status_bytes(status, name);
         Some(Memory { resident_bytes: bytes("VmRSS:")?, virtual_bytes: bytes("VmSize:")? })
     }
+}
+
+/// A size in the text of `/proc/PID/status`, such as `VmRSS:`, in bytes.
+pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Whether a thread ended between being listed and being read.
@@ -221,6 +224,7 @@ mod tests {
         let status = "Name:\tx\nVmSize:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t1\n";
         let memory = Memory { resident_bytes: 1 << 20, virtual_bytes: 2 << 20 };
         assert_eq!(Memory::read(status), Some(memory));
+        assert_eq!(super::status_bytes(status, "VmHWM:"), None);
         assert_eq!(Memory::read("VmSize:\t    2048 kB\n"), None);
         let own = Memory::of(std::process::id()).expect("own status");
         assert!(100_000 < own.resident_bytes && own.resident_bytes < own.virtual_bytes, "{own:?}");

@@ -135,7 +135,7 @@ impl Process {
         self.child.id()
     }
 
-    /// An error if it has ended, or ends within `patience`.
+    /// An error if it has ended, or ends within `timeout`.
     pub(crate) fn check(&mut self, timeout: Duration) -> Result<(), ProcessError> {
         if !is_dead_within(&self.handle, timeout) {
             return Ok(());

@@ -56,7 +56,7 @@ impl Stderr {
         self.address.recv_timeout(timeout)
     }
 
-    /// Waits until the pipe has been read to its end, at most for `patience`.
+    /// Waits until the pipe has been read to its end, at most for `timeout`.
     pub(crate) fn read_to_end(&self, timeout: Duration) {
         // An address that was not taken may still be in the channel.
         while self.address(timeout).is_ok() {}

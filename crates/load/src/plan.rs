@@ -32,6 +32,11 @@ pub const MAX_EVENT_LOOPS: usize = 256;
 /// Most segments in one send: what every kernel with segmentation accepts.
 const MAX_SEGMENTS: usize = 64;
 
+/// How many datagrams of a length one send can carry as segments.
+pub(crate) fn segments_that_fit(length: usize) -> usize {
+    (MAX_DATAGRAM / length).min(MAX_SEGMENTS)
+}
+
 /// One run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -241,7 +246,7 @@ impl Plan {
 impl Datagrams {
     /// Most datagrams in one send.
     pub(crate) fn max_segments(&self, length: usize) -> usize {
-        if self.segments { (MAX_DATAGRAM / length).min(MAX_SEGMENTS) } else { 1 }
+        if self.segments { segments_that_fit(length) } else { 1 }
     }
 }
 

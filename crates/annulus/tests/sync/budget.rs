@@ -34,7 +34,7 @@ fn delays_by_one_budget<F: Future<Output = ()> + 'static>(drain: impl FnOnce(Cou
             turns += 1;
         }
         drains.await.unwrap();
-        assert!(turns >= count.0.get() / 128);
+        assert!(count.0.get() > 128 && turns > 1, "it was interrupted");
         Ok(())
     });
 }

@@ -3,7 +3,7 @@
 use crate::bench::results;
 use crate::output::{self, Target, note};
 use annulus_lab::bench::{Observer, Prepared, Report};
-use annulus_lab::interrupt::{INTERRUPTED, Interrupt};
+use annulus_lab::interrupt::Interrupt;
 use annulus_lab::lock::Lock;
 use annulus_lab::peer::Peers;
 use anyhow::{Context, Result, bail};
@@ -98,7 +98,7 @@ impl RunLock {
 
     /// The exit status of a run without failures.
     pub(super) fn status(&self) -> ExitCode {
-        ExitCode::from(if self.interrupt.is_asked() { INTERRUPTED } else { 0 })
+        self.interrupt.status().map_or(ExitCode::SUCCESS, ExitCode::from)
     }
 }
 

@@ -293,6 +293,14 @@ impl Plan {
 
     /// Explains why an address is not available.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
+        if error.kind() == io::ErrorKind::PermissionDenied
+            && let Some(first) = endpoint.first_free_of_privilege()
+        {
+            return anyhow!(
+                "cannot listen on {endpoint}: {}: ports below {first} need root or CAP_NET_BIND_SERVICE: choose one above",
+                error.kind()
+            );
+        }
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse if endpoint.is_path() => {
                 "another program listens there, or it is no socket: stop it, or choose another path"
@@ -305,9 +313,6 @@ impl Plan {
             }
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
-            }
-            io::ErrorKind::PermissionDenied if endpoint.is_privileged_port() => {
-                "ports below 1024 need root or CAP_NET_BIND_SERVICE: choose one above"
             }
             io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: try 127.0.0.1 or 0.0.0.0"

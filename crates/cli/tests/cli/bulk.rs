@@ -1,8 +1,7 @@
 //! Bulk transfers: from the command line to the table.
 
-use crate::common::{ANNULUS, OwnLock, annulus, drivers, finish};
-use std::io::Write;
-use std::process::{Command, Stdio};
+use crate::common::{ANNULUS, OwnLock, annulus, ask, drivers, finish};
+use std::process::Command;
 
 #[test]
 fn our_contenders_are_measured_side_by_side() {
@@ -34,7 +33,7 @@ fn our_contenders_are_measured_side_by_side() {
 
 #[test]
 fn a_contender_answers_each_job_and_ends_with_its_input() {
-    let (code, answers, _) = ask("epoll", "1200 512 0.02\n65507 8 0.02\n");
+    let (code, answers, _) = ask("bulk", "epoll", "1200 512 0.02\n65507 8 0.02\n");
     assert_eq!((code, answers.lines().count()), (Some(0), 2), "{answers}");
     for answer in answers.lines() {
         let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
@@ -47,23 +46,10 @@ fn a_contender_answers_each_job_and_ends_with_its_input() {
 #[test]
 fn invalid_values_are_refused_with_the_limits() {
     for question in ["many\n", "7 1 1\n", "65508 1 1\n", "8 0 1\n", "8 4097 1\n", "8 1 0\n"] {
-        let (code, answers, error) = ask("epoll", question);
+        let (code, answers, error) = ask("bulk", "epoll", question);
         assert_eq!((code, answers.as_str()), (Some(2), ""), "{question}");
         assert!(error.contains("BYTES WINDOW SECONDS") && error.contains("65507"), "{error}");
     }
-    assert_eq!(ask("tokio", "").0, Some(2), "it is none of ours");
+    assert_eq!(ask("bulk", "tokio", "").0, Some(2), "it is none of ours");
     annulus(["bench", "bulk", "--window", "0"]).fails_with(2, &["0", "1..=4096"]);
-}
-
-/// Runs one of our contenders with these jobs; returns its exit status, its answers, and its error output.
-fn ask(contender: &str, questions: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(ANNULUS);
-    command.args(["bench", "bulk", "--contender", contender]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // A contender that ends at once reads nothing.
-    let _ = child.stdin.take().unwrap().write_all(questions.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
 }

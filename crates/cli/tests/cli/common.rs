@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
@@ -45,13 +45,28 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 
 /// Runs a command to its end; fails if it cannot be started.
 pub(crate) fn try_finish(command: &mut Command) -> io::Result<Finished> {
-    let output = command.stdin(Stdio::null()).output()?;
+    command.stdin(Stdio::null()).output().map(finished)
+}
+
+fn finished(output: Output) -> Finished {
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ok(Finished {
+    Finished {
         code: output.status.code(),
         stdout: text(output.stdout),
         stderr: text(output.stderr),
-    })
+    }
+}
+
+/// Gives jobs to one of our contenders; returns its exit status, its answers, and its error output.
+pub(crate) fn ask(bench: &str, contender: &str, jobs: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(ANNULUS);
+    command.args(["bench", bench, "--contender", contender]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A contender that ends at once reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(jobs.as_bytes());
+    let Finished { code, stdout, stderr } = finished(child.wait_with_output().unwrap());
+    (code, stdout, stderr)
 }
 
 /// Whether Python is available. If not, `test` is skipped, with a note past the capture of its output. In CI the test

@@ -205,8 +205,8 @@ fn blocks_written_by_fio_are_not_read_by_ours() {
     place.is_clean();
 }
 
-/// Interrupts a run of hours, once or twice, after its files are made.
-fn interrupt(place: &Place, times: usize) -> Option<i32> {
+/// Interrupts a run of hours by these signals, after its files are made.
+fn interrupt(place: &Place, signals: &[Signal]) -> Option<i32> {
     let mut command = place.bench("-n 4 -c 1000000 -s 4K --rounds 1000");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -218,9 +218,9 @@ fn interrupt(place: &Place, times: usize) -> Option<i32> {
     while !there() {
         std::thread::yield_now();
     }
-    for time in 0..times {
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        if time == 0 {
+    for (index, &signal) in signals.iter().enumerate() {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        if index == 0 {
             assert!(words.next().unwrap().unwrap().contains("once more stops at once"));
         }
     }
@@ -230,7 +230,9 @@ fn interrupt(place: &Place, times: usize) -> Option<i32> {
 #[test]
 fn a_run_that_is_stopped_at_once_leaves_no_file() {
     let place = Place::new();
-    assert_eq!(interrupt(&place, 2), Some(130));
+    assert_eq!(interrupt(&place, &[Signal::INT, Signal::INT]), Some(130));
+    place.is_clean();
+    assert_eq!(interrupt(&place, &[Signal::HUP, Signal::TERM]), Some(143));
     place.is_clean();
 }
 

@@ -78,7 +78,7 @@ fn the_servers_of_a_killed_bench_end_with_it() {
 
 #[test]
 fn the_contenders_of_a_killed_bench_end_with_it() {
-    kill(&["bulk", "--contenders", "uring", "--bytes", "1200"], 2, Signal::KILL);
+    kill(&["bulk", "--contenders", "epoll", "--bytes", "1200"], 2, Signal::KILL);
     let file = ["file", "--pattern", "randread", "--file-size", "1M", "--depth", "1"];
     kill(&[&file[..], &["--mode", "both"]].concat(), 3, Signal::KILL);
 }

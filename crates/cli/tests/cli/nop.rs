@@ -1,8 +1,7 @@
 //! NOP throughput: from the command line to the table.
 
-use crate::common::{ANNULUS, OwnLock, drivers, finish};
-use std::io::Write;
-use std::process::{Command, Stdio};
+use crate::common::{ANNULUS, OwnLock, ask, drivers, finish};
+use std::process::Command;
 
 #[test]
 fn our_contenders_are_measured_side_by_side() {
@@ -31,7 +30,7 @@ fn a_contender_answers_each_job_and_ends_with_its_input() {
         return;
     }
     for contender in ["ring", "lookup", "task"] {
-        let (code, answers, _) = ask(contender, "64 0.001\n1 0.001\n");
+        let (code, answers, _) = ask("nop", contender, "64 0.001\n1 0.001\n");
         assert_eq!((code, answers.lines().count()), (Some(0), 2), "{contender}: {answers}");
         for answer in answers.lines() {
             let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
@@ -45,20 +44,8 @@ fn a_contender_answers_each_job_and_ends_with_its_input() {
 #[test]
 fn an_invalid_job_is_refused_with_the_limit() {
     for question in ["many\n", "0 1\n", "32769 1\n", "64 -1\n", "64 x\n"] {
-        let (code, answers, error) = ask("ring", question);
+        let (code, answers, error) = ask("nop", "ring", question);
         assert_eq!((code, answers.as_str()), (Some(2), ""), "{question}");
         assert!(error.contains("ENTRIES SECONDS") && error.contains("32768"), "{error}");
     }
-}
-
-/// Runs one of our contenders with these jobs; returns its exit status, its answers, and its error output.
-fn ask(contender: &str, questions: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(ANNULUS);
-    command.args(["bench", "nop", "--contender", contender]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(questions.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
 }

@@ -75,7 +75,10 @@ fn a_client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
         let signalled = clock::now();
         let finished = server.stop();
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{way:?}");
-        assert!(clock::now() - signalled >= Duration::from_millis(300), "{way:?}: no grace at all");
+        assert!(
+            clock::now() - signalled >= Duration::from_millis(300),
+            "{way:?}: no waiting at all"
+        );
         writing.join().unwrap();
     }
 }

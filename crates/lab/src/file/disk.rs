@@ -20,7 +20,7 @@ const NAMES: [(u32, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
 ];
 
-/// Fails if memory or disk are too small; `asked` describes the request. A size out of range is `None`.
+/// Fails if memory or disk are too small; `requested` describes the request. A size out of range is `None`.
 pub(super) fn check(
     requested: &str,
     memory: Option<u64>,

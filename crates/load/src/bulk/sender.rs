@@ -3,7 +3,7 @@
 use super::plan::BulkPlan;
 use super::state::{ClockSample, EDGES, TransferState};
 use super::{BUFFER, END, NUMBER_LEN, unless_stalled};
-use crate::plan::MAX_DATAGRAM;
+use crate::plan::segments_that_fit;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::time;
 use std::cell::Cell;
@@ -14,8 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most segments in one send: what every kernel with segmentation accepts.
-const MAX_SEGMENTS: usize = 64;
 /// How often to repeat the end of the transfer until the receiver has seen it.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -161,7 +159,7 @@ impl Sender {
 /// Segments in one send: at most half a window, so that the next batch is ready before the last is acknowledged.
 fn segments_per_send(plan: &BulkPlan) -> usize {
     match plan.segments {
-        true => (MAX_DATAGRAM / plan.length).min(MAX_SEGMENTS).min(plan.window.div_ceil(2)),
+        true => segments_that_fit(plan.length).min(plan.window.div_ceil(2)),
         false => 1,
     }
 }

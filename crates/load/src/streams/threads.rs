@@ -226,9 +226,9 @@ fn await_all(clients: &[Thread], observer: &dyn Observer) -> ControlFlow<()> {
 }
 
 /// Joins every client; with `at_once`, without waiting for replies.
-fn finish(clients: Vec<Thread>, max_open: bool) {
+fn finish(clients: Vec<Thread>, at_once: bool) {
     let streams = clients.iter().filter_map(|client| client.stream.upgrade());
-    for stream in streams.filter(|_| max_open) {
+    for stream in streams.filter(|_| at_once) {
         // Ends a blocked receive. Fails if the connection is already closed, which is no error.
         let _ = shutdown(&*stream, Shutdown::Both);
     }
