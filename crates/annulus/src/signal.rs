@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// A signal, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -230,32 +230,34 @@ impl Catch {
         write.set_nonblocking(true).map_err(named("ioctl"))?;
         // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
         drain(&read)?;
-        let id = pipe::register(signal.number(), write)?;
         let inner = &mut *core.enter()?;
+        let id = pipe::register(signal.number(), write)?;
         let slot = inner.polls.add(&mut inner.io, read.as_fd());
         Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
     }
 
     fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Signal>> {
         loop {
+            let inner = &mut *self.core.enter_running()?;
+            ready!(inner.polls.poll(&mut inner.io, self.slot, cx));
             if drain(&self.pipe)? {
                 return Poll::Ready(Ok(self.signal));
-            }
-            let inner = &mut *self.core.enter_running()?;
-            if inner.polls.poll(&mut inner.io, self.slot, cx).is_pending() {
-                return Poll::Pending;
             }
         }
     }
 }
 
-/// Reads what is there; true if it was anything.
+/// Reads until nothing is left; true if there was anything.
 fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
-    match pipe.read(&mut [0; 64]) {
-        Ok(count) => Ok(count > 0),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(named("recvfrom")(error)),
+    let mut any = false;
+    loop {
+        match pipe.read(&mut [0; 64]) {
+            Ok(0) => return Ok(any),
+            Ok(_) => any = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(named("recvfrom")(error)),
+        }
     }
 }
 

@@ -165,6 +165,13 @@ fn signals_are_awaited() {
             raise(send);
             assert_eq!(timeout(Duration::from_secs(5), caught.recv()).await.unwrap()?, expected);
         }
+        let mut told = signals(&[Signal::SIGTERM])?;
+        let waits = spawn(async move { told.recv().await });
+        annulus::yield_now().await;
+        let waiting = annulus::handle()?.waiting()?.await.unwrap();
+        assert!(waiting.iter().any(|line| line.ends_with("waits for a signal")), "{waiting:?}");
+        raise(15);
+        assert_eq!(waits.await.unwrap()?, Signal::SIGTERM);
         drop(caught);
         // From the call on, not only once it is polled. In the same test, since signals are the whole process's.
         let pressed = annulus::signal::ctrl_c();

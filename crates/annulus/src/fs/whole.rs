@@ -26,10 +26,11 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::open(path).await?;
     let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
     let mut bytes = Vec::new();
-    reserve(&mut bytes, len.saturating_add(SPARE))?;
+    bytes.try_reserve_exact(len.saturating_add(SPARE)).map_err(|_| too_large())?;
     loop {
         if bytes.len() == bytes.capacity() {
-            reserve(&mut bytes, STEP)?;
+            // It grows by a factor, whatever the file's length was said to be.
+            bytes.try_reserve(STEP).map_err(|_| too_large())?;
         }
         let end = bytes.len();
         let (read, slice) = file.read(bytes.slice(end..)).await;
@@ -232,10 +233,6 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
         into.set_permissions(known.permissions()).await?;
     }
     from.copy_to(&into).await
-}
-
-fn reserve(bytes: &mut Vec<u8>, more: usize) -> io::Result<()> {
-    bytes.try_reserve_exact(more).map_err(|_| too_large())
 }
 
 fn too_large() -> io::Error {

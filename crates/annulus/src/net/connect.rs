@@ -78,8 +78,8 @@ impl ConnectOptions {
             socket.bind(&Address::from(SocketAddr::new(source, 0)))?;
         }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
-        let fd = attempt.connected().await?;
-        Ok(TcpStream::new(StreamHandle::new(core.clone(), fd)?))
+        let socket = NewFd::own(&core.kernel, attempt.connected().await?);
+        Ok(TcpStream::new(StreamHandle::new(core.clone(), socket, None)?))
     }
 }
 

@@ -81,7 +81,8 @@ impl ListenerHandle {
     }
 
     fn adopt(&self, accepted: Accepted) -> io::Result<StreamHandle> {
-        StreamHandle::accepted(self.core.clone(), accepted)
+        let socket = NewFd::own(&self.core.kernel, accepted.fd);
+        StreamHandle::new(self.core.clone(), socket, accepted.permit)
     }
 
     pub(super) fn with_fd<R>(

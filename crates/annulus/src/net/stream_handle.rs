@@ -1,10 +1,11 @@
 //! The handle on a stream's slot, which all kinds of streams share.
 
+use super::new_fd::NewFd;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
-use crate::slots::listeners::Accepted;
 use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
@@ -28,13 +29,8 @@ pub(crate) trait AsStream {
 }
 
 impl StreamHandle {
-    pub(super) fn new(core: Rc<Core>, fd: Fd) -> io::Result<Self> {
-        let slot = core.enter()?.streams.add(fd, None);
-        Ok(Self::of_slot(core, slot))
-    }
-
-    pub(super) fn accepted(core: Rc<Core>, accepted: Accepted) -> io::Result<Self> {
-        let slot = core.enter()?.streams.add(accepted.fd, accepted.permit);
+    pub(super) fn new(core: Rc<Core>, socket: NewFd, permit: Option<Permit>) -> io::Result<Self> {
+        let slot = core.enter()?.streams.add(socket.into_fd(), permit);
         Ok(Self::of_slot(core, slot))
     }
 

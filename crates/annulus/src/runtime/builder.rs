@@ -65,7 +65,7 @@ impl Default for Builder {
             bounds: Bounds {
                 receive: 256 * 1024,
                 send: 256 * 1024,
-                lend: None,
+                zero_copy_threshold: None,
                 linger: Duration::from_secs(10),
             },
             shutdown_timeout: Duration::from_secs(5),
@@ -137,7 +137,7 @@ impl Builder {
     /// [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied). Below some kilobytes it costs more than it saves: measure
     /// it on your network. Needs io_uring, Linux 6.1.
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
-        self.bounds.lend = bytes;
+        self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
         self
     }

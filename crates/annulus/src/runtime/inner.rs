@@ -10,7 +10,7 @@ use crate::slots::nops::Nops;
 use crate::slots::polls::Polls;
 use crate::slots::streams::Streams;
 use annulus_driver::{Event, Kind, PoolSize};
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 
 /// Everything that is borrowed at once, for moments, and never while user code runs.
 pub(crate) struct Inner {
@@ -108,20 +108,19 @@ impl Inner {
                 Recheck::Receive(slot, generation) => {
                     self.datagrams.recheck_receivers(&mut self.io, slot, generation);
                 }
-                Recheck::Queue(pool) => self.recheck_pool(pool),
+                Recheck::Queue(queue) => self.recheck_queue(queue),
             }
         }
         !self.io.rechecks.is_empty() || !self.io.after.wakes.is_empty()
     }
 
-    fn recheck_pool(&mut self, weak: Weak<dyn RecheckQueue>) {
-        if let Some(pool) = weak.upgrade() {
-            if pool.recheck(&mut self.io.after.wakes) {
+    fn recheck_queue(&mut self, weak: Weak<dyn RecheckQueue>) {
+        if let Some(queue) = weak.upgrade() {
+            if queue.recheck(&mut self.io.after.wakes) {
                 self.io.rechecks.push(Recheck::Queue(weak));
             }
-            // It may be the last to hold the pool, whose drop enters the runtime.
-            let pool: Rc<dyn RecheckQueue> = pool;
-            self.io.after.kept.push(Box::new(pool));
+            // It may be the last to hold what has the queue, whose drop enters the runtime.
+            self.io.after.kept.push(Box::new(queue));
         }
     }
 }

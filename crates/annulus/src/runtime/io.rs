@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
     /// Accepted and unsent bytes a stream, beyond which a send waits.
     pub(crate) send: usize,
     /// Bytes of a send from which on it is not copied; `None` is never.
-    pub(crate) lend: Option<usize>,
+    pub(crate) zero_copy_threshold: Option<usize>,
     /// How long a dropped stream may go on sending what it had accepted.
     pub(crate) linger: Duration,
 }
@@ -134,9 +134,9 @@ impl Io {
     pub(crate) fn late(&mut self, event: Event) {
         self.driver.counters().late_completions += 1;
         if let Some(id) = event.buffer {
-            let packets =
+            let pool =
                 self.driver.datagram_pool().filter(|_| event.token.kind() == Kind::RecvDatagram);
-            packets.unwrap_or(self.driver.pool()).give_back(id);
+            pool.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
             // SAFETY: the connection was made for this runtime, and nothing else has heard of it.

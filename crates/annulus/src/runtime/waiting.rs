@@ -35,6 +35,7 @@ impl Inner {
         self.datagrams.add_waits(task, &mut waits);
         self.connects.add_waits(task, &mut waits);
         self.nops.add_waits(task, &mut waits);
+        self.polls.add_waits(task, &mut waits);
         self.file_ops.add_waits(task, &mut waits);
         let now = self.io.now();
         waits.extend(self.io.timers.of(task).map(|deadline| left(deadline, now)));

@@ -1,4 +1,5 @@
-//! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls. One module a
+//! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls, file calls, NOPs.
+//! One module a
 //! family; each is policy for all drivers and kernels.
 
 mod arming;

@@ -73,6 +73,15 @@ impl Polls {
         }
     }
 
+    /// What a task, known by its waker, waits for here: only signals are awaited by polls.
+    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+        for slot in self.0.indices() {
+            if self.0.get(slot).waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
+                waits.push("for a signal".into());
+            }
+        }
+    }
+
     /// Ends all polls. Handles that outlive the runtime find it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
         for slot in self.0.indices() {

@@ -19,7 +19,8 @@
 //! [`consume_budget`](crate::consume_budget) itself.
 //!
 //! Every future here is cancel-safe: dropped before it is ready, it has taken nothing. One that is forgotten (`mem::forget`)
-//! delays those that came after it by a turn of the loop or two, and stops none.
+//! delays those that came after it by a turn of the loop or two, and stops none; only an `acquire_many` that has found too few permits
+//! stops them until there are as many.
 
 pub mod broadcast;
 pub mod mpsc;

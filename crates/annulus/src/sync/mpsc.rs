@@ -275,6 +275,10 @@ impl<T> Receiver<T> {
             let waker = cx.waker().clone();
             let stale = self.0.receiver.borrow_mut().replace(waker);
             dispose_each(stale);
+            // The clone of the waker, which is foreign code, may have sent.
+            if !self.is_empty() || self.0.is_over() {
+                cx.waker().wake_by_ref();
+            }
             return Poll::Pending;
         }
         budget::poll_take(cx).map(|()| self.0.pop())

@@ -76,9 +76,9 @@ impl<T: Default> Default for Mutex<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.value.try_borrow() {
-            Ok(value) => f.debug_tuple("Mutex").field(&&*value).finish(),
-            Err(_) => f.write_str("Mutex(locked)"),
+        match self.try_lock() {
+            Some(value) => f.debug_tuple("Mutex").field(&&*value).finish(),
+            None => f.write_str("Mutex(locked)"),
         }
     }
 }

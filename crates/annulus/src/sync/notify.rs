@@ -85,12 +85,12 @@ impl Future for Notified<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { notify, round, id } = &mut *self;
-        // A notification of its own first, so that it does not go to a later one.
-        if notify.permits.poll_take(1, id, cx).is_pending() && *round == notify.rounds.get() {
-            return Poll::Pending;
+        if *round != notify.rounds.get() {
+            notify.permits.leave(id);
+            return Poll::Ready(());
         }
-        notify.permits.leave(id);
-        Poll::Ready(())
+        // They are never closed, so an answer is a notification.
+        notify.permits.poll_take(1, id, cx).map(|_notification| ())
     }
 }
 

@@ -99,7 +99,8 @@ impl<T> fmt::Debug for Sender<T> {
 
 /// The receiving end of a [`channel`]: a future of the value. Cancel-safe.
 ///
-/// It answers [`RecvError`] if the sender is gone without having sent, and if it is polled once more after it was ready.
+/// It answers [`RecvError`] if the sender is gone without having sent, if this was closed before, and if it is polled once more after it
+/// was ready.
 #[must_use = "a receiver does nothing unless awaited"]
 pub struct Receiver<T>(Rc<RefCell<State<T>>>);
 
@@ -107,12 +108,12 @@ impl<T> Receiver<T> {
     /// The value, if it is there.
     ///
     /// # Errors
-    /// If it is not there yet, or the sender is gone.
+    /// If it is not there yet, or cannot come any more.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let mut state = self.0.borrow_mut();
         match state.value.take() {
             Some(value) => Ok(value),
-            None if state.sender_gone => Err(TryRecvError::Closed),
+            None if state.sender_gone || state.receiver_gone => Err(TryRecvError::Closed),
             None => Err(TryRecvError::Empty),
         }
     }
@@ -160,7 +161,7 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// The sender is gone without having sent.
+/// No value comes: the sender is gone without having sent, or the receiver was closed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvError(());
 
@@ -178,7 +179,7 @@ impl std::error::Error for RecvError {}
 pub enum TryRecvError {
     /// It was not sent yet.
     Empty,
-    /// The sender is gone without having sent, or the value was received.
+    /// The sender is gone without having sent, the receiver was closed before, or the value was received.
     Closed,
 }
 

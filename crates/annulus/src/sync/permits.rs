@@ -74,6 +74,8 @@ impl Permits {
             }
             drop(state);
             self.register(id, cx);
+            // The clone of the waker, which is foreign code, may have given some.
+            self.notify();
             return Poll::Pending;
         }
         if budget::poll_take(cx).is_pending() {
@@ -127,10 +129,13 @@ impl Permits {
         self.notify();
     }
 
-    /// Wakes all that wait, without a permit.
+    /// Wakes all that wait, without a permit: those that were given to them go.
     pub(super) fn wake_all(&self) {
         let mut wakes = Vec::new();
-        self.0.borrow_mut().waiters.notify_all(&mut wakes);
+        let mut state = self.0.borrow_mut();
+        state.available = state.available.saturating_sub(state.waiters.ahead(None));
+        state.waiters.notify_all(&mut wakes);
+        drop(state);
         wake_each(wakes);
     }
 
@@ -166,7 +171,7 @@ impl Permits {
 }
 
 /// Has a queue looked at again in the next turn of the thread's runtime. Outside one, futures that are forgotten keep their place.
-pub(super) fn recheck_later(queue: Weak<dyn RecheckQueue>) {
+fn recheck_later(queue: Weak<dyn RecheckQueue>) {
     if let Ok(core) = current::get()
         && let Ok(mut inner) = core.enter()
     {
@@ -179,8 +184,10 @@ impl RecheckQueue for Permits {
         let mut state = self.0.borrow_mut();
         let ready = state.ready();
         state.waiters.recheck(ready);
-        // The first may be another one now, which says what it needs when it is polled.
-        state.first_needs = 1;
+        if ready > 0 {
+            // The first may be another one now, which says what it needs when it is polled.
+            state.first_needs = 1;
+        }
         wakes.extend(state.next());
         state.needs_recheck()
     }

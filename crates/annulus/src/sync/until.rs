@@ -48,6 +48,10 @@ impl<F: Fn() -> bool> Future for Until<'_, F> {
         let waker = cx.waker().clone();
         let stale = queue.0.borrow_mut().register_owned(id, waker);
         dispose_each(stale);
+        // The clone may have made it hold.
+        if ready() {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 }

@@ -41,7 +41,8 @@ impl<T> JoinState<T> {
             State::Live(joiner) => joiner.replace(cx.waker().clone()),
             State::Detached => unreachable!("a dropped handle is not polled"),
         };
-        // The drop of a waker runs foreign code, so not under the lock.
+        // The drop of a waker runs foreign code, so not under the lock. Its clone does too, but only a waker of the program's own that
+        // touches this handle there could notice.
         drop(state);
         dispose_each(stale);
         Poll::Pending

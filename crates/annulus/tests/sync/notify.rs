@@ -21,6 +21,23 @@ fn one_notification_is_kept_and_the_longest_waiter_gets_it() {
     });
 }
 
+/// What comes after `notify_waiters` is for those that wait after it.
+#[test]
+fn one_that_all_were_told_takes_no_later_notification() {
+    run(async {
+        let notify = Notify::new();
+        let (mut first, mut second) = (notify.notified(), notify.notified());
+        assert!(!is_ready(&mut first).await);
+        notify.notify_waiters();
+        let mut later = notify.notified();
+        assert!(!is_ready(&mut later).await);
+        notify.notify_one();
+        assert!(is_ready(&mut first).await && is_ready(&mut second).await);
+        assert!(is_ready(&mut later).await);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_waiter_that_goes_passes_it_on() {
     run(async {

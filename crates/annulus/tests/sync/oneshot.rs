@@ -38,6 +38,11 @@ fn the_end_of_either_side_is_told_to_the_other() {
         sender.send(8).unwrap();
         receiver.close();
         assert_eq!(receiver.await, Ok(8), "what was sent before is still there");
+
+        let (_sender, mut receiver) = oneshot::channel::<u8>();
+        receiver.close();
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
+        assert!(receiver.await.is_err(), "nothing can come any more");
         Ok(())
     });
 }

@@ -98,3 +98,26 @@ fn a_future_that_is_forgotten_stops_none() {
         Ok(())
     });
 }
+
+/// The first in line has said that it needs more than is free: it must not be woken for less, again and again.
+#[test]
+fn a_waiter_that_needs_more_than_is_free_keeps_no_loop_busy() {
+    run(async {
+        let limit = Semaphore::new(2);
+        let gone = limit.acquire_many(3);
+        let mut gone = Box::pin(gone);
+        assert!(!is_ready(&mut gone).await);
+        let (five, one) = (spawn(limit.acquire_many(5)), spawn(limit.acquire()));
+        settle().await;
+        drop(gone);
+        settle().await;
+        let enters = || annulus::counters().unwrap().enters;
+        let before = enters();
+        annulus::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(enters() - before < 100, "{} turns", enters() - before);
+        limit.add_permits(3);
+        drop(five.await.unwrap().unwrap());
+        drop(one.await.unwrap().unwrap());
+        Ok(())
+    });
+}

@@ -202,7 +202,7 @@ impl UnixOptions {
     }
 
     fn stream(&self, core: &Rc<Core>, socket: NewFd) -> io::Result<UnixStream> {
-        let handle = StreamHandle::new(core.clone(), socket.into_fd())?;
+        let handle = StreamHandle::new(core.clone(), socket, None)?;
         if self.descriptors {
             handle.pass_descriptors()?;
         }

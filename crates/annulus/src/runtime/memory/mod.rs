@@ -112,7 +112,7 @@ impl Memory {
         let budget = budget(limit, total);
         self.is_tight = budget.is_tight;
         // Beyond the limit it stays until there is some room below: else all would go on and stop, again and again.
-        let margin = if self.allowance == 0 { limit / 16 } else { 0 };
+        let margin = if self.is_tight && self.allowance == 0 { limit / 16 } else { 0 };
         self.allowance = allowance(limit, total + margin);
         self.send_bound = self.most_unsent.min(self.allowance);
         budget

@@ -1,7 +1,7 @@
 //! A channel's values, and the tasks that wait to send or to receive.
 //!
 //! One lock, held briefly. Waking or dropping a waker and dropping a value run foreign code: never under the lock, and through
-//! `unwind`.
+//! `unwind`. A waker is cloned under it: a clone of the program's own must not touch the channel.
 //!
 //! Senders that wait are served in order. The first of them, as many as there is room for, may send, and were woken: by the receive
 //! that made room, or when a sender ahead of them left the queue. A sender that was woken and does not poll, because its future was

@@ -145,8 +145,11 @@ impl Stream {
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
         let count = bytes.len().min(io.send_bound().saturating_sub(tx.bytes));
-        if count == 0 && !bytes.is_empty() {
+        if count == 0 {
             note_waker(&mut tx.waker, &mut io.after.drops, cx);
             self.wait_for_memory(shared, io);
             return Poll::Pending;

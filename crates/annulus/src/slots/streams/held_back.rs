@@ -42,6 +42,10 @@ impl Streams {
         let held_back = &mut self.shared.agenda.held_back;
         held_back.has_timer = false;
         if !held_back.slots.is_empty() {
+            if !io.memory.is_tight() {
+                // Those whose streams have closed leave the list.
+                held_back.sweep = held_back.slots.len();
+            }
             self.shared.weigh_again(io);
         }
     }
@@ -54,13 +58,15 @@ impl Streams {
         }
     }
 
-    /// Looks at some of those that were held back, once the allowance has risen by a quarter. Slots that were reused go as
+    /// Looks at some of those that were held back, once the allowance has risen by a quarter, or there is enough
+    /// memory again. Slots that were reused go as
     /// they are looked at: if there are many, all are looked at.
     #[cold]
     fn sweep(&mut self, io: &mut Io) {
         let allowance = io.memory.allowance;
         let held_back = &mut self.shared.agenda.held_back;
-        if allowance > held_back.swept_at.saturating_add(held_back.swept_at / 4) {
+        let step = if io.memory.is_tight() { held_back.swept_at / 4 } else { 0 };
+        if allowance > held_back.swept_at.saturating_add(step) {
             held_back.sweep = held_back.slots.len();
             held_back.swept_at = allowance;
         }

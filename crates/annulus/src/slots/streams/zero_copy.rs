@@ -28,7 +28,7 @@ impl Stream {
     /// Whether what was gathered last is to go without being copied.
     #[inline]
     pub(super) fn is_for_zero_copy(&self, io: &Io) -> bool {
-        let Some(least) = io.bounds.lend else { return false };
+        let Some(least) = io.bounds.zero_copy_threshold else { return false };
         self.tx.flying >= least && !self.tx.copies && self.scm_rights.is_none()
     }
 
