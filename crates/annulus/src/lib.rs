@@ -42,7 +42,9 @@
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
 //! | `send` | once polled, the chunk is sent all the same, in order |
-//! | `flush`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
+//! | `write`, `write_vectored` | nothing was accepted |
+//! | `write_all` | some of the bytes may have been accepted; those are sent |
+//! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |
 //! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |

@@ -155,7 +155,7 @@ fn sends_queued_behind_one_another_arrive_in_order() {
         for chunk in sent.chunks(7919) {
             sending.send(chunk.to_vec()).await?;
         }
-        sending.flush().await?;
+        sending.drain().await?;
         drop(sending);
         assert!(receiving.recv().await?.is_none());
         assert!(reader.join().unwrap()? == expected);

@@ -112,7 +112,7 @@ fn segments_refused_for_one_address_are_split_for_that_alone() {
         let sender = UdpSocket::bind("127.0.0.1:0")?;
         let no_port = (Ipv4Addr::LOCALHOST, 0).into();
         sender.send_segments(pattern(3000), 1000, no_port).await?;
-        let error = sender.flush().await.unwrap_err();
+        let error = sender.drain().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         assert!(error.to_string().ends_with("; 2 more were not sent"), "{error}");
         sender.send_segments(pattern(3000), 1000, receiver.local_addr()?).await?;
@@ -186,7 +186,7 @@ fn multicast_reaches_only_members() {
         assert_eq!(&*member.recv().await?, b"to all");
         member.leave_multicast_v4(group, here)?;
         sender.send_to("to none", to).await?;
-        sender.flush().await?;
+        sender.drain().await?;
         let late = timeout(Duration::from_millis(20), member.recv()).await;
         assert!(late.is_err(), "a datagram after it left the group");
         Ok(())
@@ -204,7 +204,7 @@ fn an_unreachable_destination_is_an_error_of_its_own_sends() {
         assert_eq!(&*socket.recv().await?, b"myself");
         let error = socket.send_to("again", broadcast).await.unwrap_err();
         assert!(error.to_string().contains("11 bytes to 255.255.255.255:9"), "{error}");
-        socket.flush().await
+        socket.drain().await
     });
 }
 
@@ -254,7 +254,7 @@ fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
                     sleep(Duration::from_millis(1)).await;
                 }
             }
-            sender.flush().await?;
+            sender.drain().await?;
         }
         Ok(())
     });
@@ -274,7 +274,7 @@ fn deferred_datagrams_are_retried_with_longer_waits() {
         let enters = enters_of(Duration::from_millis(500)).await;
         assert!(enters < 80, "{enters} enters for nothing, {deferred} deferred");
         drop(full);
-        while sender.flush().await.is_err() {}
+        while sender.drain().await.is_err() {}
         Ok(())
     });
 }

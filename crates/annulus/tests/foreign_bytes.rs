@@ -54,7 +54,7 @@ fn after_they_were_sent() {
         let (mut one, mut other) = pair().await?;
         one.send_vectored([bytes(100), bytes(200_000), bytes(1)]).await?;
         assert_eq!(receive(&mut other, 200_101).await?.len(), 200_101);
-        one.flush().await
+        one.drain().await
     });
 }
 
@@ -81,7 +81,7 @@ fn after_they_left_as_datagrams_or_were_refused() {
         assert_eq!(other.recv().await?.len(), 100);
         let refused = one.send_to(bytes(70_000), to).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        one.flush().await
+        one.drain().await
     });
 }
 

@@ -103,14 +103,14 @@ fn connect_to_ourselves() {
 }
 
 #[test]
-fn flush_returns_although_a_send_that_went_posts_no_event() {
+fn drain_returns_although_a_send_that_went_posts_no_event() {
     annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut client = TcpStream::connect(listener.local_addr()?).await?;
         let (_silent, _) = listener.accept().await?;
         for _ in 0..10 {
             client.send("no answer comes").await?;
-            client.flush().await?;
+            client.drain().await?;
         }
         client.shutdown().await
     })

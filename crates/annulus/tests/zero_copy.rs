@@ -131,7 +131,7 @@ fn a_linger_that_is_shorter_than_the_memory_is_away_leaves_it_alone() {
             for _ in 0..20 {
                 let (mut client, _server) = pair().await?;
                 client.send(pattern(10_000)).await?;
-                client.flush().await?;
+                client.drain().await?;
                 drop(client);
             }
             sleep(Duration::from_millis(20)).await;

@@ -73,7 +73,7 @@ impl<S: AsStream, T: AsStream> CopyTo<T> for S {
             copied += lease.len() as u64;
             to.handle().send(lease.into()).await?;
         }
-        poll_fn(|cx| to.handle().poll_flush(cx)).await?;
+        poll_fn(|cx| to.handle().poll_drain(cx)).await?;
         Ok(copied)
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn send_file(file: &File, to: &StreamHandle) -> io::Result<u64>
     let (from, mut sent) = (file.move_cursor(0)?, 0);
     loop {
         // Bytes that were accepted before are sent first.
-        poll_fn(|cx| to.poll_flush(cx)).await?;
+        poll_fn(|cx| to.poll_drain(cx)).await?;
         let count = match send_pages(file, from + sent, to).await? {
             Some(count) => count,
             None => send_piece(file, from + sent, to).await?,

@@ -72,14 +72,14 @@ impl DatagramHandle {
         slot.poll_send_ready(shared, &mut inner.io, Wait::Polling, cx).map(Ok)
     }
 
-    pub(super) fn flush(&self) -> Flush<'_> {
-        Flush { handle: self, id: None }
+    pub(super) fn drain(&self) -> Drain<'_> {
+        Drain { handle: self, id: None }
     }
 
-    pub(super) fn poll_flush(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let inner = &mut *self.core.enter_running()?;
         let (slot, _) = inner.datagrams.get(self.slot);
-        slot.poll_flush(&mut inner.io, wait, cx)
+        slot.poll_drain(&mut inner.io, wait, cx)
     }
 
     /// The socket has a peer from now on.
@@ -105,7 +105,7 @@ impl DatagramHandle {
         f(&*self.core.kernel, fd)
     }
 
-    /// A future that waited for space or a flush is gone.
+    /// A future that waited for space or a drain is gone.
     #[inline]
     fn leave_send(&self, id: &mut Option<WaiterId>) {
         if id.is_some()
@@ -188,21 +188,21 @@ impl Drop for SendDatagram<'_> {
 
 /// Waits until everything has left.
 #[must_use = "futures do nothing unless they are awaited"]
-pub(super) struct Flush<'a> {
+pub(super) struct Drain<'a> {
     handle: &'a DatagramHandle,
     id: Option<WaiterId>,
 }
 
-impl Future for Flush<'_> {
+impl Future for Drain<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { handle, id } = &mut *self;
-        handle.poll_flush(Wait::InLine(id), cx)
+        handle.poll_drain(Wait::InLine(id), cx)
     }
 }
 
-impl Drop for Flush<'_> {
+impl Drop for Drain<'_> {
     fn drop(&mut self) {
         self.handle.leave_send(&mut self.id);
     }

@@ -6,7 +6,7 @@ use crate::chunk::Chunk;
 use crate::lease::Lease;
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};

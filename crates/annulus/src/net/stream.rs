@@ -11,7 +11,7 @@ use crate::runtime::current;
 use annulus_kernel::SocketOption;
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -10,7 +10,7 @@ use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -80,12 +80,20 @@ impl StreamHandle {
         Ok(())
     }
 
-    pub(super) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, bytes, cx))
+    pub(super) fn poll_write(
+        &self,
+        cx: &Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, slices, cx))
     }
 
-    pub(crate) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_flush(io, cx))
+    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
+        self.poll_with(|stream, _, _| Poll::Ready(stream.check_sent()))
+    }
+
+    pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_with(|stream, _, io| stream.poll_drain(io, cx))
     }
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {

@@ -40,7 +40,7 @@ macro_rules! send_methods {
         /// queue, the chunk waits, and dropping the future sends nothing.
         ///
         /// # Errors
-        /// Those of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`flush`](Self::flush)
+        /// Those of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`drain`](Self::drain)
         /// reports all. `BrokenPipe` after [`shutdown`](Self::shutdown).
         #[inline]
         pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
@@ -58,7 +58,8 @@ macro_rules! send_methods {
             self.handle.send_all(chunks.into_iter().map(Into::into)).await
         }
 
-        /// Copies as many bytes into the queue as the send bound allows, and returns how many; pending while it allows none.
+        /// Copies as many bytes into the queue as the send bound allows, and returns how many; pending while it allows none. They
+        /// leave with the turn, as those of [`send`](Self::send) do and in order with them.
         ///
         /// # Errors
         /// As [`send`](Self::send).
@@ -67,10 +68,55 @@ macro_rules! send_methods {
             cx: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            self.handle.poll_write(cx, bytes)
+            self.handle.poll_write(cx, &[IoSlice::new(bytes)])
         }
 
-        /// Waits until the kernel has taken everything that was sent. Cancel-safe.
+        /// As [`poll_write`](Self::poll_write), of several slices, one behind the other.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub fn poll_write_vectored(
+            &mut self,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.handle.poll_write(cx, slices)
+        }
+
+        /// Copies borrowed bytes into the queue: as many as the send bound allows, and at least one unless there are none. Returns
+        /// how many. Bytes that are owned go without a copy by [`send`](Self::send).
+        ///
+        /// Cancel-safe: if the future is dropped before it is ready, nothing was accepted.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            poll_fn(|cx| self.poll_write(cx, bytes)).await
+        }
+
+        /// As [`write`](Self::write), of several slices, one behind the other.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
+        }
+
+        /// Copies all of these borrowed bytes into the queue, waiting as often as the send bound is reached.
+        ///
+        /// Not cancel-safe: if the future is dropped, some of the bytes may have been accepted.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+            while !bytes.is_empty() {
+                bytes = &bytes[self.write(bytes).await?..];
+            }
+            Ok(())
+        }
+
+        /// Reports the error of an earlier send, if there was one. It never waits: what was accepted leaves with the turn, without
+        /// further calls. To wait until the kernel has taken it, use [`drain`](Self::drain).
         ///
         /// # Errors
         /// The error of a send; from then on every time.
@@ -78,12 +124,28 @@ macro_rules! send_methods {
             poll_fn(|cx| self.poll_flush(cx)).await
         }
 
-        /// As [`flush`](Self::flush), by polling.
+        /// As [`flush`](Self::flush), by polling. It is always ready.
         ///
         /// # Errors
         /// As [`flush`](Self::flush).
-        pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            self.handle.poll_flush(cx)
+        pub fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.handle.poll_flush()
+        }
+
+        /// Waits until the kernel has taken everything that was sent. Cancel-safe.
+        ///
+        /// # Errors
+        /// The error of a send; from then on every time.
+        pub async fn drain(&mut self) -> io::Result<()> {
+            poll_fn(|cx| self.poll_drain(cx)).await
+        }
+
+        /// As [`drain`](Self::drain), by polling.
+        ///
+        /// # Errors
+        /// As [`drain`](Self::drain).
+        pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.handle.poll_drain(cx)
         }
 
         /// Closes the sending direction once everything has left: the peer sees the end of the stream. Receiving continues.

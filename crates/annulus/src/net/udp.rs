@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 /// them, and when its queue is full it drops and counts them: see [`dropped`](Self::dropped).
 ///
 /// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one system call with everything
-/// else. If it fails later, the next send to the same address returns the error, or [`flush`](Self::flush) does. No error ends
+/// else. If it fails later, the next send to the same address returns the error, or [`drain`](Self::drain) does. No error ends
 /// the socket.
 pub struct UdpSocket {
     handle: DatagramHandle,
@@ -177,16 +177,16 @@ impl UdpSocket {
     /// # Errors
     /// Why a datagram was not sent, with its length and address and the number of other datagrams that were not sent. Each
     /// failure is reported once; the remaining datagrams were sent.
-    pub async fn flush(&self) -> io::Result<()> {
-        self.handle.flush().await
+    pub async fn drain(&self) -> io::Result<()> {
+        self.handle.drain().await
     }
 
-    /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
+    /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.handle.poll_flush(Wait::Polling, cx)
+    pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_drain(Wait::Polling, cx)
     }
 
     /// Datagrams that the kernel has dropped because its queue for this socket was full. It is read from the socket

@@ -1,4 +1,4 @@
-//! The end of a runtime, in this order: tasks are dropped; queued sends are flushed within the shutdown timeout; the state is taken
+//! The end of a runtime, in this order: tasks are dropped; queued sends are drained within the shutdown timeout; the state is taken
 //! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed.
 //!
 //! Memory that the kernel may use is freed only in this way. It leaks if operations did not end in time, if a panic has interrupted
@@ -45,7 +45,7 @@ impl Core {
     fn wind_down(&self, timeout: Duration) {
         self.drop_remains();
         if self.check_whole().is_ok() {
-            self.flush(timeout);
+            self.drain(timeout);
         }
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();
@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Runs turns until everything queued has been sent, for `limit` at most.
-    fn flush(&self, limit: Duration) {
+    fn drain(&self, limit: Duration) {
         let deadline = Instant::since_origin(self.kernel.now()) + limit;
         while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
             let left = deadline.duration_since(Instant::since_origin(self.kernel.now()));

@@ -59,7 +59,7 @@ impl Shard {
     }
 
     /// Moves a connection to a shard, where the future that `serve` makes has it. No byte of an open connection is lost: what was
-    /// sent is flushed first, and bytes received and not yet taken move along.
+    /// sent is drained first, and bytes received and not yet taken move along.
     ///
     /// Dropping the future before it is ready closes the connection.
     ///

@@ -116,7 +116,7 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
         match timeout(wait, client.send(piece.to_vec())).await {
             Ok(sent) => sent?,
             // It fills the queue. The next send is accepted at once only if the queue is empty.
-            Err(_elapsed) => client.flush().await?,
+            Err(_elapsed) => client.drain().await?,
         }
     }
     assert!(touch(client.send(text.clone())).is_none(), "far above the bound");
@@ -128,17 +128,17 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn flushes_lose_nothing() -> io::Result<()> {
+pub(crate) async fn drains_lose_nothing() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     let received = receive_all(server);
     let text = pattern(LEN);
     for (piece, wait) in text.chunks(9000).zip(waits().cycle()) {
         client.send(piece.to_vec()).await?;
-        drop(client.flush());
-        touch(client.flush()).transpose()?;
-        timeout(wait, client.flush()).await.unwrap_or(Ok(()))?;
+        drop(client.drain());
+        touch(client.drain()).transpose()?;
+        timeout(wait, client.drain()).await.unwrap_or(Ok(()))?;
     }
-    client.flush().await?;
+    client.drain().await?;
     client.shutdown().await?;
     assert!(received.await.expect("no panic")? == text);
     Ok(())

@@ -207,7 +207,7 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
     for wait in [5, 50, 500, 5000].map(Duration::from_millis) {
         let (mut client, mut server) = pair().await?;
         client.send("half a message").await?;
-        client.flush().await?;
+        client.drain().await?;
         assert!(touch(server.recv()).is_none());
         client.abort();
         sleep(wait).await;

@@ -154,7 +154,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
     for n in 0..100u8 {
         assert!(touch(other.recv()).is_none_or(|got| got.is_ok()));
         one.send(vec![n]).await?;
-        one.flush().await?;
+        one.drain().await?;
         annulus::yield_now().await;
         // A receive that is dropped when the datagram may have arrived already.
         if let Some(got) = touch(other.recv()) {
@@ -231,7 +231,7 @@ pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()>
     for n in 0..sent {
         sender.send_to(n.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
     }
-    sender.flush().await?;
+    sender.drain().await?;
     let (mut got, mut seen) = (0, vec![false; sent as usize]);
     while got + receiver.dropped()? < sent {
         let Ok(datagram) = timeout(Duration::from_millis(10), receiver.recv()).await else {
@@ -255,17 +255,17 @@ impl Wake for Woken {
 }
 
 /// The two polls have different wakers.
-pub(crate) async fn tasks_that_poll_for_space_and_for_a_flush_are_woken() -> io::Result<()> {
+pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io::Result<()> {
     let (one, _other) = pair().await?;
     while one.try_send(&[0; 100], &Transmit::connected()).is_ok() {}
-    let (flushed, has_space) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
-    let (waker, other) = (flushed.clone().into(), has_space.clone().into());
-    assert!(one.poll_flush(&mut Context::from_waker(&waker)).is_pending());
+    let (drained, has_space) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (waker, other) = (drained.clone().into(), has_space.clone().into());
+    assert!(one.poll_drain(&mut Context::from_waker(&waker)).is_pending());
     assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
-    one.flush().await?;
+    one.drain().await?;
     annulus::yield_now().await;
     assert!(has_space.0.load(Ordering::Relaxed), "there is space");
-    assert!(flushed.0.load(Ordering::Relaxed), "all is sent");
+    assert!(drained.0.load(Ordering::Relaxed), "all is sent");
     Ok(())
 }
 

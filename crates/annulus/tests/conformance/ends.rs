@@ -9,7 +9,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-/// When the body ends, all of these are in flight: an accept, a connect, receives, unread sends, a flush, a shutdown, timers.
+/// When the body ends, all of these are in flight: an accept, a connect, receives, unread sends, a drain, a shutdown, timers.
 pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -20,7 +20,7 @@ pub(crate) async fn everything_may_be_in_flight() -> io::Result<()> {
         spawn(async move {
             client.send(pattern(100_000)).await?;
             match stage {
-                0 => client.flush().await?,
+                0 => client.drain().await?,
                 1 => client.shutdown().await?,
                 2 => drop(client.recv().await?),
                 _ => client.abort(),

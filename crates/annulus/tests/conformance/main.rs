@@ -16,6 +16,7 @@ mod pressure;
 mod streams;
 mod timers;
 mod unix;
+mod writes;
 
 use annulus::Builder;
 use mode::{Case, Mode};
@@ -128,6 +129,13 @@ suite! {
     streams::several_chunks_are_sent_as_one, then streams::were_zero_copy;
     streams::two_thousand_single_bytes_come_back;
     streams::halves_work_independently;
+    writes::what_was_written_leaves_without_further_polls;
+    writes::a_drain_waits_for_what_was_written;
+    writes::slices_arrive_in_order_with_chunks, with small_bounds;
+    writes::nothing_is_written_of_no_bytes;
+    writes::halves_write_all, with small_bounds;
+    writes::a_flush_returns_the_error_of_a_send;
+    writes::nothing_is_written_after_a_shutdown;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
@@ -142,7 +150,7 @@ suite! {
     cancels::receives_lose_no_byte;
     cancels::dropped_connects_send_no_byte;
     cancels::dropped_sends_are_sent_once_polled, with small_bounds;
-    cancels::flushes_lose_nothing, with small_bounds;
+    cancels::drains_lose_nothing, with small_bounds;
     cancels::shutdowns_happen_once_polled, with small_bounds;
     drops::an_unpolled_send_sends_nothing;
     drops::a_dropped_stream_sends_what_it_accepted;
@@ -175,7 +183,7 @@ message_suite! {
     datagrams::segments_of_no_bytes_are_refused;
     datagrams::try_send_copies;
     datagrams::datagrams_dropped_in_a_flood_are_counted;
-    datagrams::tasks_that_poll_for_space_and_for_a_flush_are_woken, with small_bounds;
+    datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
     datagrams::a_task_that_polled_once_takes_no_wake;
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
@@ -184,8 +192,8 @@ message_suite! {
     unix::a_path_that_is_too_long_is_refused;
     unix::datagrams_at_paths_come_back;
     unix::a_slow_receiver_loses_no_datagram;
-    unix::several_tasks_flush_one_socket;
-    unix::a_flush_returns_the_error_of_a_refused_datagram;
+    unix::several_tasks_drain_one_socket;
+    unix::a_drain_returns_the_error_of_a_refused_datagram;
     unix::every_path_has_its_own_failure;
     unix::receivers_that_do_not_read_block_no_other, with small_bounds;
     unix::a_slow_receiver_blocks_its_sender, with small_bounds;

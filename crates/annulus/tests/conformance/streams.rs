@@ -42,14 +42,14 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
         if let Err(error) = server.send("hello?").await {
             break error;
         }
-        if let Err(error) = server.flush().await {
+        if let Err(error) = server.drain().await {
             break error;
         }
     };
     let errors = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
     assert!(errors.contains(&error.kind()), "{error}");
     assert!(
-        errors.contains(&server.flush().await.unwrap_err().kind()),
+        errors.contains(&server.drain().await.unwrap_err().kind()),
         "the error of a send stays"
     );
     Ok(())
@@ -59,17 +59,17 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
 pub(crate) async fn an_end_behind_unread_bytes_is_received() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("the request").await?;
-    client.flush().await?;
+    client.drain().await?;
     client.abort();
-    while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
+    while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
     assert_eq!(receive(&mut server, 11).await?, b"the request");
     assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
 
     let (mut client, mut server) = UnixStream::pair()?;
     client.send("the request").await?;
-    client.flush().await?;
+    client.drain().await?;
     drop(client);
-    while server.send("hello?").await.is_ok() && server.flush().await.is_ok() {}
+    while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
     assert_eq!(server.recv().await?.as_deref(), Some(&b"the request"[..]));
     assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
     Ok(())
@@ -121,7 +121,7 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
                 sending.send(piece.to_vec()).await?;
             }
             // The drop of this half shuts the sending side down.
-            sending.flush().await
+            sending.drain().await
         }));
         tasks.push(spawn(async move {
             let mut got = Vec::new();

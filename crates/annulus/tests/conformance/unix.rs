@@ -157,7 +157,7 @@ pub(crate) async fn datagrams_at_paths_come_back() -> io::Result<()> {
             let (datagram, from) = server.recv_from().await?;
             server.send_to_addr(datagram, &from).await?;
         }
-        server.flush().await
+        server.drain().await
     });
     for len in [1, 0, 1000, 0, 60_000] {
         client.send_to(pattern(len), &there).await?;
@@ -181,13 +181,13 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
             for n in 0..count {
                 unnamed.send_to(n.to_ne_bytes().to_vec(), &to).await?;
             }
-            unnamed.flush().await
+            unnamed.drain().await
         }),
         spawn(async move {
             for n in count..2 * count {
                 connected.send(n.to_ne_bytes().to_vec()).await?;
             }
-            connected.flush().await
+            connected.drain().await
         }),
     ];
     let mut next = [0, count];
@@ -205,40 +205,40 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-/// One datagram leaves a turn, so at first all flushes wait.
-pub(crate) async fn several_tasks_flush_one_socket() -> io::Result<()> {
+/// One datagram leaves a turn, so at first all drains wait.
+pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let sender = Rc::new(sender);
     for n in 0..30u8 {
         sender.send(vec![n]).await?;
     }
-    let flushes: Vec<_> = (0..3)
+    let drains: Vec<_> = (0..3)
         .map(|_| {
             let sender = sender.clone();
-            spawn(async move { sender.flush().await })
+            spawn(async move { sender.drain().await })
         })
         .collect();
-    assert!(crate::common::touch(sender.flush()).is_none(), "a flush that is dropped");
+    assert!(crate::common::touch(sender.drain()).is_none(), "a drain that is dropped");
     for n in 0..30u8 {
         assert_eq!(*reader.recv().await?, [n]);
     }
-    for flush in flushes {
-        flush.await.expect("no panic")?;
+    for drain in drains {
+        drain.await.expect("no panic")?;
     }
     Ok(())
 }
 
-pub(crate) async fn a_flush_returns_the_error_of_a_refused_datagram() -> io::Result<()> {
+pub(crate) async fn a_drain_returns_the_error_of_a_refused_datagram() -> io::Result<()> {
     let (missing, path) = (TestPath::new(), TestPath::new());
     let receiver = UnixDatagram::bind(&path)?;
     let sender = UnixDatagram::bind_addr(&SocketAddr::from_pathname("")?)?;
     sender.send_to("missing", &missing).await?;
     sender.send_to("received", &path).await?;
     assert_eq!(&*receiver.recv().await?, b"received");
-    let error = sender.flush().await.unwrap_err();
+    let error = sender.drain().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("sending a datagram of 7 bytes to /"), "{error}");
-    sender.flush().await?;
+    sender.drain().await?;
     Ok(())
 }
 
@@ -257,14 +257,14 @@ pub(crate) async fn every_path_has_its_own_failure() -> io::Result<()> {
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains(&*path.0.to_string_lossy()), "{error}");
     }
-    sender.flush().await?;
+    sender.drain().await?;
     // More paths than failures are kept for: the others are counted.
     for path in &missing {
         sender.send_to("missing", path).await?;
     }
-    let error = sender.flush().await.unwrap_err();
+    let error = sender.drain().await.unwrap_err();
     assert!(error.to_string().ends_with("; 19 more were not sent"), "{error}");
-    sender.flush().await
+    sender.drain().await
 }
 
 /// The kernel counts unread datagrams against the send buffer; these stay below any.
@@ -295,7 +295,7 @@ pub(crate) async fn receivers_that_do_not_read_block_no_other() -> io::Result<()
     // The receivers close: their datagrams are refused, and nothing waits any more.
     drop(receivers);
     annulus::yield_now().await;
-    while sender.flush().await.is_err() {}
+    while sender.drain().await.is_err() {}
     Ok(())
 }
 
@@ -317,7 +317,7 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
     for n in 0..accepted {
         assert_eq!(*reader.recv().await?, n.to_ne_bytes());
     }
-    sender.flush().await
+    sender.drain().await
 }
 
 /// Only on Linux, where the peer is a process.
@@ -429,7 +429,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     assert_eq!(&*other.recv().await?.expect("a byte"), b"a");
     let (datagrams, reader) = options.datagram_pair()?;
     datagrams.send_with_descriptors("b", writer()?).await?;
-    datagrams.flush().await?;
+    datagrams.drain().await?;
     assert!(crate::common::touch(reader.recv()).is_none());
     annulus::yield_now().await;
     datagrams.send_with_descriptors("c", writer()?).await?;

@@ -95,7 +95,7 @@ async fn send_all(
         }
         run.pause().await;
     }
-    _ = socket.flush().await;
+    _ = socket.drain().await;
     Ok(())
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn run_unix_pair(run: Run, plan: DatagramPlan) -> io::Result<()
             sender.send(datagram(plan.key, nth, size)).await?;
             sending.pause().await;
         }
-        sender.flush().await
+        sender.drain().await
     });
     for nth in 0..plan.count {
         let got = run.insist(async || receiver.recv().await).await?;

@@ -5,8 +5,7 @@ use crate::reader::pattern;
 use crate::run::Run;
 use annulus::Chunk;
 use annulus::net::SendHalf;
-use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 
 /// A sending half.
 pub(crate) struct Writer {
@@ -42,7 +41,7 @@ impl Writer {
         let Self { run, half, .. } = &mut self;
         match run.below(3) {
             0 => run.insist(async || half.shutdown().await).await,
-            1 => run.insist(async || half.flush().await).await,
+            1 => run.insist(async || half.drain().await).await,
             _ => Ok(()),
         }
     }
@@ -70,19 +69,24 @@ impl Writer {
     async fn send_and_drop(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let Self { run, half, full } = self;
         if *full {
-            run.insist(async || half.flush().await).await?;
+            run.insist(async || half.drain().await).await?;
         }
         let outcome = run.give_up(half.send(bytes)).await;
         *full = outcome.is_none();
         outcome.unwrap_or(Ok(()))
     }
 
-    /// Copies as much at a time as there is space for.
+    /// Copies as much at a time as there is space for, of one slice or of two.
     async fn copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Self { run, half, .. } = self;
         while !bytes.is_empty() {
-            let write = async || poll_fn(|cx| half.poll_write(cx, bytes)).await;
-            let written = run.insist(write).await?;
+            let (head, tail) = bytes.split_at(run.below(bytes.len() as u64 + 1) as usize);
+            let slices = [IoSlice::new(head), IoSlice::new(tail)];
+            let written = match run.below(2) {
+                0 => run.insist(async || half.write(bytes).await).await?,
+                _ => run.insist(async || half.write_vectored(&slices).await).await?,
+            };
+            half.flush().await?;
             bytes = &bytes[written..];
         }
         Ok(())

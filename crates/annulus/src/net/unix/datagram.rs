@@ -196,16 +196,16 @@ impl UnixDatagram {
     /// # Errors
     /// Why a datagram was not sent, with its length and path and the number of other datagrams that were not sent. Each failure
     /// is reported once; the remaining datagrams were sent.
-    pub async fn flush(&self) -> io::Result<()> {
-        self.handle.flush().await
+    pub async fn drain(&self) -> io::Result<()> {
+        self.handle.drain().await
     }
 
-    /// As [`flush`](Self::flush), by polling. Every task that polled is woken.
+    /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// As there.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.handle.poll_flush(Wait::Polling, cx)
+    pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_drain(Wait::Polling, cx)
     }
 
     /// The address it is bound to.

@@ -10,7 +10,7 @@ use crate::lease::Lease;
 use annulus_kernel::Credentials;
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;

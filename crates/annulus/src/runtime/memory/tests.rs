@@ -137,7 +137,7 @@ fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
                 server.recv().await?;
                 let writer = spawn(async move {
                     client.send(vec![7; kib << 10]).await?;
-                    client.flush().await?;
+                    client.drain().await?;
                     io::Result::Ok(client)
                 });
                 readers.push((server, writer, kib << 10));
@@ -211,7 +211,7 @@ fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
         let (mut server, _) = listener.accept().await?;
         let writer = spawn(async move {
             client.send(vec![7; 4 << 20]).await?;
-            client.flush().await?;
+            client.drain().await?;
             io::Result::Ok(client)
         });
         let (mut held, mut left) = (Vec::new(), 4 << 20);
@@ -308,7 +308,7 @@ fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
         let (mut client, mut server) = pair(&listener).await?;
         let writer = spawn(async move {
             client.send(vec![7; 700 << 10]).await?;
-            client.flush().await
+            client.drain().await
         });
         let (mut leases, mut left) = (Vec::new(), 700 << 10);
         while left > 0 {

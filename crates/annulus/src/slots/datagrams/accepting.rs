@@ -159,7 +159,7 @@ impl DatagramSlot {
     ///
     /// # Errors
     /// Why the last datagram that failed was not sent, and how many more were not, once.
-    pub(crate) fn poll_flush(
+    pub(crate) fn poll_drain(
         &mut self,
         io: &mut Io,
         wait: Wait<'_>,
@@ -169,7 +169,7 @@ impl DatagramSlot {
         Poll::Ready(self.send.failures.take_all().map_or(Ok(()), Err))
     }
 
-    /// A future that waited for space or a flush is gone. The others were notified with it.
+    /// A future that waited for space or a drain is gone. The others were notified with it.
     pub(crate) fn leave_send(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
         io.after.drops.extend(self.send.waiters.remove(id));
     }

@@ -6,7 +6,7 @@
 //! space stay queued, and the slot waits for space. None is left with the kernel to wait: when Linux tries a Unix datagram
 //! again, it sends it empty.
 //!
-//! An error belongs to its datagram, and the next send to the same destination returns it, or a flush. An error that the
+//! An error belongs to its datagram, and the next send to the same destination returns it, or a drain. An error that the
 //! kernel kept from an earlier datagram (an ICMP answer) goes to the tasks that wait to receive, and the datagram is sent again.
 #![allow(unsafe_code)]
 
@@ -144,7 +144,7 @@ impl DatagramSlot {
         }
     }
 
-    /// Sends have ended, or there may be space: wakes tasks that wait for space or a flush, and lists what is queued.
+    /// Sends have ended, or there may be space: wakes tasks that wait for space or a drain, and lists what is queued.
     fn continue_sending(&mut self, shared: &mut Shared, io: &mut Io) {
         let has_space = self.send.weight <= io.send_bound()
             || self.first_discardable(&mut shared.outgoing).is_some();

@@ -6,7 +6,7 @@ use super::stream::{Shared, Stream};
 use crate::chunk::Chunk;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
-use std::io;
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 /// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
@@ -68,7 +68,7 @@ impl Stream {
     ///
     /// # Errors
     /// What a send ran into.
-    pub(crate) fn poll_flush(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(io, cx, SendState::is_idle)
     }
 
@@ -130,7 +130,15 @@ impl Stream {
         self.tx.push(chunk);
     }
 
-    /// Copies as much of `bytes` as the bound leaves room for into a buffer of the runtime's own.
+    /// The error of a send, if there was one.
+    ///
+    /// # Errors
+    /// That one.
+    pub(crate) fn check_sent(&self) -> io::Result<()> {
+        self.tx.error.map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
+    /// Copies as much of the slices as the bound leaves room for into a buffer of the runtime's own.
     ///
     /// # Errors
     /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
@@ -138,24 +146,29 @@ impl Stream {
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
-        bytes: &[u8],
+        slices: &[IoSlice<'_>],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let tx = &mut self.tx;
         if let Some(error) = tx.refusal() {
             return Poll::Ready(Err(error));
         }
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
+        let room = io.send_bound().saturating_sub(tx.bytes);
+        let mut left = room;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            if left == 0 {
+                break;
+            }
+            let part = &slice[..slice.len().min(left)];
+            self.append_copy(shared, io, part);
+            left -= part.len();
         }
-        let count = bytes.len().min(io.send_bound().saturating_sub(tx.bytes));
-        if count == 0 {
-            note_waker(&mut tx.waker, &mut io.after.drops, cx);
+        if left == room && slices.iter().any(|slice| !slice.is_empty()) {
+            note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
             self.wait_for_memory(shared, io);
             return Poll::Pending;
         }
-        self.append_copy(shared, io, &bytes[..count]);
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok(room - left))
     }
 
     /// Copies bytes to the end of the queue, into the last buffer of the runtime's own if the kernel does not have that.
