@@ -63,7 +63,7 @@ pub fn run_on<T, E: From<io::Error>>(
 ) -> Result<T, E> {
     let kernel = sim.clone();
     let mut runtime = builder.driver(DriverChoice::Uring).kernel(kernel).build()?;
-    match runtime.block_on(future) {
+    match runtime.try_block_on(future) {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == io::ErrorKind::Deadlock => {
             Err(deadlock(&runtime, sim).into())

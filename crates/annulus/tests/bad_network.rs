@@ -172,7 +172,7 @@ fn client() {
         io::Result::Ok(())
     };
     let in_time = runtime.block_on(async { annulus::time::timeout(LIMIT, all).await });
-    in_time.unwrap().expect("no stall").expect("no error");
+    in_time.expect("no stall").expect("no error");
 }
 
 /// Sends its own bytes, then half-closes, while it reads them back to the end.

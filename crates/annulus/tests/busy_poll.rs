@@ -87,7 +87,7 @@ fn another_thread_is_heard_during_a_look() {
         handle.stop();
     });
     let began = Linux.now();
-    let stopped = runtime.block_on(std::future::pending::<()>()).unwrap_err();
+    let stopped = runtime.try_block_on(std::future::pending::<()>()).unwrap_err();
     assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     other.join().unwrap();
     let passed = Linux.now() - began;

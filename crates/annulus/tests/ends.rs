@@ -8,6 +8,7 @@ use annulus::{JoinError, Runtime, spawn, yield_now};
 use common::{pair, pattern, run, touch};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
+use std::panic::catch_unwind;
 use std::rc::Rc;
 
 /// Counts its drop.
@@ -92,8 +93,17 @@ fn outside_a_runtime_the_error_says_so() {
 #[test]
 fn runtimes_do_not_nest() {
     run(async {
-        let error = annulus::run(async { io::Result::Ok(()) }).unwrap_err();
+        let error = Runtime::new()?.try_block_on(async {}).unwrap_err();
         assert!(error.to_string().contains("already"), "{error}");
+        for (call, panic) in [
+            ("annulus::run", catch_unwind(|| annulus::run(async {}))),
+            ("Runtime::block_on", catch_unwind(|| Runtime::new().unwrap().block_on(async {}))),
+        ] {
+            let message = panic.unwrap_err().downcast::<String>().expect("a message");
+            for part in [call, "already", "try_block_on"] {
+                assert!(message.contains(part), "no {part} in: {message}");
+            }
+        }
         // The runtime that runs is not affected.
         pair().await.map(drop)
     });
@@ -104,8 +114,8 @@ fn runtimes_run_side_by_side_and_one_after_the_other() {
     let mut first = Runtime::new().unwrap();
     let mut second = Runtime::new().unwrap();
     for _ in 0..3 {
-        first.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
-        second.block_on(async { pair().await.map(drop) }).unwrap().unwrap();
+        first.block_on(async { pair().await.map(drop) }).unwrap();
+        second.block_on(async { pair().await.map(drop) }).unwrap();
     }
     let threads: Vec<_> =
         (0..4).map(|_| std::thread::spawn(|| run(async { pair().await.map(drop) }))).collect();
@@ -187,7 +197,7 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
         let mut other = None;
         std::thread::scope(|scope| {
             // One built on another thread cannot be moved here: runtimes are bound to their thread.
-            scope.spawn(|| Runtime::new().unwrap().block_on(async {}).unwrap());
+            scope.spawn(|| Runtime::new().unwrap().block_on(async {}));
         });
         other.replace(Runtime::new()?);
         drop(other);
@@ -248,7 +258,7 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
 #[test]
 fn a_stream_polled_outside_its_running_runtime_returns_an_error() {
     let mut runtime = Runtime::new().unwrap();
-    let (mut stream, _peer) = runtime.block_on(pair()).unwrap().unwrap();
+    let (mut stream, _peer) = runtime.block_on(pair()).unwrap();
     let outside = touch(stream.recv()).expect("it does not wait").unwrap_err();
     assert!(outside.to_string().contains("block_on of the runtime"), "{outside}");
     let elsewhere = run(async { Ok(touch(stream.recv())) });
@@ -258,8 +268,8 @@ fn a_stream_polled_outside_its_running_runtime_returns_an_error() {
 #[test]
 fn bytes_sent_in_block_on_leave_before_it_returns() {
     let mut runtime = Runtime::new().unwrap();
-    let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap().unwrap();
-    runtime.block_on(stream.send("hello")).unwrap().unwrap();
+    let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap();
+    runtime.block_on(stream.send("hello")).unwrap();
     let mut got = [0; 5];
     peer.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"hello");
@@ -269,7 +279,7 @@ fn bytes_sent_in_block_on_leave_before_it_returns() {
 fn a_runtime_in_a_thread_local_ends_with_its_thread() {
     thread_local!(static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new().unwrap()));
     let thread = std::thread::spawn(|| {
-        RUNTIME.with_borrow_mut(|runtime| runtime.block_on(yield_now()).unwrap());
+        RUNTIME.with_borrow_mut(|runtime| runtime.block_on(yield_now()));
     });
     // A panic in a thread-local's drop would end the whole process.
     thread.join().unwrap();

@@ -41,7 +41,7 @@ fn dropped_in_the_end<T>(body: impl AsyncFn(&dyn Fn(usize) -> Bytes) -> io::Resu
             made.fetch_add(1, Ordering::Relaxed);
             Bytes::from_owner(Asking(vec![7; len], dropped.clone()))
         };
-        let kept = runtime.block_on(body(&make)).unwrap().unwrap();
+        let kept = runtime.block_on(body(&make)).unwrap();
         drop(runtime);
         drop(kept);
         assert_eq!(dropped.load(Ordering::Relaxed), made.load(Ordering::Relaxed));

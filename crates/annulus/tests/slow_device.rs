@@ -52,7 +52,7 @@ fn a_sync_of_a_second_blocks_no_task_unless_inline() {
     };
     let run = |policy, name: &str| {
         let mut runtime = Runtime::builder().file_policy(policy).build().unwrap();
-        runtime.block_on(ticks_beside_a_sync(&disk.path().join(name))).unwrap().unwrap()
+        runtime.block_on(ticks_beside_a_sync(&disk.path().join(name))).unwrap()
     };
     assert_eq!(run(Policy::Inline, "inline"), 0, "the loop waits for the device");
     let beside = run(Policy::Adaptive, "adaptive");
@@ -83,7 +83,6 @@ fn cold_reads_block_no_task() {
             let warm = annulus::counters().unwrap();
             Ok::<_, io::Error>((cold.file_misses, warm.file_misses))
         })
-        .unwrap()
         .unwrap();
     assert_eq!(missed, (1, 1), "the first read missed, the second did not");
 }
@@ -95,34 +94,30 @@ const SLICES: [Option<Policy>; 3] = [None, Some(Policy::Adaptive), Some(Policy::
 /// Serves one connection of pings; beside it, a file is written and synced again and again.
 fn serve(policy: Option<Policy>, file: PathBuf, ready: mpsc::Sender<SocketAddr>) {
     let builder = Runtime::builder().file_policy(policy.unwrap_or_default());
-    let served: io::Result<()> = builder
-        .build()
-        .unwrap()
-        .block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            ready.send(listener.local_addr()?).expect("the client waits for it");
-            let (mut stream, _) = listener.accept().await?;
-            if policy.is_some() {
-                spawn(async move {
-                    let file = File::create(&file).await?;
-                    let mut piece = vec![7; 64 * 1024];
-                    for turn in 0.. {
-                        let (written, back) = file.write_at(piece, turn % 64 * 65_536).await;
-                        written?;
-                        piece = back;
-                        if turn % 4 == 3 {
-                            file.sync_data().await?;
-                        }
+    let served: io::Result<()> = builder.build().unwrap().block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        ready.send(listener.local_addr()?).expect("the client waits for it");
+        let (mut stream, _) = listener.accept().await?;
+        if policy.is_some() {
+            spawn(async move {
+                let file = File::create(&file).await?;
+                let mut piece = vec![7; 64 * 1024];
+                for turn in 0.. {
+                    let (written, back) = file.write_at(piece, turn % 64 * 65_536).await;
+                    written?;
+                    piece = back;
+                    if turn % 4 == 3 {
+                        file.sync_data().await?;
                     }
-                    Ok::<(), io::Error>(())
-                });
-            }
-            while let Some(lease) = stream.recv().await? {
-                stream.send(lease).await?;
-            }
-            Ok(())
-        })
-        .unwrap();
+                }
+                Ok::<(), io::Error>(())
+            });
+        }
+        while let Some(lease) = stream.recv().await? {
+            stream.send(lease).await?;
+        }
+        Ok(())
+    });
     served.unwrap();
 }
 

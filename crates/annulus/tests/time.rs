@@ -62,7 +62,7 @@ fn a_sleep_of_ever_does_not_overflow() {
 fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim).build().unwrap();
-    runtime.block_on(program()).unwrap().unwrap();
+    runtime.block_on(program()).unwrap();
 }
 
 #[test]

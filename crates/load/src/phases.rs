@@ -33,7 +33,7 @@ pub(crate) fn on_runtime<T>(
     let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO);
     let mut runtime = builder.build().map_err(LoadError::Runtime)?;
     let driver = runtime.driver().to_string();
-    let output = runtime.block_on(future).map_err(LoadError::Runtime)?;
+    let output = runtime.try_block_on(future).map_err(LoadError::Runtime)?;
     Ok((driver, output))
 }
 

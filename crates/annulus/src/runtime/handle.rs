@@ -89,7 +89,8 @@ impl Handle {
         self.remote.wake();
     }
 
-    /// Makes the runtime's `block_on` return an error of the kind `Interrupted`.
+    /// Makes the runtime's [`try_block_on`](crate::Runtime::try_block_on) return an error of the kind `Interrupted`. Its `block_on`
+    /// panics then.
     pub fn stop(&self) {
         self.remote.stop();
     }

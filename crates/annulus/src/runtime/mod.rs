@@ -33,12 +33,20 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Builds a runtime with default settings on this thread, runs a future on it, and drops it.
+/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and returns what the future returned.
 ///
-/// # Errors
-/// The future's; or if no runtime can be built, or if one is running on this thread already.
-pub fn run<T, E: From<std::io::Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    Runtime::new()?.block_on(future)?
+/// ```
+/// let sum = annulus::run(async { 1 + annulus::spawn(async { 2 }).await.unwrap() });
+/// assert_eq!(sum, 3);
+/// ```
+///
+/// # Panics
+/// If no runtime can be built, if one is running on this thread already, or as [`Runtime::block_on`] does. A program that reports
+/// that as an error uses [`Runtime::new`] and [`Runtime::try_block_on`].
+#[track_caller]
+pub fn run<F: Future>(future: F) -> F::Output {
+    let ran = Runtime::new().and_then(|mut runtime| runtime.try_block_on(future));
+    ran.unwrap_or_else(|error| failed("annulus::run", "Runtime::new and try_block_on", &error))
 }
 
 /// A runtime, for one thread: the ring belongs to the thread that built it.
@@ -66,12 +74,31 @@ impl Runtime {
         Builder::default()
     }
 
-    /// Runs a future to its end, and tasks meanwhile. Tasks that have not ended continue with the next call.
+    /// Runs a future to its end, and tasks meanwhile; returns what the future returned. Tasks that have not ended continue with the
+    /// next call.
+    ///
+    /// ```
+    /// let mut runtime = annulus::Runtime::new()?;
+    /// let name = runtime.block_on(async { "annulus" });
+    /// assert_eq!(name, "annulus");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the loop cannot run or go on, for the reasons that are errors of [`try_block_on`](Self::try_block_on); and with the
+    /// future's own panic.
+    #[track_caller]
+    pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
+        let ran = self.try_block_on(future);
+        ran.unwrap_or_else(|error| failed("Runtime::block_on", "try_block_on", &error))
+    }
+
+    /// As [`block_on`](Self::block_on), for a program that handles a loop which ends before the future does.
     ///
     /// # Errors
     /// If a runtime is running on this thread already, in a forked child, after [`Handle::stop`] (`Interrupted`), or if the
-    /// driver fails for good.
-    pub fn block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
+    /// driver fails for good. The future is dropped then.
+    pub fn try_block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::enter(&self.core)?;
         self.core.run(future)
     }
@@ -106,6 +133,13 @@ impl Runtime {
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.remote.clone())
     }
+}
+
+/// Reports what prevents a call that has no error of its own.
+#[cold]
+#[track_caller]
+fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {
+    panic!("{call} cannot run the future: {error}; to handle this as an error, use {instead}")
 }
 
 impl Drop for Runtime {

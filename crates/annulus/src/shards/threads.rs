@@ -125,7 +125,7 @@ impl Shards {
         let ready = Ready { handle: runtime.handle(), locked_down: *locked_down };
         let handles = barrier.wait(index, ready).map_err(Cause::Runtime)?;
         let shard = Shard { index, cpu, driver: Arc::new(runtime.driver().clone()), handles };
-        let ended = guarded(|| runtime.block_on(async { main(shard).await }))?;
+        let ended = guarded(|| runtime.try_block_on(async { main(shard).await }))?;
         ended.map_err(Cause::Runtime)?.map_err(Cause::Main)
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Runs a test's future on a runtime of the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
     let mut runtime = builder.build().expect("a runtime");
-    runtime.block_on(future).expect("the runtime works").expect("the test's own steps succeed")
+    runtime.block_on(future).expect("the test's own steps succeed")
 }
 
 /// Runs a test's future on a runtime with default settings.

@@ -171,7 +171,7 @@ impl Mode {
 
     fn run_on(self, case: &Case, builder: Builder) {
         let mut runtime = (case.settings)(builder).build().expect("a runtime");
-        let outcome = runtime.block_on(timeout(self.deadline(), (case.body)()));
+        let outcome = runtime.try_block_on(timeout(self.deadline(), (case.body)()));
         let waiting = runtime.waiting().join("\n");
         match outcome {
             Ok(Ok(done)) => done.expect("the steps of the body succeed"),

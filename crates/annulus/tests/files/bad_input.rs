@@ -110,7 +110,7 @@ fn wrong_ways_of_use() {
 #[test]
 fn outside_a_runtime() {
     let mut runtime = annulus::Runtime::new().unwrap();
-    let file = runtime.block_on(File::open("/proc/self/exe")).unwrap().unwrap();
+    let file = runtime.block_on(File::open("/proc/self/exe")).unwrap();
     let mut opening = std::pin::pin!(File::open("/proc/self/exe"));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(refused) = opening.as_mut().poll(&mut cx) else {

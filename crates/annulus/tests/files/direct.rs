@@ -115,7 +115,7 @@ fn another_runtime_takes_it_for_plain_memory() {
         let place = Place::new();
         let mut here = mode.runtime().unwrap();
         let mut there = Runtime::builder().build().unwrap();
-        let pool = there.block_on(async { DirectPool::new(1, SIZE) }).unwrap().unwrap();
+        let pool = there.block_on(async { DirectPool::new(1, SIZE) }).unwrap();
         let done = here.block_on(async {
             let file = open(&place).await?;
             let (written, buf) = file.write_at(filled(&pool, 7).await, 0).await;
@@ -128,7 +128,7 @@ fn another_runtime_takes_it_for_plain_memory() {
         });
         drop((there, here));
         // The last buffer, after both ends.
-        assert_eq!(done.unwrap().unwrap()[0], 7, "{mode:?}");
+        assert_eq!(done.unwrap()[0], 7, "{mode:?}");
     }
 }
 
@@ -206,6 +206,6 @@ fn more_than_may_be_locked_is_used_without() {
             assert_eq!((read?, buf[SIZE - 1]), (SIZE, 3));
             io::Result::Ok(())
         });
-        ran.unwrap().unwrap();
+        ran.unwrap();
     }
 }

@@ -106,16 +106,14 @@ fn nothing_is_left_open() {
     for mode in Mode::all() {
         let before = open_descriptors();
         let mut runtime = mode.runtime().unwrap();
-        let done: io::Result<()> = runtime
-            .block_on(async {
-                for _ in 0..100 {
-                    begin(File::open(&path)).await;
-                    let kept = File::open(&path).await?;
-                    begin(kept.read_at(vec![0; 100_000], 0)).await;
-                }
-                Ok(())
-            })
-            .unwrap();
+        let done: io::Result<()> = runtime.block_on(async {
+            for _ in 0..100 {
+                begin(File::open(&path)).await;
+                let kept = File::open(&path).await?;
+                begin(kept.read_at(vec![0; 100_000], 0)).await;
+            }
+            Ok(())
+        });
         done.unwrap();
         drop(runtime);
         assert_eq!(open_descriptors(), before, "{mode:?}");
@@ -141,18 +139,16 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
         for polled_after in [false, true] {
             let before = open_descriptors();
             let mut runtime = mode.runtime().unwrap();
-            let outliving: io::Result<_> = runtime
-                .block_on(async {
-                    let (mut opens, mut reads) = (Vec::new(), Vec::new());
-                    for _ in 0..10 {
-                        let file = File::open(&path).await?;
-                        opens.push(begun(File::open(path.clone())).await);
-                        let read = async move { file.read_at(vec![0; 100_000], 0).await.0 };
-                        reads.push(begun(read).await);
-                    }
-                    Ok((opens, reads))
-                })
-                .unwrap();
+            let outliving: io::Result<_> = runtime.block_on(async {
+                let (mut opens, mut reads) = (Vec::new(), Vec::new());
+                for _ in 0..10 {
+                    let file = File::open(&path).await?;
+                    opens.push(begun(File::open(path.clone())).await);
+                    let read = async move { file.read_at(vec![0; 100_000], 0).await.0 };
+                    reads.push(begun(read).await);
+                }
+                Ok((opens, reads))
+            });
             let (mut opens, mut reads) = outliving.unwrap();
             drop(runtime);
             let mut cx = Context::from_waker(Waker::noop());
@@ -174,21 +170,19 @@ fn the_end_waits_for_calls_under_way() {
         let mut runtime = mode.runtime().unwrap();
         let place = Place::new();
         let path = place.join("file");
-        runtime
-            .block_on(async {
-                let file = File::create(&path).await.unwrap();
-                for n in 0..20u64 {
-                    let clone = file.try_clone().unwrap();
-                    annulus::spawn(async move {
-                        loop {
-                            _ = clone.write_at(vec![n as u8; 200_000], n * 200_000).await;
-                            annulus::yield_now().await;
-                        }
-                    });
-                }
-                annulus::yield_now().await;
-            })
-            .unwrap();
+        runtime.block_on(async {
+            let file = File::create(&path).await.unwrap();
+            for n in 0..20u64 {
+                let clone = file.try_clone().unwrap();
+                annulus::spawn(async move {
+                    loop {
+                        _ = clone.write_at(vec![n as u8; 200_000], n * 200_000).await;
+                        annulus::yield_now().await;
+                    }
+                });
+            }
+            annulus::yield_now().await;
+        });
         drop(runtime);
     }
 }
@@ -198,23 +192,21 @@ fn the_end_waits_for_calls_under_way() {
 fn quick_calls_let_the_others_have_their_turn() {
     let mode = Mode { driver: annulus::DriverChoice::Auto, policy: Policy::Inline };
     let mut runtime = mode.runtime().unwrap();
-    let woken = runtime
-        .block_on(async {
-            let reader = annulus::spawn(async {
-                let file = File::open("/proc/self/exe").await?;
-                let mut buf = vec![0; 16];
-                loop {
-                    let (read, back) = file.read_at(buf, 0).await;
-                    read?;
-                    buf = back;
-                }
-                #[expect(unreachable_code, reason = "says the type")]
-                Ok::<(), io::Error>(())
-            });
-            sleep(Duration::from_millis(5)).await;
-            drop(reader);
-            true
-        })
-        .unwrap();
+    let woken = runtime.block_on(async {
+        let reader = annulus::spawn(async {
+            let file = File::open("/proc/self/exe").await?;
+            let mut buf = vec![0; 16];
+            loop {
+                let (read, back) = file.read_at(buf, 0).await;
+                read?;
+                buf = back;
+            }
+            #[expect(unreachable_code, reason = "says the type")]
+            Ok::<(), io::Error>(())
+        });
+        sleep(Duration::from_millis(5)).await;
+        drop(reader);
+        true
+    });
     assert!(woken);
 }

@@ -42,7 +42,7 @@ impl Mode {
         let (done, told) = channel();
         let thread = thread::spawn(move || {
             let done = done;
-            let outcome = self.runtime().unwrap().block_on(body(Place::new())).unwrap();
+            let outcome = self.runtime().unwrap().block_on(body(Place::new()));
             outcome.unwrap_or_else(|error| panic!("{self:?}: {error}"));
             done.send(()).unwrap();
         });

@@ -227,7 +227,7 @@ fn a_file_whose_runtime_does_not_run_is_an_error_however_often() {
     use std::task::Poll;
 
     let file = Runtime::new().unwrap().block_on(async { File::open("/proc/self/exe").await });
-    let file = file.unwrap().unwrap();
+    let file = file.unwrap();
     let mut polls = 0;
     for _ in 0..1000 {
         let read = std::pin::pin!(file.read_at(vec![0; 4], 0));

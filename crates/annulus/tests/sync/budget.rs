@@ -138,18 +138,16 @@ fn a_budget_of_one_works_and_of_zero_is_refused() {
     let error = Runtime::builder().task_budget(0).build().unwrap_err();
     assert!(error.to_string().contains("task_budget of 0"), "{error}");
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
-    runtime
-        .block_on(async {
-            let (sender, mut receiver) = mpsc::channel(10);
-            for item in 0..10 {
-                sender.send(item).await.unwrap();
-            }
-            drop(sender);
-            let mut sum = 0;
-            while let Some(item) = receiver.recv().await {
-                sum += item;
-            }
-            assert_eq!(sum, 45);
-        })
-        .unwrap();
+    runtime.block_on(async {
+        let (sender, mut receiver) = mpsc::channel(10);
+        for item in 0..10 {
+            sender.send(item).await.unwrap();
+        }
+        drop(sender);
+        let mut sum = 0;
+        while let Some(item) = receiver.recv().await {
+            sum += item;
+        }
+        assert_eq!(sum, 45);
+    });
 }

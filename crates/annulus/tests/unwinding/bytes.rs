@@ -64,7 +64,7 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
     let left = RefCell::new(None);
     let handle = stage.runtime.handle();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        stage.runtime.block_on(async {
+        stage.runtime.try_block_on(async {
             *left.borrow_mut() = Some(run().await.unwrap());
             if panics {
                 panic!("the root's own");

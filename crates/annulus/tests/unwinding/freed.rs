@@ -52,7 +52,7 @@ fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
             fill(&mut stream).await?;
             io::Result::Ok((peer, prepare(stream).await))
         });
-        let (peer, kept) = prepared.unwrap().unwrap();
+        let (peer, kept) = prepared.unwrap();
         let ended = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
         drop(kept);
         let reused: Vec<Vec<u8>> = (0..400).map(|_| vec![REUSED; PIECE]).collect();

@@ -17,7 +17,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Runs a part of the test.
     pub(crate) fn play<T>(&mut self, future: impl Future<Output = io::Result<T>>) -> T {
-        self.runtime.block_on(future).expect("the runtime works").expect("the test's own steps")
+        self.runtime.block_on(future).expect("the test's own steps")
     }
 
     /// Ends the runtime: everything was given back.

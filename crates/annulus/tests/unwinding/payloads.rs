@@ -62,7 +62,7 @@ fn a_panicking_root_ends_its_runtime_in_order() {
         let (mut runtime, sim) = stage.into_parts();
         let counted = count.clone();
         let ended = catch_unwind(AssertUnwindSafe(move || {
-            let played = runtime.block_on(async {
+            runtime.block_on(async {
                 let (mut one, other) = pair().await.unwrap();
                 spawn(hold(PanicsOnDrop(counted.clone())));
                 spawn(hold(PanicsOnDrop(counted)));
@@ -71,7 +71,6 @@ fn a_panicking_root_ends_its_runtime_in_order() {
                 let _other = other;
                 panic!("the root's own");
             });
-            drop(played);
         }));
         let payload = ended.unwrap_err();
         assert_eq!(payload.downcast_ref::<&str>(), Some(&"the root's own"));

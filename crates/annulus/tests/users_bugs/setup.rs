@@ -176,7 +176,7 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
         let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel());
         let mut runtime = builder.build().unwrap();
         ready.send((runtime.handle(), rustix::thread::gettid())).unwrap();
-        assert!(runtime.block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
+        assert!(runtime.try_block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
     });
     let (handle, id) = is_ready.recv().unwrap();
     let call = format!("/proc/self/task/{}/syscall", id.as_raw_nonzero());

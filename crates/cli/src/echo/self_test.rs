@@ -46,7 +46,7 @@ pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
     if runtime.driver().kind == DriverKind::Epoll {
         with_plain_calls(Mode::Tasks(choice)).context(CANNOT)?;
     }
-    let served = runtime.block_on(async { time::timeout(PATIENCE, echo_once()).await });
+    let served = runtime.try_block_on(async { time::timeout(PATIENCE, echo_once()).await });
     let timed_out =
         |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
     served.context(CANNOT)?.unwrap_or_else(timed_out).context(CANNOT)

@@ -59,7 +59,7 @@ impl Executor {
         F: Future<Output = Result<T>> + 'static,
     {
         let Executor::Tasks(runtime) = self else { return in_threads(workers, plain) };
-        runtime.block_on(async {
+        runtime.try_block_on(async {
             let tasks: Vec<_> = task(workers).await?.into_iter().map(annulus::spawn).collect();
             let mut done = Vec::with_capacity(tasks.len());
             for task in tasks {

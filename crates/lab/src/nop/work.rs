@@ -118,7 +118,7 @@ fn task(entries: u32, meter: Meter) -> Result<Sample> {
     let driver = annulus::DriverChoice::Uring;
     let builder = Runtime::builder().driver(driver).sq_entries(entries).cq_entries(2 * entries);
     let meter = Rc::new(RefCell::new(meter));
-    builder.build()?.block_on(async {
+    builder.build()?.try_block_on(async {
         let worker = |_| {
             let meter = meter.clone();
             annulus::spawn(async move {

@@ -103,7 +103,7 @@ fn spawn_pinned<T: Send + 'static>(
         let _pinned = pin.map(affinity::pin).transpose().map_err(io::Error::other)?;
         let mut runtime =
             Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO).build()?;
-        runtime.block_on(end())?
+        runtime.try_block_on(end())?
     })
 }
 

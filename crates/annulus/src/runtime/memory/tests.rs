@@ -222,7 +222,7 @@ fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
         }
         io::Result::Ok((writer.await.expect("no panic")?, server))
     };
-    let (mut client, mut server) = runtime.block_on(flood).unwrap().unwrap();
+    let (mut client, mut server) = runtime.block_on(flood).unwrap();
     let flooded = resident(&runtime);
     assert!(flooded >= 2 << 20, "{flooded} bytes");
     let light = async {
@@ -233,7 +233,7 @@ fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
         }
         io::Result::Ok(())
     };
-    runtime.block_on(light).unwrap().unwrap();
+    runtime.block_on(light).unwrap();
     let left = resident(&runtime);
     assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
 }
