@@ -57,6 +57,8 @@
 //! A runtime, its streams, tasks and leases stay on one thread. [`Handle`], [`SharedBytes`] and [`shards::channel`] cross threads;
 //! [`net::TcpStream::into_parts`] moves a connection.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod affinity;
 #[cfg(feature = "bytes")]
 mod bytes;

@@ -4,6 +4,8 @@
 //! [`Pool`]. It knows no tasks, wakers or streams: the layer above decides when to arm, pause, coalesce or close, once for all
 //! drivers.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod counters;
 mod driver;
 mod epoll;

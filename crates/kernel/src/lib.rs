@@ -6,6 +6,8 @@
 //! The rest of the crate is the data that these calls take: socket addresses, options, control messages, file calls. The entries
 //! and completions of a ring are in `annulus-ring`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod address;
 mod call;
 mod control;

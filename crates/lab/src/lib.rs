@@ -11,6 +11,8 @@
 //!
 //! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod bench;
 pub mod bulk;
 pub mod child;

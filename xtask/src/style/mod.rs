@@ -1,8 +1,9 @@
-//! The rules of style that a program can check: sizes, words, cycles of modules, references.
+//! The rules of style that a program can check: sizes, words, cycles of modules, references, examples in documentation.
 //!
 //! The code does not keep all of them yet, so violations are counted by rule and compared with the counts on record
 //! ([`ratchet`]): more is a failure, and a lower count can be recorded.
 
+mod examples;
 mod graph;
 mod modules;
 mod ratchet;
@@ -118,24 +119,30 @@ fn apply() -> Result<Vec<Rule>, Failure> {
             format!("xtask/style/allowed.txt allows what is not there: {}", unused.join(", "));
         return Err(Failure::Failed(text));
     }
-    let cycle = cycle(&tree).map_err(|why| Failure::Failed(format!("style: {why}")))?;
+    let modules = Modules::read(&tree, CRATE);
+    let modules = modules.map_err(|why| Failure::Failed(format!("style: {why}")))?;
+    let examples = examples::find(&tree, &modules, &examples::exceptions()?);
     let rule = |name, about, found| Rule { name, about, found };
     Ok(vec![
         rule("files", "source files of more than 500 lines", sizes::files(&tree)),
         rule("functions", "functions of more than 70 lines", sizes::functions(&tree)),
         rule("words", "words of xtask/style/words.txt", words.find(&tree)),
-        rule("cycle", "files in the largest cycle of modules of crates/annulus", cycle),
+        rule("cycle", "files in the largest cycle of modules of crates/annulus", cycle(&modules)),
         rule(
             "references",
             "documents, files and invariants that do not exist",
             references::find(&tree),
         ),
+        rule(
+            "examples",
+            "public types of crates/annulus without an example in their docs",
+            examples,
+        ),
     ])
 }
 
 /// The files of the largest cycle, each with the members that it uses.
-fn cycle(tree: &Tree) -> Result<Vec<Finding>, String> {
-    let modules = Modules::read(tree, CRATE)?;
+fn cycle(modules: &Modules) -> Vec<Finding> {
     let graph = modules.graph();
     let cycle = graph::largest_cycle(&graph);
     let member = |&file: &usize| {
@@ -143,7 +150,7 @@ fn cycle(tree: &Tree) -> Result<Vec<Finding>, String> {
         let names: Vec<&str> = named.map(|&to| short(&modules.files()[to])).collect();
         Finding::new(&modules.files()[file], 1, format!("names {}", names.join(", ")))
     };
-    Ok(cycle.iter().map(member).collect())
+    cycle.iter().map(member).collect()
 }
 
 /// A file's path below its crate's sources.

@@ -45,6 +45,16 @@ impl Modules {
         &self.files
     }
 
+    /// The file of the module at this path in the crate.
+    pub(super) fn file_at(&self, place: &[String]) -> Option<&str> {
+        self.modules.get(place).map(|module| self.files[module.file].as_str())
+    }
+
+    /// The file that defines what `path` names in the module at `place`; none if another crate does.
+    pub(super) fn definition(&self, place: &[String], path: &[String]) -> Option<&str> {
+        self.file_of(place, path, HOPS).map(|file| self.files[file].as_str())
+    }
+
     /// For each file, the other files of the crate that it names something in.
     pub(super) fn graph(&self) -> Graph {
         let mut edges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
