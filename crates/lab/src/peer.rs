@@ -25,8 +25,8 @@ const SERVES: &str = "serves";
 const MODES: &str = "modes";
 
 /// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file` or `bench
-/// bulk`.
-const CONTESTS: [&str; 3] = ["nop", "file", "bulk"];
+/// bulk`, or twins of the examples.
+const CONTESTS: [&str; 4] = ["nop", "file", "bulk", "examples"];
 
 /// The directory of all peers, and the directory of their builds.
 #[derive(Clone, Debug)]

@@ -1,0 +1,29 @@
+//! The examples must not be longer than the same programs on tokio, but for a tenth.
+
+use std::fs;
+use std::path::Path;
+
+/// The lines that are neither empty nor only a comment.
+fn lines_of_code(path: &Path) -> usize {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    text.lines().map(str::trim).filter(is_code).count()
+}
+
+#[test]
+fn no_example_is_longer_than_its_twin() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let twins = crate_root.join("../../peers/tokio-examples/src/bin");
+    let mut compared = 0;
+    for twin in fs::read_dir(twins).expect("the twins") {
+        let twin = twin.expect("an entry").path();
+        let name = twin.file_name().expect("a name");
+        let (ours, theirs) =
+            (lines_of_code(&crate_root.join("examples").join(name)), lines_of_code(&twin));
+        println!("{}: {ours} lines, its twin {theirs}", name.display());
+        assert!(10 * ours <= 11 * theirs, "{}: {ours} lines, its twin {theirs}", name.display());
+        compared += 1;
+    }
+    assert!(compared > 0, "no twin found");
+}

@@ -1,0 +1,63 @@
+//! The example programs, each run as a process and tested with clients that were written elsewhere: redis-cli, curl, dig,
+//! Python. `peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
+
+mod lines;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The directory of the examples. Cargo builds them with all tests of the crate, but not with this one alone.
+fn examples() -> &'static PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let test = std::env::current_exe().expect("its path");
+        let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
+        // Without Cargo, on another kernel, they were built before.
+        if let Ok(cargo) = std::env::var("CARGO") {
+            let words = ["build", "--quiet", "--package", "annulus", "--examples", "--target-dir"];
+            let mut build = Command::new(cargo);
+            build.args(words).arg(profile.parent().expect("the target directory"));
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
+            assert!(build.status().expect("cargo runs").success(), "the examples are not built");
+        }
+        profile.join("examples")
+    })
+}
+
+/// Runs the checks of an example. Without Python they are skipped, but not in CI.
+fn check(name: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../peers/check_examples.py");
+    let run = Command::new("python3").arg(script).arg(examples()).arg(name).output();
+    let Ok(run) = run else {
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        assert!(!is_ci, "{name} needs python3, and CI may not skip it: apt-get install python3");
+        _ = writeln!(io::stderr(), "skipped: {name}: no python3: apt-get install python3");
+        return;
+    };
+    let (told, errors) =
+        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    for line in told.lines().filter(|line| line.starts_with("skipped")) {
+        // Past the capture of a test's output.
+        _ = writeln!(io::stderr(), "{line}");
+    }
+    assert!(run.status.success(), "{told}{errors}");
+}
+
+#[test]
+fn dns_forwards() {
+    check("dns");
+}
+
+#[test]
+fn proxy_passes_on() {
+    check("proxy");
+}
+
+#[test]
+fn redis_stores() {
+    check("redis");
+}

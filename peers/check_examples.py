@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Checks the example programs: starts each, and tests it with clients that were written elsewhere and with hostile ones.
+
+    check_examples.py DIRECTORY            the programs in DIRECTORY
+    check_examples.py DIRECTORY NAME...    only these
+
+The same checks run over the examples of annulus and over their twins on tokio. A check whose client is missing is skipped,
+with a line that says how to get it; with CI=true it fails. Exit code: 0 all passed, 1 a check failed, 2 usage.
+"""
+
+import importlib
+import os
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "examples"))
+
+from harness import Missing
+
+NAMES = ["dns", "proxy", "redis"]
+
+
+def passes(name, check, path):
+    """Runs a check, and prints what came of it."""
+    label = f"{name}: {check.__name__.replace('_', ' ')}"
+    try:
+        check(path)
+    except Missing as why:
+        print(f"skipped: {label}: {why}", flush=True)
+        return os.environ.get("CI") != "true"
+    except Exception as error:
+        print(f"FAILED  {label}: {type(error).__name__}: {error}", flush=True)
+        return False
+    print(f"ok      {label}", flush=True)
+    return True
+
+
+def main():
+    names = sys.argv[2:] or NAMES
+    if len(sys.argv) < 2 or not set(names) <= set(NAMES):
+        print(f"{__doc__}\nThe names: {', '.join(NAMES)}.", file=sys.stderr)
+        return 2
+    results = []
+    for name in names:
+        path = os.path.join(sys.argv[1], name)
+        for check in importlib.import_module(name).CHECKS:
+            results.append(passes(name, check, path))
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

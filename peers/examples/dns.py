@@ -1,0 +1,139 @@
+"""Checks of the DNS forwarder, with dig and plain sockets; the upstreams are sockets of Python."""
+
+import contextlib
+import socket
+import threading
+
+from harness import PATIENCE, output, running, tool
+
+NAME = b"\7example\4test\0"
+QUESTION = NAME + b"\0\1\0\1"
+ANSWER = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4"
+
+
+def query(identifier, question=QUESTION):
+    return identifier.to_bytes(2, "big") + b"\1\0\0\1\0\0\0\0\0\0" + question
+
+
+def question_of(message):
+    return message[12 : message.index(b"\0", 12) + 5]
+
+
+def answered(message, address):
+    """The answer to a query: this address."""
+    flags = b"\x81\x80\0\1\0\1\0\0\0\0"
+    return message[:2] + flags + question_of(message) + ANSWER + bytes(address)
+
+
+@contextlib.contextmanager
+def upstream(answer):
+    """A server that sends each of `answer(query, index)` back; yields its address and the queries that came."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 0))
+    seen, over = [], threading.Event()
+
+    def serve():
+        while True:
+            message, client = server.recvfrom(1 << 16)
+            if over.is_set():
+                return
+            seen.append(message)
+            for reply in answer(message, len(seen) - 1):
+                server.sendto(reply, client)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield "127.0.0.1:%d" % server.getsockname()[1], seen
+    finally:
+        over.set()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as waker:
+            waker.sendto(b"over", server.getsockname())
+        thread.join(PATIENCE)
+        server.close()
+
+
+def client(forwarder):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(PATIENCE)
+    made.connect(("127.0.0.1", forwarder.port))
+    return made
+
+
+def dig(forwarder, *options):
+    path = tool("dig", "dnsutils")
+    words = ["@127.0.0.1", "-p", str(forwarder.port), "+tries=1", "+time=20", *options, "example.test"]
+    return output(path, *words)
+
+
+def dig_gets_an_answer(path):
+    with upstream(lambda message, _: [answered(message, [1, 2, 3, 4])]) as (address, _):
+        with running(path, "127.0.0.1:0", address) as forwarder:
+            assert dig(forwarder, "+short").strip() == "1.2.3.4"
+
+
+def clients_with_one_identifier(path):
+    """Both queries have the identifier 7; upstream they must differ, and each client gets its own answer."""
+    held = []
+
+    def answer(message, _):
+        held.append(message)
+        both = held if len(held) == 2 else []
+        return [answered(message, [question_of(message)[1], 0, 0, 0]) for message in reversed(both)]
+
+    with upstream(answer) as (address, seen), running(path, "127.0.0.1:0", address) as forwarder:
+        with client(forwarder) as one, client(forwarder) as two:
+            one.send(query(7, b"\1A\0\0\1\0\1"))
+            two.send(query(7, b"\1B\0\0\1\0\1"))
+            for asker, name in ((one, b"A"), (two, b"B")):
+                message = asker.recv(512)
+                assert message[:2] == b"\0\7" and message[13:14] == name == message[-4:-3], message
+        assert seen[0][:2] != seen[1][:2], "one identifier for two queries"
+
+
+def a_lost_query_goes_to_the_next_upstream(path):
+    with upstream(lambda *_: []) as (silent, lost), upstream(lambda m, _: [answered(m, [5, 6, 7, 8])]) as (good, _):
+        with running(path, "127.0.0.1:0", silent, good) as forwarder:
+            assert dig(forwarder, "+short").strip() == "5.6.7.8" and len(lost) == 1
+
+
+def a_refusing_upstream_is_passed_over(path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = "127.0.0.1:%d" % unused.getsockname()[1]
+    with upstream(lambda m, _: [answered(m, [9, 9, 9, 9])]) as (good, _):
+        with running(path, "127.0.0.1:0", closed, good) as forwarder:
+            assert dig(forwarder, "+short").strip() == "9.9.9.9"
+
+
+def without_an_answer_it_is_servfail(path):
+    with upstream(lambda *_: []) as (silent, tried), running(path, "127.0.0.1:0", silent) as forwarder:
+        assert "SERVFAIL" in dig(forwarder)
+        assert len(tried) > 1 and len({message[:2] for message in tried}) == len(tried)
+
+
+def hostile_datagrams(path):
+    """Neither short datagrams nor answers are forwarded; answers that nothing asked for reach no client."""
+
+    def answer(message, _):
+        forged = bytes([message[0] ^ 1]) + message[1:]
+        return [b"", message[:5], answered(forged, [6, 6, 6, 6]), answered(message, [1, 1, 1, 1])]
+
+    with upstream(answer) as (address, seen), running(path, "127.0.0.1:0", address) as forwarder:
+        with client(forwarder) as asker:
+            for message in (b"", b"x", query(1)[:11], answered(query(2), [0, 0, 0, 0])):
+                asker.send(message)
+            asker.send(query(3))
+            message = asker.recv(512)
+            assert message[:2] == b"\0\3" and message[-4:] == bytes([1, 1, 1, 1]), message
+        assert len(seen) == 1, seen
+
+
+CHECKS = [
+    dig_gets_an_answer,
+    clients_with_one_identifier,
+    a_lost_query_goes_to_the_next_upstream,
+    a_refusing_upstream_is_passed_over,
+    without_an_answer_it_is_servfail,
+    hostile_datagrams,
+]

@@ -1,0 +1,134 @@
+"""Checks of the proxy, in front of servers of Python's standard library; the clients are curl and plain sockets."""
+
+import contextlib
+import http.server
+import socket
+import tempfile
+import threading
+
+from harness import PATIENCE, ends, exactly, output, payload, reset, rest, running, tool
+
+
+@contextlib.contextmanager
+def target(serve):
+    """A server on a thread for each connection; yields its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(PATIENCE)
+
+    def one(connection):
+        connection.settimeout(PATIENCE)
+        with contextlib.suppress(ConnectionError, TimeoutError), connection:
+            serve(connection)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield "127.0.0.1:%d" % listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def reverse(connection):
+    """Answers only once the client has ended its direction."""
+    connection.sendall(rest(connection)[::-1])
+
+
+def echo(connection):
+    while part := connection.recv(1 << 16):
+        connection.sendall(part)
+
+
+def a_half_close_goes_through(path):
+    with target(reverse) as to, running(path, "127.0.0.1:0", to) as proxy:
+        for size in (0, 1, 1_000_000):
+            data = payload(size, size)
+            with proxy.connect() as client:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                assert rest(client) == data[::-1], f"{size} bytes"
+            proxy.line(f": {size} bytes up, {size} bytes down, closed")
+
+
+def curl_through_the_proxy(path):
+    curl = tool("curl", "curl")
+    with tempfile.TemporaryDirectory() as directory:
+        data = payload(3_000_000, 3)
+        with open(f"{directory}/file", "wb") as file:
+            file.write(data)
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *arguments):
+                super().__init__(*arguments, directory=directory)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with running(path, "127.0.0.1:0", "127.0.0.1:%d" % server.server_port) as proxy:
+                url = f"http://127.0.0.1:{proxy.port}/file"
+                output(curl, "-sSf", "-o", f"{directory}/got", url)
+                with open(f"{directory}/got", "rb") as file:
+                    assert file.read() == data
+            server.shutdown()
+
+
+def both_directions_at_once(path):
+    data = payload(5_000_000, 5)
+    with target(echo) as to, running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
+        sender = threading.Thread(target=client.sendall, args=(data,))
+        sender.start()
+        assert exactly(client, len(data)) == data
+        sender.join()
+
+
+def a_silent_connection_is_closed(path):
+    with target(echo) as to, running(path, "127.0.0.1:0", to, 1) as proxy:
+        with proxy.connect() as client:
+            client.sendall(b"hello")
+            assert exactly(client, 5) == b"hello" and ends(client)
+        proxy.line(": 5 bytes up, 5 bytes down, timed out")
+
+
+def traffic_one_way_keeps_a_connection(path):
+    """The time-out is one second, and two directions are one connection: bytes one way are enough."""
+
+    def drip(connection):
+        for _ in range(12):
+            connection.sendall(b"x")
+            threading.Event().wait(0.2)
+
+    with target(drip) as to, running(path, "127.0.0.1:0", to, 1) as proxy, proxy.connect() as client:
+        assert rest(client) == b"x" * 12
+
+
+def hostile_clients(path):
+    with target(echo) as to, running(path, "127.0.0.1:0", to) as proxy:
+        client = proxy.connect()
+        client.sendall(b"before the reset")
+        exactly(client, 5)
+        reset(client)
+        proxy.line("16 bytes up")
+        with proxy.connect() as client:
+            client.sendall(b"still there")
+            assert exactly(client, 11) == b"still there"
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        nothing = "127.0.0.1:%d" % unused.getsockname()[1]
+    with running(path, "127.0.0.1:0", nothing) as proxy, proxy.connect() as client:
+        assert ends(client)
+        proxy.line(": 0 bytes up, 0 bytes down", "refused")
+
+
+CHECKS = [
+    a_half_close_goes_through,
+    curl_through_the_proxy,
+    both_directions_at_once,
+    a_silent_connection_is_closed,
+    traffic_one_way_keeps_a_connection,
+    hostile_clients,
+]

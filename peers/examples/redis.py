@@ -1,0 +1,131 @@
+"""Checks of the Redis-protocol store, with redis-cli, redis-benchmark and plain sockets."""
+
+import contextlib
+import os
+
+from harness import ends, eventually, exactly, output, payload, reset, rest, running, tool
+
+
+def commands_of_redis_cli(path):
+    cli = tool("redis-cli", "redis-tools")
+    with running(path, "127.0.0.1:0") as store:
+        ask = lambda *words: output(cli, "-p", str(store.port), *words).strip()
+        expected = [
+            (["PING"], "PONG"),
+            (["PING", "hello"], "hello"),
+            (["ECHO", "two words"], "two words"),
+            (["GET", "none"], ""),
+            (["SET", "a", "1"], "OK"),
+            (["get", "a"], "1"),
+            (["INCR", "a"], "2"),
+            (["INCR", "new"], "1"),
+            (["MSET", "b", "x", "c", ""], "OK"),
+            (["MGET", "a", "b", "c", "none"], "2\nx"),
+            (["EXISTS", "a", "b", "none", "a"], "3"),
+            (["TTL", "a"], "-1"),
+            (["TTL", "none"], "-2"),
+            (["EXPIRE", "none", "5"], "0"),
+            (["EXPIRE", "a", "1000"], "1"),
+            (["SET", "a", "text"], "OK"),
+            (["TTL", "a"], "-1"),
+            (["DEL", "a", "b", "none"], "2"),
+            (["EXISTS", "a", "b"], "0"),
+            (["COMMAND"], ""),
+            (["CONFIG", "GET", "save"], "save"),
+        ]
+        for words, answer in expected:
+            assert ask(*words) == answer, f"{words}: {ask(*words)!r}, not {answer!r}"
+        for words in [["INCR", "text"], ["NONSENSE", "x"], ["GET"], ["MSET", "k"], ["SET", "k", "v", "EX", "soon"]]:
+            ask("SET", "text", "text")
+            assert ask(*words).startswith("ERR"), f"{words}: {ask(*words)!r}"
+
+
+def keys_end_at_their_time(path):
+    cli = tool("redis-cli", "redis-tools")
+    with running(path, "127.0.0.1:0") as store:
+        ask = lambda *words: output(cli, "-p", str(store.port), *words).strip()
+        assert ask("SET", "short", "v", "PX", "20") == "OK" and ask("SET", "long", "v", "EX", "1000") == "OK"
+        assert ask("TTL", "long") in ("1000", "999", "998")
+        eventually(lambda: ask("EXISTS", "short", "long") == "1", "a key of 20 ms ends")
+        assert ask("GET", "short") == "" and ask("DEL", "short") == "0" and ask("GET", "long") == "v"
+
+
+def values_of_redis_cli_are_whole(path):
+    cli = tool("redis-cli", "redis-tools")
+    with running(path, "127.0.0.1:0") as store:
+        for size in (1, 16_000, 1_000_000):
+            value = payload(size, size)
+            assert output(cli, "-p", str(store.port), "-x", "SET", "big", input=value) == "OK\n"
+            assert output(cli, "-p", str(store.port), "GET", "big").encode() == value + b"\n"
+
+
+def redis_benchmark_runs(path):
+    benchmark = tool("redis-benchmark", "redis-tools")
+    with running(path, "127.0.0.1:0") as store:
+        for pipeline in ("1", "16"):
+            tests = "ping,set,get,incr,mset"
+            lines = output(benchmark, "-p", str(store.port), "-t", tests, "-n", "2000", "-P", pipeline, "--csv")
+            assert len(lines.splitlines()) >= 6 and "rror" not in lines, lines
+
+
+def commands_that_come_in_pieces(path):
+    value = payload(3000, 1)
+    commands = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3000\r\n" + value + b"\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n"
+    answers = b"+OK\r\n$3000\r\n" + value + b"\r\n+PONG\r\n"
+    with running(path, "127.0.0.1:0") as store:
+        for size in (1, 7, 1000):
+            with store.connect() as client:
+                for start in range(0, len(commands), size):
+                    client.sendall(commands[start : start + size])
+                assert exactly(client, len(answers)) == answers, f"in pieces of {size}"
+
+
+def many_commands_at_once(path):
+    count = 20_000
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+        client.sendall(b"SET k " + b"v" * 100 + b"\r\n" + b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n" * count)
+        answers = b"+OK\r\n" + (b"$100\r\n" + b"v" * 100 + b"\r\n") * count
+        assert exactly(client, len(answers)) == answers
+
+
+def hostile_clients(path):
+    with running(path, "127.0.0.1:0") as store, store.connect() as good:
+        for text in (b"*1\r\n$99999999999\r\n", b"*x\r\n", b"*1\r\nPING\r\n", b"*-5\r\n", b"*1" + b"0" * 20):
+            with store.connect() as client:
+                client.sendall(text)
+                answer = rest(client)
+                assert answer.startswith(b"-ERR Protocol error"), f"{text}: {answer}"
+        # A line without an end. What is left unread makes a reset of the end of the connection.
+        with store.connect() as client:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(b"x" * 1_000_000)
+            assert ends(client)
+        # Half a command: closed in order, and reset.
+        with store.connect() as client:
+            client.sendall(b"*2\r\n$3\r\nGET\r\n$5\r\nab")
+        client = store.connect()
+        client.sendall(b"*2\r\n$3\r\nGET\r\n")
+        reset(client)
+        # One that asks and never reads holds up no other.
+        with store.connect() as lazy:
+            lazy.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 1_000_000 + b"\r\n")
+            lazy.sendall(b"GET k\r\n" * 200)
+            good.sendall(b"PING\r\n")
+            assert exactly(good, 7) == b"+PONG\r\n"
+            resident = int(open(f"/proc/{store.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            assert resident < 100_000_000, f"{resident} bytes for a client that does not read"
+        with store.connect() as half:
+            half.sendall(b"PING\r\n")
+            half.shutdown(1)
+            assert rest(half) == b"+PONG\r\n" and ends(half)
+
+
+CHECKS = [
+    commands_of_redis_cli,
+    keys_end_at_their_time,
+    values_of_redis_cli_are_whole,
+    redis_benchmark_runs,
+    commands_that_come_in_pieces,
+    many_commands_at_once,
+    hostile_clients,
+]

@@ -1,0 +1,87 @@
+//! The twin of `examples/proxy.rs` on tokio.
+
+use std::cell::Cell;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until};
+
+#[tokio::main(flavor = "local")]
+async fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let listen = args.next().unwrap_or("127.0.0.1:7000".into());
+    let target = args.next().unwrap_or("127.0.0.1:8000".into());
+    let seconds = args.next().unwrap_or("60".into()).parse().map_err(io::Error::other)?;
+    let listener = TcpListener::bind(listen).await?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    loop {
+        let (client, peer) = listener.accept().await?;
+        let target = target.clone();
+        tokio::task::spawn_local(async move {
+            let last = Cell::new(Instant::now());
+            let traffic = Traffic { up: Cell::new(0), down: Cell::new(0), last };
+            let end = proxy(client, &target, &traffic, Duration::from_secs(seconds)).await;
+            let (up, down) = (traffic.up.get(), traffic.down.get());
+            let how = end.map_or_else(|error| error.to_string(), |()| "closed".into());
+            eprintln!("{peer}: {up} bytes up, {down} bytes down, {how}");
+        });
+    }
+}
+
+/// What has gone over a connection.
+struct Traffic {
+    up: Cell<u64>,
+    down: Cell<u64>,
+    last: Cell<Instant>,
+}
+
+async fn proxy(
+    mut client: TcpStream,
+    target: &str,
+    traffic: &Traffic,
+    idle: Duration,
+) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    let mut server = TcpStream::connect(target).await?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let both = async {
+        tokio::try_join!(
+            relay(from_client, to_server, &traffic.up, &traffic.last),
+            relay(from_server, to_client, &traffic.down, &traffic.last),
+        )
+    };
+    tokio::select! {
+        end = both => end.map(drop),
+        () = silence(&traffic.last, idle) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Passes one direction on, to its end.
+async fn relay(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    bytes: &Cell<u64>,
+    last: &Cell<Instant>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        bytes.set(bytes.get() + length as u64);
+        last.set(Instant::now());
+        to.write_all(&buffer[..length]).await?;
+    }
+}
+
+/// Ready once nothing has come for so long.
+async fn silence(last: &Cell<Instant>, idle: Duration) {
+    while last.get().elapsed() < idle {
+        sleep_until(last.get() + idle).await;
+    }
+}
