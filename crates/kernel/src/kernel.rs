@@ -4,7 +4,7 @@
 use crate::address::Address;
 use crate::fd::Fd;
 use crate::file::FileCall;
-use crate::option::{Credentials, SocketOption, SocketQuery};
+use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use std::io;
@@ -142,6 +142,24 @@ pub unsafe trait Kernel {
 
     /// `SO_PEERCRED`: the process that connected, listened, or made the pair, at that time.
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials>;
+
+    /// `SO_PEERPIDFD` (6.5): a new descriptor of that process.
+    ///
+    /// # Errors
+    /// `Unsupported` by default.
+    fn peer_process(&self, fd: Fd) -> io::Result<RawFd> {
+        _ = fd;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// `SO_BINDTODEVICE`: the interface that a socket is bound to.
+    ///
+    /// # Errors
+    /// `Unsupported` by default.
+    fn device(&self, fd: Fd) -> io::Result<Option<DeviceName>> {
+        _ = fd;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// `getsockname(2)`.
     fn local_address(&self, fd: Fd) -> io::Result<Address>;

@@ -35,7 +35,7 @@ pub use kernel::Kernel;
 pub use linux::Linux;
 pub use mapping::Mapping;
 pub use message::{Layout, Message};
-pub use option::{Credentials, Ip, SocketOption, SocketQuery};
+pub use option::{Credentials, DeviceName, Ip, SocketOption, SocketQuery};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};

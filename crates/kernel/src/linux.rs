@@ -8,7 +8,7 @@ use crate::call::named;
 use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
-use crate::option::{Credentials, SocketOption, SocketQuery};
+use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use rustix::fd::{BorrowedFd, IntoRawFd};
@@ -248,6 +248,14 @@ unsafe impl Kernel for Linux {
 
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {
         option::peer_credentials(Self::borrow(fd))
+    }
+
+    fn peer_process(&self, fd: Fd) -> io::Result<RawFd> {
+        option::peer_process(Self::borrow(fd)).map_err(named("getsockopt"))
+    }
+
+    fn device(&self, fd: Fd) -> io::Result<Option<DeviceName>> {
+        option::device(Self::borrow(fd)).map_err(named("getsockopt"))
     }
 
     fn local_address(&self, fd: Fd) -> io::Result<Address> {

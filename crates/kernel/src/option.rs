@@ -1,5 +1,7 @@
 //! Socket options, with their values.
 
+use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -26,6 +28,20 @@ pub enum SocketOption {
     IncomingCpu(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
+    /// `TCP_QUICKACK`: what is received is acknowledged at once. The kernel turns it off again by itself.
+    QuickAck(bool),
+    /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is the system's rule.
+    UserTimeout(u32),
+    /// `SO_KEEPALIVE`.
+    KeepAlive(bool),
+    /// `TCP_KEEPIDLE`, in seconds.
+    KeepAliveTime(u32),
+    /// `TCP_KEEPINTVL`, in seconds.
+    KeepAliveInterval(u32),
+    /// `TCP_KEEPCNT`.
+    KeepAliveRetries(u32),
+    /// `SO_BINDTODEVICE`.
+    Device(DeviceName),
     /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.
     Linger(Option<Duration>),
     /// `IPV6_V6ONLY`.
@@ -112,8 +128,87 @@ pub enum SocketQuery {
     Tos(Ip),
     /// `SO_BROADCAST`, 0 or 1.
     Broadcast,
+    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`, 0 or 1.
+    MulticastLoop(Ip),
+    /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
+    MulticastTtl(Ip),
+    /// `SO_REUSEADDR`, 0 or 1.
+    ReuseAddress,
+    /// `SO_REUSEPORT`, 0 or 1.
+    ReusePort,
+    /// `IPV6_V6ONLY`, 0 or 1.
+    V6Only,
+    /// `TCP_NODELAY`, 0 or 1.
+    NoDelay,
+    /// `TCP_QUICKACK`, 0 or 1.
+    QuickAck,
+    /// `TCP_USER_TIMEOUT`, in milliseconds.
+    UserTimeout,
+    /// `SO_KEEPALIVE`, 0 or 1.
+    KeepAlive,
+    /// `TCP_KEEPIDLE`, in seconds.
+    KeepAliveTime,
+    /// `TCP_KEEPINTVL`, in seconds.
+    KeepAliveInterval,
+    /// `TCP_KEEPCNT`.
+    KeepAliveRetries,
+    /// `SO_LINGER`: seconds, or [`NO_LINGER`](SocketQuery::NO_LINGER).
+    Linger,
+    /// `SO_DOMAIN`: an address family of Linux.
+    Domain,
+    /// `SO_TYPE`: a socket type of Linux.
+    Type,
+    /// `SO_ACCEPTCONN`: 1 if it listens.
+    Listens,
     /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far because the buffer was full, modulo 2^32.
     Drops,
+}
+
+impl SocketQuery {
+    /// The answer to [`Linger`](Self::Linger) of a socket that does not linger. No time has this value.
+    pub const NO_LINGER: u32 = u32::MAX;
+}
+
+/// The name of a network interface, such as `eth0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceName([u8; DeviceName::SIZE]);
+
+impl DeviceName {
+    /// No interface: the socket is bound to none.
+    pub const NONE: Self = Self([0; Self::SIZE]);
+    /// Bytes of a name, with the zero that ends it (`IFNAMSIZ`).
+    pub(crate) const SIZE: usize = 16;
+
+    /// # Errors
+    /// `InvalidInput` if no interface can have this name: it is empty, longer than 15 bytes, or has a zero byte, a slash or a space.
+    pub fn new(name: &str) -> io::Result<Self> {
+        let refused = |byte: u8| matches!(byte, 0 | b'/') || byte.is_ascii_whitespace();
+        if name.is_empty() || name.len() >= Self::SIZE || name.bytes().any(refused) {
+            let most = Self::SIZE - 1;
+            let text = format!(
+                "no network interface has the name {name:?}: 1 to {most} bytes, no slash, no space"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let mut bytes = [0; Self::SIZE];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self(bytes))
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        f.write_str(&String::from_utf8_lossy(&self.0[..end]))
+    }
 }
 
 /// The process at the other end of a Unix socket.

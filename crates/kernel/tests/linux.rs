@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
+use std::time::Duration;
 
 fn socket(domain: Domain) -> Fd {
     // SAFETY: the socket is new, and each test closes its own once.
@@ -23,6 +24,11 @@ fn options_are_read_as_they_were_set() {
         assert_eq!(Linux.option(fd, query).unwrap(), wanted, "{option:?}");
     }
     assert_eq!(query(SocketQuery::Error), 0);
+    assert_eq!(query(SocketQuery::Type), libc::SOCK_DGRAM as u32);
+    assert_eq!(query(SocketQuery::Domain), libc::AF_INET as u32);
+    assert_eq!(query(SocketQuery::Linger), SocketQuery::NO_LINGER);
+    Linux.set_option(fd, SocketOption::Linger(Some(Duration::from_millis(2500)))).unwrap();
+    assert_eq!(query(SocketQuery::Linger), 3, "whole seconds");
     Linux.close(fd);
 }
 

@@ -1,9 +1,10 @@
 //! Socket options as arguments of `setsockopt(2)` and `getsockopt(2)`.
 #![allow(unsafe_code)]
 
-use crate::option::{Credentials, Ip, SocketOption, SocketQuery};
+use crate::option::{Credentials, DeviceName, Ip, SocketOption, SocketQuery};
+use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, SOL_UDP};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 /// The value of an option in the kernel's layout: at most `struct ipv6_mreq`.
@@ -43,27 +44,74 @@ const DROPS: usize = 8;
 const MEMORY: usize = 9;
 
 pub(super) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
-    let (level, name) = match query {
+    match query {
         SocketQuery::Drops => {
             let mut memory = [0u32; MEMORY];
-            fill(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
-            return Ok(memory[DROPS]);
+            fill(fd, SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
+            Ok(memory[DROPS])
         }
-        SocketQuery::RecvBuffer => (libc::SOL_SOCKET, libc::SO_RCVBUF),
-        SocketQuery::SendBuffer => (libc::SOL_SOCKET, libc::SO_SNDBUF),
-        SocketQuery::Error => (libc::SOL_SOCKET, libc::SO_ERROR),
-        SocketQuery::Broadcast => (libc::SOL_SOCKET, libc::SO_BROADCAST),
+        SocketQuery::Linger => {
+            let mut linger = [0u32; 2];
+            fill(fd, SOL_SOCKET, libc::SO_LINGER, &mut linger)?;
+            Ok(if linger[0] == 0 { SocketQuery::NO_LINGER } else { linger[1] })
+        }
+        _ => {
+            let (level, name) = query_name(query);
+            let mut value = 0u32;
+            fill(fd, level, name, &mut value)?;
+            Ok(value)
+        }
+    }
+}
+
+/// The level and the name of a query whose answer is one number.
+fn query_name(query: SocketQuery) -> (i32, i32) {
+    match query {
+        SocketQuery::Drops => (SOL_SOCKET, libc::SO_MEMINFO),
+        SocketQuery::Linger => (SOL_SOCKET, libc::SO_LINGER),
+        SocketQuery::RecvBuffer => (SOL_SOCKET, libc::SO_RCVBUF),
+        SocketQuery::SendBuffer => (SOL_SOCKET, libc::SO_SNDBUF),
+        SocketQuery::Error => (SOL_SOCKET, libc::SO_ERROR),
+        SocketQuery::Broadcast => (SOL_SOCKET, libc::SO_BROADCAST),
         SocketQuery::Ttl(ip) => of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS),
         SocketQuery::Tos(ip) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS),
-    };
-    let mut value = 0u32;
-    fill(fd, level, name, &mut value)?;
-    Ok(value)
+        SocketQuery::MulticastLoop(ip) => {
+            of(ip, libc::IP_MULTICAST_LOOP, libc::IPV6_MULTICAST_LOOP)
+        }
+        SocketQuery::MulticastTtl(ip) => of(ip, libc::IP_MULTICAST_TTL, libc::IPV6_MULTICAST_HOPS),
+        SocketQuery::ReuseAddress => (SOL_SOCKET, libc::SO_REUSEADDR),
+        SocketQuery::ReusePort => (SOL_SOCKET, libc::SO_REUSEPORT),
+        SocketQuery::V6Only => (SOL_IPV6, libc::IPV6_V6ONLY),
+        SocketQuery::NoDelay => (SOL_TCP, libc::TCP_NODELAY),
+        SocketQuery::QuickAck => (SOL_TCP, libc::TCP_QUICKACK),
+        SocketQuery::UserTimeout => (SOL_TCP, libc::TCP_USER_TIMEOUT),
+        SocketQuery::KeepAlive => (SOL_SOCKET, libc::SO_KEEPALIVE),
+        SocketQuery::KeepAliveTime => (SOL_TCP, libc::TCP_KEEPIDLE),
+        SocketQuery::KeepAliveInterval => (SOL_TCP, libc::TCP_KEEPINTVL),
+        SocketQuery::KeepAliveRetries => (SOL_TCP, libc::TCP_KEEPCNT),
+        SocketQuery::Domain => (SOL_SOCKET, libc::SO_DOMAIN),
+        SocketQuery::Type => (SOL_SOCKET, libc::SO_TYPE),
+        SocketQuery::Listens => (SOL_SOCKET, libc::SO_ACCEPTCONN),
+    }
+}
+
+/// The interface that a socket is bound to.
+pub(super) fn device(fd: BorrowedFd<'_>) -> io::Result<Option<DeviceName>> {
+    let mut name = [0u8; DeviceName::SIZE];
+    fill(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
+    Ok((name[0] != 0).then(|| DeviceName::from_bytes(name)))
+}
+
+/// A new descriptor of the process at the other end of a Unix socket (6.5).
+pub(super) fn peer_process(fd: BorrowedFd<'_>) -> io::Result<RawFd> {
+    let mut process = 0u32;
+    fill(fd, SOL_SOCKET, libc::SO_PEERPIDFD, &mut process)?;
+    Ok(process as RawFd)
 }
 
 pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    fill(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    fill(fd, SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
     Ok(Credentials { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
 }
 
@@ -76,7 +124,9 @@ unsafe trait Integers {}
 // SAFETY: every bit pattern is an integer.
 unsafe impl Integers for u32 {}
 // SAFETY: every bit pattern is an array of integers.
-unsafe impl Integers for [u32; MEMORY] {}
+unsafe impl<const N: usize> Integers for [u32; N] {}
+// SAFETY: every bit pattern is an array of integers.
+unsafe impl<const N: usize> Integers for [u8; N] {}
 // SAFETY: the three fields are integers of four bytes.
 unsafe impl Integers for libc::ucred {}
 
@@ -93,20 +143,26 @@ fn fill<T: Integers>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -
 
 fn of(ip: Ip, v4: i32, v6: i32) -> (i32, i32) {
     match ip {
-        Ip::V4 => (libc::SOL_IP, v4),
-        Ip::V6 => (libc::SOL_IPV6, v6),
+        Ip::V4 => (SOL_IP, v4),
+        Ip::V6 => (SOL_IPV6, v6),
     }
 }
 
 /// The level and the name of an option.
 fn name(option: SocketOption) -> (i32, i32) {
-    use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_UDP};
     match option {
         SocketOption::ReuseAddress(_) => (SOL_SOCKET, libc::SO_REUSEADDR),
         SocketOption::ReusePort(_) => (SOL_SOCKET, libc::SO_REUSEPORT),
         SocketOption::BindAddressNoPort(_) => (SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT),
         SocketOption::IncomingCpu(_) => (SOL_SOCKET, libc::SO_INCOMING_CPU),
-        SocketOption::NoDelay(_) => (libc::SOL_TCP, libc::TCP_NODELAY),
+        SocketOption::NoDelay(_) => (SOL_TCP, libc::TCP_NODELAY),
+        SocketOption::QuickAck(_) => (SOL_TCP, libc::TCP_QUICKACK),
+        SocketOption::UserTimeout(_) => (SOL_TCP, libc::TCP_USER_TIMEOUT),
+        SocketOption::KeepAlive(_) => (SOL_SOCKET, libc::SO_KEEPALIVE),
+        SocketOption::KeepAliveTime(_) => (SOL_TCP, libc::TCP_KEEPIDLE),
+        SocketOption::KeepAliveInterval(_) => (SOL_TCP, libc::TCP_KEEPINTVL),
+        SocketOption::KeepAliveRetries(_) => (SOL_TCP, libc::TCP_KEEPCNT),
+        SocketOption::Device(_) => (SOL_SOCKET, libc::SO_BINDTODEVICE),
         SocketOption::Linger(_) => (SOL_SOCKET, libc::SO_LINGER),
         SocketOption::V6Only(_) => (SOL_IPV6, libc::IPV6_V6ONLY),
         SocketOption::RecvBuffer(_) => (SOL_SOCKET, libc::SO_RCVBUF),
@@ -144,6 +200,8 @@ fn value(option: SocketOption) -> Value {
         | SocketOption::ReusePort(on)
         | SocketOption::BindAddressNoPort(on)
         | SocketOption::NoDelay(on)
+        | SocketOption::QuickAck(on)
+        | SocketOption::KeepAlive(on)
         | SocketOption::V6Only(on)
         | SocketOption::Broadcast(on)
         | SocketOption::MulticastLoop(_, on)
@@ -160,7 +218,14 @@ fn value(option: SocketOption) -> Value {
         SocketOption::MulticastTtl(_, value)
         | SocketOption::Ttl(_, value)
         | SocketOption::Tos(_, value) => Value::int(value.into()),
-        SocketOption::IncomingCpu(cpu) => Value::int(i32::try_from(cpu).unwrap_or(i32::MAX)),
+        SocketOption::IncomingCpu(number)
+        | SocketOption::UserTimeout(number)
+        | SocketOption::KeepAliveTime(number)
+        | SocketOption::KeepAliveInterval(number)
+        | SocketOption::KeepAliveRetries(number) => {
+            Value::int(i32::try_from(number).unwrap_or(i32::MAX))
+        }
+        SocketOption::Device(name) => Value::new(&[name.as_bytes()]),
         SocketOption::SegmentSize(size) => Value::int(size.into()),
         SocketOption::DontFragment(_, on) => {
             // The values are the same for both protocols.

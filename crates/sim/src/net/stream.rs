@@ -239,7 +239,7 @@ impl Net {
         socket.inbound.discard_arrived();
         match socket.state {
             State::Listening(_) => self.stop_listening(id),
-            State::Open if unread || socket.options.abortive => self.reset_peer(id),
+            State::Open if unread || socket.options.is_abortive() => self.reset_peer(id),
             State::Open => self.stop_sending(id),
             State::Connecting => {
                 self.give_up_connect(id);
