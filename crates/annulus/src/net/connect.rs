@@ -1,13 +1,17 @@
 //! Connecting over TCP.
 
+use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
+use super::option_methods::*;
 use super::resolve::{failed, last_error, resolve};
+use super::settings::SocketSettings;
+use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::time::Instant;
-use annulus_kernel::{Address, Fd, SocketOption};
+use annulus_kernel::{Address, Fd, Ip, SocketOption};
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,13 +23,14 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     timeout: Option<Duration>,
-    nodelay: bool,
-    source: Option<IpAddr>,
+    socket: SocketSettings,
+    local: Option<SocketAddr>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { timeout: None, nodelay: true, source: None }
+        let socket = SocketSettings::of(&[SocketOption::NoDelay(true)]);
+        Self { timeout: None, socket, local: None }
     }
 }
 
@@ -41,23 +46,32 @@ impl ConnectOptions {
         self
     }
 
-    /// Small sends leave at once (`TCP_NODELAY`). On by default.
-    pub fn nodelay(mut self, on: bool) -> Self {
-        self.nodelay = on;
+    /// The local address; by default the system chooses it. The system always chooses the port. Several local addresses allow more
+    /// connections to one peer than there are ports.
+    pub fn source(self, address: IpAddr) -> Self {
+        self.bind(SocketAddr::new(address, 0))
+    }
+
+    /// The local address and port; for port 0 the system chooses one. An error of the connect (`AddrInUse`) if the port is in use
+    /// for the same peer, also by a connection in TIME_WAIT unless [`reuse_address`](Self::reuse_address) is on. Addresses of the
+    /// other protocol cannot be connected to then.
+    pub fn bind(mut self, local: SocketAddr) -> Self {
+        self.local = Some(local);
         self
     }
 
-    /// The local address; by default the system chooses it. The system always chooses the port. Several local addresses allow more
-    /// connections to one peer than there are ports.
-    pub fn source(mut self, address: IpAddr) -> Self {
-        self.source = Some(address);
-        self
-    }
+    buffer_options!(option_setters);
+    tcp_options!(option_setters);
+    ip_options!(ip_option_setters);
+    bind_options!(option_setters);
+    share_options!(option_setters);
+    bind_setters!();
+    keepalive_setter!();
 
     /// Connects: see [`TcpStream::connect`].
     ///
     /// # Errors
-    /// As [`TcpStream::connect`].
+    /// As [`TcpStream::connect`]; and `InvalidInput` for an option with a value that the system does not have.
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         let core = current::get()?;
         let mut error = None;
@@ -72,10 +86,11 @@ impl ConnectOptions {
 
     async fn connect_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
         let socket = NewFd::tcp_for(&core.kernel, address)?;
-        socket.set(SocketOption::NoDelay(self.nodelay))?;
-        if let Some(source) = self.source {
-            socket.set(SocketOption::BindAddressNoPort(true))?;
-            socket.bind(&Address::from(SocketAddr::new(source, 0)))?;
+        self.socket.apply(&socket)?;
+        if let Some(local) = self.local {
+            socket.set(SocketOption::BindAddressNoPort(local.port() == 0))?;
+            let bound = socket.bind(&Address::from(local));
+            bound.map_err(|error| failed(error, "binding", &local))?;
         }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
         let socket = NewFd::own(&core.kernel, attempt.connected().await?);

@@ -5,7 +5,7 @@ use crate::chunk::Chunk;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::{Wait, WaiterId};
-use annulus_kernel::{Fd, Kernel, SocketOption};
+use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -91,10 +91,6 @@ impl DatagramHandle {
     pub(super) fn dropped(&self) -> io::Result<u64> {
         let inner = &mut *self.core.enter()?;
         inner.datagrams.get(self.slot).0.count_drops(&mut inner.io)
-    }
-
-    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.with_fd(|kernel, fd| kernel.set_option(fd, option))
     }
 
     pub(super) fn with_fd<R>(

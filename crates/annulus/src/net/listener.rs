@@ -1,41 +1,46 @@
 //! Listening for TCP connections.
 
 use super::ConnectionLimit;
+use super::keep_alive::KeepAlive;
 use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
+use super::option_methods::{self, *};
 use super::parts::{Parts, given, owned};
 use super::resolve::first;
+use super::settings::SocketSettings;
+use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
 use super::stream_methods::{accept_methods, listen_setters};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;
-use annulus_kernel::{Address, Kernel, Linux, SocketOption};
+use annulus_kernel::{Address, Ip, Kernel, Linux, SocketOption, SocketQuery};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// Options of a TCP listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    reuse_address: bool,
+    socket: SocketSettings,
     reuse_port: bool,
-    incoming_cpu: Option<u32>,
-    nodelay: bool,
     listen: ListenSettings,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
         Self {
-            reuse_address: true,
+            // Accepted sockets inherit the second.
+            socket: SocketSettings::of(&[
+                SocketOption::ReuseAddress(true),
+                SocketOption::NoDelay(true),
+            ]),
             reuse_port: false,
-            incoming_cpu: None,
-            nodelay: true,
             listen: ListenSettings::default(),
         }
     }
@@ -47,11 +52,8 @@ impl ListenOptions {
         Self::default()
     }
 
-    /// A restarted server can bind while old connections are in TIME_WAIT (`SO_REUSEADDR`). On by default.
-    pub fn reuse_address(mut self, on: bool) -> Self {
-        self.reuse_address = on;
-        self
-    }
+    bind_options!(option_setters);
+    bind_setters!();
 
     /// Several listeners share the port, and the kernel distributes connections over them (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
@@ -62,19 +64,22 @@ impl ListenOptions {
     /// Of listeners that share a port, the kernel prefers this one for connections whose packets this CPU handles
     /// (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
-        self.incoming_cpu = Some(cpu);
+        self.socket.put(SocketOption::IncomingCpu(cpu));
         self
     }
 
     listen_setters!();
+}
 
-    /// Small sends of accepted streams leave at once (`TCP_NODELAY`). On by default: otherwise an answer in several small sends
-    /// waits for the peer's delayed acknowledgement, 40 ms.
-    pub fn nodelay(mut self, on: bool) -> Self {
-        self.nodelay = on;
-        self
-    }
+/// Options that accepted connections inherit.
+impl ListenOptions {
+    buffer_options!(option_setters);
+    tcp_options!(option_setters);
+    ip_options!(ip_option_setters);
+    keepalive_setter!();
+}
 
+impl ListenOptions {
     /// Listens on the first of the addresses that works. Resolving a host name blocks the thread; a
     /// numeric address does not.
     ///
@@ -138,12 +143,7 @@ impl ListenOptions {
 
     fn prepared(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
         let socket = NewFd::tcp_for(kernel, address)?;
-        socket.set(SocketOption::ReuseAddress(self.reuse_address))?;
-        // Accepted sockets inherit it.
-        socket.set(SocketOption::NoDelay(self.nodelay))?;
-        if let Some(cpu) = self.incoming_cpu {
-            socket.set(SocketOption::IncomingCpu(cpu))?;
-        }
+        self.socket.apply(&socket)?;
         Ok(socket)
     }
 }
@@ -204,8 +204,14 @@ impl TcpListener {
 
     /// Sets an option of this listener's socket.
     pub(crate) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.handle.with_fd(|kernel, fd| kernel.set_option(fd, option))
+        self.handle.set(option)
     }
+
+    bind_options!(option_getters);
+    share_options!(option_getters);
+    ip_options!(ip_option_methods);
+    socket_methods!();
+    device_methods!();
 
     /// The address it listens on.
     ///

@@ -1,7 +1,7 @@
-//! A socket that no slot owns yet, and the options that are set on it.
+//! A socket that no slot owns yet.
 #![allow(unsafe_code)]
 
-use annulus_kernel::{Address, Domain, Fd, Kernel, SocketOption, SocketType};
+use annulus_kernel::{Address, Domain, Fd, Kernel, SocketType};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -47,15 +47,11 @@ impl NewFd {
         self.fd
     }
 
-    pub(super) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.kernel.set_option(self.fd, option)
-    }
-
-    pub(super) fn set_all(
+    pub(super) fn with_fd<R>(
         &self,
-        options: impl IntoIterator<Item = Option<SocketOption>>,
-    ) -> io::Result<()> {
-        options.into_iter().flatten().try_for_each(|option| self.set(option))
+        f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
+    ) -> io::Result<R> {
+        f(&*self.kernel, self.fd)
     }
 
     pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
@@ -78,18 +74,5 @@ impl Drop for NewFd {
         if !self.taken {
             self.kernel.close(self.fd);
         }
-    }
-}
-
-/// Sizes of a socket's kernel buffers, in bytes; `None` is the system's default.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SocketBuffers {
-    pub(super) recv: Option<usize>,
-    pub(super) send: Option<usize>,
-}
-
-impl SocketBuffers {
-    pub(super) fn options(self) -> [Option<SocketOption>; 2] {
-        [self.recv.map(SocketOption::RecvBuffer), self.send.map(SocketOption::SendBuffer)]
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Permit;
 use annulus_kernel::Fd;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
 #[derive(Debug)]
@@ -20,6 +20,12 @@ pub struct Parts {
 pub(super) fn owned(fd: Fd) -> OwnedFd {
     // SAFETY: the caller no longer owns the descriptor, and no operation on it is in flight.
     unsafe { OwnedFd::from_raw_fd(fd.raw()) }
+}
+
+/// Owns a real descriptor that the kernel has made just now.
+pub(super) fn new_descriptor(number: RawFd) -> OwnedFd {
+    // SAFETY: the kernel made it for the caller, and nothing else owns it.
+    unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// Gives a real descriptor to a runtime.

@@ -1,14 +1,17 @@
 //! A TCP connection.
 
 use super::connect::ConnectOptions;
+use super::keep_alive::KeepAlive;
+use super::option_methods::{self, *};
 use super::parts::Parts;
+use super::socket::Socket;
 use super::split::{RecvHalf, SendHalf};
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::stream_methods::{recv_methods, send_methods, stream_methods, stream_traits};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::runtime::current;
-use annulus_kernel::SocketOption;
+use annulus_kernel::{SocketOption, SocketQuery};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -129,13 +132,57 @@ impl TcpStream {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
+}
 
-    /// Whether small sends leave at once (`TCP_NODELAY`); on by default.
+/// Options.
+impl TcpStream {
+    buffer_options!(option_methods);
+    tcp_options!(option_methods);
+    ip_options!(ip_option_methods);
+    quickack_options!(option_methods);
+    socket_methods!();
+    device_methods!();
+
+    /// Probes the connection while it is idle, or no longer does (`SO_KEEPALIVE`). Off by default.
     ///
     /// # Errors
-    /// If the connection is closed, or after the runtime's end.
-    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        self.handle.with_fd(|kernel, fd| kernel.set_option(fd, SocketOption::NoDelay(on)))
+    /// `InvalidInput` for a value that Linux does not have; if the connection is closed; or after the runtime's end.
+    pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
+        self.handle.set_keepalive(keepalive)
+    }
+
+    /// When the connection is probed while it is idle; `None` if it is not.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
+        self.handle.keepalive()
+    }
+
+    /// What closing the socket does with bytes that the kernel has and the peer does not (`SO_LINGER`). `None`, the default: the
+    /// kernel goes on sending them. `Some(Duration::ZERO)`: it discards them, and resets the connection; [`abort`](Self::abort)
+    /// does that at once. Bytes that the kernel does not have yet are the matter of [`Builder::linger`](crate::Builder::linger).
+    ///
+    /// # Errors
+    /// `InvalidInput` for any other time: the close would hold up the thread so long. To learn whether the peer has got everything,
+    /// [`shutdown`](Self::shutdown), then [`recv`](Self::recv) until its end. After the runtime's end.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        if let Some(time) = linger.filter(|time| !time.is_zero()) {
+            let text = format!(
+                "a close that lingers for {time:?} would hold up the thread; choose 0 or none, or shut down and receive until the end"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.handle.set(SocketOption::Linger(linger))
+    }
+
+    /// What closing the socket does: see [`set_linger`](Self::set_linger).
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let seconds = self.handle.query(SocketQuery::Linger)?;
+        Ok((seconds != SocketQuery::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
     }
 }
 

@@ -6,12 +6,14 @@ pub use options::UdpOptions;
 
 use super::datagram::{Datagram, Transmit};
 use super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::option_methods::{self, *};
 use super::resolve::first;
+use super::socket::Socket;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::slots::datagrams::ReceivedMessage;
 use crate::waiters::Wait;
-use annulus_kernel::{Address, Ip, SocketOption, SocketQuery};
+use annulus_kernel::{Address, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -29,7 +31,6 @@ use std::task::{Context, Poll};
 /// the socket.
 pub struct UdpSocket {
     handle: DatagramHandle,
-    is_v4: bool,
     peer_is_v4: Cell<bool>,
 }
 
@@ -42,8 +43,8 @@ impl UdpSocket {
         UdpOptions::new().bind(address)
     }
 
-    fn new(handle: DatagramHandle, is_v4: bool) -> Self {
-        Self { handle, is_v4, peer_is_v4: Cell::new(true) }
+    fn new(handle: DatagramHandle) -> Self {
+        Self { handle, peer_is_v4: Cell::new(true) }
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The peer may be changed later.
@@ -217,36 +218,21 @@ impl UdpSocket {
 
 /// Options. All of them fail after the runtime's end, and if the system refuses them.
 impl UdpSocket {
-    /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
-        self.handle.set(SocketOption::Broadcast(on))
-    }
-
-    /// The most hops of a datagram (`IP_TTL`, `IPV6_UNICAST_HOPS`).
-    ///
-    /// # Errors
-    /// See above.
-    pub fn set_ttl(&self, hops: u8) -> io::Result<()> {
-        self.handle.set(SocketOption::Ttl(self.ip(), hops))
-    }
-
-    /// Service class and congestion notification of sent datagrams (`IP_TOS`, `IPV6_TCLASS`), eight bits.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn set_tos(&self, tos: u8) -> io::Result<()> {
-        self.both(|ip| SocketOption::Tos(ip, tos))
-    }
+    buffer_options!(option_methods);
+    ip_options!(ip_option_methods);
+    bind_options!(option_getters);
+    share_options!(option_getters);
+    broadcast_options!(option_methods);
+    multicast_options!(ip_option_methods);
+    socket_methods!();
+    device_methods!();
 
     /// Whether received datagrams have their service class and congestion notification: [`Datagram::tos`].
     ///
     /// # Errors
     /// See above.
     pub fn set_recv_tos(&self, on: bool) -> io::Result<()> {
-        self.both(|ip| SocketOption::RecvTos(ip, on))
+        self.handle.set_ip(|ip| SocketOption::RecvTos(ip, on))
     }
 
     /// Whether received datagrams have the local address and the interface at which they arrived: [`Datagram::local`].
@@ -254,7 +240,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_packet_info(&self, on: bool) -> io::Result<()> {
-        self.both(|ip| SocketOption::PacketInfo(ip, on))
+        self.handle.set_ip(|ip| SocketOption::PacketInfo(ip, on))
     }
 
     /// Whether received datagrams have the time at which the kernel received them: [`Datagram::timestamp`].
@@ -280,7 +266,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
-        self.both(|ip| SocketOption::DontFragment(ip, on))
+        self.handle.set_ip(|ip| SocketOption::DontFragment(ip, on))
     }
 
     /// Joins a multicast group on the interface with this address; if it is unspecified, the system chooses one.
@@ -329,51 +315,6 @@ impl UdpSocket {
     /// See above.
     pub fn set_multicast_interface_v6(&self, interface: u32) -> io::Result<()> {
         self.handle.set(SocketOption::MulticastInterfaceV6(interface))
-    }
-
-    /// Whether members of a group on this host receive what this socket sends to it. On by default.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn set_multicast_loop(&self, on: bool) -> io::Result<()> {
-        self.handle.set(SocketOption::MulticastLoop(self.ip(), on))
-    }
-
-    /// The most hops of a multicast datagram. One by default: it stays in the local network.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn set_multicast_ttl(&self, hops: u8) -> io::Result<()> {
-        self.handle.set(SocketOption::MulticastTtl(self.ip(), hops))
-    }
-
-    /// Bytes that the kernel may hold for this socket until they are received, as it counts them: twice what was asked for.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn recv_buffer(&self) -> io::Result<usize> {
-        self.handle.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::RecvBuffer)? as usize))
-    }
-
-    /// Bytes that the kernel may hold until they have left, as it counts them: twice what was asked for.
-    ///
-    /// # Errors
-    /// See above.
-    pub fn send_buffer(&self) -> io::Result<usize> {
-        self.handle.with_fd(|kernel, fd| Ok(kernel.option(fd, SocketQuery::SendBuffer)? as usize))
-    }
-
-    fn ip(&self) -> Ip {
-        if self.is_v4 { Ip::V4 } else { Ip::V6 }
-    }
-
-    /// Sets the option of each protocol: an IPv6 socket may have IPv4 peers, too.
-    fn both(&self, option: impl Fn(Ip) -> SocketOption) -> io::Result<()> {
-        if !self.is_v4 {
-            // Fails if the socket is for IPv6 only, and has no effect then.
-            _ = self.handle.set(option(Ip::V4));
-        }
-        self.handle.set(option(self.ip()))
     }
 }
 

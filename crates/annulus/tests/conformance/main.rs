@@ -12,6 +12,7 @@ mod ends;
 mod memory;
 mod mode;
 mod nops;
+mod options;
 mod pressure;
 mod streams;
 mod timers;
@@ -185,6 +186,14 @@ message_suite! {
     datagrams::datagrams_dropped_in_a_flood_are_counted;
     datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
     datagrams::a_task_that_polled_once_takes_no_wake;
+    options::options_of_a_stream_are_read_as_they_were_set;
+    options::a_stream_is_probed_as_asked_for;
+    options::a_close_that_would_wait_is_refused;
+    options::accepted_streams_inherit_the_options_of_their_listener;
+    options::a_client_connects_with_options_from_a_port_it_names;
+    options::an_ipv6_listener_is_for_one_protocol_or_both;
+    options::options_of_a_udp_socket_are_read_as_they_were_set;
+    options::options_of_unix_sockets_are_read_as_they_were_set;
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
@@ -201,6 +210,7 @@ message_suite! {
 
 linux_suite! {
     connections::a_connection_that_was_reset_does_not_move;
+    options::sockets_are_bound_to_an_interface;
     unix::each_end_knows_the_process_of_the_other;
     unix::streams_pass_descriptors;
     unix::bytes_behind_a_descriptor_are_received;

@@ -325,12 +325,23 @@ pub(crate) async fn each_end_knows_the_process_of_the_other() -> io::Result<()> 
     let (one, other) = UnixStream::pair()?;
     for stream in [&one, &other] {
         assert_eq!(stream.peer_cred()?.pid, std::process::id());
+        match stream.peer_pidfd() {
+            Ok(process) => assert!(names_this_process(&process)?),
+            // Before Linux 6.5.
+            Err(error) => assert!(error.to_string().contains("os error 92"), "{error}"),
+        }
     }
     let (one, other) = UnixOptions::new().credentials(true).datagram_pair()?;
     one.send("hello").await?;
     let message = other.recv_message().await?;
     assert_eq!(message.credentials.map(|credentials| credentials.pid), Some(std::process::id()));
     Ok(())
+}
+
+/// Whether a descriptor is one of this process.
+fn names_this_process(process: &OwnedFd) -> io::Result<bool> {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
+    Ok(about.lines().any(|line| line == format!("Pid:\t{}", std::process::id())))
 }
 
 /// Two ends of a pipe.

@@ -1,7 +1,9 @@
 //! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::super::option_methods::{self, *};
 use super::super::resolve::failed;
+use super::super::socket::Socket;
 use super::super::udp::cut;
 use super::UnixOptions;
 use super::address::{of_path, of_std, to_std};
@@ -10,7 +12,7 @@ use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::slots::datagrams::{ReceivedMessage, SendMeta};
 use crate::waiters::Wait;
-use annulus_kernel::{Address, Control, Credentials};
+use annulus_kernel::{Address, Control, Credentials, SocketOption, SocketQuery};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -207,6 +209,9 @@ impl UnixDatagram {
     pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_drain(Wait::Polling, cx)
     }
+
+    buffer_options!(option_methods);
+    socket_methods!();
 
     /// The address it is bound to.
     ///

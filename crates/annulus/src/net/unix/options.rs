@@ -3,8 +3,11 @@
 use super::super::ConnectionLimit;
 use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::{ListenSettings, ListenerHandle};
-use super::super::new_fd::{NewFd, SocketBuffers};
+use super::super::new_fd::NewFd;
+use super::super::option_methods::*;
 use super::super::resolve::failed;
+use super::super::settings::SocketSettings;
+use super::super::socket::Socket;
 use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::listen_setters;
 use super::address::{of_path, of_std};
@@ -31,7 +34,7 @@ pub struct UnixOptions {
     listen: ListenSettings,
     descriptors: bool,
     credentials: bool,
-    buffers: SocketBuffers,
+    socket: SocketSettings,
     datagram: Settings,
 }
 
@@ -57,17 +60,7 @@ impl UnixOptions {
         self
     }
 
-    /// Bytes that the kernel holds at most until they are received (`SO_RCVBUF`).
-    pub fn recv_buffer(mut self, bytes: usize) -> Self {
-        self.buffers.recv = Some(bytes);
-        self
-    }
-
-    /// Bytes sent that the kernel holds at most until the peers receive them (`SO_SNDBUF`); also the largest datagram.
-    pub fn send_buffer(mut self, bytes: usize) -> Self {
-        self.buffers.send = Some(bytes);
-        self
-    }
+    buffer_options!(option_setters);
 
     /// Several datagrams may be in flight at once, and so may arrive in another order. Off by default: one leaves a turn.
     ///
@@ -241,7 +234,9 @@ impl UnixOptions {
             let text = "simulated sockets pass no descriptors: those are the process's own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let credentials = self.credentials.then_some(SocketOption::PassCredentials(true));
-        socket.set_all(self.buffers.options().into_iter().chain([credentials]))
+        if self.credentials {
+            socket.set(SocketOption::PassCredentials(true))?;
+        }
+        self.socket.apply(socket)
     }
 }

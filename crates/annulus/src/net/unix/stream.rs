@@ -1,5 +1,8 @@
 //! A Unix stream.
 
+use super::super::option_methods::{self, *};
+use super::super::parts::new_descriptor;
+use super::super::socket::Socket;
 use super::super::split::{RecvHalf, SendHalf};
 use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::super::stream_methods::{recv_methods, send_methods, stream_methods, stream_traits};
@@ -7,7 +10,7 @@ use super::UnixOptions;
 use super::address::to_std;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use annulus_kernel::Credentials;
+use annulus_kernel::{Credentials, SocketOption, SocketQuery};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -94,6 +97,19 @@ impl UnixStream {
     pub fn peer_cred(&self) -> io::Result<Credentials> {
         self.handle.with_fd(|kernel, fd| kernel.peer_credentials(fd))
     }
+
+    /// A descriptor of that process (`SO_PEERPIDFD`, 6.5): unlike its number, it names no other process once that has ended.
+    ///
+    /// # Errors
+    /// `Unsupported` under a simulated kernel; an error of the system on older kernels, or if the process was waited for; after the
+    /// runtime's end.
+    pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
+        let process = self.handle.with_fd(|kernel, fd| kernel.peer_process(fd))?;
+        Ok(new_descriptor(process))
+    }
+
+    buffer_options!(option_methods);
+    socket_methods!();
 
     /// The peer's address.
     ///

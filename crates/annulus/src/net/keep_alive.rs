@@ -1,0 +1,74 @@
+//! When an idle TCP connection is probed.
+
+use annulus_kernel::SocketOption;
+use std::io;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// When an idle TCP connection is probed, so that a peer that is gone without a word is noticed: the connection then fails with
+/// `TimedOut`, or with what a router on the way answered.
+///
+/// Times are whole seconds, rounded up. By default what Linux begins with: 2 hours, 75 seconds, 9 probes.
+///
+/// ```
+/// use annulus::net::{KeepAlive, TcpListener, TcpStream};
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?).await?;
+/// let keepalive = KeepAlive { time: Duration::from_secs(60), ..KeepAlive::default() };
+/// stream.set_keepalive(Some(keepalive))?;
+/// assert_eq!(stream.keepalive()?, Some(keepalive));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long the connection is idle before the first probe (`TCP_KEEPIDLE`): 1 to 32,767 seconds.
+    pub time: Duration,
+    /// The time between probes that are not answered (`TCP_KEEPINTVL`): 1 to 32,767 seconds.
+    pub interval: Duration,
+    /// Probes that are not answered before the connection fails (`TCP_KEEPCNT`): 1 to 127.
+    pub retries: u32,
+}
+
+const SECONDS: RangeInclusive<u64> = 1..=32_767;
+const RETRIES: RangeInclusive<u32> = 1..=127;
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(7200), interval: Duration::from_secs(75), retries: 9 }
+    }
+}
+
+impl KeepAlive {
+    /// The options that turn it on.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a value that Linux does not have.
+    pub(super) fn options(self) -> io::Result<[SocketOption; 4]> {
+        if !RETRIES.contains(&self.retries) {
+            return Err(out_of_range("retries", &self.retries.to_string(), "1 to 127"));
+        }
+        Ok([
+            SocketOption::KeepAliveTime(seconds("time", self.time)?),
+            SocketOption::KeepAliveInterval(seconds("interval", self.interval)?),
+            SocketOption::KeepAliveRetries(self.retries),
+            SocketOption::KeepAlive(true),
+        ])
+    }
+}
+
+fn seconds(what: &str, time: Duration) -> io::Result<u32> {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    if !SECONDS.contains(&seconds) {
+        return Err(out_of_range(what, &format!("{time:?}"), "1 to 32767 seconds"));
+    }
+    Ok(seconds as u32)
+}
+
+fn out_of_range(what: &str, value: &str, allowed: &str) -> io::Error {
+    let text = format!("a keep-alive {what} of {value} is out of range; choose {allowed}");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}

@@ -1,0 +1,277 @@
+//! The options of sockets, each written once: as a method of the options that make a socket, and as setter and getter of the
+//! socket.
+//!
+//! A table has for each option its documentation, the names of getter and setter, its type, and how it becomes an option of the
+//! kernel and how the kernel's answer becomes a value. `$emit` makes methods of a table: [`option_setters`] for options with a
+//! field `socket` of [`SocketSettings`](super::settings::SocketSettings), [`option_methods`] for sockets with a field `handle`
+//! that is a [`Socket`](super::socket::Socket).
+
+use annulus_kernel::SocketOption;
+use std::time::Duration;
+
+/// Sizes of the kernel's buffers, which all sockets have.
+macro_rules! buffer_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Bytes that the kernel may hold for the socket until they are received (`SO_RCVBUF`), as it counts them. Linux limits
+            /// it to `net.core.rmem_max`, and doubles it for its overhead. TCP sizes its buffer by itself unless this is set.
+            recv_buffer / set_recv_buffer: usize = SocketOption::RecvBuffer, SocketQuery::RecvBuffer, size;
+            /// Bytes that the kernel may hold until they have left, or a peer on this machine has received them (`SO_SNDBUF`), as it
+            /// counts them. Linux limits it to `net.core.wmem_max`, and doubles it for its overhead.
+            send_buffer / set_send_buffer: usize = SocketOption::SendBuffer, SocketQuery::SendBuffer, size;
+        }
+    };
+}
+
+/// Options of TCP.
+macro_rules! tcp_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether small sends leave at once (`TCP_NODELAY`). On by default: otherwise an answer in several small sends waits
+            /// for the peer's delayed acknowledgement, 40 ms.
+            nodelay / set_nodelay: bool = SocketOption::NoDelay, SocketQuery::NoDelay, is_on;
+            /// How long sent bytes may stay unacknowledged before the connection fails with `TimedOut` (`TCP_USER_TIMEOUT`), to
+            /// the millisecond. `None`, the default, leaves it to the system, which takes some 15 minutes.
+            user_timeout / set_user_timeout: Option<Duration> = user_timeout, SocketQuery::UserTimeout, time;
+        }
+    };
+}
+
+/// An option of TCP that only a connection has.
+macro_rules! quickack_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether what is received is acknowledged at once (`TCP_QUICKACK`). The kernel decides again for itself after some
+            /// time: set it after each receive that is to be acknowledged.
+            quickack / set_quickack: bool = SocketOption::QuickAck, SocketQuery::QuickAck, is_on;
+        }
+    };
+}
+
+/// Options of IPv4 and IPv6, set for each protocol that the socket has.
+macro_rules! ip_options {
+    ($emit:ident) => {
+        $emit! {
+            /// The most hops of what is sent (`IP_TTL`, `IPV6_UNICAST_HOPS`). 64 by default.
+            ttl / set_ttl: u8 = SocketOption::Ttl, SocketQuery::Ttl, byte;
+            /// Service class and congestion notification of what is sent (`IP_TOS`, `IPV6_TCLASS`), eight bits. On TCP the kernel
+            /// sets the two bits of the notification.
+            tos / set_tos: u8 = SocketOption::Tos, SocketQuery::Tos, byte;
+        }
+    };
+}
+
+/// Options of a socket that is bound to an address.
+macro_rules! bind_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether several sockets may bind the same address, as multicast receivers do, and a restarted server may bind while
+            /// old connections are in TIME_WAIT (`SO_REUSEADDR`). On by default for TCP listeners, else off.
+            reuse_address / set_reuse_address: bool = SocketOption::ReuseAddress, SocketQuery::ReuseAddress, is_on;
+            /// Whether an IPv6 socket is for IPv6 only (`IPV6_V6ONLY`). The system's setting by default: usually IPv4 peers are
+            /// allowed, with addresses such as `::ffff:192.0.2.1`. An error for an IPv4 address.
+            only_v6 / set_only_v6: bool = SocketOption::V6Only, SocketQuery::V6Only, is_on;
+        }
+    };
+}
+
+/// Options of sockets that share a port.
+macro_rules! share_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether several sockets may share the port: the kernel distributes connections or peers over them (`SO_REUSEPORT`).
+            /// Off by default.
+            reuse_port / set_reuse_port: bool = SocketOption::ReusePort, SocketQuery::ReusePort, is_on;
+        }
+    };
+}
+
+/// Options of datagrams to many.
+macro_rules! broadcast_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
+            broadcast / set_broadcast: bool = SocketOption::Broadcast, SocketQuery::Broadcast, is_on;
+        }
+    };
+}
+
+/// As [`broadcast_options`], of a protocol.
+macro_rules! multicast_options {
+    ($emit:ident) => {
+        $emit! {
+            /// Whether members of a group on this host receive what this socket sends to it. On by default.
+            multicast_loop / set_multicast_loop: bool = SocketOption::MulticastLoop, SocketQuery::MulticastLoop, is_on;
+            /// The most hops of a multicast datagram. One by default: it stays in the local network.
+            multicast_ttl / set_multicast_ttl: u8 = SocketOption::MulticastTtl, SocketQuery::MulticastTtl, byte;
+        }
+    };
+}
+
+/// Makes methods of options that make a socket.
+macro_rules! option_setters {
+    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        pub fn $name(mut self, value: $type) -> Self {
+            self.socket.put($option(value));
+            self
+        }
+    )+};
+}
+
+/// As [`option_setters`], of options of a protocol.
+macro_rules! ip_option_setters {
+    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        pub fn $name(mut self, value: $type) -> Self {
+            self.socket.put($option(Ip::V4, value));
+            self
+        }
+    )+};
+}
+
+/// Makes setters and getters of a socket.
+macro_rules! option_methods {
+    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the system refuses it; or after the runtime's end.
+        pub fn $set(&self, value: $type) -> io::Result<()> {
+            self.handle.set($option(value))
+        }
+
+        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query($query).map(option_methods::$of)
+        }
+    )+};
+}
+
+/// Makes getters of a socket, of options that can be set only when it is made.
+macro_rules! option_getters {
+    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the socket has no such option; or after the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query($query).map(option_methods::$of)
+        }
+    )+};
+}
+
+/// As [`option_methods`], of options of a protocol.
+macro_rules! ip_option_methods {
+    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the system refuses it; or after the runtime's end.
+        pub fn $set(&self, value: $type) -> io::Result<()> {
+            self.handle.set_ip(|ip| $option(ip, value))
+        }
+
+        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query_ip($query).map(option_methods::$of)
+        }
+    )+};
+}
+
+/// Methods of options that make a socket which is bound to an address or a port.
+macro_rules! bind_setters {
+    () => {
+        /// The socket sends and receives by this network interface only, such as `eth0` (`SO_BINDTODEVICE`). Needs the capability
+        /// `CAP_NET_RAW` before Linux 5.7, and to change it. A name that no interface can have, or has, is an error when the
+        /// socket is made.
+        pub fn bind_device(mut self, name: &str) -> Self {
+            self.socket.bind_device(name.into());
+            self
+        }
+    };
+}
+
+/// `keepalive` of options that make a TCP socket.
+macro_rules! keepalive_setter {
+    () => {
+        /// Probes idle connections, as it says (`SO_KEEPALIVE`). Off by default. Values that Linux does not have are an error when
+        /// the socket is made.
+        pub fn keepalive(mut self, keepalive: KeepAlive) -> Self {
+            self.socket.keep_alive(keepalive);
+            self
+        }
+    };
+}
+
+/// Methods of every socket.
+macro_rules! socket_methods {
+    () => {
+        /// The error that the kernel keeps for the socket, which is cleared (`SO_ERROR`); `None` if there is none. Errors that receives
+        /// and sends return do not show here again.
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+            self.handle.take_error()
+        }
+    };
+}
+
+/// Methods of sockets of the internet.
+macro_rules! device_methods {
+    () => {
+        /// Binds the socket to a network interface, such as `eth0`, or to none (`SO_BINDTODEVICE`): it sends and receives by this one only.
+        ///
+        /// # Errors
+        /// `InvalidInput` for a name that no interface can have; an error of the system for one that none has, or without the
+        /// capability `CAP_NET_RAW` (to bind an unbound socket Linux 5.7 needs none). `Unsupported` under a simulated kernel.
+        pub fn bind_device(&self, name: Option<&str>) -> io::Result<()> {
+            self.handle.bind_device(name)
+        }
+
+        /// The network interface that the socket is bound to.
+        ///
+        /// # Errors
+        /// After the runtime's end; `Unsupported` under a simulated kernel.
+        pub fn device(&self) -> io::Result<Option<String>> {
+            self.handle.device()
+        }
+    };
+}
+
+pub(super) use {
+    bind_options, bind_setters, broadcast_options, buffer_options, device_methods,
+    ip_option_methods, ip_option_setters, ip_options, keepalive_setter, multicast_options,
+    option_getters, option_methods, option_setters, quickack_options, share_options,
+    socket_methods, tcp_options,
+};
+
+/// In milliseconds, rounded up; zero is the system's rule.
+pub(super) fn user_timeout(time: Option<Duration>) -> SocketOption {
+    let milliseconds = time.map_or(0, |time| time.as_nanos().div_ceil(1_000_000));
+    SocketOption::UserTimeout(u32::try_from(milliseconds).unwrap_or(u32::MAX))
+}
+
+pub(super) fn is_on(answer: u32) -> bool {
+    answer != 0
+}
+
+pub(super) fn size(answer: u32) -> usize {
+    answer as usize
+}
+
+pub(super) fn byte(answer: u32) -> u8 {
+    answer as u8
+}
+
+/// Of milliseconds; zero is the system's rule.
+pub(super) fn time(answer: u32) -> Option<Duration> {
+    (answer != 0).then(|| Duration::from_millis(answer.into()))
+}

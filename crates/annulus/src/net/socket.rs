@@ -1,0 +1,102 @@
+//! What the handles of all sockets have: their options and addresses.
+
+use super::datagram_handle::DatagramHandle;
+use super::keep_alive::KeepAlive;
+use super::listener_handle::ListenerHandle;
+use super::new_fd::NewFd;
+use super::stream_handle::StreamHandle;
+use annulus_kernel::{DeviceName, Fd, Ip, Kernel, SocketOption, SocketQuery};
+use std::io;
+use std::time::Duration;
+
+/// A socket that no slot owns yet, or the handle on the slot of one.
+pub(super) trait Socket {
+    /// Calls the kernel with the socket's descriptor.
+    ///
+    /// # Errors
+    /// After the runtime's end; or those of `f`.
+    fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R>;
+
+    fn set(&self, option: SocketOption) -> io::Result<()> {
+        self.call(|kernel, fd| kernel.set_option(fd, option))
+    }
+
+    fn query(&self, query: SocketQuery) -> io::Result<u32> {
+        self.call(|kernel, fd| kernel.option(fd, query))
+    }
+
+    /// Sets the option of each protocol that the socket has.
+    fn set_ip(&self, option: impl Fn(Ip) -> SocketOption) -> io::Result<()> {
+        self.call(|kernel, fd| set_ip(kernel, fd, &option))
+    }
+
+    fn query_ip(&self, query: impl Fn(Ip) -> SocketQuery) -> io::Result<u32> {
+        self.call(|kernel, fd| kernel.option(fd, query(protocol(kernel, fd)?)))
+    }
+
+    /// The pending error, which is cleared.
+    fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let errno = self.query(SocketQuery::Error)?;
+        Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno as i32)))
+    }
+
+    fn bind_device(&self, name: Option<&str>) -> io::Result<()> {
+        let name = name.map_or(Ok(DeviceName::NONE), DeviceName::new)?;
+        self.set(SocketOption::Device(name))
+    }
+
+    fn device(&self) -> io::Result<Option<String>> {
+        let name = self.call(|kernel, fd| kernel.device(fd))?;
+        Ok(name.map(|name| name.to_string()))
+    }
+
+    fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
+        let Some(keepalive) = keepalive else { return self.set(SocketOption::KeepAlive(false)) };
+        keepalive.options()?.into_iter().try_for_each(|option| self.set(option))
+    }
+
+    fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
+        if self.query(SocketQuery::KeepAlive)? == 0 {
+            return Ok(None);
+        }
+        let seconds = |query| Ok::<_, io::Error>(Duration::from_secs(self.query(query)?.into()));
+        Ok(Some(KeepAlive {
+            time: seconds(SocketQuery::KeepAliveTime)?,
+            interval: seconds(SocketQuery::KeepAliveInterval)?,
+            retries: self.query(SocketQuery::KeepAliveRetries)?,
+        }))
+    }
+}
+
+macro_rules! sockets {
+    ($($handle:ty),+) => {$(
+        impl Socket for $handle {
+            fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R> {
+                self.with_fd(f)
+            }
+        }
+    )+};
+}
+
+sockets!(StreamHandle, ListenerHandle, DatagramHandle, NewFd);
+
+/// Sets the option of each protocol that a socket has: an IPv6 socket may have IPv4 peers, too.
+pub(super) fn set_ip(
+    kernel: &dyn Kernel,
+    fd: Fd,
+    option: impl Fn(Ip) -> SocketOption,
+) -> io::Result<()> {
+    let ip = protocol(kernel, fd)?;
+    if ip == Ip::V6 {
+        // Fails if the socket is for IPv6 only, and has no effect then.
+        _ = kernel.set_option(fd, option(Ip::V4));
+    }
+    kernel.set_option(fd, option(ip))
+}
+
+/// The internet protocol that a socket was made for.
+fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {
+    let domain = kernel.option(fd, SocketQuery::Domain)?;
+    let is_v6 = domain == u32::from(rustix::net::AddressFamily::INET6.as_raw());
+    Ok(if is_v6 { Ip::V6 } else { Ip::V4 })
+}
