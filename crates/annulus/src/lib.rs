@@ -50,6 +50,9 @@
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task continues, detached |
+//! | `JoinSet` | its tasks are aborted; of `join_next` nothing is lost |
+//! | `task::scope` | its tasks are aborted |
+//! | `CancellationToken::cancelled` | nothing is lost; of `run_until_cancelled` the future that it runs is dropped |
 //! | `Signals::recv` | nothing is lost |
 //!
 //! # Threads
@@ -79,7 +82,7 @@ pub mod signal;
 pub mod sim;
 mod slots;
 pub mod sync;
-mod task;
+pub mod task;
 pub mod time;
 mod unwind;
 mod waiters;
@@ -96,4 +99,4 @@ pub use runtime::{
 };
 pub use shards::shards;
 pub use shared::SharedBytes;
-pub use task::{JoinError, JoinHandle, consume_budget, spawn, yield_now};
+pub use task::{AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, yield_now};

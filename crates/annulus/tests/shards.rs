@@ -4,7 +4,7 @@ mod common;
 
 use annulus::shards::{Cause, Pinning, Shard, ShardError, Shards, channel};
 use annulus::sim::Sim;
-use annulus::{Handle, JoinError, affinity, counters, spawn, yield_now};
+use annulus::{Handle, affinity, counters, spawn, yield_now};
 use common::{drivers, echo, half_pair, pattern, receive};
 use std::future::pending;
 use std::io::{self, Read, Write};
@@ -77,7 +77,7 @@ fn a_panicking_task_ends_alone() {
     on_each_driver(|shards| {
         let done: Outcome<()> = shards(2).run(async |_| {
             let panic = spawn(async { resume_unwind(Box::new("only me")) }).await;
-            assert!(matches!(panic, Err(JoinError::Panicked(_))));
+            assert!(panic.unwrap_err().is_panic());
             Ok(())
         });
         done.unwrap();
@@ -173,8 +173,8 @@ fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
                 assert_eq!(there == thread::current().id(), to == shard.index());
             }
             let panic = shard.spawn_on(0, || async { resume_unwind(Box::new("away")) })?;
-            let JoinError::Panicked(panic) = panic.await.unwrap_err() else { panic!("aborted") };
-            assert_eq!(panic.downcast_ref(), Some(&"away"));
+            let panic = panic.await.unwrap_err();
+            assert_eq!(panic.into_panic().downcast_ref(), Some(&"away"));
             let missing = shard.spawn_on(3, async || ()).unwrap_err();
             assert_eq!(missing.to_string(), "no shard 3: there are 3, from 0 on");
             // All stay until the others no longer spawn on them.
@@ -211,7 +211,7 @@ fn an_aborted_task_is_dropped_on_its_own_thread() {
             }
             let (sender, dropped) = mpsc::channel();
             let (started, mut has_started) = channel(1);
-            let mut task = shard.spawn_on(1, move || async move {
+            let task = shard.spawn_on(1, move || async move {
                 let _tell = Tell(sender);
                 started.send(thread::current().id()).await.unwrap();
                 pending::<()>().await
@@ -368,7 +368,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
             let mut receiver = receiver.lock().unwrap().take().unwrap();
             let before = counters().unwrap().wakeups;
             // Another task keeps the loop awake, while this one waits for every value.
-            let mut busy = spawn(async {
+            let busy = spawn(async {
                 loop {
                     yield_now().await;
                 }

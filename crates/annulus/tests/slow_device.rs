@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(1);
 async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
     let ticks = Rc::new(Cell::new(0));
     let counted = ticks.clone();
-    let mut ticker = spawn(async move {
+    let ticker = spawn(async move {
         loop {
             sleep(TICK).await;
             counted.set(counted.get() + 1);

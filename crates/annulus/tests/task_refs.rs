@@ -84,7 +84,9 @@ impl Task {
         self.add(true);
         self.release(true);
         self.receive();
+        assert!(!self.refs.is_returned());
         self.refs.return_reserve();
+        assert!(self.refs.is_returned());
         self.add(true);
         self.receive();
         self.release(true);

@@ -4,7 +4,7 @@ use crate::runtime::current;
 use crate::runtime::memory::MemoryLimit;
 use crate::runtime::remote::Remote;
 use crate::task::refused::refuse;
-use crate::task::{self, JoinError, JoinHandle};
+use crate::task::{self, JoinHandle};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -105,10 +105,12 @@ impl<T> Future for Made<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match ready!(Pin::new(&mut self.0).poll(cx)) {
             Ok(value) => Poll::Ready(value),
-            // The panic hook has seen it; the join handle returns it.
-            Err(JoinError::Panicked(panic)) => resume_unwind(panic),
-            // The runtime is ending, and drops this task next.
-            Err(JoinError::Aborted) => Poll::Pending,
+            Err(error) => match error.try_into_panic() {
+                // The panic hook has seen it; the join handle returns it.
+                Ok(panic) => resume_unwind(panic),
+                // The runtime is ending, and drops this task next.
+                Err(_cancelled) => Poll::Pending,
+            },
         }
     }
 }

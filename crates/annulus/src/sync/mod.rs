@@ -1,7 +1,7 @@
 //! Channels, locks and notifications between the tasks of one runtime.
 //!
-//! Everything here stays on one thread: there is no lock and no atomic operation in it, values need not be `Send`, and the tasks
-//! that wait have their turns in the order of arrival. Between threads, use [`shards::channel`](crate::shards::channel).
+//! All but the [`CancellationToken`] stays on one thread: there is no lock and no atomic operation in it, values need not be
+//! `Send`, and the tasks that wait have their turns in the order of arrival. Between threads, use [`shards::channel`](crate::shards::channel).
 //!
 //! | | for |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | [`Mutex`] | a value that one task uses across an `await` |
 //! | [`Semaphore`] | so many at once |
 //! | [`Notify`] | something happened |
+//! | [`CancellationToken`] | tasks are to end |
 //!
 //! The names are those of `tokio::sync`, with the same meaning. The types of `tokio::sync`, `futures::channel` and
 //! `async-channel` work here too, with values that are not `Send` as well; what they do not do is take from the
@@ -23,6 +24,7 @@
 //! stops them until there are as many.
 
 pub mod broadcast;
+mod cancellation;
 pub mod mpsc;
 mod mutex;
 mod notify;
@@ -32,6 +34,9 @@ mod semaphore;
 mod until;
 pub mod watch;
 
+pub use cancellation::{
+    CancellationToken, Cancelled, CancelledOwned, DropGuard, RunUntilCancelled,
+};
 pub use mutex::{Locking, Mutex, MutexGuard};
 pub use notify::{Notified, Notify};
 pub use semaphore::{Acquire, AcquireError, Permit, Semaphore, TryAcquireError};

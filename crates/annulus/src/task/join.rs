@@ -1,8 +1,9 @@
 //! Waiting for a task, or ending it.
 
-use super::body::{Outcome, panic_message};
+use super::abort::AbortHandle;
+use super::body::Outcome;
+use super::join_error::JoinError;
 use super::raw::JoinRef;
-use crate::unwind::Panic;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,8 +13,19 @@ use std::task::{Context, Poll};
 /// and ends only that task.
 ///
 /// Awaiting it is cancel-safe: the result stays until it is taken.
+///
+/// ```
+/// annulus::run(async {
+///     let task = annulus::spawn(async { 6 * 7 });
+///     assert_eq!(task.await.unwrap(), 42);
+///
+///     let endless = annulus::spawn(std::future::pending::<()>());
+///     endless.abort();
+///     assert!(endless.await.unwrap_err().is_cancelled());
+/// });
+/// ```
 pub struct JoinHandle<T> {
-    /// `None` once aborted, or refused.
+    /// `None` if it was refused.
     task: Option<JoinRef<T>>,
 }
 
@@ -23,16 +35,20 @@ impl<T> JoinHandle<T> {
         Self { task }
     }
 
-    /// Ends the task: its future is dropped, on its own thread, before it would run again, and this handle gives
-    /// [`JoinError::Aborted`] at once. If the task has finished, nothing happens.
-    pub fn abort(&mut self) {
-        if let Some(task) = self.task.take_if(|task| !task.join_state().is_done()) {
-            task.join_state().detach();
-            task.into_task().abort();
+    /// Ends the task: its future is dropped, on its own thread, before it would run again. Then this handle gives an error that
+    /// [is a cancellation](JoinError::is_cancelled). If the task finishes first, its result stays; if it has, nothing happens.
+    pub fn abort(&self) {
+        if !self.is_finished() {
+            self.abort_handle().abort();
         }
     }
 
-    /// Whether the task has finished or was aborted.
+    /// A handle that aborts the task, and does not wait for it.
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle::new(self.task.as_ref().map(JoinRef::task))
+    }
+
+    /// Whether the task has finished, or was aborted and its future is dropped.
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(|task| task.join_state().is_done())
     }
@@ -42,12 +58,12 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &self.task else { return Poll::Ready(Err(JoinError::Aborted)) };
+        let Some(task) = &self.task else { return Poll::Ready(Err(JoinError::cancelled())) };
         task.join_state().poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
             Some(Ok(value)) => Ok(value),
-            Some(Err(panic)) => Err(JoinError::Panicked(panic)),
-            // A task that was not aborted is dropped by the end of its runtime only.
-            None => Err(JoinError::Aborted),
+            Some(Err(panic)) => Err(JoinError::panicked(panic)),
+            // Its future was dropped before it was ready.
+            None => Err(JoinError::cancelled()),
         })
     }
 }
@@ -65,40 +81,3 @@ impl<T> fmt::Debug for JoinHandle<T> {
         write!(f, "JoinHandle(finished: {})", self.is_finished())
     }
 }
-
-/// Why a task has no result.
-#[non_exhaustive]
-pub enum JoinError {
-    /// It was aborted, or its runtime ended first.
-    Aborted,
-    /// It panicked with this payload.
-    Panicked(Panic),
-}
-
-impl JoinError {
-    /// The panic, to resume it with [`std::panic::resume_unwind`].
-    ///
-    /// # Errors
-    /// The error itself, if it is no panic.
-    pub fn into_panic(self) -> Result<Panic, Self> {
-        match self {
-            Self::Panicked(panic) => Ok(panic),
-            aborted => Err(aborted),
-        }
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Panicked(panic) = self else { return f.write_str("the task was aborted") };
-        write!(f, "the task panicked: {}", panic_message(panic))
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for JoinError {}

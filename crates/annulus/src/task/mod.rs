@@ -1,8 +1,20 @@
 //! Tasks: futures that run concurrently on the runtime's thread.
+//!
+//! | to | use |
+//! |---|---|
+//! | run a future beside this one | [`spawn`] |
+//! | take the results of many tasks as they come | [`JoinSet`] |
+//! | wait until all tasks of a part of the program have ended | [`scope`] |
+//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
+//! | run two futures in one task, without spawning | `join!` and `select!` of the crate `futures` |
+//! | let the other tasks run | [`yield_now`], [`consume_budget`] |
 
+mod abort;
 mod body;
 pub(crate) mod budget;
 mod join;
+mod join_error;
+mod join_set;
 mod join_state;
 pub(crate) mod owner;
 mod raw;
@@ -11,6 +23,7 @@ pub(crate) mod refused;
 mod remote_flags;
 mod root;
 mod run_queue;
+mod scope;
 #[cfg(test)]
 mod tests;
 
@@ -20,11 +33,15 @@ mod atomic {
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
 }
 
+pub use abort::AbortHandle;
 pub(crate) use body::panic_message;
-pub use join::{JoinError, JoinHandle};
+pub use join::JoinHandle;
+pub use join_error::JoinError;
+pub use join_set::JoinSet;
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;
 pub(crate) use run_queue::{RunQueue, Task};
+pub use scope::{Scope, scope};
 
 use crate::runtime::current;
 use crate::runtime::remote::Remote;
@@ -35,7 +52,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Spawns a task on the current runtime. It starts with the next turn; dropping the handle detaches it. If the runtime is
-/// ending, the future is dropped at once, and the handle answers [`JoinError::Aborted`].
+/// ending, the future is dropped at once, and the handle gives an error that [is a cancellation](JoinError::is_cancelled).
 ///
 /// # Panics
 /// Outside a runtime.

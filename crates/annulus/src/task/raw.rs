@@ -194,6 +194,11 @@ impl TaskRef {
         self.wake();
     }
 
+    /// Whether the task is done. On another thread than its owner's that may be seen late.
+    pub(super) fn is_done(&self) -> bool {
+        self.head().refs.is_returned()
+    }
+
     pub(super) fn waker(&self) -> Waker {
         // SAFETY: the raw waker has the clone's reference, and its functions keep the contract of `RawWaker`.
         unsafe { Waker::from_raw(self.clone().into_raw()) }
@@ -352,8 +357,9 @@ impl<T> JoinRef<T> {
         unsafe { &self.task.0.cast::<Joinable<T>>().as_ref().join_state }
     }
 
-    pub(super) fn into_task(self) -> TaskRef {
-        self.task
+    /// Another reference to the task.
+    pub(super) fn task(&self) -> TaskRef {
+        self.task.clone()
     }
 }
 

@@ -51,6 +51,11 @@ impl Refs {
         last
     }
 
+    /// Whether the reserve was returned. On another thread than the owner's that may be seen late.
+    pub(crate) fn is_returned(&self) -> bool {
+        self.shared.load(Ordering::Relaxed) < RESERVE / 2
+    }
+
     /// Returns the reserve. Only the owner calls it, and still has a reference.
     pub(crate) fn return_reserve(&self) {
         if let Some(drawn) = self.drawn.take() {

@@ -172,7 +172,7 @@ fn spawn_peers(owner: &Sender<Waker>) -> (Vec<Sender<Waker>>, Vec<thread::JoinHa
     (0..3).map(peer).unzip()
 }
 
-fn conclude(fate: Fate, mut task: JoinHandle<String>) -> String {
+fn conclude(fate: Fate, task: JoinHandle<String>) -> String {
     if fate == IsAborted {
         task.abort();
     }
@@ -207,9 +207,9 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
     if matches!(fate, Completes | Panics) {
         owner.turn_until(|| owner.run_queue.tasks().is_empty());
     }
-    let mut here: Option<JoinHandle<String>> = handle.take();
+    let here: Option<JoinHandle<String>> = handle.take();
     if fate == IsAborted {
-        here.iter_mut().for_each(JoinHandle::abort);
+        here.iter().for_each(JoinHandle::abort);
     }
     owner.end();
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -4,7 +4,7 @@
 use crate::foreign::{Bomb, Here, waker_of};
 use crate::run::Run;
 use annulus::net::{TcpStream, UdpSocket};
-use annulus::{JoinError, spawn};
+use annulus::spawn;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -141,13 +141,13 @@ pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
             1 => drop(spawn(async { value })),
             2 => drop(spawn(hold(value))),
             3 => {
-                let mut task = spawn(hold(value));
+                let task = spawn(hold(value));
                 run.pause().await;
                 task.abort();
             }
             4 => match spawn(end_with(value)).await {
-                Err(JoinError::Panicked(payload)) => forget(payload),
-                _ => panic!("it ends with a panic"),
+                Err(error) => forget(error.into_panic()),
+                Ok(_) => panic!("it ends with a panic"),
             },
             _ => drop(spawn(leave_behind(run.clone(), value, server))),
         }

@@ -61,7 +61,7 @@ fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
     let stop = |turns: u32| {
         let sim = Sim::builder(1).disk(sim.disk()).build();
         let halted = on(&sim, Policy::Offload, async {
-            let mut task = spawn(replace("newer text"));
+            let task = spawn(replace("newer text"));
             for _ in 0..turns {
                 annulus::time::sleep(Duration::from_micros(100)).await;
             }

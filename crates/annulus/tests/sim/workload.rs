@@ -10,7 +10,7 @@ use crate::seeds::Totals;
 use crate::writer::Writer;
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::sim::run_on;
-use annulus::{JoinError, JoinHandle, spawn};
+use annulus::{JoinHandle, spawn};
 use std::io;
 use std::mem::forget;
 use std::net::SocketAddr;
@@ -244,12 +244,12 @@ async fn reset(run: &Run, mut stream: TcpStream, plan: StreamPlan) -> io::Result
 }
 
 /// Aborts a client's task at some time.
-async fn abort(run: &Run, mut task: JoinHandle<io::Result<()>>) -> io::Result<()> {
+async fn abort(run: &Run, task: JoinHandle<io::Result<()>>) -> io::Result<()> {
     run.pause().await;
     task.abort();
     match task.await {
         Ok(outcome) => outcome,
-        Err(JoinError::Aborted) => Ok(()),
-        Err(panicked) => Err(io::Error::other(panicked.to_string())),
+        Err(error) if error.is_cancelled() => Ok(()),
+        Err(panicked) => Err(panicked.into()),
     }
 }

@@ -5,7 +5,7 @@ use crate::foreign::{OnDrop, poll_with, waker_of};
 use crate::mode::everywhere;
 use annulus::net::TcpListener;
 use annulus::time::{Instant, sleep};
-use annulus::{Handle, JoinError, JoinHandle, spawn, yield_now};
+use annulus::{Handle, JoinHandle, spawn, yield_now};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -77,7 +77,7 @@ fn what_is_spawned_at_the_end_is_dropped_at_once() {
                         drop(value);
                     });
                     let joined = poll_with(pin!(&mut task), Waker::noop());
-                    let aborted = matches!(joined, Poll::Ready(Err(JoinError::Aborted)));
+                    let aborted = matches!(joined, Poll::Ready(Err(error)) if error.is_cancelled());
                     *note.borrow_mut() = Some((dropped.get(), aborted));
                 });
                 pending::<()>().await;

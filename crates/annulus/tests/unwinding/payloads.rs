@@ -33,7 +33,7 @@ fn tasks_drops_may_panic_with_anything() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {
-            let mut aborted = spawn(hold(PanicsOnDrop(count.clone())));
+            let aborted = spawn(hold(PanicsOnDrop(count.clone())));
             for _ in 0..3 {
                 spawn(hold(PanicsOnDrop(count.clone())));
             }
@@ -84,7 +84,7 @@ fn a_panicking_root_ends_its_runtime_in_order() {
 fn a_payload_reaches_its_joiner() {
     everywhere(|mut stage| {
         stage.play(async {
-            let payload = spawn(async { panic_any(7_u32) }).await.unwrap_err().into_panic();
+            let payload = spawn(async { panic_any(7_u32) }).await.unwrap_err().try_into_panic();
             let payload = payload.expect("it panicked");
             let again = catch_unwind(AssertUnwindSafe(|| resume_unwind(payload)));
             assert_eq!(again.unwrap_err().downcast_ref::<u32>(), Some(&7));

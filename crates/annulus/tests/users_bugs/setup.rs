@@ -44,7 +44,7 @@ fn tiny_queues() -> Builder {
 async fn echo_3000() -> io::Result<u64> {
     let listener = ListenOptions::new().backlog(3000).bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let mut server = spawn(async move {
+    let server = spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             spawn(echo(stream));
         }

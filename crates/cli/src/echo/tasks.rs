@@ -98,7 +98,7 @@ async fn run_worker(
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&server), limit)));
     until_shutdown(server.shutdown.requested(), &mut listening).await?;
-    if let Some(mut sweeper) = sweeper {
+    if let Some(sweeper) = sweeper {
         sweeper.abort();
     }
     let aborted = server.shut_down().await;
@@ -194,7 +194,7 @@ async fn until_shutdown(
     })
     .await;
     match failed {
-        None => listening.iter_mut().for_each(JoinHandle::abort),
+        None => listening.iter().for_each(JoinHandle::abort),
         Some(Ok(result)) => result.context("cannot go on listening")?,
         Some(Err(error)) => anyhow::bail!("a listening task ended: {error}"),
     }

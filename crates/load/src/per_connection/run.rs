@@ -162,7 +162,7 @@ async fn run_clients(run: &Arc<SharedRun>, index: usize) -> Vec<Times> {
                 Err(_) => {}
             }
         };
-        if let Err(JoinError::Panicked(panic)) = ended {
+        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
             std::panic::resume_unwind(panic);
         }
     }

@@ -72,9 +72,10 @@ impl ClientPool {
     }
 
     async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
-        match time::timeout(limit, &mut self.clients[number].task).await? {
-            Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
-            Ok(()) | Err(_) => Ok(()),
+        let ended = time::timeout(limit, &mut self.clients[number].task).await?;
+        match ended.map_err(JoinError::try_into_panic) {
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Ok(()) | Err(Err(_)) => Ok(()),
         }
     }
 }

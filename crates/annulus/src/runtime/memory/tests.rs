@@ -254,7 +254,7 @@ fn receives_again(held: usize, hoarded: usize) -> bool {
         let (mut receiving, mut sending) = server.split();
         sending.send(vec![7; held]).await?;
         let (_other, mut hoarder) = pair(&listener).await?;
-        let mut hoarder = spawn(async move { hoarder.send(vec![7; hoarded]).await });
+        let hoarder = spawn(async move { hoarder.send(vec![7; hoarded]).await });
         sleep(Duration::from_millis(1)).await;
         client.send(vec![1; SENT]).await?;
         let reader = spawn(async move {
