@@ -9,6 +9,9 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+/// Fewest bytes of memory in which leases are gathered, unless fewer are wanted.
+const GATHERED: usize = 16 * 1024;
+
 /// Received bytes in memory lent by the ring: they can be read, changed in place, sent, and kept.
 ///
 /// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn. It keeps its memory alive, also
@@ -29,7 +32,7 @@ enum Hold {
     /// Shared with the other parts of a lease that was split.
     Part(Rc<Hold>),
     /// Heap memory.
-    Heap(#[expect(dead_code, reason = "held for its drop")] Box<HeapMemory>),
+    Heap(Box<HeapMemory>),
 }
 
 /// A buffer of the pool, returned on drop.
@@ -65,6 +68,29 @@ impl Lease {
     pub(crate) fn of_heap(memory: Box<HeapMemory>, len: usize) -> Self {
         let (start, len) = (memory.start(), len.min(memory.len()));
         Self { start, len, hold: Hold::Heap(memory) }
+    }
+
+    /// A copy of the bytes, on the heap and not metered.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
+        Self::heap(Box::from(bytes), bytes.len())
+    }
+
+    /// Copies bytes behind those that there are, of which `wanted` are wanted in the end: into what is free of its heap memory, or
+    /// both into new memory, which grows with what has come and not by what is wanted.
+    pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize, meter: &Meter) {
+        let len = self.len + bytes.len();
+        if let Hold::Heap(memory) = &mut self.hold {
+            let end = self.start.as_ptr().addr() - memory.start().as_ptr().addr() + self.len;
+            if let Some(free) = memory.get_mut(end..end + bytes.len()) {
+                free.copy_from_slice(bytes);
+                self.len = len;
+                return;
+            }
+        }
+        let mut memory = HeapMemory::zeroed(wanted.min((2 * len).max(GATHERED)).max(len), meter);
+        memory[..self.len].copy_from_slice(self);
+        memory[self.len..len].copy_from_slice(bytes);
+        *self = Self::of_heap(memory, len);
     }
 
     /// Copies the bytes to the heap, and returns the buffer at once.
@@ -222,6 +248,29 @@ mod tests {
         lease.truncate(3);
         lease.truncate(100);
         assert_eq!(&*lease, b"234");
+    }
+
+    #[test]
+    fn appended_bytes_share_the_memory_while_they_fit_what_is_wanted() {
+        let meter = Meter::default();
+        let mut gathered = lease("01");
+        gathered.append(b"234", 8, &meter);
+        let address = gathered.as_ptr();
+        gathered.advance(1);
+        gathered.append(b"567", 8, &meter);
+        assert_eq!((&*gathered, gathered.as_ptr().addr()), (&b"1234567"[..], address.addr() + 1));
+        gathered.append(b"89", 8, &meter);
+        assert_eq!((&*gathered, meter.bytes()), (&b"123456789"[..], 9));
+        drop(gathered);
+        assert_eq!(meter.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_wanted_takes_no_memory_before_it_comes() {
+        let meter = Meter::default();
+        let mut gathered = lease("0");
+        gathered.append(b"1", usize::MAX, &meter);
+        assert_eq!(meter.bytes(), GATHERED);
     }
 
     #[test]

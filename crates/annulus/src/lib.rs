@@ -38,6 +38,7 @@
 //! | future | dropped before it is ready |
 //! |---|---|
 //! | `accept`, `recv` | nothing is lost: the next call returns the connection, the bytes |
+//! | `fill_buf`, `peek`, `recv_exact` | nothing is lost: what has come is shown or returned by the next call |
 //! | `connect` | the attempt is cancelled, and its socket closed |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |

@@ -54,7 +54,7 @@ impl<S: AsStream> CopyTo<S> for File {
 impl<S: AsStream> CopyTo<File> for S {
     async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
         let mut copied = 0;
-        while let Some(lease) = poll_fn(|cx| self.handle().poll_recv(cx)).await? {
+        while let Some(lease) = poll_fn(|cx| self.poll_recv(cx)).await? {
             let len = lease.len() as u64;
             to.write_detached(lease).await?;
             copied += len;
@@ -69,7 +69,7 @@ impl<S: AsStream, T: AsStream> CopyTo<T> for S {
         loop {
             // Bytes that are received then are accepted without waiting, and so are not lost if this is dropped.
             poll_fn(|cx| to.handle().poll_room(cx)).await?;
-            let Some(lease) = poll_fn(|cx| self.handle().poll_recv(cx)).await? else { break };
+            let Some(lease) = poll_fn(|cx| self.poll_recv(cx)).await? else { break };
             copied += lease.len() as u64;
             to.handle().send(lease.into()).await?;
         }

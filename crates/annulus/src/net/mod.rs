@@ -10,6 +10,7 @@ mod listener_handle;
 mod new_fd;
 mod option_methods;
 mod parts;
+mod recv_buffer;
 mod resolve;
 mod settings;
 mod socket;

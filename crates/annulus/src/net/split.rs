@@ -1,5 +1,6 @@
 //! The two directions of a stream, for two tasks.
 
+use super::recv_buffer::RecvBuffer;
 use super::stream_handle::{SendFuture, StreamHandle};
 use super::stream_methods::{recv_methods, send_methods};
 use crate::chunk::Chunk;
@@ -14,11 +15,12 @@ use std::task::{Context, Poll};
 /// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
 pub struct RecvHalf {
     handle: Rc<StreamHandle>,
+    unread: RecvBuffer,
 }
 
 impl RecvHalf {
-    pub(super) fn new(handle: Rc<StreamHandle>) -> Self {
-        Self { handle }
+    pub(super) fn new(handle: Rc<StreamHandle>, unread: RecvBuffer) -> Self {
+        Self { handle, unread }
     }
 
     recv_methods!();

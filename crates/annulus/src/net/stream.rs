@@ -4,6 +4,7 @@ use super::connect::ConnectOptions;
 use super::keep_alive::KeepAlive;
 use super::option_methods::{self, *};
 use super::parts::Parts;
+use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
 use super::split::{RecvHalf, SendHalf};
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
@@ -29,6 +30,7 @@ use std::time::Duration;
 /// One task at a time may wait for each direction; [`split`](Self::split) separates the two.
 pub struct TcpStream {
     handle: StreamHandle,
+    unread: RecvBuffer,
 }
 
 impl TcpStream {
@@ -54,7 +56,7 @@ impl TcpStream {
     }
 
     pub(super) fn new(handle: StreamHandle) -> Self {
-        Self { handle }
+        Self { handle, unread: RecvBuffer::default() }
     }
 
     /// An accepted connection and its peer's address. If the peer has reset it, it has no address: counted, and `None`.
@@ -77,7 +79,7 @@ impl TcpStream {
     /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
     /// look complete. The connection is then closed. `Unsupported` under a simulated kernel.
     pub async fn into_parts(self) -> io::Result<Parts> {
-        let Self { handle } = self;
+        let Self { handle, unread } = self;
         if !handle.core.kernel.real_descriptors() {
             let text = "a simulated connection cannot leave its simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -89,7 +91,7 @@ impl TcpStream {
             inner.streams.release(&mut inner.io, handle.slot)
         };
         handle.forget();
-        Ok(Parts::of_fd(fd, received, permit))
+        Ok(Parts::of_fd(fd, unread.in_front_of(received), permit))
     }
 
     /// Takes a connection over from another runtime, with the bytes received there.

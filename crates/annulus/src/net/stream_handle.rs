@@ -26,6 +26,9 @@ pub(crate) struct StreamHandle {
 /// A stream of any kind.
 pub(crate) trait AsStream {
     fn handle(&self) -> &StreamHandle;
+
+    /// The next bytes, first those that were shown and not consumed.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>>;
 }
 
 impl StreamHandle {
@@ -50,8 +53,15 @@ impl StreamHandle {
     }
 
     #[inline]
-    pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+    pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
+    }
+
+    /// What has been received; an error if that is nothing yet.
+    pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
+        let inner = &mut *self.core.enter_running()?;
+        let (stream, shared) = inner.streams.get(self.slot);
+        stream.try_recv(shared, &mut inner.io)
     }
 
     #[inline]

@@ -1,12 +1,14 @@
 //! The methods that TCP streams, Unix streams and their halves have in common, each written once.
 //!
 //! The types stay apart, since what they connect to and their addresses differ. Each has a field `handle` that is or derefs to a
-//! [`StreamHandle`](super::stream_handle::StreamHandle).
+//! [`StreamHandle`](super::stream_handle::StreamHandle), and one that receives has a field `unread` of
+//! [`RecvBuffer`](super::recv_buffer::RecvBuffer).
 
 /// Methods of a type that receives.
 macro_rules! recv_methods {
     () => {
-        /// The next bytes, at least one; `None` at the end of the stream, from then on every time.
+        /// The next bytes, at least one; `None` at the end of the stream, from then on every time. What was shown by
+        /// [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) and not consumed comes first.
         ///
         /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte. Leases that are held do not keep
         /// the stream from receiving.
@@ -24,7 +26,97 @@ macro_rules! recv_methods {
         /// As [`recv`](Self::recv).
         #[inline]
         pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-            self.handle.poll_recv(cx)
+            match self.unread.take() {
+                Some(lease) => Poll::Ready(Ok(Some(lease))),
+                None => self.handle.poll_recv(cx),
+            }
+        }
+
+        /// As [`recv`](Self::recv), without waiting: what earlier turns of the loop have received. The first call starts receiving,
+        /// so it returns nothing yet. A task that polled before is still woken.
+        ///
+        /// # Errors
+        /// `WouldBlock` if nothing has been received yet; as [`recv`](Self::recv).
+        pub fn try_recv(&mut self) -> io::Result<Option<Lease>> {
+            match self.unread.take() {
+                Some(lease) => Ok(Some(lease)),
+                None => self.handle.try_recv(),
+            }
+        }
+
+        /// Shows the next bytes, at least one, where the kernel has put them; none at the end of the stream. They stay until they
+        /// are [consumed](Self::consume).
+        ///
+        /// Cancel-safe.
+        ///
+        /// # Errors
+        /// As [`recv`](Self::recv).
+        #[inline]
+        pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            self.peek(1).await
+        }
+
+        /// As [`fill_buf`](Self::fill_buf), by polling.
+        ///
+        /// # Errors
+        /// As [`recv`](Self::recv).
+        #[inline]
+        pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+            self.poll_peek(cx, 1)
+        }
+
+        /// Drops the first `n` bytes of those that [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) showed last.
+        ///
+        /// # Panics
+        /// If fewer were shown.
+        #[inline]
+        pub fn consume(&mut self, n: usize) {
+            self.unread.consume(n);
+        }
+
+        /// Shows the next bytes as [`fill_buf`](Self::fill_buf) does, but waits for at least `n` of them; fewer only at the end of
+        /// the stream. If they lie in several leases, they are copied into one piece of memory.
+        ///
+        /// Cancel-safe: what has come stays.
+        ///
+        /// # Errors
+        /// As [`recv`](Self::recv), also if fewer than `n` bytes came before the error: those stay, and [`recv`](Self::recv) returns
+        /// them.
+        pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+            poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+            Ok(self.unread.shown())
+        }
+
+        /// As [`peek`](Self::peek), by polling.
+        ///
+        /// # Errors
+        /// As [`peek`](Self::peek).
+        #[inline]
+        pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+            self.unread.poll_peek(&self.handle, cx, n)
+        }
+
+        /// The next `n` bytes as one lease: without a copy if they were received in one piece, else gathered in memory of the heap.
+        ///
+        /// Cancel-safe: what has come stays.
+        ///
+        /// # Errors
+        /// As [`recv`](Self::recv); `UnexpectedEof`, naming both numbers, if the stream ends before. What has come stays, and
+        /// [`recv`](Self::recv) returns it.
+        pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
+            poll_fn(|cx| self.poll_recv_exact(cx, n)).await
+        }
+
+        /// As [`recv_exact`](Self::recv_exact), by polling.
+        ///
+        /// # Errors
+        /// As [`recv_exact`](Self::recv_exact).
+        pub fn poll_recv_exact(
+            &mut self,
+            cx: &mut Context<'_>,
+            n: usize,
+        ) -> Poll<io::Result<Lease>> {
+            self.unread.poll_exact(&self.handle, cx, n)
         }
     };
 }
@@ -182,7 +274,7 @@ macro_rules! stream_methods {
         /// half alone closes the sending direction.
         pub fn split(self) -> (RecvHalf, SendHalf) {
             let handle = Rc::new(self.handle);
-            (RecvHalf::new(handle.clone()), SendHalf::new(handle))
+            (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
         }
     };
 }
@@ -193,6 +285,10 @@ macro_rules! stream_traits {
         impl AsStream for $stream {
             fn handle(&self) -> &StreamHandle {
                 &self.handle
+            }
+
+            fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+                self.poll_recv(cx)
             }
         }
 

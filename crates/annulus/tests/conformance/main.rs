@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod buffered;
 mod cancels;
 mod connections;
 mod datagrams;
@@ -137,6 +138,14 @@ suite! {
     writes::halves_write_all, with small_bounds;
     writes::a_flush_returns_the_error_of_a_send;
     writes::nothing_is_written_after_a_shutdown;
+    buffered::shown_bytes_stay_until_they_are_consumed;
+    buffered::bytes_of_several_leases_are_shown_in_one_piece;
+    buffered::an_error_is_behind_what_was_shown;
+    buffered::dropped_peeks_lose_no_byte;
+    buffered::what_has_been_received_is_taken_without_waiting;
+    buffered::taking_nothing_leaves_a_waiting_task_its_wake;
+    buffered::what_was_shown_goes_with_the_stream;
+    buffered::a_copy_begins_with_what_was_shown;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;

@@ -2,6 +2,7 @@
 
 use super::super::option_methods::{self, *};
 use super::super::parts::new_descriptor;
+use super::super::recv_buffer::RecvBuffer;
 use super::super::socket::Socket;
 use super::super::split::{RecvHalf, SendHalf};
 use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
@@ -25,6 +26,7 @@ use std::task::{Context, Poll};
 /// Without [`UnixOptions::descriptors`], the kernel closes descriptors that a peer sends.
 pub struct UnixStream {
     handle: StreamHandle,
+    unread: RecvBuffer,
 }
 
 impl UnixStream {
@@ -53,7 +55,7 @@ impl UnixStream {
     }
 
     pub(super) fn new(handle: StreamHandle) -> Self {
-        Self { handle }
+        Self { handle, unread: RecvBuffer::default() }
     }
 
     stream_methods!();

@@ -17,7 +17,7 @@ use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::mem;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
 /// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
@@ -38,17 +38,38 @@ impl Stream {
         io: &mut Io,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        if let Some(lease) = self.take_received(shared, io) {
-            return Poll::Ready(Ok(Some(lease)));
-        }
-        match self.rx.end {
-            Some(End::Eof) => return Poll::Ready(Ok(None)),
-            Some(End::Failed(errno)) => return Poll::Ready(Err(errno.into())),
-            None => {}
+        if let Some(received) = self.received(shared, io) {
+            return Poll::Ready(received);
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.want(shared, io);
         Poll::Pending
+    }
+
+    /// As [`poll_recv`](Self::poll_recv), with an error if nothing has been received yet. The task that polled stays noted.
+    pub(crate) fn try_recv(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+    ) -> io::Result<Option<Lease>> {
+        self.received(shared, io).unwrap_or_else(|| {
+            // A receive into heap memory is made only for a task that waits.
+            self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
+            self.want(shared, io);
+            Err(io::ErrorKind::WouldBlock.into())
+        })
+    }
+
+    /// What is first in the queue, or how the stream has ended.
+    #[inline]
+    fn received(&mut self, shared: &mut Shared, io: &mut Io) -> Option<io::Result<Option<Lease>>> {
+        if let Some(lease) = self.take_received(shared, io) {
+            return Some(Ok(Some(lease)));
+        }
+        Some(match self.rx.end? {
+            End::Eof => Ok(None),
+            End::Failed(errno) => Err(errno.into()),
+        })
     }
 
     /// Takes what is first in the queue, and has the receive armed again once enough was taken.

@@ -1,0 +1,195 @@
+//! What a receiving handle keeps of leases that were shown and not wholly consumed.
+
+use super::stream_handle::StreamHandle;
+use crate::lease::Lease;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+/// Bytes that were received, and that `recv` returns before it asks the stream.
+///
+/// Empty and without memory until bytes are first shown; the box then stays for the next ones.
+#[derive(Default)]
+pub(super) struct RecvBuffer(Option<Box<Unread>>);
+
+#[derive(Default)]
+struct Unread {
+    /// Never an empty one.
+    first: Option<Lease>,
+    /// What follows `first`, if that was completed with a part of a lease. Never an empty one, and never without `first`.
+    next: Option<Lease>,
+}
+
+/// How much of a lease is copied behind one that is too short.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gather {
+    /// Only what is missing: the length is known.
+    Missing,
+    /// As much again as there is, since more may be asked for.
+    Ahead,
+}
+
+/// Fewest bytes that are copied ahead.
+const AHEAD: usize = 256;
+
+impl RecvBuffer {
+    /// The bytes of the first lease.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Lease> {
+        self.0.as_mut()?.take()
+    }
+
+    /// What is shown.
+    pub(super) fn shown(&self) -> &[u8] {
+        self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
+    }
+
+    /// All bytes, in front of those that were received after them.
+    pub(super) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
+        let Some(first) = self.take() else { return received };
+        let next = self.take();
+        [&*first, next.as_deref().unwrap_or_default(), &received].concat()
+    }
+
+    /// Shows at least `n` bytes and at least one, or fewer at the end of the stream: those of a lease in place, or gathered in memory
+    /// of the heap if they lie in several.
+    ///
+    /// # Errors
+    /// The stream's; what was received before it stays.
+    #[inline]
+    pub(super) fn poll_peek(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+        n: usize,
+    ) -> Poll<io::Result<&[u8]>> {
+        let unread = self.0.get_or_insert_default();
+        if unread.len() < n.max(1) {
+            ready!(unread.poll_fill(stream, cx, n, Gather::Ahead))?;
+        }
+        Poll::Ready(Ok(self.shown()))
+    }
+
+    /// The next `n` bytes as a lease, without a copy if they lie in one.
+    ///
+    /// # Errors
+    /// The stream's; `UnexpectedEof` if it ends before. What was received stays.
+    pub(super) fn poll_exact(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+        n: usize,
+    ) -> Poll<io::Result<Lease>> {
+        if n == 0 {
+            return Poll::Ready(Ok(Lease::copy_of(b"")));
+        }
+        let unread = self.0.get_or_insert_default();
+        ready!(unread.poll_fill(stream, cx, n, Gather::Missing))?;
+        let there = unread.len();
+        Poll::Ready(if there < n { Err(ended(there, n)) } else { Ok(unread.split_to(n)) })
+    }
+
+    /// Drops the first `n` bytes of those shown.
+    ///
+    /// # Panics
+    /// If fewer are shown.
+    #[inline]
+    pub(super) fn consume(&mut self, n: usize) {
+        match &mut self.0 {
+            Some(unread) if n <= unread.len() => unread.advance(n),
+            unread => {
+                let shown = unread.as_ref().map_or(0, |unread| unread.len());
+                assert!(n == 0, "consume({n}) of {shown} bytes that are shown");
+            }
+        }
+    }
+}
+
+/// The stream has ended behind `there` bytes.
+pub(crate) fn ended(there: usize, wanted: usize) -> io::Error {
+    let text = format!("the stream ended after {there} of {wanted} bytes");
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+impl Unread {
+    /// The bytes that are shown.
+    #[inline]
+    fn len(&self) -> usize {
+        self.first.as_ref().map_or(0, Lease::len)
+    }
+
+    fn take(&mut self) -> Option<Lease> {
+        let next = self.next.take();
+        std::mem::replace(&mut self.first, next)
+    }
+
+    #[inline]
+    fn advance(&mut self, n: usize) {
+        let Some(first) = &mut self.first else { return };
+        first.advance(n);
+        if first.is_empty() {
+            self.first = self.next.take();
+        }
+    }
+
+    /// The first `n` bytes of those shown, which are as many and at least one.
+    fn split_to(&mut self, n: usize) -> Lease {
+        match &mut self.first {
+            Some(first) if first.len() > n => first.split_to(n),
+            _ => self.take().expect("as many bytes as are asked for are shown"),
+        }
+    }
+
+    /// Ready once `n` bytes and at least one are shown, or the stream has ended.
+    fn poll_fill(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+        n: usize,
+        gather: Gather,
+    ) -> Poll<io::Result<()>> {
+        while self.len() < n.max(1) {
+            let next = match self.next.take() {
+                Some(next) => next,
+                None => match ready!(stream.poll_recv(cx))? {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            match self.first.take() {
+                None => self.first = Some(next),
+                Some(first) => self.gather(stream, first, next, n, gather)?,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Copies the first bytes of `next` behind `first`, of which `n` are wanted.
+    fn gather(
+        &mut self,
+        stream: &StreamHandle,
+        first: Lease,
+        mut next: Lease,
+        n: usize,
+        gather: Gather,
+    ) -> io::Result<()> {
+        let missing = n - first.len();
+        let count = match gather {
+            Gather::Missing => missing,
+            Gather::Ahead => missing.max(first.len()).max(AHEAD),
+        };
+        let count = count.min(next.len());
+        // Kept if the runtime has ended.
+        let first = self.first.insert(first);
+        let meter = match stream.core.enter() {
+            Ok(inner) => inner.io.memory.meter.clone(),
+            Err(error) => {
+                self.next = Some(next);
+                return Err(error);
+            }
+        };
+        first.append(&next[..count], n, &meter);
+        next.advance(count);
+        self.next = (!next.is_empty()).then_some(next);
+        Ok(())
+    }
+}

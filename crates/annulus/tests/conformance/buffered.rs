@@ -1,0 +1,200 @@
+//! Received bytes that are shown, consumed in part, gathered, and taken without waiting.
+
+use crate::common::{pair, pattern, receive, touch};
+use annulus::net::{TcpStream, UnixStream};
+use annulus::time::{sleep, timeout};
+use annulus::{spawn, yield_now};
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// Receives until so many bytes are shown in one piece by one call, and consumes all but those.
+async fn peek_all(stream: &mut TcpStream, n: usize) -> io::Result<Vec<u8>> {
+    let shown = stream.peek(n).await?.to_vec();
+    assert!(shown.len() >= n, "{} of {n} bytes", shown.len());
+    Ok(shown)
+}
+
+pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("head").await?;
+    assert_eq!(peek_all(&mut server, 4).await?, b"head");
+    assert_eq!(server.fill_buf().await?, b"head");
+    server.consume(0);
+    server.consume(3);
+    let rest = server.fill_buf().await?;
+    let address = rest.as_ptr();
+    assert_eq!(rest, b"d");
+    let lease = server.recv().await?.expect("the rest");
+    assert_eq!((&*lease, lease.as_ptr()), (&b"d"[..], address), "the rest is not copied");
+    client.send("!").await?;
+    assert_eq!(server.fill_buf().await?, b"!");
+    server.consume(1);
+    client.shutdown().await?;
+    assert_eq!(server.fill_buf().await?, b"");
+    server.consume(0);
+    assert_eq!(server.peek(100).await?, b"");
+    assert!(server.recv().await?.is_none());
+    Ok(())
+}
+
+pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(100_000);
+    let sent = text.clone();
+    let sender = spawn(async move {
+        for piece in sent.chunks(9973) {
+            client.send(piece.to_vec()).await?;
+        }
+        client.shutdown().await
+    });
+    let mut at = 0;
+    for n in [1, 10, 5000, 5001, 30_000] {
+        assert!(server.peek(n).await?.starts_with(&text[at..at + n]), "{n} from {at}");
+        server.consume(n / 2);
+        at += n / 2;
+        let lease = server.recv_exact(n).await?;
+        assert!(*lease == text[at..at + n], "exactly {n} from {at}");
+        at += n;
+    }
+    assert!(server.peek(usize::MAX).await? == &text[at..], "fewer at the end of the stream");
+    let error = server.recv_exact(text.len()).await.unwrap_err();
+    let expected = format!("the stream ended after {} of {} bytes", text.len() - at, text.len());
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::UnexpectedEof, expected));
+    assert!(receive(&mut server, usize::MAX).await? == text[at..], "what has come stays");
+    assert_eq!(*server.recv_exact(0).await?, []);
+    sender.await.expect("no panic")
+}
+
+pub(crate) async fn an_error_is_behind_what_was_shown() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("half").await?;
+    assert_eq!(peek_all(&mut server, 4).await?, b"half");
+    client.abort();
+    assert_eq!(server.peek(5).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.recv_exact(5).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.fill_buf().await?, b"half");
+    assert_eq!(server.recv().await?.as_deref(), Some(&b"half"[..]));
+    assert_eq!(server.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(server.try_recv().unwrap_err().kind(), ErrorKind::ConnectionReset);
+    Ok(())
+}
+
+pub(crate) async fn dropped_peeks_lose_no_byte() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(60_000);
+    let sent = text.clone();
+    let sender = spawn(async move {
+        for piece in sent.chunks(1009) {
+            client.send(piece.to_vec()).await?;
+            sleep(Duration::from_micros(50)).await;
+        }
+        client.shutdown().await
+    });
+    let mut got = Vec::new();
+    for wait in [0, 20, 100, 400].into_iter().map(Duration::from_micros).cycle() {
+        touch(server.peek(3000));
+        touch(server.recv_exact(700)).into_iter().try_for_each(|lease| {
+            got.extend_from_slice(&lease?);
+            io::Result::Ok(())
+        })?;
+        match timeout(wait, server.recv_exact(2500)).await {
+            Err(_) => {}
+            Ok(Ok(lease)) => got.extend_from_slice(&lease),
+            Ok(Err(error)) => {
+                assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+                got.extend(receive(&mut server, usize::MAX).await?);
+                break;
+            }
+        }
+        if let Ok(shown) = timeout(wait, server.fill_buf()).await {
+            let first = shown?.first().copied();
+            got.extend(first);
+            server.consume(usize::from(first.is_some()));
+        }
+    }
+    assert!(got == text);
+    sender.await.expect("no panic")
+}
+
+/// Takes what has been received, turn by turn.
+async fn poll_until_received(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    loop {
+        match stream.try_recv() {
+            Ok(lease) => return Ok(lease.map(|lease| lease.to_vec()).unwrap_or_default()),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        sleep(Duration::from_micros(100)).await;
+    }
+}
+
+pub(crate) async fn what_has_been_received_is_taken_without_waiting() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    assert_eq!(server.try_recv().unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.send("ping").await?;
+    let mut got = Vec::new();
+    while got.len() < 4 {
+        got.extend(poll_until_received(&mut server).await?);
+    }
+    assert_eq!(got, b"ping");
+    client.send("pong").await?;
+    assert_eq!(server.peek(4).await?, b"pong");
+    server.consume(1);
+    assert_eq!(server.try_recv()?.as_deref(), Some(&b"ong"[..]), "what was shown comes first");
+    client.shutdown().await?;
+    assert_eq!(poll_until_received(&mut server).await?, b"", "the end of the stream");
+    assert!(server.try_recv()?.is_none());
+    Ok(())
+}
+
+/// A task that polled is woken, although another call has taken nothing since.
+pub(crate) async fn taking_nothing_leaves_a_waiting_task_its_wake() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    let server = std::rc::Rc::new(std::cell::RefCell::new(server));
+    let reader = server.clone();
+    let task = spawn(std::future::poll_fn(move |cx| {
+        reader.borrow_mut().poll_recv(cx).map_ok(|lease| lease.expect("a byte").len())
+    }));
+    yield_now().await;
+    assert_eq!(server.borrow_mut().try_recv().unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.send("x").await?;
+    assert_eq!(task.await.expect("no panic")?, 1);
+    Ok(())
+}
+
+/// Halves, and a connection on another runtime, begin with what was shown and not consumed.
+pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send("0123456789").await?;
+    assert_eq!(peek_all(&mut server, 10).await?, b"0123456789");
+    assert_eq!(*server.recv_exact(2).await?, *b"01");
+    let mut moved = match server.into_parts().await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(parts) => {
+            assert_eq!(parts.received, b"23456789");
+            TcpStream::from_parts(parts)?
+        }
+    };
+    client.send("ab").await?;
+    assert_eq!(moved.peek(10).await?, b"23456789ab");
+    moved.consume(3);
+    let (mut receiving, _sending) = moved.split();
+    assert_eq!(receiving.fill_buf().await?, b"56789ab");
+    receiving.consume(5);
+    client.shutdown().await?;
+    assert_eq!(receiving.peek(3).await?, b"ab");
+    Ok(())
+}
+
+pub(crate) async fn a_copy_begins_with_what_was_shown() -> io::Result<()> {
+    let (mut client, mut from) = pair().await?;
+    let (mut to, mut reader) = UnixStream::pair()?;
+    client.send("head and body").await?;
+    client.shutdown().await?;
+    assert_eq!(from.peek(13).await?, b"head and body");
+    from.consume(9);
+    assert_eq!(annulus::io::copy(&mut from, &mut to).await?, 4);
+    drop(to);
+    assert_eq!(reader.peek(5).await?, b"body");
+    Ok(())
+}
