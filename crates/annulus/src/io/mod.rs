@@ -1,6 +1,16 @@
-//! Moving bytes between files and streams.
+//! Moving bytes: the traits of streams, frames and lines, and copies between files and streams.
 
 mod copy;
+mod frame;
+mod lines;
+mod peek;
+mod recv;
+mod send;
 mod send_file;
+mod until;
 
 pub use copy::{CopyTo, copy};
+pub use lines::Lines;
+pub use peek::Peek;
+pub use recv::AsyncRecv;
+pub use send::{AsyncSend, AsyncStream};

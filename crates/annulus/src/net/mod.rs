@@ -30,6 +30,7 @@ pub use limit::ConnectionLimit;
 pub(crate) use limit::Permit;
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
+pub(crate) use recv_buffer::ended;
 pub use split::{RecvHalf, SendHalf};
 pub use stream::TcpStream;
 pub use stream_handle::SendFuture;

@@ -32,8 +32,26 @@ enum Gather {
 const AHEAD: usize = 256;
 
 impl RecvBuffer {
-    /// The bytes of the first lease.
+    /// No bytes were shown yet, as on a stream that is received from by `recv` only.
     #[inline]
+    pub(super) fn is_unused(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The bytes that were shown, or what the stream receives.
+    #[inline(never)]
+    pub(super) fn poll_recv(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        match self.take() {
+            Some(lease) => Poll::Ready(Ok(Some(lease))),
+            None => stream.poll_recv(cx),
+        }
+    }
+
+    /// The bytes of the first lease.
     pub(super) fn take(&mut self) -> Option<Lease> {
         self.0.as_mut()?.take()
     }

@@ -26,10 +26,10 @@ macro_rules! recv_methods {
         /// As [`recv`](Self::recv).
         #[inline]
         pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-            match self.unread.take() {
-                Some(lease) => Poll::Ready(Ok(Some(lease))),
-                None => self.handle.poll_recv(cx),
+            if self.unread.is_unused() {
+                return self.handle.poll_recv(cx);
             }
+            self.unread.poll_recv(&self.handle, cx)
         }
 
         /// As [`recv`](Self::recv), without waiting: what earlier turns of the loop have received. The first call starts receiving,
@@ -137,6 +137,21 @@ macro_rules! send_methods {
         #[inline]
         pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
             self.handle.send(chunk.into())
+        }
+
+        /// Queues a chunk once the queue is within the send bound; it is then empty. While this is pending, it stays with the caller.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub fn poll_send(
+            &mut self,
+            cx: &mut Context<'_>,
+            chunk: &mut Chunk,
+        ) -> Poll<io::Result<()>> {
+            let mut given = Some(std::mem::replace(chunk, Chunk::EMPTY));
+            let polled = self.handle.poll_accept(&mut given, cx);
+            *chunk = given.unwrap_or(Chunk::EMPTY);
+            polled
         }
 
         /// Sends several chunks in order.

@@ -38,8 +38,11 @@ impl Stream {
         io: &mut Io,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        if let Some(received) = self.received(shared, io) {
-            return Poll::Ready(received);
+        if let Some(lease) = self.take_received(shared, io) {
+            return Poll::Ready(Ok(Some(lease)));
+        }
+        if let Some(end) = self.rx.end {
+            return Poll::Ready(end.told());
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.want(shared, io);
@@ -52,24 +55,16 @@ impl Stream {
         shared: &mut Shared,
         io: &mut Io,
     ) -> io::Result<Option<Lease>> {
-        self.received(shared, io).unwrap_or_else(|| {
-            // A receive into heap memory is made only for a task that waits.
-            self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
-            self.want(shared, io);
-            Err(io::ErrorKind::WouldBlock.into())
-        })
-    }
-
-    /// What is first in the queue, or how the stream has ended.
-    #[inline]
-    fn received(&mut self, shared: &mut Shared, io: &mut Io) -> Option<io::Result<Option<Lease>>> {
         if let Some(lease) = self.take_received(shared, io) {
-            return Some(Ok(Some(lease)));
+            return Ok(Some(lease));
         }
-        Some(match self.rx.end? {
-            End::Eof => Ok(None),
-            End::Failed(errno) => Err(errno.into()),
-        })
+        if let Some(end) = self.rx.end {
+            return end.told();
+        }
+        // A receive into heap memory is made only for a task that waits.
+        self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
+        self.want(shared, io);
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// Takes what is first in the queue, and has the receive armed again once enough was taken.

@@ -1,0 +1,192 @@
+//! Frames, lines and delimiters, over streams whose bytes come in pieces of every size.
+
+use crate::common::{pair, pattern, touch};
+use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
+use annulus::net::{TcpStream, UnixStream};
+use annulus::time::{sleep, timeout};
+use annulus::{JoinHandle, spawn};
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// The length of a frame of a length in two bytes, and as many bytes.
+fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
+    Ok(bytes.first_chunk().map(|length| 2 + usize::from(u16::from_be_bytes(*length))))
+}
+
+fn frame(len: usize) -> Vec<u8> {
+    let mut frame = u16::try_from(len).unwrap().to_be_bytes().to_vec();
+    frame.extend(pattern(len));
+    frame
+}
+
+/// Sends bytes in pieces of many sizes, some behind a pause, then ends the stream.
+fn send_in_pieces(mut stream: TcpStream, bytes: Vec<u8>) -> JoinHandle<io::Result<()>> {
+    spawn(async move {
+        let (mut rest, mut sizes) =
+            (&bytes[..], [1, 2, 3, 700, 17, 4096, 9001].into_iter().cycle());
+        while !rest.is_empty() {
+            let size = sizes.next().unwrap().min(rest.len());
+            let (piece, behind) = rest.split_at(size);
+            stream.send(piece.to_vec()).await?;
+            if size % 2 == 1 {
+                sleep(Duration::from_micros(30)).await;
+            }
+            rest = behind;
+        }
+        stream.shutdown().await
+    })
+}
+
+pub(crate) async fn frames_arrive_whole() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let lens = [0, 1, 255, 256, 3, 4097, 60_000, 0, 12, 8191];
+    let sender = send_in_pieces(client, lens.into_iter().flat_map(frame).collect());
+    for len in lens {
+        let got = server.read_frame(65_537, length).await?.expect("a frame");
+        assert!(*got == frame(len), "a frame of {len}");
+    }
+    assert!(server.read_frame(65_537, length).await?.is_none());
+    sender.await.expect("no panic")
+}
+
+pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let lens = [40, 0, 3000, 255, 20_000, 7, 7, 7];
+    let sender = send_in_pieces(client, lens.into_iter().flat_map(frame).collect());
+    let mut waits = [0, 10, 40, 200, 1000].into_iter().map(Duration::from_micros).cycle();
+    for len in lens {
+        let got = loop {
+            if let Some(got) = touch(server.read_frame(65_537, length)) {
+                break got;
+            }
+            if let Ok(got) = timeout(waits.next().unwrap(), server.read_frame(65_537, length)).await
+            {
+                break got;
+            }
+        };
+        assert!(*got?.expect("a frame") == frame(len), "a frame of {len}");
+    }
+    sender.await.expect("no panic")
+}
+
+/// Each frame that is refused stays, so that the program can see what it was.
+pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.send(frame(500)).await?;
+    let error = server.read_frame(501, length).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    assert_eq!(error.to_string(), "a frame of 502 bytes is above the limit of 501");
+    let endless = |_: &[u8]| Ok(None);
+    let error = server.read_frame(100, endless).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("a frame of unknown length, of which "), "{text}");
+    assert!(text.ends_with("is above the limit of 100"), "{text}");
+    let error = server.read_frame(100, |_| Ok(Some(0))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let refused = |_: &[u8]| Err(io::Error::other("no such command"));
+    assert_eq!(server.read_frame(100, refused).await.unwrap_err().to_string(), "no such command");
+    assert!(*server.read_frame(502, length).await?.expect("the frame") == frame(500));
+    client.send(frame(500)[..300].to_vec()).await?;
+    client.shutdown().await?;
+    let error = server.read_frame(502, length).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(error.to_string(), "the stream ended after 300 of 502 bytes");
+    assert_eq!(server.recv_exact(299).await?.len(), 299);
+    let error = server.read_frame(502, length).await.unwrap_err();
+    assert_eq!(error.to_string(), "the stream ended after 1 bytes of a frame");
+    Ok(())
+}
+
+pub(crate) async fn lines_arrive_whole() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let long = "ä".repeat(4000);
+    let text = format!("first\r\n\n{long}\nan end without a line's");
+    let sender = send_in_pieces(client, text.into_bytes());
+    let mut lines = (&mut server).lines(8001);
+    assert_eq!(lines.next_line().await?.as_deref(), Some("first"));
+    assert_eq!(lines.next_line().await?.as_deref(), Some(""));
+    assert_eq!(lines.next_line().await?, Some(long));
+    let mut rest = String::new();
+    assert_eq!(server.read_line(&mut rest, 100).await?, 23);
+    assert_eq!(rest, "an end without a line's");
+    assert_eq!(server.read_line(&mut rest, 100).await?, 0);
+    sender.await.expect("no panic")
+}
+
+pub(crate) async fn bad_lines_are_refused() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    client.send(b"0123456789\nnot \xff text\nok\n").await?;
+    client.shutdown().await?;
+    let mut lines = server.lines(10);
+    let error = lines.next_line().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    assert!(error.to_string().ends_with("is above the limit of 10"), "{error}");
+    assert_eq!(lines.get_mut().skip_until(b'\n').await?, 11, "the line stayed");
+    let mut lines = lines.into_inner().lines(11);
+    let error = lines.next_line().await.unwrap_err();
+    assert!(error.to_string().starts_with("a line of 10 bytes is not UTF-8"), "{error}");
+    assert_eq!(lines.next_line().await?.as_deref(), Some("ok"));
+    assert!(lines.next_line().await?.is_none());
+    Ok(())
+}
+
+pub(crate) async fn memory_of_the_caller_is_filled() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let text = pattern(50_000);
+    let mut sent = text.clone();
+    sent.extend(b"key=value;rest");
+    let sender = send_in_pieces(client, sent);
+    let mut head = vec![0; 20_000];
+    server.read_exact(&mut head).await?;
+    assert!(head == text[..20_000]);
+    assert_eq!(server.read(&mut []).await?, 0);
+    let mut byte = [0];
+    assert_eq!((server.read(&mut byte).await?, byte[0]), (1, text[20_000]));
+    let mut rest = vec![0; 29_999];
+    server.read_exact(&mut rest).await?;
+    assert!(rest == text[20_001..]);
+    let mut part = b">".to_vec();
+    assert_eq!(server.read_until(b'=', &mut part, 4).await?, 4);
+    assert_eq!(part, b">key=");
+    assert_eq!(server.skip_until(b';').await?, 6);
+    let mut end = Vec::new();
+    let error = server.read_to_end(&mut end, 3).await.unwrap_err();
+    assert!(error.to_string().ends_with("is above the limit of 3"), "{error}");
+    assert_eq!(end, b"res");
+    assert_eq!((server.read_to_end(&mut end, 1).await?, &*end), (1, &b"rest"[..]));
+    let error = server.read_exact(&mut byte).await.unwrap_err();
+    assert_eq!(error.to_string(), "the stream ended after 0 of 1 bytes");
+    sender.await.expect("no panic")
+}
+
+/// Sends frames back as they come.
+async fn echo_frames(mut stream: impl AsyncStream) -> io::Result<()> {
+    while let Some(frame) = stream.read_frame(10_000, length).await? {
+        stream.send(frame).await?;
+    }
+    stream.shutdown().await
+}
+
+pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
+    let (tcp_client, tcp_server) = pair().await?;
+    let (unix_client, unix_server) = UnixStream::pair()?;
+    let servers = [spawn(echo_frames(tcp_server)), spawn(echo_frames(Box::new(unix_server)))];
+    let clients: [Box<dyn AsyncStream>; 2] = [Box::new(tcp_client), Box::new(unix_client)];
+    for mut client in clients {
+        let frames = [frame(3), frame(9_998)].concat();
+        client.write_all(&frames).await?;
+        client.flush().await?;
+        client.shutdown().await?;
+        let mut got = Vec::new();
+        client.read_to_end(&mut got, 20_000).await?;
+        assert!(got == frames);
+    }
+    for server in servers {
+        server.await.expect("no panic")?;
+    }
+    let mut written = Vec::new();
+    written.write_all(b"a vector ").await?;
+    AsyncSend::send(&mut written, "for tests").await?;
+    assert_eq!(written, b"a vector for tests");
+    Ok(())
+}
