@@ -56,6 +56,7 @@
 //! | `task::scope` | its tasks are aborted |
 //! | `CancellationToken::cancelled` | nothing is lost; of `run_until_cancelled` the future that it runs is dropped |
 //! | `Signals::recv` | nothing is lost |
+//! | `Handle::stats` | the answer is discarded |
 //!
 //! # Threads
 //!
@@ -83,13 +84,14 @@ pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod slots;
+pub mod stats;
 pub mod sync;
 pub mod task;
 pub mod time;
 mod unwind;
 mod waiters;
 
-pub use annulus_driver::{Counters, Operations, UnknownOperations, Verbs};
+pub use annulus_driver::{Counter, Counters, Operations, UnknownOperations, Verbs};
 pub use annulus_ring::SqPoll;
 pub use chunk::Chunk;
 pub use lease::Lease;
@@ -97,7 +99,7 @@ pub use name::UnknownName;
 pub use nop::{Nop, nop};
 pub use runtime::{
     Builder, DriverChoice, DriverInfo, DriverKind, Handle, MemoryLimit, Runtime, counters, handle,
-    run,
+    run, stats,
 };
 pub use shards::shards;
 pub use shared::SharedBytes;

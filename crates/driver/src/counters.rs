@@ -1,9 +1,48 @@
 //! The counters of a driver.
 
-/// Counts since the driver was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Defines the counters, and the list of them, so that nothing that reports them forgets one.
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ pub $name:ident: u64,)+) => {
+        /// Counts since the driver was made.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[doc = $help])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Every counter by its name, with what it counts and its value.
+            pub fn iter(&self) -> impl Iterator<Item = Counter> {
+                [$(Counter {
+                    name: stringify!($name),
+                    help: concat!($($help),+).trim_ascii(),
+                    value: self.$name,
+                },)+].into_iter()
+            }
+        }
+    };
+}
+
+/// One of the [`Counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct Counter {
+    /// The name of its field.
+    pub name: &'static str,
+    /// What it counts: a sentence or two.
+    pub help: &'static str,
+    /// Its value.
+    pub value: u64,
+}
+
+impl Counter {
+    /// Whether the value can fall: it is how much there is now, not a count of events.
+    pub fn is_gauge(&self) -> bool {
+        matches!(self.name, "memory_held" | "memory_limit" | "streams_held_back")
+    }
+}
+
+counters! {
     /// System calls that submit and wait.
     pub enters: u64,
     /// Busy polls before a sleep.
@@ -56,4 +95,21 @@ pub struct Counters {
     pub remote_wakes: u64,
     /// System calls that other threads made to wake the loop, because it slept. Counted above the driver.
     pub wakeups: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_listed_by_name_with_its_help_and_value() {
+        let counters = Counters { enters: 7, wakeups: 9, ..Counters::default() };
+        let listed: Vec<Counter> = counters.iter().collect();
+        assert_eq!(listed.len() * size_of::<u64>(), size_of::<Counters>());
+        assert_eq!((listed[0].name, listed[0].value), ("enters", 7));
+        assert_eq!(listed[0].help, "System calls that submit and wait.");
+        let last = listed.last().unwrap();
+        assert_eq!((last.name, last.value), ("wakeups", 9));
+        assert_eq!(listed.iter().filter(|counter| counter.is_gauge()).count(), 3);
+    }
 }

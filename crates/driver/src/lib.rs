@@ -19,7 +19,7 @@ mod uring;
 mod workers;
 
 pub use annulus_kernel::prefetch;
-pub use counters::Counters;
+pub use counters::{Counter, Counters};
 pub use driver::{Driver, Wait};
 pub use epoll::Epoll;
 pub use event::Event;

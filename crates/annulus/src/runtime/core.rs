@@ -14,6 +14,7 @@ use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
 const ROUNDS: u32 = 8;
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
     guard: ForkGuard,
+    /// When it was built, by the kernel's clock.
+    pub(crate) began: Duration,
     /// Its loop runs on this thread.
     running: Cell<bool>,
     /// A panic has interrupted the loop's own code.
@@ -42,8 +45,10 @@ impl Core {
         inline_policy: InlinePolicy,
         guard: ForkGuard,
     ) -> Self {
+        let kernel = inner.io.driver.kernel().clone();
         Self {
-            kernel: inner.io.driver.kernel().clone(),
+            began: kernel.now(),
+            kernel,
             inner: RefCell::new(Some(KernelHeld::new(inner))),
             run_queue: Rc::new(RunQueue::new()),
             remote,

@@ -3,6 +3,7 @@
 use crate::runtime::current;
 use crate::runtime::memory::MemoryLimit;
 use crate::runtime::remote::Remote;
+use crate::stats::Stats;
 use crate::task::refused::refuse;
 use crate::task::{self, JoinHandle};
 use std::fmt;
@@ -12,6 +13,7 @@ use std::panic::{Location, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// Spawns tasks on a runtime, wakes it and stops it, from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime
 /// alive.
@@ -25,6 +27,10 @@ pub struct Handle {
 impl Handle {
     pub(crate) fn new(remote: Arc<Remote>) -> Self {
         Self { remote }
+    }
+
+    pub(super) fn remote(&self) -> &Remote {
+        &self.remote
     }
 
     /// Spawns a task on the runtime. It runs there; its result can be awaited anywhere.
@@ -69,6 +75,25 @@ impl Handle {
     /// how many streams are held back, over all runtimes that share it.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         self.remote.memory_limit().cloned()
+    }
+
+    /// What the runtime holds and has done. The snapshot is taken on the runtime's thread: at once if that is this one, else by a
+    /// task in its next turn, so this waits for as long as another task holds the loop. The future may be polled on any runtime.
+    ///
+    /// If the future is dropped, the answer is discarded.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub async fn stats(&self) -> io::Result<Stats> {
+        self.ask(|core, _| core.stats()).await
+    }
+
+    /// As [`stats`](Self::stats), for a thread without a runtime: blocks it for up to `timeout`.
+    ///
+    /// # Errors
+    /// `TimedOut` if the loop does not turn in time: a task holds it, or no `block_on` runs. Otherwise as `stats`.
+    pub fn stats_blocking(&self, timeout: Duration) -> io::Result<Stats> {
+        self.ask_blocking(|core, _| core.stats(), timeout)
     }
 
     /// What every task of the runtime waits for, a line each, with the place where it was spawned. For a program that hangs: await it

@@ -9,6 +9,7 @@ pub(crate) mod current;
 pub(crate) mod fork;
 pub(crate) mod handle;
 pub(crate) mod inner;
+mod inspect;
 pub(crate) mod io;
 pub(crate) mod kernel_held;
 mod lockdown;
@@ -16,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod recheck;
 pub(crate) mod remote;
 mod shutdown;
+mod snapshot;
 pub(crate) mod spares;
 mod turn;
 mod waiting;
@@ -26,6 +28,7 @@ pub use handle::Handle;
 pub(crate) use lockdown::deny_further_rings;
 pub use memory::MemoryLimit;
 
+use crate::stats::Stats;
 use annulus_driver::Counters;
 use core::Core;
 use std::future::Future;
@@ -113,6 +116,11 @@ impl Runtime {
         self.core.counters().unwrap_or_default()
     }
 
+    /// What the runtime holds and has done; `None` in a forked child.
+    pub fn stats(&self) -> Option<Stats> {
+        self.core.stats()
+    }
+
     /// What every task waits for, a line each, with the place where it was spawned. For a runtime that hangs. While the runtime runs,
     /// use [`Handle::waiting`].
     pub fn waiting(&self) -> Vec<String> {
@@ -162,6 +170,11 @@ impl std::fmt::Debug for Runtime {
 /// The counters of the current runtime's driver; `None` outside a runtime.
 pub fn counters() -> Option<Counters> {
     current::with(|core| core.counters()).flatten()
+}
+
+/// The stats of the current runtime; `None` outside a runtime. Other threads ask by [`Handle::stats`].
+pub fn stats() -> Option<Stats> {
+    current::with(|core| core.stats()).flatten()
 }
 
 /// A handle on the current runtime, for other threads.

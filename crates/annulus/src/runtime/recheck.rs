@@ -32,6 +32,10 @@ impl<T> Rechecks<T> {
         self.list.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// Takes out what is due.
     pub(crate) fn take_due(&mut self) -> Vec<T> {
         self.list.drain(..std::mem::take(&mut self.due)).collect()

@@ -145,6 +145,11 @@ impl Remote {
         if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
+    /// How many tasks are in the inbox.
+    pub(crate) fn waiting(&self) -> usize {
+        self.inbox().tasks.len()
+    }
+
     /// No more tasks may be spawned by other threads. Wakes still arrive, so that every task can be dropped on its own thread.
     pub(crate) fn close(&self) {
         self.inbox().closed = true;

@@ -121,6 +121,11 @@ impl Connects {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What a task, known by its waker, waits for here.
     pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
         for slot in self.0.indices() {

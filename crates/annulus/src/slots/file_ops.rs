@@ -138,6 +138,11 @@ impl FileOps {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What a task waits for here, by its waker.
     pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
         for slot in self.0.indices() {

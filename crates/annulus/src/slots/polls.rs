@@ -73,6 +73,11 @@ impl Polls {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What a task, known by its waker, waits for here: only signals are awaited by polls.
     pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
         for slot in self.0.indices() {

@@ -5,6 +5,7 @@ use super::budget;
 use super::raw::{self, JoinRef, Owned, State, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
+use crate::stats::Tasks;
 use annulus_driver::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub(crate) struct RunQueue {
     live: RefCell<Slab<TaskRef>>,
     /// No more tasks may be spawned.
     closed: Cell<bool>,
+    /// Tasks linked so far.
+    spawned: Cell<u64>,
     /// What a task may do each time it is polled: see `budget`.
     task_budget: Cell<u32>,
     _not_send: PhantomData<*const ()>,
@@ -39,8 +42,8 @@ impl RunQueue {
     pub(crate) fn new() -> Self {
         let queue = RefCell::new(VecDeque::with_capacity(64));
         let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
-        let task_budget = Cell::new(budget::DEFAULT);
-        Self { queue, live, closed, task_budget, _not_send: PhantomData }
+        let (spawned, task_budget) = (Cell::new(0), Cell::new(budget::DEFAULT));
+        Self { queue, live, closed, spawned, task_budget, _not_send: PhantomData }
     }
 
     pub(crate) fn set_task_budget(&self, budget: u32) {
@@ -125,6 +128,12 @@ impl RunQueue {
         while self.pop().is_some() {}
     }
 
+    /// How many tasks there are; those in the inbox are not known here.
+    pub(crate) fn stats(&self) -> Tasks {
+        let (alive, ready) = (self.live.borrow().len(), self.queue.borrow().len());
+        Tasks { alive, ready, inbox: 0, spawned: self.spawned.get() }
+    }
+
     /// All live tasks.
     pub(crate) fn tasks(&self) -> Vec<Task> {
         let task = |task: TaskRef| Task {
@@ -165,6 +174,7 @@ impl RunQueue {
     fn link(&self, task: TaskRef) {
         let index = self.live.borrow_mut().insert(task.clone());
         self.owned(&task).link(index);
+        self.spawned.set(self.spawned.get() + 1);
         self.push(task);
     }
 

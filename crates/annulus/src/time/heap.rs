@@ -88,6 +88,11 @@ impl Timers {
         Some(self.take(key.index))
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// The nearest deadline.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {

@@ -16,6 +16,7 @@ mod mode;
 mod nops;
 mod options;
 mod pressure;
+mod stats;
 mod streams;
 mod timers;
 mod unix;
@@ -115,6 +116,9 @@ macro_rules! message_suite {
 }
 
 suite! {
+    stats::stats_count_what_is_open;
+    stats::stats_count_tasks_and_timers;
+    stats::stats_count_lent_buffers_and_bytes;
     connections::both_ends_know_both_addresses;
     connections::a_client_connects_from_the_address_it_names;
     connections::a_reset_before_the_accept_is_counted;

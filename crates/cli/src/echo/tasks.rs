@@ -411,28 +411,6 @@ impl Connection for Rc<ConnectionState> {
 }
 
 fn by_name(counters: Counters) -> BTreeMap<&'static str, u64> {
-    BTreeMap::from([
-        ("enters", counters.enters),
-        ("busy_polls", counters.busy_polls),
-        ("busy_poll_hits", counters.busy_poll_hits),
-        ("sqes", counters.sqes),
-        ("cqes", counters.cqes),
-        ("overflows", counters.overflows),
-        ("enobufs", counters.enobufs),
-        ("late_completions", counters.late_completions),
-        ("queue_full", counters.queue_full),
-        ("memory_pauses", counters.memory_pauses),
-        ("heap_receives", counters.heap_receives),
-        ("zero_copy_sends", counters.zero_copy_sends),
-        ("zero_copy_copied", counters.zero_copy_copied),
-        ("accept_pauses", counters.accept_pauses),
-        ("aborted_accepts", counters.aborted_accepts),
-        ("file_inline", counters.file_inline),
-        ("file_misses", counters.file_misses),
-        ("file_ring", counters.file_ring),
-        ("file_registered", counters.file_registered),
-        ("file_worker", counters.file_worker),
-        ("remote_wakes", counters.remote_wakes),
-        ("wakeups", counters.wakeups),
-    ])
+    let counts = counters.iter().filter(|counter| !counter.is_gauge());
+    counts.map(|counter| (counter.name, counter.value)).collect()
 }

@@ -45,7 +45,7 @@ pub(crate) struct InlinePolicy {
     misses: Cell<u64>,
     /// What of the budget this turn has used.
     spent: Cell<u64>,
-    turn: Cell<u32>,
+    turn: Cell<u64>,
     /// The last clock reading, and the calls made since.
     last_reading: Cell<Duration>,
     since_reading: Cell<u32>,
@@ -86,6 +86,11 @@ impl InlinePolicy {
     /// The number of this turn, which wraps.
     #[inline]
     pub(super) fn turn(&self) -> u32 {
+        self.turn.get() as u32
+    }
+
+    /// Turns so far.
+    pub(crate) fn turns(&self) -> u64 {
         self.turn.get()
     }
 

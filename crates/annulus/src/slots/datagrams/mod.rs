@@ -32,6 +32,7 @@ pub(crate) use recv_msg_buf::RecvMsgBuf;
 use crate::runtime::io::Io;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
+use crate::stats::Queues;
 use annulus_driver::{PoolSize, Slab};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
@@ -142,6 +143,18 @@ impl Datagrams {
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.sleepless || !self.shared.arms.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds what waits for the next turn.
+    pub(crate) fn add_queues(&self, queues: &mut Queues) {
+        queues.sends += self.shared.sends.len();
+        queues.unsettled += self.shared.unsettled.len();
+        queues.receives += self.shared.arms.len();
     }
 
     /// What a task, known by its waker, waits for here.

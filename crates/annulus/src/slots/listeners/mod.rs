@@ -87,6 +87,17 @@ impl Listeners {
         })
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Connections that wait to be claimed.
+    pub(crate) fn unclaimed(&mut self) -> usize {
+        let slots = self.slots.indices();
+        slots.into_iter().map(|slot| self.slots.get(slot).unclaimed.len()).sum()
+    }
+
     pub(crate) fn fd(&mut self, slot: u32) -> Fd {
         self.slots.get(slot).fd
     }

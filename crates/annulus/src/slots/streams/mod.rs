@@ -22,6 +22,7 @@ mod zero_copy;
 use crate::net::Permit;
 use crate::runtime::io::Io;
 use crate::slots::slot_id::SlotId;
+use crate::stats::Queues;
 use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
@@ -139,6 +140,14 @@ impl Streams {
             io.driver.kernel().trim_heap();
         }
         self.most = streams;
+    }
+
+    /// Adds what waits for the next turn.
+    pub(crate) fn add_queues(&self, queues: &mut Queues) {
+        let agenda = &self.shared.agenda;
+        queues.sends += agenda.sends.len();
+        queues.unsettled += agenda.unsettled.len();
+        queues.receives += agenda.arms.len();
     }
 
     /// What a task, known by its waker, waits for here.

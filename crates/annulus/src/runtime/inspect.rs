@@ -1,0 +1,77 @@
+//! Asking a runtime about itself, from any thread.
+
+use super::core::Core;
+use super::current;
+use super::handle::Handle;
+use std::future::poll_fn;
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Reads something of a runtime, on its thread; `None` after its end. If a task asks, its waker.
+pub(super) type Question<T> = fn(&Core, Option<&Waker>) -> Option<T>;
+
+impl Handle {
+    /// The answer: at once on the runtime's own thread, else by a task there.
+    pub(super) async fn ask<T: Send + 'static>(&self, question: Question<T>) -> io::Result<T> {
+        if let Some(answer) = self.answer_here(question) {
+            return answer.ok_or_else(ended);
+        }
+        let answer = self.spawn(poll_fn(move |cx| {
+            Poll::Ready(current::with(|core| question(core, Some(cx.waker()))).flatten())
+        }))?;
+        match answer.await {
+            Ok(answer) => answer.ok_or_else(ended),
+            // A task that was not aborted and has not panicked ends with its runtime.
+            Err(error) => {
+                error.try_into_panic().map_or_else(|_| Err(ended()), |panic| resume_unwind(panic))
+            }
+        }
+    }
+
+    /// As [`ask`](Self::ask), waiting for up to `timeout`.
+    pub(super) fn ask_blocking<T: Send + 'static>(
+        &self,
+        question: Question<T>,
+        timeout: Duration,
+    ) -> io::Result<T> {
+        if let Some(answer) = self.answer_here(question) {
+            return answer.ok_or_else(ended);
+        }
+        let (sender, receiver) = sync_channel(1);
+        let task = self.spawn(poll_fn(move |cx| {
+            let answer = current::with(|core| question(core, Some(cx.waker()))).flatten();
+            // It fails if the asking thread has given up.
+            _ = sender.try_send(answer);
+            Poll::Ready(())
+        }))?;
+        let answer = receiver.recv_timeout(timeout);
+        if answer.is_err() {
+            // The loop takes it in all the same, and drops it.
+            task.abort();
+        }
+        match answer {
+            Ok(answer) => answer.ok_or_else(ended),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            Err(RecvTimeoutError::Timeout) => Err(no_turn(timeout)),
+        }
+    }
+
+    fn answer_here<T>(&self, question: Question<T>) -> Option<Option<T>> {
+        let is_here = |core: &Core| std::ptr::eq(&*core.remote, self.remote());
+        current::with(|core| is_here(core).then(|| question(core, None))).flatten()
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the runtime has ended")
+}
+
+fn no_turn(timeout: Duration) -> io::Error {
+    let text = format!(
+        "the runtime's loop has not turned for {timeout:?}: a task holds it, or no block_on runs; wait longer, or look at its thread"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}

@@ -1,0 +1,73 @@
+//! The stats of a runtime.
+
+use crate::common::pair;
+use annulus::net::UdpSocket;
+use annulus::stats::Stats;
+use annulus::time::{sleep, timeout};
+use annulus::{spawn, yield_now};
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+async fn stats() -> io::Result<Stats> {
+    annulus::handle()?.stats().await
+}
+
+pub(crate) async fn stats_count_what_is_open() -> io::Result<()> {
+    let before = stats().await?;
+    let (client, server) = pair().await?;
+    let open = stats().await?;
+    assert_eq!(open.resources.streams, before.resources.streams + 2);
+    assert!(open.turns > before.turns && open.uptime >= before.uptime);
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let sockets = stats().await?;
+    assert_eq!(sockets.resources.datagram_sockets, 1);
+    let buffers = sockets.datagram_buffers.expect("the first socket makes the pool");
+    assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
+    drop((client, server, socket));
+    // What is in flight is cancelled first. The listener of the pair was dropped, too.
+    let is_open = |Stats { resources, .. }: Stats| {
+        resources.streams + resources.listeners + resources.datagram_sockets > 0
+    };
+    while is_open(stats().await?) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+pub(crate) async fn stats_count_tasks_and_timers() -> io::Result<()> {
+    let before = stats().await?;
+    let idle: Vec<_> = (0..10).map(|_| spawn(pending::<()>())).collect();
+    let spawned = stats().await?;
+    assert_eq!(spawned.tasks.alive, before.tasks.alive + 10);
+    assert_eq!(spawned.tasks.ready, before.tasks.ready + 10);
+    assert_eq!(spawned.tasks.spawned, before.tasks.spawned + 10);
+    // They run, and wait: but for the deadline of this test, nothing is ready.
+    let slept = timeout(Duration::from_secs(3600), sleep(Duration::from_millis(1))).await;
+    slept.expect("a millisecond passes within an hour");
+    let idling = stats().await?;
+    assert_eq!((idling.tasks.alive, idling.tasks.ready), (spawned.tasks.alive, 0));
+    let timer = spawn(sleep(Duration::from_secs(3600)));
+    yield_now().await;
+    let timed = stats().await?;
+    assert_eq!(timed.resources.timers, idling.resources.timers + 1);
+    drop((idle, timer));
+    Ok(())
+}
+
+pub(crate) async fn stats_count_lent_buffers_and_bytes() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let rest = stats().await?;
+    // A single byte cannot be split.
+    server.send("7").await?;
+    let lease = client.recv().await?.expect("a byte");
+    let lent = stats().await?;
+    // A lease is copied out of a pool that is short.
+    let is_on_heap = lent.memory.heap > rest.memory.heap;
+    assert!(lent.stream_buffers.lent > rest.stream_buffers.lent || is_on_heap, "{lent:?}");
+    assert!(lent.stream_buffers.resident <= lent.memory.held, "{lent:?}");
+    drop(lease);
+    let returned = stats().await?;
+    assert_eq!(returned.stream_buffers.lent, rest.stream_buffers.lent);
+    Ok(())
+}
