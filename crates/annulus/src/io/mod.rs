@@ -2,11 +2,15 @@
 
 mod copy;
 mod frame;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod lines;
 mod peek;
 mod recv;
 mod send;
 mod send_file;
+#[cfg(feature = "tokio-io")]
+mod tokio_io;
 mod until;
 
 pub use copy::{CopyTo, copy};

@@ -10,6 +10,7 @@ mod connections;
 mod datagrams;
 mod drops;
 mod ends;
+mod foreign_traits;
 mod frames;
 mod memory;
 mod mode;
@@ -23,6 +24,7 @@ mod unix;
 mod writes;
 
 use annulus::Builder;
+use foreign_traits::{futures, tokio};
 use mode::{Case, Mode};
 
 /// One test per mode, for the `case` of a row.
@@ -158,6 +160,13 @@ suite! {
     frames::bad_lines_are_refused;
     frames::memory_of_the_caller_is_filled;
     frames::one_function_serves_all_streams;
+    futures::lines_are_read_by_futures;
+    futures::streams_are_split_and_copied_by_futures;
+    futures::halves_are_copied_in_place_by_futures;
+    tokio::a_proxy_copies_both_ways_by_tokio;
+    tokio::buffered_streams_of_tokio_serve;
+    tokio::dropped_reads_of_tokio_lose_no_byte;
+    tokio::writes_through_the_traits_are_bounded, with small_bounds;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;

@@ -1,0 +1,87 @@
+//! The traits of `tokio::io` (feature `tokio-io`).
+
+use super::recv::AsyncRecv;
+use super::send::AsyncSend;
+use crate::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+/// Copies bytes that have come behind what is filled of `buf`.
+fn poll_read(
+    from: &mut impl AsyncRecv,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if buf.remaining() == 0 {
+        return Poll::Ready(Ok(()));
+    }
+    let shown = ready!(from.poll_fill_buf(cx))?;
+    let count = shown.len().min(buf.remaining());
+    buf.put_slice(&shown[..count]);
+    from.consume(count);
+    Poll::Ready(Ok(()))
+}
+
+macro_rules! reads {
+    ($($type:ident)*) => {$(
+        impl AsyncRead for $type {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                poll_read(self.get_mut(), cx, buf)
+            }
+        }
+
+        /// Shows the lease that was received: nothing is copied.
+        impl AsyncBufRead for $type {
+            fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+                AsyncRecv::poll_fill_buf(self.get_mut(), cx)
+            }
+
+            fn consume(self: Pin<&mut Self>, n: usize) {
+                AsyncRecv::consume(self.get_mut(), n);
+            }
+        }
+    )*};
+}
+
+macro_rules! writes {
+    ($($type:ident)*) => {$(
+        impl AsyncWrite for $type {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                AsyncSend::poll_write(self.get_mut(), cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                AsyncSend::poll_write_vectored(self.get_mut(), cx, slices)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                AsyncSend::poll_flush(self.get_mut(), cx)
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                AsyncSend::poll_shutdown(self.get_mut(), cx)
+            }
+        }
+    )*};
+}
+
+reads!(TcpStream UnixStream RecvHalf);
+writes!(TcpStream UnixStream SendHalf);

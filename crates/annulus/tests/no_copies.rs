@@ -1,0 +1,151 @@
+//! Received bytes are shown where the kernel has put them, and copied once into memory of the caller.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
+use annulus::net::UnixStream;
+use annulus::sim::Sim;
+use annulus::{Builder, DriverChoice, Runtime};
+use common::{pair, run_on};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything to the system's allocator; the counter allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+/// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated kernel.
+fn on_all<F: Future<Output = io::Result<()>>>(
+    body: impl Fn(Box<dyn AsyncStream>, Box<dyn AsyncStream>) -> F,
+) {
+    let mut builders: Vec<Box<dyn Fn() -> Builder>> = vec![
+        Box::new(|| Runtime::builder().driver(DriverChoice::Epoll)),
+        Box::new(|| Runtime::builder().kernel(Sim::builder(1).build())),
+    ];
+    if annulus_ring::Features::detect().is_ok() {
+        builders.push(Box::new(|| Runtime::builder().driver(DriverChoice::Uring)));
+    }
+    for builder in builders {
+        run_on(builder(), async {
+            let (client, server) = pair().await?;
+            body(Box::new(client), Box::new(server)).await
+        });
+        run_on(builder(), async {
+            let (client, server) = UnixStream::pair()?;
+            body(Box::new(client), Box::new(server)).await
+        });
+    }
+}
+
+/// Where the next bytes are shown.
+async fn shown(stream: &mut impl AsyncRecv, expected: &[u8]) -> io::Result<*const u8> {
+    let shown = AsyncRecv::peek(stream, expected.len()).await?;
+    assert_eq!(shown, expected);
+    Ok(shown.as_ptr())
+}
+
+#[test]
+fn what_is_shown_is_the_buffer_that_the_kernel_filled() {
+    on_all(|mut client, mut server| async move {
+        client.write_all(b"0123456789").await?;
+        let address = shown(&mut server, b"0123456789").await?;
+        server.consume(2);
+        assert_eq!(shown(&mut server, b"23456789").await?.addr(), address.addr() + 2);
+        let part = server.recv_exact(3).await?;
+        assert_eq!((&*part, part.as_ptr().addr()), (&b"234"[..], address.addr() + 2));
+        drop(part);
+        server.consume(5);
+        client.write_all(b"whole").await?;
+        let address = shown(&mut server, b"whole").await?;
+        let lease = server.recv().await?.expect("what was shown");
+        assert_eq!(lease.as_ptr(), address);
+        // Only a lease on a buffer of the pool is shared without a copy.
+        assert_eq!(lease.into_shared().as_ptr(), address, "it is not a buffer of the pool");
+        Ok(())
+    });
+}
+
+#[test]
+fn both_foreign_traits_show_that_buffer() {
+    run_on(Runtime::builder(), async {
+        let (mut client, mut server) = pair().await?;
+        client.write_all(b"0123456789").await?;
+        let address = shown(&mut server, b"0123456789").await?;
+        let stream = &mut server;
+        poll_fn(|cx| {
+            let by_futures = futures_util::AsyncBufRead::poll_fill_buf(Pin::new(stream), cx);
+            by_futures.map_ok(|shown| assert_eq!(shown.as_ptr(), address))
+        })
+        .await?;
+        poll_fn(|cx| {
+            let by_tokio = tokio::io::AsyncBufRead::poll_fill_buf(Pin::new(stream), cx);
+            by_tokio.map_ok(|shown| assert_eq!(shown.as_ptr(), address))
+        })
+        .await
+    });
+}
+
+/// From the buffer that the kernel has filled to memory of the caller, with nothing in between.
+#[test]
+fn a_read_copies_once() {
+    on_all(|mut client, mut server| async move {
+        for round in 0..200 {
+            client.write_all(&[round; 100]).await?;
+            let address = shown(&mut server, &[round; 100]).await?;
+            let before = allocations();
+            let mut read = [0; 40];
+            server.read_exact(&mut read).await?;
+            assert_eq!((read, allocations() - before), ([round; 40], 0));
+            let rest = shown(&mut server, &[round; 60]).await?;
+            assert_eq!(rest.addr(), address.addr() + 40, "the rest has moved");
+            server.consume(60);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn showing_and_consuming_allocate_nothing() {
+    on_all(|mut client, mut server| async move {
+        for round in 0..200 {
+            let before = allocations();
+            client.write_all(&[round; 100]).await?;
+            let mut left = 100;
+            while left > 0 {
+                let there = server.fill_buf().await?.len();
+                server.consume(there);
+                left -= there;
+            }
+            assert!(round < 100 || allocations() == before, "round {round}");
+        }
+        Ok(())
+    });
+}
