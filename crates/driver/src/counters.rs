@@ -63,6 +63,11 @@ counters! {
     pub queue_full: u64,
     /// Receives served from the heap because the pool was empty, and leases copied out of a short pool.
     pub heap_receives: u64,
+    /// Sends of borrowed bytes that went to the kernel when they were written: system calls beside `enters`. Counted above the driver.
+    pub direct_sends: u64,
+    /// Bytes that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
+    /// peer. Counted above the driver.
+    pub copied_bytes: u64,
     /// Zero-copy sends.
     pub zero_copy_sends: u64,
     /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback. Reported from 6.2 on.

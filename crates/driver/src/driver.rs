@@ -138,6 +138,13 @@ impl Driver {
         }
     }
 
+    /// Whether a send may be a system call beside the driver ([`Kernel::send_now`]): not if a kernel thread makes the loop's calls,
+    /// and not if certain operations were chosen to carry the bytes.
+    #[inline]
+    pub fn allows_direct_sends(&self) -> bool {
+        self.has_quiet_sends() && self.operations() == Operations::default()
+    }
+
     /// The operations that carry the bytes of streams: what receives and sends of streams are encoded as.
     #[inline]
     pub fn operations(&self) -> Operations {

@@ -7,7 +7,7 @@ use crate::file::FileCall;
 use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -133,6 +133,10 @@ pub unsafe trait Kernel {
 
     /// `shutdown(2)`.
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()>;
+
+    /// `sendmsg(2)` on a stream that is not to wait for space (`MSG_DONTWAIT`), without a signal if the peer has closed. Returns
+    /// how many bytes were taken, the first of the slices first.
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// `setsockopt(2)`.
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()>;

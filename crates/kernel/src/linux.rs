@@ -18,9 +18,11 @@ use rustix::io_uring::{
     io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup,
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketFlags};
+use rustix::net::{
+    self, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags,
+};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -236,6 +238,12 @@ unsafe impl Kernel for Linux {
             Shutdown::Both => net::Shutdown::Both,
         };
         Ok(net::shutdown(Self::borrow(fd), how)?)
+    }
+
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let nothing = &mut SendAncillaryBuffer::default();
+        Ok(net::sendmsg(Self::borrow(fd), slices, nothing, flags)?)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

@@ -31,7 +31,7 @@ faults! {
     AcceptLimit,
     /// `socket` finds no descriptor (EMFILE).
     SocketLimit,
-    /// A receive, send, accept or connect fails with ENOMEM.
+    /// A receive, send, accept or connect fails with ENOMEM, also if it is a system call.
     NoMemory,
     /// A receive into a buffer group fails with ENOBUFS although there are buffers.
     NoBuffers,
@@ -45,7 +45,7 @@ faults! {
     CancelLost,
     /// Deferred work runs in another order, except on one socket.
     Shuffle,
-    /// An operation that could complete at once is deferred.
+    /// An operation that could complete at once is deferred; a send that is not to wait fails with EAGAIN.
     Defer,
     /// A receive gets less than there is.
     ShortRead,

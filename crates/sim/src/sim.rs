@@ -16,7 +16,7 @@ use annulus_kernel::{
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -218,6 +218,10 @@ unsafe impl Kernel for Sim {
 
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
         self.call(|world| world.shutdown(fd.raw(), how))
+    }
+
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.call(|world| world.send_now(fd.raw(), slices))
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

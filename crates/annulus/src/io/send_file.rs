@@ -6,6 +6,7 @@
 
 use crate::fs::File;
 use crate::net::StreamHandle;
+use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
 
@@ -53,5 +54,7 @@ async fn send_piece(file: &File, offset: u64, to: &StreamHandle) -> io::Result<u
 /// Whether the send buffer is full, or the two have no such call: reading and sending succeeds, or gives the error.
 fn may_be_read_and_sent(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, Unsupported, WouldBlock};
-    matches!(error.kind(), WouldBlock | InvalidInput | Unsupported)
+    // Not every standard library knows this one as `Unsupported`.
+    let refused = error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error());
+    refused || matches!(error.kind(), WouldBlock | InvalidInput | Unsupported)
 }

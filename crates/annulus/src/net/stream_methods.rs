@@ -165,8 +165,9 @@ macro_rules! send_methods {
             self.handle.send_all(chunks.into_iter().map(Into::into)).await
         }
 
-        /// Copies as many bytes into the queue as the send bound allows, and returns how many; pending while it allows none. They
-        /// leave with the turn, as those of [`send`](Self::send) do and in order with them.
+        /// Accepts as many bytes as the kernel takes now and the send bound allows, and returns how many; pending while that is none.
+        /// Bytes that are many go to the kernel at once if nothing of the stream is in flight; others are copied, and leave with the
+        /// turn, in order with those of [`send`](Self::send).
         ///
         /// # Errors
         /// As [`send`](Self::send).
@@ -190,7 +191,7 @@ macro_rules! send_methods {
             self.handle.poll_write(cx, slices)
         }
 
-        /// Copies borrowed bytes into the queue: as many as the send bound allows, and at least one unless there are none. Returns
+        /// Sends borrowed bytes: as many as [`poll_write`](Self::poll_write) accepts, and at least one unless there are none. Returns
         /// how many. Bytes that are owned go without a copy by [`send`](Self::send).
         ///
         /// Cancel-safe: if the future is dropped before it is ready, nothing was accepted.
@@ -209,7 +210,7 @@ macro_rules! send_methods {
             poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
         }
 
-        /// Copies all of these borrowed bytes into the queue, waiting as often as the send bound is reached.
+        /// Sends all of these borrowed bytes, waiting as often as the send bound is reached.
         ///
         /// Not cancel-safe: if the future is dropped, some of the bytes may have been accepted.
         ///

@@ -167,6 +167,7 @@ suite! {
     tokio::buffered_streams_of_tokio_serve;
     tokio::dropped_reads_of_tokio_lose_no_byte;
     tokio::writes_through_the_traits_are_bounded, with small_bounds;
+    writes::large_writes_go_to_the_kernel_at_once, then writes::went_directly;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;

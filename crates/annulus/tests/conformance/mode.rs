@@ -103,6 +103,16 @@ impl Mode {
         matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
     }
 
+    pub(crate) fn is_simulated(self) -> bool {
+        self.profile().is_some()
+    }
+
+    /// Whether large writes go to the kernel at once.
+    pub(crate) fn sends_directly(self) -> bool {
+        let has_poller = matches!(self, Self::UringWithAPoller | Self::SimulatedWithAPoller);
+        !has_poller && self.operations() == Operations::default()
+    }
+
     fn operations(self) -> Operations {
         match self {
             Self::UringBy(operations) | Self::SimulatedBy(operations) => operations,

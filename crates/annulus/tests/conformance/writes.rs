@@ -1,8 +1,9 @@
 //! Borrowed bytes: written, flushed and drained as in tokio.
 
 use crate::common::{pair, pattern, receive, touch};
+use crate::mode::Mode;
 use annulus::net::TcpStream;
-use annulus::spawn;
+use annulus::{Counters, spawn};
 use std::io::{self, ErrorKind, IoSlice};
 
 /// More than the bound and the kernel take.
@@ -111,4 +112,29 @@ pub(crate) async fn nothing_is_written_after_a_shutdown() -> io::Result<()> {
     touch(client.flush()).expect("a flush never waits")?;
     assert_eq!(receive(&mut server, 100).await?, b"the end");
     Ok(())
+}
+
+/// Each of these leaves with the write, as long as no kernel thread and no other operations carry the bytes.
+pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(12_000);
+    for _ in 0..10 {
+        let (head, body) = text.split_at(100);
+        client.send(head.to_vec()).await?;
+        client.write_all(body).await?;
+        assert!(receive(&mut server, text.len()).await? == text);
+    }
+    Ok(())
+}
+
+pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
+    let Counters { direct_sends, copied_bytes, .. } = *counters;
+    if !mode.sends_directly() {
+        assert_eq!((direct_sends, copied_bytes), (0, 119_000));
+    } else if mode.is_simulated() {
+        // A simulated network may have buffers that hold less.
+        assert!(direct_sends >= 10);
+    } else {
+        assert_eq!((direct_sends, copied_bytes), (10, 0), "the chunk before a write goes with it");
+    }
 }

@@ -99,6 +99,10 @@ unsafe impl Kernel for Bent {
         Linux.shutdown(fd, how)
     }
 
+    fn send_now(&self, fd: Fd, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        Linux.send_now(fd, slices)
+    }
+
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
         Linux.set_option(fd, option)
     }

@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Stat { at: StartedPath, itself: bool, into: Piece },
     SetLen { file: OpenId, len: u64 },
     Allocate { file: OpenId, keep_len: bool, offset: u64, len: u64 },
+    Seek { file: OpenId, offset: i64, origin: u32, into: Piece },
     Nothing,
     Remove { at: StartedPath, directory: bool },
     Rename { from: StartedPath, to: StartedPath, replace: bool },

@@ -12,6 +12,10 @@ use crate::timeline::{Nanos, nanos};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
+const SEEK_SET: u32 = 0;
+const SEEK_CUR: u32 = 1;
+const SEEK_END: u32 = 2;
+
 /// The number of an open file.
 pub(crate) type OpenId = u32;
 
@@ -100,6 +104,7 @@ impl Disk {
             Call::Allocate { file, keep_len, offset, len } => {
                 self.allocate(file, keep_len, offset, len)?
             }
+            Call::Seek { file, offset, origin, into } => self.seek(file, offset, origin, into)?,
             Call::Nothing => 0,
             Call::Remove { at, directory } => self.remove(&at, directory)?,
             Call::Rename { from, to, replace } => self.rename(&from, &to, replace)?,
@@ -254,6 +259,27 @@ impl Disk {
         let ends = (at / page + 1..).map(|next| (next * page - at) as usize);
         let fits = |count: &usize| pages.missing(at, *count) as u64 <= free;
         ends.take_while(fits).last().ok_or(Errno::NOSPC)
+    }
+
+    /// Moves the cursor, and writes where it is then.
+    fn seek(
+        &mut self,
+        file: OpenId,
+        offset: i64,
+        origin: u32,
+        into: Piece,
+    ) -> Result<usize, Errno> {
+        let from = match origin {
+            SEEK_SET => 0,
+            SEEK_CUR => self.cursor(file),
+            SEEK_END => self.pages(file)?.len(),
+            _ => return Err(Errno::INVAL),
+        };
+        let to = from.checked_add_signed(offset).filter(|&to| i64::try_from(to).is_ok());
+        let to = to.ok_or(Errno::INVAL)?;
+        self.opened(file).cursor = to;
+        into.put(&to.to_ne_bytes());
+        Ok(0)
     }
 
     fn advance_cursor(&mut self, file: OpenId, offset: Option<u64>, count: usize) {

@@ -94,6 +94,10 @@ impl FileRequest {
             FileCall::ReadDir { fd, buffer, len } => {
                 Call::ReadDir { file: find(fd)?, into: piece(buffer, len as usize) }
             }
+            FileCall::Seek { fd, offset, origin, position } => {
+                let into = piece(position.cast(), size_of::<u64>());
+                Call::Seek { file: find(fd)?, offset, origin, into }
+            }
             FileCall::Copy { from, from_offset, to, to_offset, len } => Call::Copy {
                 from: find(from)?,
                 from_offset: offset(from_offset),

@@ -67,6 +67,12 @@ impl Net {
         piece.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
+    /// As [`write`](Self::write), of bytes that are the caller's.
+    pub(crate) fn write_bytes(&mut self, id: SocketId, bytes: &[u8]) {
+        let peer = self.socket(id).peer.expect("an open socket has a peer");
+        self.socket_mut(peer).inbound.bytes.extend(bytes);
+    }
+
     /// Sends what the receiver has space for.
     #[inline]
     pub(crate) fn transmit_from(&mut self, id: SocketId) {

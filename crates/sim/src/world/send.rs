@@ -7,6 +7,7 @@ use crate::op::{Answer, Body, Notification, Op, Outcome, Send, Source};
 use crate::timeline::Nanos;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
+use std::io::IoSlice;
 
 /// The longest time until the notification of a zero-copy send.
 const LATEST_NOTICE: Nanos = 5_000_000;
@@ -34,6 +35,35 @@ impl World {
             return Outcome::Waits;
         }
         Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
+    }
+
+    /// Sends bytes of the caller's as a system call, as many as there is space for.
+    pub(crate) fn send_now(&mut self, fd: i32, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        if self.net.socket(socket).is_datagram() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if self.occurs(Fault::NoMemory) {
+            return Err(Errno::NOMEM);
+        }
+        let space = self.net.send_space(socket)?;
+        if self.occurs(Fault::Defer) {
+            return Err(Errno::AGAIN);
+        }
+        if self.occurs(Fault::Reset) {
+            self.net.reset_both(socket);
+        }
+        let total = slices.iter().map(|slice| slice.len()).sum();
+        let count = self.shorten(space.min(total), Fault::ShortWrite);
+        let mut left = count;
+        for slice in slices {
+            let part = &slice[..slice.len().min(left)];
+            left -= part.len();
+            self.net.write_bytes(socket, part);
+        }
+        self.net.transmit_from(socket);
+        self.wake();
+        Ok(count)
     }
 
     /// The completion of a zero-copy send is not the last: its notification comes later.

@@ -1,12 +1,14 @@
 //! What handles ask of the sending half: chunks and copies are accepted within the bound, and tasks wait for space, for
 //! the kernel to have taken everything, or for the end.
 
+use super::direct::LEAST;
 use super::send_state::SendState;
 use super::stream::{Shared, Stream};
 use crate::chunk::Chunk;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::task::{Context, Poll};
 
 /// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
@@ -138,7 +140,8 @@ impl Stream {
         self.tx.error.map_or(Ok(()), |errno| Err(errno.into()))
     }
 
-    /// Copies as much of the slices as the bound leaves room for into a buffer of the runtime's own.
+    /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
+    /// the runtime's own.
     ///
     /// # Errors
     /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
@@ -149,31 +152,48 @@ impl Stream {
         slices: &[IoSlice<'_>],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let tx = &mut self.tx;
-        if let Some(error) = tx.refusal() {
+        if let Some(error) = self.tx.refusal() {
             return Poll::Ready(Err(error));
         }
-        let room = io.send_bound().saturating_sub(tx.bytes);
-        let mut left = room;
-        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            if left == 0 {
-                break;
-            }
-            let part = &slice[..slice.len().min(left)];
-            self.append_copy(shared, io, part);
-            left -= part.len();
-        }
-        if left == room && slices.iter().any(|slice| !slice.is_empty()) {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let direct =
+            if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
+        let room = io.send_bound().saturating_sub(self.tx.bytes);
+        let count = (total - direct).min(room);
+        if count > 0 {
+            self.copy_part(shared, io, slices, direct..direct + count);
+        } else if total > direct && direct == 0 {
             note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
             self.wait_for_memory(shared, io);
             return Poll::Pending;
         }
-        Poll::Ready(Ok(room - left))
+        Poll::Ready(Ok(direct + count))
+    }
+
+    /// Copies the bytes of a range that begins at the first of several slices.
+    fn copy_part(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        slices: &[IoSlice<'_>],
+        Range { start: mut skip, end }: Range<usize>,
+    ) {
+        let mut left = end - skip;
+        for slice in slices {
+            let start = skip.min(slice.len());
+            let part = &slice[start..slice.len().min(start + left)];
+            skip -= start;
+            left -= part.len();
+            if !part.is_empty() {
+                self.append_copy(shared, io, part);
+            }
+        }
     }
 
     /// Copies bytes to the end of the queue, into the last buffer of the runtime's own if the kernel does not have that.
     fn append_copy(&mut self, shared: &mut Shared, io: &mut Io, part: &[u8]) {
         let tx = &mut self.tx;
+        io.driver.counters().copied_bytes += part.len() as u64;
         tx.bytes += part.len();
         let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
         match tx.queue.last_mut().and_then(Chunk::copied_mut) {

@@ -8,6 +8,7 @@ mod agenda;
 mod buffer_queue;
 mod chunk_queue;
 mod close;
+mod direct;
 mod held_back;
 mod readiness;
 mod recv;
@@ -52,6 +53,7 @@ impl Streams {
             vectors: Vectors::new(),
             zero_copy: Slab::new(),
             agenda: Agenda { held_back, ..Agenda::default() },
+            sent_directly: 0,
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }

@@ -115,7 +115,7 @@ impl Stream {
 
     /// `count` bytes went. Goes on with the rest, waiting for space; or with what was queued meanwhile.
     #[inline]
-    fn sent(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
+    pub(super) fn sent(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let bound = io.send_bound();
         let tx = &mut self.tx;
         let short = count < tx.flying;
@@ -168,7 +168,7 @@ impl Stream {
     }
 
     #[cold]
-    fn fail_send(&mut self, io: &mut Io, errno: Errno) {
+    pub(super) fn fail_send(&mut self, io: &mut Io, errno: Errno) {
         self.tx.error.get_or_insert(errno);
         self.tx.set_idle();
         self.discard_unsent(io);
@@ -233,6 +233,7 @@ impl Streams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         let first = if io.driver.has_quiet_sends() { SendPhase::Now } else { SendPhase::Waiting };
+        self.shared.sent_directly = 0;
         let mut sends = mem::take(&mut self.shared.agenda.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.slots.peek(slot) else { continue };

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     /// Zero-copy sends, until their notification.
     pub(super) zero_copy: Slab<ZeroCopySend>,
     pub(super) agenda: Agenda,
+    /// Bytes that were sent directly in this turn.
+    pub(super) sent_directly: usize,
 }
 
 impl Stream {
