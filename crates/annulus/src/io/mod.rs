@@ -2,6 +2,8 @@
 
 mod copy;
 mod frame;
+#[cfg(feature = "codec")]
+mod framed;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 mod lines;
@@ -14,6 +16,8 @@ mod tokio_io;
 mod until;
 
 pub use copy::{CopyTo, copy};
+#[cfg(feature = "codec")]
+pub use framed::Framed;
 pub use lines::Lines;
 pub use peek::Peek;
 pub use recv::AsyncRecv;

@@ -6,6 +6,7 @@ mod common;
 
 mod buffered;
 mod cancels;
+mod codecs;
 mod connections;
 mod datagrams;
 mod drops;
@@ -168,6 +169,11 @@ suite! {
     tokio::dropped_reads_of_tokio_lose_no_byte;
     tokio::writes_through_the_traits_are_bounded, with small_bounds;
     writes::large_writes_go_to_the_kernel_at_once, then writes::went_directly;
+    codecs::messages_go_there_and_back;
+    codecs::dropped_reads_of_messages_lose_none;
+    codecs::a_message_above_its_limit_is_an_error;
+    codecs::an_end_within_a_message_is_an_error;
+    codecs::framed_of_tokio_serves;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
