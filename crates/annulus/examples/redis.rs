@@ -33,43 +33,34 @@ fn main() -> io::Result<()> {
 }
 
 async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {
-    let (mut partial, mut out, mut command) = (Vec::new(), Vec::new(), Command::default());
-    while let Some(mut lease) = stream.recv().await? {
-        // Commands lie in the lease, but for one that spans several: those are gathered.
-        let gathered = !partial.is_empty();
-        if gathered {
-            partial.extend_from_slice(&lease);
+    let (mut wanted, mut out, mut command) = (1, Vec::new(), Command::default());
+    loop {
+        // Shown where it was received, or gathered if a command spans several pieces.
+        let mut input = stream.peek(wanted).await?;
+        let shown = input.len();
+        if shown < wanted {
+            return Ok(());
         }
-        if partial.len() > LIMIT {
-            error(&mut out, &format!("Protocol error: a command of more than {LIMIT} bytes"));
-            return stream.write_all(&out).await;
-        }
-        let mut input = if gathered { &mut *partial } else { &mut *lease };
-        loop {
+        wanted = 1;
+        while out.len() < BATCH {
             match command.parse(input) {
                 Ok(true) => store.borrow_mut().execute(&command, input, &mut out),
-                Ok(false) => break,
+                Ok(false) => {
+                    wanted = input.len() + 1;
+                    break;
+                }
                 Err(why) => {
                     error(&mut out, &format!("Protocol error: {why}"));
                     return stream.write_all(&out).await;
                 }
             }
-            input = &mut input[command.finish()..];
-            if out.len() > BATCH {
-                stream.write_all(&out).await?;
-                out.clear();
-            }
+            input = &input[command.finish()..];
         }
-        let unused = input.len();
-        if gathered {
-            partial.drain(..partial.len() - unused);
-        } else {
-            partial.extend_from_slice(&lease[lease.len() - unused..]);
-        }
+        let used = shown - input.len();
+        stream.consume(used);
         stream.write_all(&out).await?;
         out.clear();
     }
-    Ok(())
 }
 
 /// Removes keys whose time is over and that nothing asks for.
@@ -95,6 +86,9 @@ struct Command {
 impl Command {
     /// Whether the input begins with a whole command.
     fn parse(&mut self, input: &[u8]) -> Result<bool, String> {
+        if input.len() > LIMIT {
+            return Err(format!("a command of more than {LIMIT} bytes"));
+        }
         if self.at == 0 {
             match input.first() {
                 None => return Ok(false),
@@ -169,12 +163,17 @@ struct Store {
 }
 
 impl Store {
-    fn execute(&mut self, command: &Command, input: &mut [u8], out: &mut Vec<u8>) {
-        let Some(name) = command.words.first() else { return };
-        input[name.clone()].make_ascii_uppercase();
+    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) {
+        if command.words.is_empty() {
+            return;
+        }
         let word = |n: usize| &input[command.words[n].clone()];
+        let mut name = [0; 8];
+        let length = word(0).len().min(name.len());
+        name[..length].copy_from_slice(&word(0)[..length]);
+        name.make_ascii_uppercase();
         let keys = || (1..command.words.len()).map(word);
-        match (word(0), command.words.len()) {
+        match (&name[..length], command.words.len()) {
             (b"GET", 2) => bulk(out, self.get(word(1))),
             (b"SET", 3) => {
                 self.set(word(1), word(2));

@@ -61,3 +61,13 @@ fn proxy_passes_on() {
 fn redis_stores() {
     check("redis");
 }
+
+#[test]
+fn static_files_are_served() {
+    check("static_files");
+}
+
+#[test]
+fn shutdown_loses_no_work() {
+    check("shutdown");
+}

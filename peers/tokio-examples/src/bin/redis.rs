@@ -37,13 +37,9 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
         if stream.read_buf(&mut buffer).await? == 0 {
             return Ok(());
         }
-        if buffer.len() > LIMIT {
-            error(&mut out, &format!("Protocol error: a command of more than {LIMIT} bytes"));
-            return stream.write_all(&out).await;
-        }
         loop {
             match command.parse(&buffer) {
-                Ok(true) => store.borrow_mut().execute(&command, &mut buffer, &mut out),
+                Ok(true) => store.borrow_mut().execute(&command, &buffer, &mut out),
                 Ok(false) => break,
                 Err(why) => {
                     error(&mut out, &format!("Protocol error: {why}"));
@@ -51,7 +47,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
                 }
             }
             buffer.advance(command.finish());
-            if out.len() > BATCH {
+            if out.len() >= BATCH {
                 stream.write_all(&out).await?;
                 out.clear();
             }
@@ -84,6 +80,9 @@ struct Command {
 impl Command {
     /// Whether the input begins with a whole command.
     fn parse(&mut self, input: &[u8]) -> Result<bool, String> {
+        if input.len() > LIMIT {
+            return Err(format!("a command of more than {LIMIT} bytes"));
+        }
         if self.at == 0 {
             match input.first() {
                 None => return Ok(false),
@@ -158,12 +157,17 @@ struct Store {
 }
 
 impl Store {
-    fn execute(&mut self, command: &Command, input: &mut [u8], out: &mut Vec<u8>) {
-        let Some(name) = command.words.first() else { return };
-        input[name.clone()].make_ascii_uppercase();
+    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) {
+        if command.words.is_empty() {
+            return;
+        }
         let word = |n: usize| &input[command.words[n].clone()];
+        let mut name = [0; 8];
+        let length = word(0).len().min(name.len());
+        name[..length].copy_from_slice(&word(0)[..length]);
+        name.make_ascii_uppercase();
         let keys = || (1..command.words.len()).map(word);
-        match (word(0), command.words.len()) {
+        match (&name[..length], command.words.len()) {
             (b"GET", 2) => bulk(out, self.get(word(1))),
             (b"SET", 3) => {
                 self.set(word(1), word(2));

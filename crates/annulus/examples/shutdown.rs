@@ -1,0 +1,60 @@
+//! A graceful shutdown: `cargo run --release -p annulus --example shutdown -- 127.0.0.1:7000 5`, then `nc 127.0.0.1 7000`,
+//! and ctrl-c here.
+//!
+//! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting, lets each connection finish
+//! the line it is at, and aborts those that have not ended within so many seconds.
+
+use annulus::io::AsyncRecv;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::signal::{Signal, signals};
+use annulus::sync::CancellationToken;
+use annulus::task::JoinSet;
+use annulus::time::{sleep, timeout};
+use std::io;
+use std::time::Duration;
+
+const WORK: Duration = Duration::from_secs(1);
+/// The most bytes of a line.
+const LIMIT: usize = 1024;
+
+fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or("127.0.0.1:7000".into());
+    let seconds = args.next().unwrap_or("5".into()).parse().map_err(io::Error::other)?;
+    annulus::run(async {
+        let (stop, mut connections) = (CancellationToken::new(), JoinSet::new());
+        annulus::spawn(cancel_on_signal(stop.clone()));
+        let listener = TcpListener::bind(address)?;
+        eprintln!("listening on {}", listener.local_addr()?);
+        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+            let (stream, _peer) = accepted?;
+            connections.spawn(serve(stream, stop.clone()));
+            // What has ended need not be kept.
+            while connections.try_join_next().is_some() {}
+        }
+        drop(listener);
+        let all = async { while connections.join_next().await.is_some() {} };
+        match timeout(Duration::from_secs(seconds), all).await {
+            Ok(()) => eprintln!("all connections have ended"),
+            Err(_) => eprintln!("{} connections are aborted", connections.len()),
+        }
+        Ok(())
+    })
+}
+
+async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
+    let signal = signals(&[Signal::SIGINT, Signal::SIGTERM])?.recv().await?;
+    eprintln!("{signal}: accepting no more");
+    stop.cancel();
+    Ok(())
+}
+
+async fn serve(mut stream: TcpStream, stop: CancellationToken) -> io::Result<()> {
+    // Dropping the receive loses nothing; only the wait for the next line is cancelled, not the work.
+    while let Some(line) = stop.run_until_cancelled(stream.recv_until(b'\n', LIMIT)).await {
+        let Some(line) = line? else { break };
+        sleep(WORK).await;
+        stream.send(line.to_ascii_uppercase()).await?;
+    }
+    stream.shutdown().await
+}

@@ -1,0 +1,144 @@
+//! A server of static files over HTTP/1.1: `cargo run --release -p annulus --example static_files -- 127.0.0.1:8080 public`
+//!
+//! GET and HEAD, keep-alive, `index.html` for directories. A path with `..` is not found; symbolic links are followed. A client
+//! that takes too long over a request, or between two, is disconnected.
+
+use annulus::fs::{self, File};
+use annulus::io::AsyncRecv;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::time::timeout;
+use std::io::{self, ErrorKind::InvalidData};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of a request.
+const LIMIT: usize = 16 << 10;
+
+fn main() -> io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or("127.0.0.1:8080".into());
+    let root: Rc<Path> = Path::new(&args.next().unwrap_or(".".into())).into();
+    annulus::run(async {
+        let listener = TcpListener::bind(address)?;
+        eprintln!("listening on {}", listener.local_addr()?);
+        loop {
+            let (stream, _peer) = listener.accept().await?;
+            annulus::spawn(serve(stream, root.clone()));
+        }
+    })
+}
+
+async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
+    loop {
+        let request = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
+            Ok(None) => return Ok(()),
+            Ok(Some(head)) => Request::parse(&head),
+            Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
+            Err(error) => return Err(error),
+        };
+        let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
+        let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
+        let found = async { request?.open(&root).await }.await;
+        let (status, kind, length) = match &found {
+            Ok((_, kind, length)) => ("200 OK", *kind, *length),
+            Err(status) => (*status, "text/plain", status.len() as u64),
+        };
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nallow: GET, HEAD\r\nconnection: {connection}\r\n\
+             content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.send(head).await?;
+        match found {
+            Ok((mut file, ..)) if with_body => {
+                let sent = annulus::io::copy(&mut file, &mut stream).await?;
+                if sent != length {
+                    return Err(io::Error::other("the file has changed"));
+                }
+            }
+            Err(status) if with_body => stream.send(status).await?,
+            _ => {}
+        }
+        if !keep_alive {
+            stream.shutdown().await?;
+            // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
+            let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
+            return Ok(timeout(PATIENCE, rest).await?);
+        }
+    }
+}
+
+/// The lines of a request, with the empty one behind them.
+fn head_length(shown: &[u8]) -> io::Result<Option<usize>> {
+    Ok(shown.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4))
+}
+
+struct Request {
+    method: String,
+    path: PathBuf,
+    keep_alive: bool,
+}
+
+impl Request {
+    /// The status if there is no making sense of it, nor of what comes behind it.
+    fn parse(head: &[u8]) -> Result<Self, &'static str> {
+        const BAD: &str = "400 Bad Request";
+        let mut lines = str::from_utf8(head).map_err(|_| BAD)?.split("\r\n");
+        let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
+        let [method, target, version @ ("HTTP/1.0" | "HTTP/1.1")] = words[..] else {
+            return Err(BAD);
+        };
+        let mut keep_alive = version == "HTTP/1.1";
+        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+            match (name.to_ascii_lowercase().as_str(), value.trim()) {
+                ("connection", value) => keep_alive &= !value.eq_ignore_ascii_case("close"),
+                ("content-length", "0") => {}
+                // A body would be taken for the next request.
+                ("content-length" | "transfer-encoding", _) => return Err(BAD),
+                _ => {}
+            }
+        }
+        let path = decode(target).ok_or(BAD)?;
+        Ok(Self { method: method.into(), path, keep_alive })
+    }
+
+    /// The file, its type and its length.
+    async fn open(self, root: &Path) -> Result<(File, &'static str, u64), &'static str> {
+        const NOT_FOUND: &str = "404 Not Found";
+        if !matches!(&*self.method, "GET" | "HEAD") {
+            return Err("405 Method Not Allowed");
+        }
+        if !self.path.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(NOT_FOUND);
+        }
+        let mut path = root.join(self.path);
+        if fs::metadata(&path).await.is_ok_and(|metadata| metadata.is_dir()) {
+            path.push("index.html");
+        }
+        let kind = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("css") => "text/css",
+            _ => "application/octet-stream",
+        };
+        match fs::metadata(&path).await {
+            Ok(metadata) if metadata.is_file() => {
+                let file = File::open(&path).await.map_err(|_| NOT_FOUND)?;
+                Ok((file, kind, metadata.len()))
+            }
+            _ => Err(NOT_FOUND),
+        }
+    }
+}
+
+/// The path below the root: without the query, and with `%20` as a space.
+fn decode(target: &str) -> Option<PathBuf> {
+    let mut parts = target.split('?').next()?.strip_prefix('/')?.split('%');
+    let mut path = parts.next()?.to_owned().into_bytes();
+    for part in parts {
+        path.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        path.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(path).ok().map(PathBuf::from)
+}

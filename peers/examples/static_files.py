@@ -1,0 +1,164 @@
+"""Checks of the static file server, with curl, http.client and plain sockets."""
+
+import http.client
+import os
+import pathlib
+import tempfile
+
+from harness import PATIENCE, ends, output, payload, reset, rest, running, tool
+
+FILES = {
+    "index.html": b"<h1>root</h1>",
+    "empty": b"",
+    "big.bin": payload(3_000_000, 1),
+    "a space.txt": b"spaced",
+    "sub/index.html": b"<h1>sub</h1>",
+    "style.css": b"p {}",
+    "bare/file": b"x",
+}
+
+
+class Site:
+    """A directory with `FILES`, and beside it a file that must not be served."""
+
+    def __enter__(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        above = pathlib.Path(self.temporary.name)
+        (above / "secret").write_bytes(b"secret")
+        self.root = above / "public"
+        for name, data in FILES.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return self
+
+    def __exit__(self, *_):
+        self.temporary.cleanup()
+
+
+def ask(port, lines):
+    """The whole answer to bytes after which the server closes."""
+    import socket
+
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+        client.sendall(lines)
+        return rest(client)
+
+
+def status(answer):
+    return int(answer.split(b" ")[1])
+
+
+def files_over_one_connection(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+        client.connect()
+        first = client.sock
+        for target, data in [("/" + name, data) for name, data in FILES.items()] + [("/", FILES["index.html"])]:
+            client.request("GET", target.replace(" ", "%20"))
+            reply = client.getresponse()
+            assert reply.status == 200 and reply.read() == data, target
+        for target, kind in (("/", "text/html"), ("/style.css", "text/css"), ("/big.bin", "application/octet-stream")):
+            client.request("HEAD", target)
+            reply = client.getresponse()
+            length = len(FILES["index.html" if target == "/" else target[1:]])
+            assert int(reply.headers["content-length"]) == length and reply.read() == b""
+            assert reply.headers["content-type"].startswith(kind), reply.headers.items()
+        for target in ("/none", "/bare", "/sub/none?query"):
+            client.request("GET", target)
+            reply = client.getresponse()
+            assert reply.status == 404 and reply.read() == b"404 Not Found", target
+        client.request("DELETE", "/index.html")
+        reply = client.getresponse()
+        assert reply.status == 405 and "GET" in reply.headers["allow"] and reply.read()
+        client.request("GET", "/sub?query=1", headers={"Connection": "close"})
+        reply = client.getresponse()
+        assert reply.status == 200 and reply.read() == FILES["sub/index.html"] and reply.headers["connection"] == "close"
+        assert client.sock is None or client.sock is first, "it was one connection"
+
+
+def curl_gets_files(path):
+    curl = tool("curl", "curl")
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        got = os.path.join(site.temporary.name, "got")
+        base = f"http://127.0.0.1:{server.port}"
+        output(curl, "-sSf", "-o", got, base + "/big.bin")
+        with open(got, "rb") as file:
+            assert file.read() == FILES["big.bin"]
+        assert output(curl, "-sS", "-o", got, "-w", "%{http_code}", base + "/none") == "404"
+        assert output(curl, "-sS0", base + "/a%20space.txt") == "spaced"
+        assert "content-length: 3000000" in output(curl, "-sSI", base + "/big.bin").lower()
+        refused = output(curl, "-sS", "-o", got, "-w", "%{http_code}", "-H", "X: " + "y" * 20_000, base + "/")
+        assert refused == "431", refused
+
+
+def nothing_above_the_root(path):
+    tool("curl", "curl")
+    targets = ["/../secret", "/sub/../../secret", "/%2e%2e/secret", "/..%2fsecret", "//secret", "/sub/%2e%2e/%2e%2e/secret"]
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        targets.append("/" + str(site.root.parent / "secret"))
+        for target in targets:
+            answer = ask(server.port, f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            assert status(answer) == 404 and b"secret" not in answer, (target, answer)
+            run = output("curl", "-sS", "--path-as-is", f"http://127.0.0.1:{server.port}{target}")
+            assert "secret" not in run, (target, run)
+
+
+def requests_in_a_row_and_in_pieces(path):
+    requests = b"GET /style.css HTTP/1.1\r\nHost: x\r\n\r\n" * 20 + b"GET /empty HTTP/1.0\r\n\r\n"
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        whole = ask(server.port, requests)
+        assert whole.count(b"200 OK") == 21 and whole.count(b"p {}") == 20, whole
+        with server.connect() as client:
+            for byte in requests:
+                client.sendall(bytes([byte]))
+            assert rest(client) == whole
+
+
+def hostile_clients(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        bad = {
+            b"\r\n\r\n": 400,
+            b"GET /\r\n\r\n": 400,
+            b"GET / HTTP/9.9\r\n\r\n": 400,
+            b"GET nothing HTTP/1.1\r\n\r\n": 400,
+            b"GET /%zz HTTP/1.1\r\n\r\n": 400,
+            b"GET /%4 HTTP/1.1\r\n\r\n": 400,
+            b"GET /\xff HTTP/1.1\r\n\r\n": 400,
+            b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello": 400,
+            b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": 400,
+            b"GET /" + b"a" * 20_000: 431,
+            b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000: 431,
+            b"GET /%00 HTTP/1.0\r\n\r\n": 404,
+            b"GET /" + b"a" * 5000 + b" HTTP/1.0\r\n\r\n": 404,
+            b"NONSENSE / HTTP/1.0\r\n\r\n": 405,
+        }
+        for request, expected in bad.items():
+            answer = ask(server.port, request)
+            assert status(answer) == expected, (request[:40], answer)
+        # Half a request, closed in order; a reset in the middle of a file.
+        with server.connect() as client:
+            client.sendall(b"GET / HT")
+            client.shutdown(1)
+            assert ends(client)
+        client = server.connect()
+        client.sendall(b"GET /big.bin HTTP/1.1\r\n\r\n")
+        client.recv(1000)
+        reset(client)
+        # One that asks and does not read holds up no other.
+        with server.connect() as lazy:
+            lazy.sendall(b"GET /big.bin HTTP/1.1\r\n\r\n" * 50)
+            assert status(ask(server.port, b"GET / HTTP/1.0\r\n\r\n")) == 200
+        # One that sends nothing is disconnected in the end.
+        with server.connect() as client:
+            client.sendall(b"GET / HTTP/1.1\r\n")
+            assert ends(client)
+
+
+CHECKS = [
+    files_over_one_connection,
+    curl_gets_files,
+    nothing_above_the_root,
+    requests_in_a_row_and_in_pieces,
+    hostile_clients,
+]
