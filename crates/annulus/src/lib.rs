@@ -78,6 +78,7 @@ mod lease;
 mod name;
 pub mod net;
 mod nop;
+pub mod pipe;
 mod runtime;
 pub mod shards;
 mod shared;

@@ -19,6 +19,7 @@ mod mapping;
 mod message;
 pub mod msg;
 mod option;
+pub mod pipe;
 mod prefetch;
 mod resource;
 mod socket;

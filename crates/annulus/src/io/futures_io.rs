@@ -2,7 +2,7 @@
 
 use super::recv::{AsyncRecv, poll_read};
 use super::send::AsyncSend;
-use crate::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
+use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
 use futures_io::{AsyncBufRead, AsyncRead, AsyncWrite};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -63,5 +63,5 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream UnixStream RecvHalf);
-writes!(TcpStream UnixStream SendHalf);
+reads!(TcpStream UnixStream RecvHalf Receiver);
+writes!(TcpStream UnixStream SendHalf Sender);

@@ -381,4 +381,4 @@ macro_rules! of_streams {
     )*};
 }
 
-of_streams!(TcpStream UnixStream RecvHalf);
+of_streams!(TcpStream UnixStream RecvHalf Receiver);

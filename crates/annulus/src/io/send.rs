@@ -246,4 +246,4 @@ macro_rules! of_streams {
     )*};
 }
 
-of_streams!(TcpStream UnixStream SendHalf);
+of_streams!(TcpStream UnixStream SendHalf Sender);

@@ -2,7 +2,7 @@
 
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
-use crate::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
+use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -83,5 +83,5 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream UnixStream RecvHalf);
-writes!(TcpStream UnixStream SendHalf);
+reads!(TcpStream UnixStream RecvHalf Receiver);
+writes!(TcpStream UnixStream SendHalf Sender);

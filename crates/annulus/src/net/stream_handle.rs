@@ -7,6 +7,7 @@ use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::streams::{Shared, Stream};
+use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
@@ -134,6 +135,12 @@ impl StreamHandle {
     /// From now on descriptors are sent and received with the bytes.
     pub(super) fn pass_descriptors(&self) -> io::Result<()> {
         self.core.enter()?.streams.get(self.slot).0.pass_descriptors();
+        Ok(())
+    }
+
+    /// It is a pipe from now on.
+    pub(super) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
+        self.core.enter()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())
     }
 

@@ -34,9 +34,18 @@ pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
     })
 }
 
-/// 1 if a descriptor is readable, else `EAGAIN`.
+/// 1 if a descriptor is readable, or has failed; else `EAGAIN`.
 pub(super) fn is_readable(fd: Fd) -> Result<u32> {
-    let mut polled = [PollFd::from_borrowed_fd(Linux::borrow(fd), PollFlags::IN)];
+    is_ready(fd, PollFlags::IN)
+}
+
+/// 1 if a descriptor is writable, or has failed; else `EAGAIN`.
+pub(super) fn is_writable(fd: Fd) -> Result<u32> {
+    is_ready(fd, PollFlags::OUT)
+}
+
+fn is_ready(fd: Fd, flags: PollFlags) -> Result<u32> {
+    let mut polled = [PollFd::from_borrowed_fd(Linux::borrow(fd), flags)];
     let count = again(|| poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))?;
     if count > 0 { Ok(1) } else { Err(Errno::AGAIN) }
 }

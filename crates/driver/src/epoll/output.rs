@@ -82,8 +82,8 @@ impl Output {
     pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
         match self.work {
             Work::Send => self.send(),
-            // It is tried only once the descriptor is writable.
-            Work::AwaitWritable => Some(Ok(0)),
+            // The last edge may be older than a write that was made without the driver, to a pipe.
+            Work::AwaitWritable => calls::is_writable(self.fd).ok().map(Ok),
             Work::Connect { address, len } => {
                 // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`), which this call leads to.
                 let outcome = unsafe { calls::connect(self.fd, address, len) };

@@ -10,6 +10,7 @@ mod chunk_queue;
 mod close;
 mod direct;
 mod held_back;
+mod pipe;
 mod readiness;
 mod recv;
 mod recv_state;
@@ -81,6 +82,7 @@ impl Streams {
             rx,
             tx: SendState::default(),
             scm_rights: None,
+            pipe: None,
             permit,
             held_back: false,
             dropped: false,

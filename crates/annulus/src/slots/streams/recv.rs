@@ -109,7 +109,7 @@ impl Stream {
     /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>) {
-        let Some(share) = share.filter(|_| self.scm_rights.is_none()) else {
+        let Some(share) = share.filter(|_| self.scm_rights.is_none() && self.pipe.is_none()) else {
             return self.arm_on_heap(io);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
@@ -142,6 +142,9 @@ impl Stream {
             // No task waits: the next poll asks again.
             rx.arming = Arming::Idle;
             return;
+        }
+        if self.pipe.is_some() {
+            return self.poll_readiness(io);
         }
         rx.arming = Arming::Single;
         let op = if let Some(scm_rights) = &mut self.scm_rights {
@@ -213,7 +216,7 @@ impl Stream {
 
     /// Goes on after an event: wakes the reader, and arms again or stops.
     #[inline]
-    fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
+    pub(super) fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
         if self.dropped {
             return;
         }

@@ -8,6 +8,7 @@
 
 use super::Streams;
 use super::chunk_queue::ChunkQueue;
+use super::pipe::end_pipe;
 use super::scm_rights::gather_one;
 use super::send_state::SendPhase;
 use super::stream::{Shared, Stream};
@@ -45,6 +46,9 @@ impl Stream {
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
+        if self.pipe.is_some() {
+            return self.send_to_pipe(shared, io, phase);
+        }
         let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
         let op = self.gather(shared, io, now);
@@ -53,9 +57,7 @@ impl Stream {
         }
         self.tx.phase = phase;
         if now {
-            // No event will tell that it went. If a task waits for that, this turn must not sleep.
-            shared.agenda.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
-            shared.agenda.unsettled.push(self.id.index);
+            self.await_settling(shared);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
             unsafe { io.driver.submit_memory(token, op) };
@@ -65,6 +67,13 @@ impl Stream {
             // vectors stay until the kernel has taken the entry.
             unsafe { io.start_memory(token, op) };
         }
+    }
+
+    /// No event will tell that a send went. If a task waits for that, this turn must not sleep.
+    #[inline]
+    pub(super) fn await_settling(&mut self, shared: &mut Shared) {
+        shared.agenda.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
+        shared.agenda.unsettled.push(self.id.index);
     }
 
     /// The operation that sends what is queued, which is in flight from here on.
@@ -193,8 +202,12 @@ impl Stream {
         let tx = &mut self.tx;
         if !tx.ended && tx.is_idle() {
             tx.ended = true;
-            // The peer may have gone first, which is an end as well.
-            _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
+            if self.pipe.is_some() {
+                end_pipe(io, self.fd);
+            } else {
+                // The peer may have gone first, which is an end as well.
+                _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
+            }
             io.after.wakes.extend(tx.waker.take());
         }
     }
@@ -294,7 +307,11 @@ impl Streams {
             SendPhase::Waiting => io.in_flight -= 1,
             _ => return io.late(event),
         }
-        stream.on_sent(&mut self.shared, io, event.result);
+        let result = match stream.pipe {
+            None => event.result,
+            Some(signal) => stream.write_to_pipe(signal, event.result),
+        };
+        stream.on_sent(&mut self.shared, io, result);
         if stream.dropped {
             self.close_if_done(io, slot);
         }

@@ -14,6 +14,7 @@ use crate::net::Permit;
 use crate::slots::slot_id::SlotId;
 use annulus_driver::Slab;
 use annulus_kernel::Fd;
+use annulus_kernel::pipe::SigPipe;
 use std::os::fd::OwnedFd;
 
 /// A stream's slot.
@@ -24,6 +25,8 @@ pub(crate) struct Stream {
     pub(super) tx: SendState,
     /// Descriptors travel with its bytes.
     pub(super) scm_rights: Option<Box<ScmRights>>,
+    /// It is a pipe, which is read and written by calls.
+    pub(super) pipe: Option<SigPipe>,
     /// It counts against its listener's limit.
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.

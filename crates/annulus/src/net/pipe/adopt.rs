@@ -1,0 +1,74 @@
+//! Ends of pipes from elsewhere.
+
+use super::{Receiver, Sender};
+use crate::runtime::current;
+use annulus_kernel::named;
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+
+/// Takes an end of a pipe over, which becomes non-blocking, also for others that share it (`dup`, `fork`).
+///
+/// # Errors
+/// `InvalidInput` if it is no pipe, or not open for writing. Outside a runtime; `Unsupported` under a simulated kernel. The
+/// descriptor is then closed.
+impl TryFrom<OwnedFd> for Sender {
+    type Error = io::Error;
+
+    fn try_from(pipe: OwnedFd) -> io::Result<Self> {
+        current::get()?;
+        prepare(&pipe, OFlags::WRONLY, "writing")?;
+        Self::of_pipe(pipe)
+    }
+}
+
+/// As for [`Sender`], of an end that is open for reading.
+impl TryFrom<OwnedFd> for Receiver {
+    type Error = io::Error;
+
+    fn try_from(pipe: OwnedFd) -> io::Result<Self> {
+        current::get()?;
+        prepare(&pipe, OFlags::RDONLY, "reading")?;
+        Self::of_pipe(pipe)
+    }
+}
+
+/// From ends of the standard library.
+macro_rules! from_std {
+    ($($end:ident: $theirs:ty;)+) => {$(
+        impl TryFrom<$theirs> for $end {
+            type Error = io::Error;
+
+            fn try_from(theirs: $theirs) -> io::Result<Self> {
+                Self::try_from(OwnedFd::from(theirs))
+            }
+        }
+    )+};
+}
+
+from_std! {
+    Sender: io::PipeWriter;
+    Sender: ChildStdin;
+    Receiver: io::PipeReader;
+    Receiver: ChildStdout;
+    Receiver: ChildStderr;
+}
+
+/// Checks that it is a pipe with this access, and makes it non-blocking.
+pub(super) fn prepare(pipe: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
+    let refused = |why: &str| {
+        let text = format!("descriptor {} is {why}", pipe.as_raw_fd());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    };
+    let stat = fstat(pipe).map_err(named("fstat"))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo {
+        return refused("no pipe");
+    }
+    let flags = fcntl_getfl(pipe).map_err(named("fcntl"))?;
+    let open_for = flags & OFlags::RWMODE;
+    if open_for != access && open_for != OFlags::RDWR {
+        return refused(&format!("a pipe that is not open for {what}"));
+    }
+    fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(named("fcntl"))
+}

@@ -1,0 +1,91 @@
+//! Named pipes.
+
+use super::adopt::prepare;
+use super::{Receiver, Sender};
+use crate::runtime::current;
+use rustix::fs::OFlags;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// How to open a named pipe, such as one that `mkfifo` has made. Opening waits for no other end.
+///
+/// ```
+/// use annulus::pipe::OpenOptions;
+///
+/// # annulus::run(async {
+/// let path = std::env::temp_dir().join(format!("annulus-doc-{}.pipe", std::process::id()));
+/// std::process::Command::new("mkfifo").arg(&path).status()?;
+/// let mut receiver = OpenOptions::new().open_receiver(&path)?;
+/// let mut sender = OpenOptions::new().open_sender(&path)?;
+/// sender.send("by name").await?;
+/// assert_eq!(receiver.recv().await?.as_deref(), Some(&b"by name"[..]));
+/// # std::fs::remove_file(&path)?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    read_write: bool,
+}
+
+impl OpenOptions {
+    /// Each end for what it does.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the pipe for reading and writing. Then a sender opens while there is no reader, and a receiver sees no end while there is
+    /// no writer. Off by default.
+    pub fn read_write(mut self, on: bool) -> Self {
+        self.read_write = on;
+        self
+    }
+
+    /// Opens the end to receive from. Before the first writer opens the other end, receives wait; once the last one has closed it, they
+    /// return the end of the stream.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, …, naming the path; `InvalidInput` if it is no pipe. Outside a runtime; `Unsupported` under a
+    /// simulated kernel.
+    pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::RDONLY, "reading")?;
+            Receiver::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::RDONLY, open)
+    }
+
+    /// Opens the end to send to.
+    ///
+    /// # Errors
+    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`) if no reader has opened the other end.
+    pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::WRONLY, "writing")?;
+            Sender::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::WRONLY, open)
+    }
+
+    fn open<T>(
+        &self,
+        path: &Path,
+        access: OFlags,
+        adopt: impl FnOnce(OwnedFd) -> io::Result<T>,
+    ) -> io::Result<T> {
+        current::get()?;
+        let mut options = fs::OpenOptions::new();
+        options.read(self.read_write || access == OFlags::RDONLY);
+        options.write(self.read_write || access == OFlags::WRONLY);
+        // Such an open waits neither for the other end nor for a device.
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let opened = options.open(path).and_then(|file| adopt(file.into()));
+        opened.map_err(|error| {
+            let text = format!("opening the pipe {}: {error}", path.display());
+            io::Error::new(error.kind(), text)
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! A pipe whose reader went raises no signal, even if the process does not ignore it. Alone in its process, whose signals it changes.
+
+mod common;
+
+use annulus::pipe::pipe;
+use common::run;
+use std::io::ErrorKind;
+
+#[test]
+fn a_broken_pipe_does_not_end_a_process_that_handles_sigpipe_as_by_default() {
+    // SAFETY: this test is the only code of its process that has to do with signals.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL)
+    };
+    run(async {
+        let (mut sender, receiver) = pipe()?;
+        drop(receiver);
+        while sender.send("to no reader").await.is_ok() {
+            annulus::yield_now().await;
+        }
+        assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        Ok(())
+    });
+}

@@ -1,0 +1,106 @@
+//! Calls on pipes, none of which blocks if the pipe is non-blocking. A simulated kernel has no pipes.
+#![allow(unsafe_code)]
+
+use crate::fd::Fd;
+use crate::linux::Linux;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::pipe::PipeFlags;
+use std::io::IoSlice;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+/// What a write to a pipe without a reader does beside failing with `EPIPE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SigPipe {
+    /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are told otherwise.
+    Ignored,
+    /// It raises SIGPIPE, which ends the process unless it is held back: [`write`] does that.
+    Raised,
+}
+
+impl SigPipe {
+    /// What the process does with the signal now.
+    pub fn of_process() -> Self {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: without a new action the call only writes the present one, for which all zeroes are valid.
+        let action = unsafe {
+            libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        if action.sa_sigaction == libc::SIG_IGN { Self::Ignored } else { Self::Raised }
+    }
+}
+
+/// Makes a pipe, both ends close-on-exec and non-blocking: the end to read from and the end to write to.
+///
+/// # Errors
+/// Out of descriptors or memory.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+}
+
+/// Bytes that can be read now.
+///
+/// # Errors
+/// If it is no pipe.
+pub fn available(fd: Fd) -> Result<u64> {
+    rustix::io::ioctl_fionread(Linux::borrow(fd))
+}
+
+/// Reads what is there; 0 at the end.
+///
+/// # Errors
+/// `AGAIN` if nothing is there.
+pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
+    rustix::io::retry_on_intr(|| rustix::io::read(Linux::borrow(fd), &mut *buffer))
+}
+
+/// Writes what there is space for.
+///
+/// # Errors
+/// `AGAIN` if there is no space; `PIPE` without a reader.
+pub fn write(fd: Fd, parts: &[IoSlice<'_>], signal: SigPipe) -> Result<usize> {
+    let write = || rustix::io::retry_on_intr(|| rustix::io::writev(Linux::borrow(fd), parts));
+    match signal {
+        SigPipe::Ignored => write(),
+        SigPipe::Raised => without_signal(write),
+    }
+}
+
+/// Makes a call with SIGPIPE held back on this thread, and takes the signal that the call has raised. One that was pending before
+/// stays.
+fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    // SAFETY: the sets are initialised by the calls that come first, all pointers are to locals, and the mask is of this thread.
+    unsafe {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();
+        let (mut before, mut pending) = (set, set);
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        let was_pending = libc::sigismember(&raw const pending, libc::SIGPIPE) == 1;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+        let outcome = call();
+        if matches!(outcome, Err(Errno::PIPE)) && !was_pending {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            while libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const now) == -1
+                && Errno::from_io_error(&std::io::Error::last_os_error()) == Some(Errno::INTR)
+            {
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        outcome
+    }
+}
+
+/// Closes the pipe without giving the descriptor's number away: from now on it is one of `/dev/null`.
+///
+/// # Errors
+/// If `/dev/null` cannot be opened; the pipe is then as before.
+pub fn end(fd: Fd) -> Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: the descriptor is open and the caller's to use, which `Fd::from_raw` demands; it stays open, and is not closed here.
+    let mut pipe = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
+    rustix::io::dup3(&null, &mut pipe, rustix::io::DupFlags::CLOEXEC)
+}
