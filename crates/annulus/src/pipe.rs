@@ -2,7 +2,6 @@
 //!
 //! A [`Sender`] and a [`Receiver`] are made by [`pipe`], of a named pipe by [`OpenOptions`], and of descriptors by
 //! `try_from`.
-
 //!
 //! Reads and writes are calls on the loop, made once the pipe is ready for them; so they never wait, and a pipe needs no thread.
 //!

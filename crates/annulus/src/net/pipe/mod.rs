@@ -44,6 +44,8 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 /// # annulus::run(async {
 /// let (mut sender, receiver) = pipe()?;
 /// drop(receiver);
+/// // The receiver closes with the turn.
+/// annulus::yield_now().await;
 /// sender.send("to no reader").await?;
 /// assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
 /// # std::io::Result::Ok(())

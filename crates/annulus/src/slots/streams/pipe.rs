@@ -6,7 +6,7 @@
 
 use super::recv_state::{End, OnHeap};
 use super::send_state::SendPhase;
-use super::stream::{Shared, Stream};
+use super::stream::{Shared, Special, Stream};
 use super::vectors::MOST;
 use crate::runtime::io::Io;
 use crate::runtime::memory::HeapMemory;
@@ -23,7 +23,7 @@ const READ: u64 = 64 * 1024;
 impl Stream {
     /// It is a pipe from here on. Nothing of it may be in flight.
     pub(crate) fn be_pipe(&mut self, signal: SigPipe) {
-        self.pipe = Some(signal);
+        self.special = Some(Box::new(Special::Pipe(signal)));
     }
 
     /// The pipe has bytes, or has ended.
@@ -65,7 +65,7 @@ impl Stream {
             return io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
         }
         tx.phase = SendPhase::Now;
-        let signal = self.pipe.unwrap_or(SigPipe::Raised);
+        let signal = self.pipe().unwrap_or(SigPipe::Raised);
         match self.write_to_pipe(signal, Ok(0)) {
             Ok(count) if count as usize == self.tx.flying => self.await_settling(shared),
             outcome => self.on_sent(shared, io, outcome),

@@ -24,7 +24,7 @@ impl Streams {
         io.in_flight -= 1;
         let stopped = stream.rx.arming.on_event(false);
         stream.rx.is_ready = true;
-        if stream.pipe.is_some() && !stopped {
+        if stream.pipe().is_some() && !stopped {
             stream.read_pipe(&mut self.shared, io);
         } else if stopped {
             stream.wake_stopped(io);

@@ -109,7 +109,7 @@ impl Stream {
     /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>) {
-        let Some(share) = share.filter(|_| self.scm_rights.is_none() && self.pipe.is_none()) else {
+        let Some(share) = share.filter(|_| self.special.is_none()) else {
             return self.arm_on_heap(io);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
@@ -137,22 +137,22 @@ impl Stream {
     #[cold]
     fn arm_on_heap(&mut self, io: &mut Io) {
         let token = self.id.token(Kind::Recv);
-        let (fd, rx) = (self.fd, &mut self.rx);
-        if rx.waker.is_none() {
+        let fd = self.fd;
+        if self.rx.waker.is_none() {
             // No task waits: the next poll asks again.
-            rx.arming = Arming::Idle;
+            self.rx.arming = Arming::Idle;
             return;
         }
-        if self.pipe.is_some() {
+        if self.pipe().is_some() {
             return self.poll_readiness(io);
         }
-        rx.arming = Arming::Single;
-        let op = if let Some(scm_rights) = &mut self.scm_rights {
+        self.rx.arming = Arming::Single;
+        let op = if let Some(scm_rights) = self.scm_rights() {
             scm_rights.recv(fd, &io.memory.meter)
         } else {
             let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
             let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
-            let heap = rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
+            let heap = self.rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
             io.driver.counters().heap_receives += 1;
             MemoryOp::Recv { fd, buffer: heap.memory.as_mut_ptr(), len: size }
         };
@@ -165,7 +165,7 @@ impl Stream {
         let stopped = self.rx.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         match (event.result, event.buffer) {
-            (Ok(len), None) if self.scm_rights.is_some() => self.take_message(io, len),
+            (Ok(len), None) if self.passes_descriptors() => self.take_message(io, len),
             (Ok(0), buffer) => {
                 self.rx.end = Some(End::Eof);
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
@@ -202,7 +202,7 @@ impl Stream {
 
     /// A stream that passes descriptors has received once.
     fn take_message(&mut self, io: &mut Io, len: u32) {
-        let bytes = self.scm_rights.as_mut().and_then(|scm_rights| scm_rights.on_recv(len));
+        let bytes = self.scm_rights().and_then(|scm_rights| scm_rights.on_recv(len));
         let rx = &mut self.rx;
         match bytes {
             None => rx.end = Some(End::Eof),

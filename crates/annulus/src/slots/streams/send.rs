@@ -46,7 +46,7 @@ impl Stream {
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        if self.pipe.is_some() {
+        if self.special.is_some() && self.pipe().is_some() {
             return self.send_to_pipe(shared, io, phase);
         }
         let token = self.id.token(Kind::Send);
@@ -80,7 +80,7 @@ impl Stream {
     #[inline]
     fn gather(&mut self, shared: &mut Shared, io: &Io, now: bool) -> MemoryOp {
         let (fd, tx) = (self.fd, &mut self.tx);
-        let header = if self.scm_rights.is_some() {
+        let header = if self.special.is_some() {
             gather_one(tx, &mut shared.vectors)
         } else if tx.queue.has_one() && !io.driver.operations().verbs.send_vectors_only() {
             let part = unsent(&tx.queue, tx.first_sent).next();
@@ -199,16 +199,15 @@ impl Stream {
     }
 
     fn end_if_sent(&mut self, io: &mut Io) {
-        let tx = &mut self.tx;
-        if !tx.ended && tx.is_idle() {
-            tx.ended = true;
-            if self.pipe.is_some() {
+        if !self.tx.ended && self.tx.is_idle() {
+            self.tx.ended = true;
+            if self.pipe().is_some() {
                 end_pipe(io, self.fd);
             } else {
                 // The peer may have gone first, which is an end as well.
                 _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
             }
-            io.after.wakes.extend(tx.waker.take());
+            io.after.wakes.extend(self.tx.waker.take());
         }
     }
 
@@ -307,7 +306,7 @@ impl Streams {
             SendPhase::Waiting => io.in_flight -= 1,
             _ => return io.late(event),
         }
-        let result = match stream.pipe {
+        let result = match stream.pipe() {
             None => event.result,
             Some(signal) => stream.write_to_pipe(signal, event.result),
         };

@@ -23,16 +23,22 @@ pub(crate) struct Stream {
     pub(crate) fd: Fd,
     pub(super) rx: RecvState,
     pub(super) tx: SendState,
-    /// Descriptors travel with its bytes.
-    pub(super) scm_rights: Option<Box<ScmRights>>,
-    /// It is a pipe, which is read and written by calls.
-    pub(super) pipe: Option<SigPipe>,
+    /// What the operations of a plain socket cannot carry; `None` for nearly all streams.
+    pub(super) special: Option<Box<Special>>,
     /// It counts against its listener's limit.
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.
     pub(super) held_back: bool,
     /// No handle owns it any more.
     pub(super) dropped: bool,
+}
+
+/// A stream that is no plain socket.
+pub(super) enum Special {
+    /// Descriptors travel with its bytes.
+    ScmRights(ScmRights),
+    /// It is a pipe, which is read and written by calls.
+    Pipe(SigPipe),
 }
 
 /// What all streams share, beside `Io`.
@@ -55,16 +61,32 @@ impl Stream {
 
     /// Descriptors travel with its bytes from here on. Nothing of it may be in flight.
     pub(crate) fn pass_descriptors(&mut self) {
-        self.scm_rights = Some(Box::default());
+        self.special = Some(Box::new(Special::ScmRights(ScmRights::default())));
     }
 
     pub(crate) fn passes_descriptors(&self) -> bool {
-        self.scm_rights.is_some()
+        matches!(self.special.as_deref(), Some(Special::ScmRights(_)))
     }
 
     /// The descriptors that came with the bytes that were received last.
     pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.scm_rights.as_mut().map(|scm_rights| scm_rights.take()).unwrap_or_default()
+        self.scm_rights().map(ScmRights::take).unwrap_or_default()
+    }
+
+    pub(super) fn scm_rights(&mut self) -> Option<&mut ScmRights> {
+        match self.special.as_deref_mut() {
+            Some(Special::ScmRights(scm_rights)) => Some(scm_rights),
+            _ => None,
+        }
+    }
+
+    /// If it is a pipe, what its writes may raise.
+    #[inline]
+    pub(super) fn pipe(&self) -> Option<SigPipe> {
+        match self.special.as_deref() {
+            Some(Special::Pipe(signal)) => Some(*signal),
+            _ => None,
+        }
     }
 
     /// Bytes undelivered and unsent.

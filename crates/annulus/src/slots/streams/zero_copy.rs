@@ -29,7 +29,7 @@ impl Stream {
     #[inline]
     pub(super) fn is_for_zero_copy(&self, io: &Io) -> bool {
         let Some(least) = io.bounds.zero_copy_threshold else { return false };
-        self.tx.flying >= least && !self.tx.copies && self.scm_rights.is_none()
+        self.tx.flying >= least && !self.tx.copies && self.special.is_none()
     }
 
     /// Sends what was gathered last without copying it.
