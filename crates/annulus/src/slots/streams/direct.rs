@@ -60,7 +60,7 @@ impl Stream {
     /// Whether what is written now would be the next to leave.
     fn may_send_directly(&self, io: &Io) -> bool {
         let tx = &self.tx;
-        let rest = self.scm_rights.is_none() && tx.phase == SendPhase::Idle;
+        let rest = self.special.is_none() && tx.phase == SendPhase::Idle;
         rest && tx.queue.len() < PARTS && io.driver.allows_direct_sends()
     }
 
