@@ -53,6 +53,7 @@
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task continues, detached |
+//! | `spawn_blocking`, dropped or aborted | its handle: as `JoinHandle`; aborted before it has begun, the call is not made |
 //! | `JoinSet` | its tasks are aborted; of `join_next` nothing is lost |
 //! | `task::scope` | its tasks are aborted |
 //! | `CancellationToken::cancelled` | nothing is lost; of `run_until_cancelled` the future that it runs is dropped |
@@ -67,6 +68,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod affinity;
+mod blocking;
 #[cfg(feature = "bytes")]
 mod bytes;
 mod chunk;
@@ -105,4 +107,6 @@ pub use runtime::{
 };
 pub use shards::shards;
 pub use shared::SharedBytes;
-pub use task::{AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, yield_now};
+pub use task::{
+    AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
+};

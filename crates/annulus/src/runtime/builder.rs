@@ -6,6 +6,7 @@ use super::core::Core;
 use super::inner::Inner;
 use super::io::{Bounds, Io};
 use super::lockdown::deny_further_rings;
+use crate::blocking::{Limits, Pool};
 use crate::fs::{InlinePolicy, Policy};
 use crate::runtime::fork::ForkGuard;
 use crate::runtime::memory::{Memory, MemoryLimit};
@@ -34,6 +35,7 @@ pub struct Builder {
     datagrams: PoolSize,
     memory: LimitChoice,
     task_budget: u32,
+    blocking: Limits,
 }
 
 /// The memory limit to use.
@@ -73,6 +75,7 @@ impl Default for Builder {
             datagrams: PoolSize { buffer: 68 * 1024, count: 1024 },
             memory: LimitChoice::OfProcess,
             task_budget: budget::DEFAULT,
+            blocking: Limits::default(),
         }
     }
 }
@@ -233,6 +236,26 @@ impl Builder {
         self
     }
 
+    /// Most threads of the pool for calls that block: [`spawn_blocking`](crate::spawn_blocking), and look-ups of names. 512 by default;
+    /// at least 1. They start when they are needed. The calls of [`fs`](crate::fs) do not count.
+    pub fn blocking_threads(mut self, most: usize) -> Self {
+        self.blocking.threads = most;
+        self
+    }
+
+    /// How many calls may wait for a thread of that pool before [`try_spawn_blocking`](crate::task::try_spawn_blocking) refuses further
+    /// ones. 1024 by default.
+    pub fn blocking_queue(mut self, calls: usize) -> Self {
+        self.blocking.queue = calls;
+        self
+    }
+
+    /// How long a thread of that pool waits for its next call before it ends. 10 s by default.
+    pub fn blocking_keep_alive(mut self, keep_alive: Duration) -> Self {
+        self.blocking.keep_alive = keep_alive;
+        self
+    }
+
     /// Builds the runtime on this thread.
     ///
     /// # Errors
@@ -288,6 +311,10 @@ impl Builder {
             let text = "task_budget of 0 would let no task go on; take at least 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        if self.blocking.threads == 0 {
+            let text = "blocking_threads of 0 would let no blocking call begin; take at least 1";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let zero =
             [("recv_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         if self.bounds.receive > i32::MAX as u32 {
@@ -314,7 +341,9 @@ impl Builder {
         if let Some(wake_fd) = remote.wake_fd() {
             inner.polls.add(&mut inner.io, wake_fd);
         }
-        let core = Core::new(inner, Arc::new(remote), InlinePolicy::new(self.file_policy), guard);
+        let (inline_policy, blocking) =
+            (InlinePolicy::new(self.file_policy), Pool::new(self.blocking));
+        let core = Core::new(inner, Arc::new(remote), inline_policy, blocking, guard);
         core.run_queue.set_task_budget(self.task_budget);
         Ok(core)
     }

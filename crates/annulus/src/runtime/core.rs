@@ -4,6 +4,7 @@ use super::fork::ForkGuard;
 use super::inner::Inner;
 use super::kernel_held::KernelHeld;
 use super::remote::Remote;
+use crate::blocking::Pool;
 use crate::fs::InlinePolicy;
 use crate::task::RunQueue;
 use crate::unwind::wake_each;
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
+    pub(crate) blocking: Pool,
     guard: ForkGuard,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,
@@ -43,6 +45,7 @@ impl Core {
         inner: Inner,
         remote: Arc<Remote>,
         inline_policy: InlinePolicy,
+        blocking: Pool,
         guard: ForkGuard,
     ) -> Self {
         let kernel = inner.io.driver.kernel().clone();
@@ -53,6 +56,7 @@ impl Core {
             run_queue: Rc::new(RunQueue::new()),
             remote,
             inline_policy,
+            blocking,
             guard,
             running: Cell::new(false),
             broken: Cell::new(false),

@@ -1,5 +1,6 @@
 //! The end of a runtime, in this order: tasks are dropped; queued sends are drained within the shutdown timeout; the state is taken
-//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed.
+//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. What is
+//! left of the shutdown timeout then goes to blocking calls that have begun.
 //!
 //! Memory that the kernel may use is freed only in this way. It leaks if operations did not end in time, if a panic has interrupted
 //! the loop's own code, or if the end itself unwinds.
@@ -27,12 +28,15 @@ impl Core {
         // Fails if this runtime is dropped inside another one that runs on this thread. Its tasks are dropped all the same, but
         // cannot start operations.
         let entered = current::enter(self);
+        self.blocking.close();
+        let deadline = self.now() + timeout;
         let whole = self.check_whole().is_ok();
-        let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(timeout)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(deadline)));
         // If that has unwound, the state may still be there: it leaks.
         _ = self.take_inside();
         self.run_queue.drop_all(|| self.remote.finish());
         drop(entered);
+        self.blocking.wait(deadline.duration_since(self.now()));
         match ended {
             // A bug, since no foreign code runs there. Reported, unless it was before, or the thread unwinds already: a second panic
             // would abort the process.
@@ -42,10 +46,10 @@ impl Core {
         }
     }
 
-    fn wind_down(&self, timeout: Duration) {
+    fn wind_down(&self, deadline: Instant) {
         self.drop_remains();
         if self.check_whole().is_ok() {
-            self.drain(timeout);
+            self.drain(deadline);
         }
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();
@@ -53,11 +57,10 @@ impl Core {
         self.set_over(inside.close(drained));
     }
 
-    /// Runs turns until everything queued has been sent, for `limit` at most.
-    fn drain(&self, limit: Duration) {
-        let deadline = Instant::since_origin(self.kernel.now()) + limit;
+    /// Runs turns until everything queued has been sent, up to the deadline.
+    fn drain(&self, deadline: Instant) {
         while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
-            let left = deadline.duration_since(Instant::since_origin(self.kernel.now()));
+            let left = deadline.duration_since(self.now());
             let hurry = self.enter().is_ok_and(|inner| !inner.io.driver.is_clear());
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
@@ -82,6 +85,10 @@ impl Core {
                 return false;
             }
         }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::since_origin(self.kernel.now())
     }
 
     /// Drops all tasks, and finished ones that later wakes have queued.

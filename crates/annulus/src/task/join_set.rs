@@ -1,10 +1,12 @@
 //! Many tasks, whose results are taken as they come.
 
 use super::abort::AbortHandle;
+use super::blocking::{offload, result_of};
 use super::budget;
 use super::join::JoinHandle;
 use super::join_error::JoinError;
 use super::spawn_at;
+use crate::runtime::current;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::renew;
 use pin_project_lite::pin_project;
@@ -84,6 +86,22 @@ impl<T> JoinSet<T> {
         let aborts = task.abort_handle();
         self.tasks.insert(number, task);
         aborts
+    }
+
+    /// Makes a call that blocks, as [`spawn_blocking`](crate::spawn_blocking) does.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[track_caller]
+    pub fn spawn_blocking<F>(&mut self, call: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let core = current::get().expect(
+            "JoinSet::spawn_blocking was called outside a runtime; call it inside annulus::run",
+        );
+        self.spawn(result_of(offload(&core, call)))
     }
 
     /// The result of the next task that finishes, [`JoinError`] if it panicked or was aborted; `None` if the set is empty.

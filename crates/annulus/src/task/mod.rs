@@ -6,10 +6,12 @@
 //! | take the results of many tasks as they come | [`JoinSet`] |
 //! | wait until all tasks of a part of the program have ended | [`scope`] |
 //! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
+//! | make a call that blocks | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crate `futures` |
 //! | let the other tasks run | [`yield_now`], [`consume_budget`] |
 
 mod abort;
+mod blocking;
 mod body;
 pub(crate) mod budget;
 mod join;
@@ -34,6 +36,7 @@ mod atomic {
 }
 
 pub use abort::AbortHandle;
+pub use blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
 pub(crate) use body::panic_message;
 pub use join::JoinHandle;
 pub use join_error::JoinError;

@@ -1,0 +1,158 @@
+//! A call that blocks, as a future.
+
+use super::pool::{Job, Pool, ended};
+use crate::unwind::{Panic, dispose, dispose_each, wake_each};
+use std::future::Future;
+use std::io;
+use std::mem::replace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A call in a pool: its result, or its panic. Dropped before it has begun, it is not made; later, its result is dropped by the
+/// thread that makes it.
+///
+/// It is an error if no thread can be started, and after the end of the pool.
+pub(crate) struct BlockingCall<F, T>(Way<F, T>);
+
+enum Way<F, T> {
+    Pooled {
+        pool: Pool,
+        number: u64,
+        shared: Arc<Shared<F, T>>,
+    },
+    /// Made by the first poll.
+    Inline(Option<F>),
+    Refused(Option<io::Error>),
+}
+
+/// What the caller and a thread of the pool share.
+struct Shared<F, T>(Mutex<State<F, T>>);
+
+struct State<F, T> {
+    stage: Stage<F, T>,
+    waiter: Option<Waker>,
+}
+
+enum Stage<F, T> {
+    Waiting(F),
+    Running,
+    Done(Result<T, Panic>),
+    Refused,
+    /// The result was taken, or is not wanted.
+    Over,
+}
+
+impl<F, T> BlockingCall<F, T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    /// Queues a call.
+    pub(crate) fn new(pool: &Pool, call: F) -> Self {
+        let state = State { stage: Stage::Waiting(call), waiter: None };
+        let shared = Arc::new(Shared(Mutex::new(state)));
+        Self(match pool.submit(shared.clone()) {
+            Ok(number) => Way::Pooled { pool: pool.clone(), number, shared },
+            Err(error) => Way::Refused(Some(error)),
+        })
+    }
+
+    /// A call that is made when it is polled.
+    pub(crate) fn inline(call: F) -> Self {
+        Self(Way::Inline(Some(call)))
+    }
+}
+
+// No part of it is pinned.
+impl<F, T> Unpin for BlockingCall<F, T> {}
+
+impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
+    type Output = io::Result<Result<T, Panic>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const READY: &str = "polled after it was ready";
+        match &mut self.0 {
+            Way::Pooled { shared, .. } => shared.poll(cx),
+            Way::Inline(call) => {
+                let call = call.take().expect(READY);
+                Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
+            }
+            Way::Refused(error) => Poll::Ready(Err(error.take().expect(READY))),
+        }
+    }
+}
+
+impl<F, T> Drop for BlockingCall<F, T> {
+    fn drop(&mut self) {
+        if let Way::Pooled { pool, number, shared } = &self.0 {
+            pool.withdraw(*number);
+            shared.give_up();
+        }
+    }
+}
+
+impl<F, T> Shared<F, T> {
+    fn state(&self) -> MutexGuard<'_, State<F, T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<io::Result<Result<T, Panic>>> {
+        // Cloned and dropped outside of the lock: both run foreign code.
+        let waker = cx.waker().clone();
+        let mut state = self.state();
+        let (polled, unused) = match replace(&mut state.stage, Stage::Over) {
+            Stage::Done(result) => (Poll::Ready(Ok(result)), Some(waker)),
+            Stage::Refused => (Poll::Ready(Err(ended())), Some(waker)),
+            pending => {
+                state.stage = pending;
+                (Poll::Pending, state.waiter.replace(waker))
+            }
+        };
+        drop(state);
+        dispose_each(unused);
+        polled
+    }
+
+    /// Its result is not wanted any more.
+    fn give_up(&self) {
+        let mut state = self.state();
+        let left = (replace(&mut state.stage, Stage::Over), state.waiter.take());
+        drop(state);
+        dispose(left.0);
+        dispose(left.1);
+    }
+
+    /// Ends a stage, unless the result is not wanted.
+    fn advance(&self, next: Stage<F, T>) {
+        let mut state = self.state();
+        if matches!(state.stage, Stage::Over) {
+            drop(state);
+            return dispose(next);
+        }
+        let last = replace(&mut state.stage, next);
+        let waiter = state.waiter.take();
+        drop(state);
+        dispose(last);
+        wake_each(waiter);
+    }
+}
+
+impl<F: FnOnce() -> T + Send, T: Send> Job for Shared<F, T> {
+    fn run(&self) {
+        let mut state = self.state();
+        let stage = replace(&mut state.stage, Stage::Running);
+        if let Stage::Waiting(call) = stage {
+            drop(state);
+            self.advance(Stage::Done(catch_unwind(AssertUnwindSafe(call))));
+        } else {
+            // It was given up just now.
+            state.stage = stage;
+        }
+    }
+
+    fn refuse(&self) {
+        self.advance(Stage::Refused);
+    }
+}

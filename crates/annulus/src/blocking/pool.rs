@@ -1,0 +1,265 @@
+//! The threads, and the calls that wait for them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A call, as the threads see it.
+pub(super) trait Job: Send + Sync {
+    /// Makes the call, unless it was given up. Never panics.
+    fn run(&self);
+
+    /// The pool has ended, and will not make it.
+    fn refuse(&self);
+}
+
+/// Settings of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Most threads at once.
+    pub(crate) threads: usize,
+    /// Calls that may wait for a thread before further ones can be refused.
+    pub(crate) queue: usize,
+    /// How long a thread waits for its next call.
+    pub(crate) keep_alive: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { threads: 512, queue: 1024, keep_alive: Duration::from_secs(10) }
+    }
+}
+
+/// The threads of one runtime.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    limits: Limits,
+    state: Mutex<State>,
+    /// There is a call to make, or the pool is closed.
+    work: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The calls that wait, by number: the lowest is made first.
+    queue: BTreeMap<u64, Arc<dyn Job>>,
+    next: u64,
+    threads: usize,
+    /// Threads that look for a call, or are about to.
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// Starts no thread yet.
+    pub(crate) fn new(limits: Limits) -> Self {
+        let (state, work, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Self(Arc::new(Shared { limits, state, work, ended }))
+    }
+
+    /// The most threads, and how many calls wait for one, if no thread is free and as many wait as the limit says.
+    pub(crate) fn fullness(&self) -> Option<(usize, usize)> {
+        let (state, limits) = (self.0.state(), &self.0.limits);
+        let waiting = state.queue.len().saturating_sub(state.idle);
+        let is_full = state.threads >= limits.threads
+            && state.queue.len() >= state.idle
+            && waiting >= limits.queue;
+        is_full.then_some((limits.threads, waiting))
+    }
+
+    /// Queues a call. Returns its number.
+    ///
+    /// # Errors
+    /// After the end; or if there is no thread, and none can be started.
+    pub(super) fn submit(&self, job: Arc<dyn Job>) -> io::Result<u64> {
+        let mut state = self.0.state();
+        if state.closed {
+            return Err(ended());
+        }
+        if state.queue.len() >= state.idle && state.threads < self.0.limits.threads {
+            match self.start() {
+                Ok(()) => {
+                    state.threads += 1;
+                    state.idle += 1;
+                }
+                Err(error) if state.threads == 0 => return Err(no_thread(&error)),
+                // Those that run make this call too.
+                Err(_) => {}
+            }
+        }
+        let number = state.next;
+        state.next += 1;
+        state.queue.insert(number, job);
+        drop(state);
+        self.0.work.notify_one();
+        Ok(number)
+    }
+
+    /// Takes a call out of the queue, if it is still there.
+    pub(super) fn withdraw(&self, number: u64) {
+        let job = self.0.state().queue.remove(&number);
+        drop(job);
+    }
+
+    /// Ends the threads that are in no call, and refuses the calls that wait. Further ones are refused too.
+    pub(crate) fn close(&self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        let refused = std::mem::take(&mut state.queue);
+        drop(state);
+        self.0.work.notify_all();
+        refused.into_values().for_each(|job| job.refuse());
+    }
+
+    /// Waits until all threads have ended, `limit` at most. A thread that is still in a call goes on without its runtime.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let state = self.0.state();
+        let outcome = self.0.ended.wait_timeout_while(state, limit, |state| state.threads > 0);
+        drop(outcome);
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let shared = self.0.clone();
+        let thread = thread::Builder::new().name("annulus-blocking".into());
+        thread.spawn(move || shared.run_jobs()).map(drop)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state();
+        write!(f, "Pool({} threads, {} calls waiting)", state.threads, state.queue.len())
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The main function of a thread, which counts as idle when it starts.
+    fn run_jobs(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some((_, job)) = state.queue.pop_first() {
+                state.idle -= 1;
+                drop(state);
+                job.run();
+                drop(job);
+                state = self.state();
+                state.idle += 1;
+                continue;
+            }
+            if state.closed {
+                break;
+            }
+            let waits = |state: &mut State| state.queue.is_empty() && !state.closed;
+            let waited = self.work.wait_timeout_while(state, self.limits.keep_alive, waits);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            if timeout.timed_out() {
+                break;
+            }
+        }
+        state.idle -= 1;
+        state.threads -= 1;
+        drop(state);
+        self.ended.notify_all();
+    }
+}
+
+pub(super) fn ended() -> io::Error {
+    io::Error::other("the runtime has ended; its blocking calls that had not begun end with it")
+}
+
+fn no_thread(error: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "no thread can be started for a blocking call: {error}; raise the limit of threads (`ulimit -u`, or pids.max of the \
+         control group)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Tells that it runs, then waits for leave to end.
+    struct Held(Mutex<(Sender<()>, Receiver<()>)>);
+
+    impl Job for Held {
+        fn run(&self) {
+            let held = self.0.lock().unwrap();
+            held.0.send(()).unwrap();
+            held.1.recv().unwrap();
+        }
+
+        fn refuse(&self) {}
+    }
+
+    fn held() -> (Arc<Held>, Receiver<()>, Sender<()>) {
+        let ((tell, told), (leave, left)) = (channel(), channel());
+        (Arc::new(Held(Mutex::new((tell, left)))), told, leave)
+    }
+
+    fn pool(threads: usize, queue: usize, keep_alive: Duration) -> Pool {
+        Pool::new(Limits { threads, queue, keep_alive })
+    }
+
+    #[test]
+    fn no_more_threads_start_than_there_are_calls_and_none_at_first() {
+        let pool = pool(3, 0, Duration::from_secs(1000));
+        assert_eq!(pool.0.state().threads, 0);
+        for calls in [1, 2, 2] {
+            let held: Vec<_> = (0..calls).map(|_| held()).collect();
+            for (job, ..) in &held {
+                pool.submit(job.clone()).unwrap();
+            }
+            held.iter().for_each(|(_, told, _)| told.recv().unwrap());
+            assert_eq!(pool.0.state().threads, calls);
+            held.iter().for_each(|(.., leave)| leave.send(()).unwrap());
+            while pool.0.state().idle < calls {
+                thread::yield_now();
+            }
+        }
+        pool.close();
+        pool.wait(Duration::from_secs(1000));
+        assert_eq!(pool.0.state().threads, 0);
+    }
+
+    #[test]
+    fn threads_without_a_call_end() {
+        let pool = pool(3, 0, Duration::ZERO);
+        let (job, told, leave) = held();
+        pool.submit(job).unwrap();
+        told.recv().unwrap();
+        leave.send(()).unwrap();
+        pool.wait(Duration::from_secs(1000));
+        assert_eq!((pool.0.state().threads, pool.0.state().idle), (0, 0));
+    }
+
+    #[test]
+    fn it_is_full_once_all_threads_are_in_calls_and_as_many_wait_as_the_limit_says() {
+        let pool = pool(1, 1, Duration::from_secs(1000));
+        let calls = [held(), held()];
+        assert_eq!(pool.fullness(), None);
+        pool.submit(calls[0].0.clone()).unwrap();
+        assert_eq!(pool.fullness(), None, "one may wait");
+        calls[0].1.recv().unwrap();
+        let number = pool.submit(calls[1].0.clone()).unwrap();
+        assert_eq!(pool.fullness(), Some((1, 1)));
+        pool.withdraw(number);
+        assert_eq!(pool.fullness(), None);
+        calls[0].2.send(()).unwrap();
+        pool.close();
+        assert!(pool.submit(calls[1].0.clone()).is_err(), "after the end");
+        pool.wait(Duration::from_secs(1000));
+    }
+}

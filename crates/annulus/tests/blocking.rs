@@ -1,0 +1,279 @@
+//! Calls that block, on threads of their own.
+
+mod common;
+#[path = "common/denied.rs"]
+mod denied;
+
+use annulus::task::{JoinSet, try_spawn_blocking};
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
+use common::{run, run_on};
+use std::cell::Cell;
+use std::io;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+/// A call that ends when the sender is dropped.
+fn until(left: Receiver<()>) -> impl FnOnce() + Send + 'static {
+    move || _ = left.recv()
+}
+
+/// Drivers on which other threads can wake the loop.
+fn on_each_driver(body: impl Fn(annulus::Builder)) {
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        if Runtime::builder().driver(driver).build().is_ok() {
+            body(Runtime::builder().driver(driver));
+        }
+    }
+}
+
+/// Threads of this process that belong to a pool.
+fn pool_threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("annulus-blockin")).count()
+}
+
+#[test]
+fn the_loop_goes_on_while_a_call_blocks_and_then_has_its_result() {
+    on_each_driver(|builder| {
+        run_on(builder, async {
+            let (leave, left) = channel();
+            let turns = Rc::new(Cell::new(0));
+            let counted = turns.clone();
+            spawn(async move {
+                for _ in 0..100 {
+                    counted.set(counted.get() + 1);
+                    yield_now().await;
+                }
+                leave.send(thread::current().id()).unwrap();
+            });
+            let call = spawn_blocking(move || (left.recv().unwrap(), thread::current().id()));
+            let (here, there) = call.await?;
+            assert_eq!((turns.get(), here), (100, thread::current().id()));
+            assert_ne!(here, there);
+            Ok(())
+        });
+    });
+}
+
+#[test]
+fn calls_run_at_once_up_to_the_limit_and_the_others_in_order() {
+    on_each_driver(|builder| {
+        run_on(builder.blocking_threads(2), async {
+            let (leave, left): (Vec<Sender<()>>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+            let began = Arc::new(Barrier::new(3));
+            for left in left {
+                let began = began.clone();
+                spawn_blocking(move || {
+                    began.wait();
+                    until(left)();
+                });
+            }
+            // Both run: else this would wait for ever.
+            began.wait();
+            let (tell, told) = channel();
+            let mut set = JoinSet::new();
+            for number in 0..50 {
+                let tell = tell.clone();
+                set.spawn_blocking(move || tell.send(number).unwrap());
+            }
+            assert!(told.try_recv().is_err(), "they wait");
+            // One thread goes on, so that the order is that of the calls.
+            let mut leave = leave.into_iter();
+            drop(leave.next());
+            set.join_all().await;
+            assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
+            Ok(())
+        });
+    });
+}
+
+#[test]
+fn ten_thousand_calls_each_have_their_own_result() {
+    run_on(Runtime::builder().blocking_threads(4), async {
+        let mut set = JoinSet::new();
+        (0..10_000_u64).for_each(|number| drop(set.spawn_blocking(move || number * number)));
+        let mut squares = set.join_all().await;
+        squares.sort_unstable();
+        assert!(squares.into_iter().eq((0..10_000).map(|number| number * number)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_panic_is_the_handles() {
+    run(async {
+        let panics = spawn_blocking(|| std::panic::resume_unwind(Box::new("only me")));
+        let error = panics.await.map(|()| "no panic").unwrap_err();
+        assert_eq!(error.into_panic().downcast_ref(), Some(&"only me"));
+        // The thread and the pool are whole.
+        assert_eq!(spawn_blocking(|| 1).await?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_and_gives_the_call_back() {
+    run_on(Runtime::builder().blocking_threads(1).blocking_queue(1), async {
+        let (leave, left) = channel();
+        let busy = spawn_blocking(until(left));
+        let waits = try_spawn_blocking(|| 1).unwrap();
+        let full = try_spawn_blocking(|| 2).unwrap_err();
+        let text = full.to_string();
+        for part in ["1 threads", "1 more", "blocking_threads", "blocking_queue"] {
+            assert!(text.contains(part), "no {part} in: {text}");
+        }
+        assert_eq!(full.into_call()(), 2);
+        // One that waits is not refused.
+        let patient = spawn_blocking(|| 3);
+        drop(leave);
+        busy.await?;
+        assert_eq!((waits.await?, patient.await?), (1, 3));
+        assert_eq!(try_spawn_blocking(|| 4).unwrap().await?, 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
+    run_on(Runtime::builder().blocking_threads(1), async {
+        let (leave, left) = channel();
+        let busy = spawn_blocking(until(left));
+        let made = Arc::new(AtomicBool::new(false));
+        let make = made.clone();
+        let waits = spawn_blocking(move || make.store(true, Ordering::Relaxed));
+        waits.abort();
+        assert!(waits.await.unwrap_err().is_cancelled());
+        assert_eq!(Arc::strong_count(&made), 1, "the call was dropped here");
+        // One that has begun is made, though nothing waits for it.
+        drop(busy);
+        drop(leave);
+        spawn_blocking(|| ()).await?;
+        assert!(!made.load(Ordering::Relaxed));
+        Ok(())
+    });
+}
+
+#[test]
+fn no_thread_runs_before_the_first_call_or_after_the_end() {
+    // In a process of its own: other tests have pools too.
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "threads_of_the_pool", "--ignored", "--test-threads=1"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "run by its parent: counts the threads of its process"]
+fn threads_of_the_pool() {
+    let mut runtime = Runtime::builder().blocking_keep_alive(Duration::MAX).build().unwrap();
+    runtime.block_on(async { yield_now().await });
+    assert_eq!(pool_threads(), 0);
+    runtime.block_on(async { spawn_blocking(|| ()).await }).unwrap();
+    assert_eq!(pool_threads(), 1);
+    runtime.block_on(async { spawn_blocking(|| ()).await }).unwrap();
+    assert_eq!(pool_threads(), 1, "the same again");
+    drop(runtime);
+    // The runtime waited until the thread had nothing more to do; its end in the system may come later.
+    while pool_threads() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_end_waits_for_calls_that_have_begun_and_drops_the_others() {
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut runtime = Runtime::builder().blocking_threads(1).build().unwrap();
+    let ((begun, has_begun), (alive, is_dropped)) = (channel(), channel::<()>());
+    let end = ended.clone();
+    runtime.block_on(async {
+        spawn_blocking(move || {
+            begun.send(()).unwrap();
+            // Ends once the runtime has dropped the other call.
+            until(is_dropped)();
+            end.store(true, Ordering::Relaxed);
+        });
+        spawn_blocking(move || alive.send(()).unwrap());
+    });
+    has_begun.recv().unwrap();
+    drop(runtime);
+    assert!(ended.load(Ordering::Relaxed));
+}
+
+#[test]
+fn the_end_leaves_a_call_behind_that_does_not_end_in_time() {
+    let mut runtime =
+        Runtime::builder().shutdown_timeout(Duration::from_millis(5)).build().unwrap();
+    let ((leave, left), (tell, told)) = (channel::<()>(), channel());
+    runtime.block_on(async {
+        spawn_blocking(move || {
+            tell.send("it has begun").unwrap();
+            until(left)();
+            tell.send("it went on").unwrap();
+        });
+    });
+    assert_eq!(told.recv(), Ok("it has begun"));
+    drop(runtime);
+    assert!(told.try_recv().is_err());
+    drop(leave);
+    assert_eq!(told.recv(), Ok("it went on"));
+}
+
+#[test]
+fn if_no_thread_can_be_started_the_handle_says_so() {
+    let thread = thread::spawn(|| {
+        let mut runtime = Runtime::new().unwrap();
+        [libc::SYS_clone, libc::SYS_clone3]
+            .into_iter()
+            .for_each(|call| denied::deny(call, libc::EAGAIN));
+        let error = runtime.block_on(spawn_and_wait()).unwrap_err();
+        assert!(error.is_panic(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("thread") && text.contains("ulimit -u"), "{text}");
+    });
+    thread.join().unwrap();
+}
+
+async fn spawn_and_wait() -> Result<(), annulus::JoinError> {
+    spawn_blocking(|| ()).await
+}
+
+#[test]
+fn a_pool_without_threads_is_refused() {
+    let error = Runtime::builder().blocking_threads(0).build().unwrap_err();
+    assert!(error.to_string().contains("blocking_threads of 0"), "{error}");
+}
+
+/// A simulated kernel has no other threads: the call is made on the loop.
+#[test]
+fn under_the_simulator_calls_are_made_on_the_loop() {
+    sim::run(3, async {
+        let here = thread::current().id();
+        assert_eq!(spawn_blocking(|| thread::current().id()).await?, here);
+        let panics = spawn_blocking(|| std::panic::resume_unwind(Box::new(1_u8)));
+        assert!(panics.await.map(|()| "no panic").unwrap_err().is_panic());
+        io::Result::Ok(())
+    })
+    .unwrap();
+}
+
+/// Dropping the wait leaves the call alone, and a time-out works beside it.
+#[test]
+fn a_call_can_be_waited_for_with_a_timeout() {
+    run(async {
+        let (leave, left) = channel();
+        let mut call = spawn_blocking(until(left));
+        assert!(timeout(Duration::from_millis(1), &mut call).await.is_err());
+        drop(leave);
+        call.await?;
+        Ok(())
+    });
+}
