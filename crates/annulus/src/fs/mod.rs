@@ -28,6 +28,7 @@ mod pending_call;
 mod policy;
 mod read_dir;
 mod send;
+mod stream;
 mod transfer;
 mod vectored;
 mod whole;
@@ -43,6 +44,7 @@ pub use metadata::Metadata;
 pub use open::OpenOptions;
 pub use policy::Policy;
 pub use read_dir::{DirEntry, EntryKind, ReadDir};
+pub use stream::FileStream;
 pub use whole::{
     canonicalize, copy, create_dir, create_dir_all, hard_link, metadata, read, read_dir, read_link,
     read_to_string, remove_dir, remove_dir_all, remove_file, rename, set_permissions, symlink,

@@ -2,9 +2,10 @@
 
 use super::recv::{AsyncRecv, poll_read};
 use super::send::AsyncSend;
+use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
-use futures_io::{AsyncBufRead, AsyncRead, AsyncWrite};
-use std::io::{self, IoSlice};
+use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
+use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -20,7 +21,7 @@ macro_rules! reads {
             }
         }
 
-        /// Shows the lease that was received: nothing is copied.
+        /// Shows what was received or read where it is: nothing is copied.
         impl AsyncBufRead for $type {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
@@ -63,5 +64,15 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream UnixStream RecvHalf Receiver);
-writes!(TcpStream UnixStream SendHalf Sender);
+reads!(TcpStream UnixStream RecvHalf Receiver FileStream);
+writes!(TcpStream UnixStream SendHalf Sender FileStream);
+
+impl AsyncSeek for FileStream {
+    fn poll_seek(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: SeekFrom,
+    ) -> Poll<io::Result<u64>> {
+        self.get_mut().poll_seek(cx, to)
+    }
+}

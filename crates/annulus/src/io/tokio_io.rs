@@ -2,11 +2,12 @@
 
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
+use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
 /// Copies bytes that have come behind what is filled of `buf`.
 fn poll_read(
@@ -36,7 +37,7 @@ macro_rules! reads {
             }
         }
 
-        /// Shows the lease that was received: nothing is copied.
+        /// Shows what was received or read where it is: nothing is copied.
         impl AsyncBufRead for $type {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
@@ -83,5 +84,15 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream UnixStream RecvHalf Receiver);
-writes!(TcpStream UnixStream SendHalf Sender);
+reads!(TcpStream UnixStream RecvHalf Receiver FileStream);
+writes!(TcpStream UnixStream SendHalf Sender FileStream);
+
+impl AsyncSeek for FileStream {
+    fn start_seek(self: Pin<&mut Self>, to: SeekFrom) -> io::Result<()> {
+        self.get_mut().start_seek(to)
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        self.get_mut().poll_complete(cx)
+    }
+}

@@ -45,6 +45,31 @@ fn files_are_written_read_moved_and_removed() {
     }
 }
 
+#[test]
+fn a_file_is_a_stream_of_bytes() {
+    use annulus::io::{AsyncRecv, AsyncSend};
+    for policy in policies() {
+        let sim = Sim::builder(1).build();
+        let ran = on(&sim, policy, async {
+            let options = OpenOptions::new();
+            let mut log =
+                options.read(true).write(true).create(true).open("/log").await?.into_stream();
+            for line in 0..10_000 {
+                log.write_all(format!("line {line}\n").as_bytes()).await?;
+            }
+            log.seek(io::SeekFrom::Start(0)).await?;
+            let mut lines = log.lines(20);
+            for line in 0..10_000 {
+                assert_eq!(lines.next_line().await?, Some(format!("line {line}")));
+            }
+            assert_eq!(lines.next_line().await?, None);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+        assert_eq!(sim.leftovers(), [""; 0], "{policy:?}");
+    }
+}
+
 /// Replaces a file so that a power cut leaves the old or the new one: writes another, syncs it, renames it, syncs the directory.
 async fn replace(text: &'static str) -> io::Result<()> {
     let mut file = File::create("/new").await?;

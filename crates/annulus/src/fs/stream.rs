@@ -1,0 +1,325 @@
+//! A file as a stream of bytes, for code that reads and writes borrowed memory.
+
+use super::file::File;
+use super::transfer::{Read, Write};
+use crate::io::{AsyncRecv, AsyncSend};
+use crate::task::{JoinHandle, spawn};
+use annulus_kernel::file::CURSOR;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice, SeekFrom};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// The most bytes that are read ahead, or accepted, at a time.
+const PIECE: usize = 64 * 1024;
+
+type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames and whatever asks for
+/// [`AsyncRecv`] or [`AsyncSend`], and for the traits of `futures-io` and tokio with those features, [`seek`](Self::seek) included.
+///
+/// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that was consumed, however far was
+/// read ahead. Reads and writes that need not wait are made at once, as [`Policy`](super::Policy) says. Pipes and terminals have no
+/// cursor: their directions do not wait for each other. Not for direct I/O, which needs aligned memory.
+///
+/// ```
+/// use annulus::fs::File;
+/// use annulus::io::{AsyncRecv, AsyncSend};
+/// use std::io::SeekFrom;
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-stream-{}", std::process::id()));
+/// let mut log = annulus::fs::OpenOptions::new().read(true).write(true).create(true).open(&path).await?.into_stream();
+/// log.write_all(b"first\nsecond\n").await?;
+/// log.seek(SeekFrom::Start(0)).await?;
+/// let mut lines = log.lines(1024);
+/// while let Some(line) = lines.next_line().await? {
+///     println!("{line}");
+/// }
+/// # annulus::fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # What dropping does
+///
+/// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
+/// accepted are written, also if the stream is dropped; [`flush`](AsyncSend::flush) waits for that and reports errors, which otherwise
+/// the next call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
+pub struct FileStream {
+    file: File,
+    /// What was read ahead, of which the first `consumed` bytes were taken.
+    ahead: Vec<u8>,
+    consumed: usize,
+    /// The last read has found the end, and nothing was consumed since.
+    ended: bool,
+    /// Memory of the next read.
+    next: Vec<u8>,
+    reading: Option<InFlight<(io::Result<usize>, Vec<u8>)>>,
+    /// Memory of the next write.
+    copy: Vec<u8>,
+    writing: Option<JoinHandle<io::Result<()>>>,
+    seeking: Option<InFlight<io::Result<u64>>>,
+    /// A seek that begins when it is polled.
+    #[cfg(feature = "tokio-io")]
+    target: Option<SeekFrom>,
+}
+
+impl File {
+    /// The file as a stream of bytes from its cursor on.
+    pub fn into_stream(self) -> FileStream {
+        FileStream {
+            file: self,
+            ahead: Vec::new(),
+            consumed: 0,
+            ended: false,
+            next: Vec::new(),
+            reading: None,
+            copy: Vec::new(),
+            writing: None,
+            seeking: None,
+            #[cfg(feature = "tokio-io")]
+            target: None,
+        }
+    }
+}
+
+impl FileStream {
+    /// The file. Its cursor stands behind what was read ahead.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was written. A pipe has no cursor: what
+    /// was read ahead of it is lost.
+    ///
+    /// # Errors
+    /// The error of a write.
+    pub async fn into_file(mut self) -> io::Result<File> {
+        poll_fn(|cx| self.poll_write_next(cx)).await?;
+        Ok(self.file)
+    }
+
+    /// Moves the cursor; the new offset. What was read ahead is dropped. Cancel-safe; once polled, it happens with the next call.
+    ///
+    /// # Errors
+    /// As [`File::seek`]; the error of a write.
+    pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        poll_fn(|cx| self.poll_seek(cx, to)).await
+    }
+
+    /// As [`seek`](Self::seek), by polling. Until it is ready, the same seek goes on.
+    ///
+    /// # Errors
+    /// As [`seek`](Self::seek).
+    pub fn poll_seek(&mut self, cx: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
+        if self.seeking.is_none() {
+            ready!(self.poll_written(cx))?;
+            ready!(self.poll_read_done(cx))?;
+            let unread = self.unread().len() as i64;
+            let to = match to {
+                SeekFrom::Current(by) => SeekFrom::Current(by.saturating_sub(unread)),
+                to => to,
+            };
+            let mut file = self.file.try_clone()?;
+            self.seeking = Some(Box::pin(async move { file.seek(to).await }));
+        }
+        self.poll_sought(cx)
+    }
+
+    /// The seek that [`poll_complete`](Self::poll_complete) makes.
+    #[cfg(feature = "tokio-io")]
+    pub(crate) fn start_seek(&mut self, to: SeekFrom) -> io::Result<()> {
+        if self.target.is_some() {
+            return Err(io::Error::other(
+                "a seek has begun; call poll_complete before the next one",
+            ));
+        }
+        self.target = Some(to);
+        Ok(())
+    }
+
+    /// Makes the seek that was started; the offset at which the next byte is read or written.
+    #[cfg(feature = "tokio-io")]
+    pub(crate) fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        let Some(to) = self.target else {
+            ready!(self.poll_sought(cx))?;
+            return Poll::Ready(Ok(self.file.move_cursor(0)? - self.unread().len() as u64));
+        };
+        let sought = ready!(self.poll_seek(cx, to));
+        self.target = None;
+        Poll::Ready(sought)
+    }
+
+    /// A seek that has begun and was not awaited comes first.
+    fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        let Some(seeking) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
+        let sought = ready!(seeking.as_mut().poll(cx));
+        self.seeking = None;
+        if sought.is_ok() {
+            self.drop_ahead();
+        }
+        Poll::Ready(sought)
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.ahead[self.consumed..]
+    }
+
+    fn drop_ahead(&mut self) {
+        self.ahead.clear();
+        (self.consumed, self.ended) = (0, false);
+    }
+
+    /// Reads on, and adds to what is unread; how many bytes.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        _ = ready!(self.poll_sought(cx));
+        if self.reading.is_none() {
+            if self.writing.is_some() && self.file.open.is_ordinary() {
+                ready!(self.poll_written(cx))?;
+            }
+            let mut buf = std::mem::take(&mut self.next);
+            buf.clear();
+            buf.reserve(PIECE);
+            let mut args = Read { buf, done: 0, offset: CURSOR };
+            match self.file.try_read(&mut args) {
+                Some(Ok(count)) => {
+                    self.add(args.buf);
+                    return Poll::Ready(Ok(count));
+                }
+                tried => {
+                    let file = self.file.try_clone()?;
+                    self.reading = Some(Box::pin(async move {
+                        let (read, args) = file.finish_read(tried, args).await;
+                        (read, args.buf)
+                    }));
+                }
+            }
+        }
+        self.poll_reading(cx)
+    }
+
+    fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(Ok(0)) };
+        let (read, buf) = ready!(reading.as_mut().poll(cx));
+        self.reading = None;
+        self.add(buf);
+        Poll::Ready(read)
+    }
+
+    /// Waits for a read in flight, if its bytes are those at the cursor.
+    fn poll_read_done(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.reading.is_some() && self.file.open.is_ordinary() {
+            ready!(self.poll_reading(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts what was read behind what is unread.
+    fn add(&mut self, mut read: Vec<u8>) {
+        if self.unread().is_empty() {
+            std::mem::swap(&mut self.ahead, &mut read);
+        } else {
+            self.ahead.drain(..self.consumed);
+            self.ahead.extend_from_slice(&read);
+        }
+        self.consumed = 0;
+        self.next = read;
+    }
+
+    /// Ready once a write begins behind what was consumed, and those before it are done.
+    fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        _ = ready!(self.poll_sought(cx));
+        ready!(self.poll_written(cx))?;
+        ready!(self.poll_read_done(cx))?;
+        if !self.unread().is_empty() && self.file.open.is_ordinary() {
+            self.file.move_cursor(-(self.unread().len() as i64))?;
+            self.drop_ahead();
+        }
+        self.ended = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let written = ready!(Pin::new(writing).poll(cx));
+        self.writing = None;
+        Poll::Ready(written.map_err(io::Error::other).and_then(|written| written))
+    }
+}
+
+impl AsyncRecv for FileStream {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        // The file may have grown: its end is told again only for the bytes before it.
+        let told = std::mem::take(&mut self.ended);
+        while !told && self.unread().len() < n.max(1) {
+            if ready!(self.poll_more(cx))? == 0 {
+                self.ended = true;
+                break;
+            }
+        }
+        self.ended |= told && !self.unread().is_empty();
+        Poll::Ready(Ok(self.unread()))
+    }
+
+    fn consume(&mut self, n: usize) {
+        let shown = self.unread().len();
+        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        self.consumed += n;
+        self.ended &= n == 0;
+    }
+}
+
+impl AsyncSend for FileStream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_write_next(cx))?;
+        let mut buf = std::mem::take(&mut self.copy);
+        buf.clear();
+        for slice in slices {
+            buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
+        }
+        let accepted = buf.len();
+        if accepted == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let mut args = Write { buf, done: 0, offset: CURSOR };
+        if let Some(written) = self.file.try_write(&mut args) {
+            self.copy = args.buf;
+            return Poll::Ready(written);
+        }
+        // A task, so that what is accepted is written whatever becomes of the stream.
+        let file = self.file.try_clone()?;
+        let write = async move { file.write_whole(args.buf, |_| CURSOR, &mut 0).await.0 };
+        self.writing = Some(spawn(write));
+        Poll::Ready(Ok(accepted))
+    }
+
+    /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`].
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_written(cx)
+    }
+
+    /// As [`poll_flush`](Self::poll_flush): the descriptor is closed when the stream is dropped.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_written(cx)
+    }
+}
+
+impl fmt::Debug for FileStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStream")
+            .field("file", &self.file)
+            .field("read_ahead", &self.unread().len())
+            .field("writing", &self.writing.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! Files as streams of bytes: read ahead, written behind, and by the traits of futures-io and tokio.
+
+use crate::mode::{Mode, everywhere};
+use crate::place::Place;
+use annulus::fs::{self, File, FileStream, OpenOptions, Policy};
+use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::spawn;
+use std::io::{self, ErrorKind, IoSlice, SeekFrom};
+use std::process::Command;
+
+/// Several times what is read ahead.
+const LEN: usize = 300_000;
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
+}
+
+async fn both_ways(place: &Place, name: &str) -> io::Result<FileStream> {
+    let options = || OpenOptions::new();
+    let opened = options().read(true).write(true).create(true).open(place.join(name)).await?;
+    Ok(opened.into_stream())
+}
+
+async fn read_whole(place: Place) -> io::Result<()> {
+    let text = pattern(LEN);
+    fs::write(place.join("a"), text.clone()).await?;
+    let mut file = File::open(place.join("a")).await?.into_stream();
+    assert!(file.peek(100_000).await?.starts_with(&text[..100_000]));
+    assert!(*file.recv_exact(150_000).await? == text[..150_000]);
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest, LEN).await?;
+    assert!(rest == text[150_000..]);
+    assert!(file.recv().await?.is_none() && file.recv().await?.is_none());
+    Ok(())
+}
+
+#[test]
+fn a_file_is_read_in_pieces_of_any_size() {
+    everywhere(read_whole);
+}
+
+async fn write_and_read(place: Place) -> io::Result<()> {
+    let mut file = both_ways(&place, "a").await?;
+    let text = pattern(LEN);
+    file.write_all(&text).await?;
+    let slices = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two")];
+    assert_eq!(file.write_vectored(&slices).await?, 7);
+    file.flush().await?;
+    assert_eq!(file.seek(SeekFrom::Start(10)).await?, 10);
+    assert!(*file.recv_exact(20).await? == text[10..30]);
+    assert_eq!(file.seek(SeekFrom::Current(-5)).await?, 25, "from what was consumed");
+    assert!(*file.recv_exact(5).await? == text[25..30]);
+    // Behind the last byte that was consumed, not behind what was read ahead.
+    file.write_all(b"here").await?;
+    assert!(*file.recv_exact(6).await? == text[34..40]);
+    let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
+    assert!(*file.recv_exact(1).await? == text[40..41], "it stays at its place");
+    let file = file.into_file().await?;
+    let (read, next) = { file }.read(vec![0; 9]).await;
+    assert!(read? == 9 && next == text[41..50], "the cursor went back");
+    let expected = [&text[..30], b"here", &text[34..], b"one two"].concat();
+    assert!(fs::read(place.join("a")).await? == expected);
+    Ok(())
+}
+
+#[test]
+fn writes_go_behind_what_was_consumed() {
+    everywhere(write_and_read);
+}
+
+async fn drop_all(place: Place) -> io::Result<()> {
+    let mut file = both_ways(&place, "a").await?;
+    let text = pattern(LEN);
+    let mut accepted = 0;
+    while accepted < LEN {
+        accepted += file.write(&text[accepted..]).await?;
+    }
+    drop(file);
+    let mut reader = File::open(place.join("a")).await?.into_stream();
+    let mut got = Vec::new();
+    // The end is not for good: the last piece may be written still.
+    while got.len() < LEN {
+        _ = crate::touch(reader.peek(200_000));
+        _ = crate::touch(reader.recv_exact(usize::MAX));
+        match crate::touch(reader.recv()).transpose()?.flatten() {
+            Some(lease) => got.extend_from_slice(&lease),
+            None => annulus::yield_now().await,
+        }
+    }
+    assert!(got == text);
+    Ok(())
+}
+
+#[test]
+fn what_was_accepted_is_written_and_dropped_reads_lose_nothing() {
+    everywhere(drop_all);
+}
+
+async fn fail(place: Place) -> io::Result<()> {
+    fs::write(place.join("a"), "text").await?;
+    let mut file = File::open(place.join("a")).await?.into_stream();
+    assert_eq!(file.peek(2).await?, b"text");
+    let mut outcome = file.write_all(b"x").await;
+    if outcome.is_ok() {
+        // Accepted, and refused off the loop.
+        outcome = file.flush().await;
+    }
+    assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(*file.recv_exact(4).await?, *b"text", "it is read all the same");
+    let mut directory = File::open(place.path()).await?.into_stream();
+    assert_eq!(directory.recv().await.unwrap_err().kind(), ErrorKind::IsADirectory);
+    Ok(())
+}
+
+#[test]
+fn errors_are_reported_and_end_nothing_else() {
+    everywhere(fail);
+}
+
+#[test]
+fn the_ends_of_a_pipe_are_streams() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move {
+            let path = place.join("pipe");
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            let mut reader = File::open(&path).await?.into_stream();
+            let mut writer = OpenOptions::new().write(true).open(&path).await?.into_stream();
+            let text = pattern(LEN);
+            let sent = text.clone();
+            let written = spawn(async move {
+                writer.write_all(&sent).await?;
+                writer.flush().await
+            });
+            assert!(*reader.recv_exact(100_000).await? == text[..100_000]);
+            let mut rest = Vec::new();
+            reader.read_to_end(&mut rest, LEN).await?;
+            assert!(rest == text[100_000..]);
+            written.await.unwrap()
+        });
+    }
+}
+
+async fn by_futures(place: Place) -> io::Result<()> {
+    use futures_util::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, TryStreamExt, io as futures};
+    let mut file = both_ways(&place, "a").await?;
+    AsyncWriteExt::write_all(&mut file, b"first\nsecond\n").await?;
+    AsyncWriteExt::close(&mut file).await?;
+    assert_eq!(AsyncSeekExt::seek(&mut file, SeekFrom::Start(6)).await?, 6);
+    let mut text = String::new();
+    assert_eq!(AsyncReadExt::read_to_string(&mut file, &mut text).await?, 7);
+    assert_eq!((&*text, AsyncSeekExt::stream_position(&mut file).await?), ("second\n", 13));
+    AsyncSeekExt::seek(&mut file, SeekFrom::Start(0)).await?;
+    let lines: Vec<_> = futures::AsyncBufReadExt::lines(&mut file).try_collect().await?;
+    assert_eq!(lines, ["first", "second"]);
+    Ok(())
+}
+
+async fn by_tokio(place: Place) -> io::Result<()> {
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, copy};
+    let mut file = both_ways(&place, "a").await?;
+    AsyncWriteExt::write_all(&mut file, b"first\nsecond\n").await?;
+    AsyncWriteExt::shutdown(&mut file).await?;
+    assert_eq!(AsyncSeekExt::seek(&mut file, SeekFrom::End(-7)).await?, 6);
+    let mut two = [0; 2];
+    AsyncReadExt::read_exact(&mut file, &mut two).await?;
+    assert_eq!((&two, AsyncSeekExt::stream_position(&mut file).await?), (b"se", 8));
+    AsyncSeekExt::rewind(&mut file).await?;
+    let mut other = both_ways(&place, "b").await?;
+    assert_eq!(copy(&mut file, &mut other).await?, 13);
+    AsyncSeekExt::rewind(&mut other).await?;
+    let mut lines = AsyncBufReadExt::lines(other);
+    assert_eq!(lines.next_line().await?.as_deref(), Some("first"));
+    assert_eq!(lines.next_line().await?.as_deref(), Some("second"));
+    assert!(lines.next_line().await?.is_none());
+    Ok(())
+}
+
+#[test]
+fn foreign_traits_read_write_and_seek() {
+    everywhere(by_futures);
+    everywhere(by_tokio);
+}
