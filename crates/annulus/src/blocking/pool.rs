@@ -242,7 +242,8 @@ mod tests {
         told.recv().unwrap();
         leave.send(()).unwrap();
         pool.wait(Duration::from_secs(1000));
-        assert_eq!((pool.0.state().threads, pool.0.state().idle), (0, 0));
+        let state = pool.0.state();
+        assert_eq!((state.threads, state.idle), (0, 0));
     }
 
     #[test]
