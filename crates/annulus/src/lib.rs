@@ -59,6 +59,8 @@
 //! | `task::scope` | its tasks are aborted |
 //! | `CancellationToken::cancelled` | nothing is lost; of `run_until_cancelled` the future that it runs is dropped |
 //! | `Signals::recv` | nothing is lost |
+//! | `Child::wait`, `kill` | nothing is lost; once polled, `kill` has sent the signal |
+//! | `Command::status`, `output`, `Child::wait_with_output` | the child is dropped: it goes on, or is killed with `kill_on_drop` |
 //! | `Handle::stats` | the answer is discarded |
 //!
 //! # Threads
@@ -82,6 +84,7 @@ mod name;
 pub mod net;
 mod nop;
 pub mod pipe;
+pub mod process;
 mod runtime;
 pub mod shards;
 mod shared;

@@ -232,7 +232,7 @@ impl Catch {
         drain(&read)?;
         let inner = &mut *core.enter()?;
         let id = pipe::register(signal.number(), write)?;
-        let slot = inner.polls.add(&mut inner.io, read.as_fd());
+        let slot = inner.polls.add(&mut inner.io, read.as_fd(), "for a signal");
         Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
     }
 

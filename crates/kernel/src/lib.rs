@@ -21,6 +21,7 @@ pub mod msg;
 mod option;
 pub mod pipe;
 mod prefetch;
+pub mod process;
 mod resource;
 mod socket;
 mod uring;

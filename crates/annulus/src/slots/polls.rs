@@ -1,4 +1,4 @@
-//! Polls: readiness of descriptors that other code reads: the runtime's wake descriptor, a signal's pipe.
+//! Polls: readiness of descriptors that other code reads: the runtime's wake descriptor, a signal's pipe, a process's descriptor.
 #![allow(unsafe_code)]
 
 use crate::runtime::after::note_waker;
@@ -13,6 +13,8 @@ use std::task::{Context, Poll, Waker};
 /// Readiness edges of a descriptor. Its owner closes it, after [`Polls::drop_poll`].
 struct Readiness {
     fd: Fd,
+    /// What a task that polls waits for.
+    what: &'static str,
     armed: bool,
     ready: bool,
     waker: Option<Waker>,
@@ -24,10 +26,11 @@ struct Readiness {
 pub(crate) struct Polls(Slab<Readiness>);
 
 impl Polls {
-    pub(crate) fn add(&mut self, io: &mut Io, fd: BorrowedFd<'_>) -> u32 {
+    pub(crate) fn add(&mut self, io: &mut Io, fd: BorrowedFd<'_>, what: &'static str) -> u32 {
         // SAFETY: its owner closes it after the poll was dropped, or with the runtime.
         let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
-        let readiness = Readiness { fd, armed: false, ready: false, waker: None, dropped: false };
+        let readiness =
+            Readiness { fd, what, armed: false, ready: false, waker: None, dropped: false };
         let slot = self.0.insert(readiness);
         self.arm(io, slot);
         slot
@@ -78,11 +81,12 @@ impl Polls {
         self.0.len()
     }
 
-    /// What a task, known by its waker, waits for here: only signals are awaited by polls.
+    /// What a task, known by its waker, waits for here.
     pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
         for slot in self.0.indices() {
-            if self.0.get(slot).waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
-                waits.push("for a signal".into());
+            let poll = self.0.get(slot);
+            if poll.waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
+                waits.push(poll.what.into());
             }
         }
     }

@@ -1,0 +1,181 @@
+//! A process that this one has started.
+
+use super::output::collect;
+use super::running::Running;
+use crate::pipe::{Receiver, Sender};
+use crate::signal::Signal;
+use crate::time::timeout;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::process::{ExitStatus, Output};
+use std::time::Duration;
+
+/// The signal that ends a process, which cannot prevent that.
+const SIGKILL: i32 = 9;
+
+/// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
+///
+/// As a descriptor (`AsFd`) it is that of the process (`pidfd_open`).
+///
+/// ```
+/// use annulus::process::Command;
+/// use annulus::signal::Signal;
+/// use std::io::ErrorKind;
+/// use std::os::unix::process::ExitStatusExt;
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
+/// let still_runs = child.wait_timeout(Duration::from_millis(1)).await.unwrap_err();
+/// assert_eq!(still_runs.kind(), ErrorKind::TimedOut);
+/// child.signal(Signal::SIGTERM)?;
+/// assert_eq!(child.wait().await?.signal(), Some(Signal::SIGTERM.number()));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct Child {
+    /// What it reads, if that [is piped](super::Command::stdin). Dropping it is the end of what it reads.
+    pub stdin: Option<Sender>,
+    /// What it writes, if that [is piped](super::Command::stdout).
+    pub stdout: Option<Receiver>,
+    /// The errors it writes, if they [are piped](super::Command::stderr).
+    pub stderr: Option<Receiver>,
+    /// `None` only while it is being dropped.
+    running: Option<Running>,
+    kill_on_drop: bool,
+    output_limit: Option<usize>,
+}
+
+impl Child {
+    pub(super) fn new(running: Running, kill_on_drop: bool, output_limit: Option<usize>) -> Self {
+        let running = Some(running);
+        Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop, output_limit }
+    }
+
+    /// Its number. Once its end was seen, another process may have it.
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// Its status if it has ended. Needs no runtime that runs.
+    ///
+    /// # Errors
+    /// If other code has waited for it.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.running_mut().try_wait()
+    }
+
+    /// Waits until it has ended; returns its status, every time. Closes its [`stdin`](Self::stdin) first, unless that was taken: a child
+    /// that reads to the end would wait for ever.
+    ///
+    /// What it writes must be read meanwhile, if it is piped: a child whose pipe is full waits. [`wait_with_output`](Self::wait_with_output)
+    /// does that.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// If other code has waited for it; after the runtime's end.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        poll_fn(|cx| self.running_mut().poll_exit(cx)).await
+    }
+
+    /// As [`wait`](Self::wait), for so long at most. It goes on running then.
+    ///
+    /// # Errors
+    /// `TimedOut` if it runs still, with its number; as [`wait`](Self::wait).
+    pub async fn wait_timeout(&mut self, time: Duration) -> io::Result<ExitStatus> {
+        let id = self.id();
+        timeout(time, self.wait()).await.unwrap_or_else(|_elapsed| {
+            let text = format!("process {id} still runs after {time:?}; `kill` ends it");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
+
+    /// Reads what it writes, until the end of both streams and its own. Closes its [`stdin`](Self::stdin) first, unless that was taken.
+    /// Streams that are not piped, or were taken, are empty.
+    ///
+    /// A process that it has started and that outlives it may hold its streams open: then this waits for that, too.
+    ///
+    /// # Errors
+    /// `InvalidData` for more than [`Command::output_limit`](super::Command::output_limit) bytes of a stream; those of the pipes; as
+    /// [`wait`](Self::wait).
+    pub async fn wait_with_output(mut self) -> io::Result<Output> {
+        drop(self.stdin.take());
+        let streams = (self.stdout.take(), self.stderr.take());
+        let (stdout, stderr) = collect(self.id(), streams, self.output_limit).await?;
+        let status = self.wait().await?;
+        Ok(Output { status, stdout, stderr })
+    }
+
+    /// Sends it a signal. Nothing happens if its end was seen.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if it runs as another user by now.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        self.running().signal(signal.number())
+    }
+
+    /// Kills it (SIGKILL), without waiting for its end. Nothing happens if its end was seen.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
+    pub fn start_kill(&mut self) -> io::Result<()> {
+        self.running().signal(SIGKILL)
+    }
+
+    /// Kills it (SIGKILL), and waits for its end. That may take long only while the system makes a call for it that cannot be
+    /// interrupted.
+    ///
+    /// Cancel-safe: once polled, the signal was sent.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal) and [`wait`](Self::wait).
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.start_kill()?;
+        self.wait().await.map(drop)
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("taken only by drop")
+    }
+
+    fn running_mut(&mut self) -> &mut Running {
+        self.running.as_mut().expect("taken only by drop")
+    }
+}
+
+impl AsFd for Child {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.running().as_fd()
+    }
+}
+
+impl AsRawFd for Child {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
+            if self.kill_on_drop {
+                // It fails only if the process is another user's by now.
+                _ = running.signal(SIGKILL);
+            }
+            running.detach();
+        }
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child")
+            .field("id", &self.id())
+            .field("has_ended", &self.running().has_ended())
+            .finish_non_exhaustive()
+    }
+}

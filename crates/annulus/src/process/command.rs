@@ -1,0 +1,199 @@
+//! What to execute, and how.
+
+use super::child::Child;
+use super::running::{Running, reap_orphans};
+use crate::pipe::{Receiver, Sender};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ExitStatus, Output, Stdio};
+
+/// What to execute, and how: a [`std::process::Command`] whose children are awaited.
+///
+/// ```
+/// use annulus::process::{Command, Stdio};
+///
+/// # annulus::run(async {
+/// let mut child = Command::new("tr").args(["a-z", "A-Z"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+/// let mut stdin = child.stdin.take().expect("it is piped");
+/// stdin.send("to upper case").await?;
+/// stdin.shutdown().await?;
+/// let output = child.wait_with_output().await?;
+/// assert_eq!(output.stdout, b"TO UPPER CASE");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Command {
+    inner: std::process::Command,
+    kill_on_drop: bool,
+    output_limit: Option<usize>,
+    /// Which standard streams were chosen: input, output, errors.
+    chosen: [bool; 3],
+}
+
+impl Command {
+    /// The program at this path or of this name in `PATH`: without arguments, with the environment, the directory and the standard
+    /// streams of this process.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        std::process::Command::new(program).into()
+    }
+
+    /// Adds an argument.
+    pub fn arg(&mut self, argument: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.arg(argument);
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(&mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> &mut Self {
+        self.inner.args(arguments);
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.env(name, value);
+        self
+    }
+
+    /// Sets variables of the environment.
+    pub fn envs(
+        &mut self,
+        variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
+    ) -> &mut Self {
+        self.inner.envs(variables);
+        self
+    }
+
+    /// Removes a variable of the environment.
+    pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.env_remove(name);
+        self
+    }
+
+    /// Removes all variables of the environment, also those that were set before.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.inner.env_clear();
+        self
+    }
+
+    /// The directory in which it runs.
+    pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
+        self.inner.current_dir(directory);
+        self
+    }
+
+    /// Where it reads from. Inherited by default; with [`output`](Self::output) empty.
+    pub fn stdin(&mut self, input: impl Into<Stdio>) -> &mut Self {
+        self.chosen[0] = true;
+        self.inner.stdin(input);
+        self
+    }
+
+    /// Where it writes to. Inherited by default; with [`output`](Self::output) a pipe.
+    pub fn stdout(&mut self, output: impl Into<Stdio>) -> &mut Self {
+        self.chosen[1] = true;
+        self.inner.stdout(output);
+        self
+    }
+
+    /// Where it writes errors to. Inherited by default; with [`output`](Self::output) a pipe.
+    pub fn stderr(&mut self, errors: impl Into<Stdio>) -> &mut Self {
+        self.chosen[2] = true;
+        self.inner.stderr(errors);
+        self
+    }
+
+    /// Whether a [`Child`] that is dropped before its end was seen is killed. Off by default: it then goes on running.
+    pub fn kill_on_drop(&mut self, on: bool) -> &mut Self {
+        self.kill_on_drop = on;
+        self
+    }
+
+    /// Most bytes that [`output`](Self::output) and [`Child::wait_with_output`] keep of each stream; more are an error. No limit by
+    /// default.
+    pub fn output_limit(&mut self, bytes: usize) -> &mut Self {
+        self.output_limit = Some(bytes);
+        self
+    }
+
+    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. That of this
+    /// process by default.
+    pub fn process_group(&mut self, group: i32) -> &mut Self {
+        self.inner.process_group(group);
+        self
+    }
+
+    /// The command of the standard library.
+    pub fn as_std(&self) -> &std::process::Command {
+        &self.inner
+    }
+
+    /// The command of the standard library, for settings that are missing here. Standard streams that are chosen there count as not
+    /// chosen for [`output`](Self::output).
+    pub fn as_std_mut(&mut self) -> &mut std::process::Command {
+        &mut self.inner
+    }
+
+    /// Starts it. See [the cost](crate::process#cost).
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, …, naming the program; out of descriptors or processes. Outside a runtime. `Unsupported` before
+    /// Linux 5.3, and under a simulated kernel.
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        let core = Running::check()?;
+        reap_orphans();
+        let mut child = self.inner.spawn().map_err(|error| self.failed(&error))?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let running = Running::watch(core, child).map_err(|error| self.failed(&error))?;
+        let mut child = Child::new(running, self.kill_on_drop, self.output_limit);
+        let pipes = || {
+            child.stdin = stdin.map(Sender::try_from).transpose()?;
+            child.stdout = stdout.map(Receiver::try_from).transpose()?;
+            child.stderr = stderr.map(Receiver::try_from).transpose()?;
+            Ok(child)
+        };
+        pipes().map_err(|error| self.failed(&error))
+    }
+
+    /// Starts it, and waits for its end. Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn) and [`Child::wait`].
+    pub async fn status(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait().await
+    }
+
+    /// Starts it, and collects what it writes until its end. Standard streams that were not chosen are: an empty input, and pipes.
+    /// Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
+    pub async fn output(&mut self) -> io::Result<Output> {
+        let [stdin, stdout, stderr] = self.chosen;
+        if !stdin {
+            self.inner.stdin(Stdio::null());
+        }
+        if !stdout {
+            self.inner.stdout(Stdio::piped());
+        }
+        if !stderr {
+            self.inner.stderr(Stdio::piped());
+        }
+        self.spawn()?.wait_with_output().await
+    }
+
+    fn failed(&self, error: &io::Error) -> io::Error {
+        let program = self.inner.get_program();
+        io::Error::new(error.kind(), format!("starting {}: {error}", program.display()))
+    }
+}
+
+impl From<std::process::Command> for Command {
+    fn from(inner: std::process::Command) -> Self {
+        Self { inner, kill_on_drop: false, output_limit: None, chosen: [false; 3] }
+    }
+}

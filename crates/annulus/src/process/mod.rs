@@ -1,0 +1,34 @@
+//! Child processes, whose standard streams are [pipes](crate::pipe) and whose end is awaited.
+//!
+//! ```
+//! use annulus::process::Command;
+//!
+//! # annulus::run(async {
+//! let output = Command::new("echo").arg("hello").output().await?;
+//! assert!(output.status.success());
+//! assert_eq!(output.stdout, b"hello\n");
+//! # std::io::Result::Ok(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Cost
+//!
+//! A process is started as the standard library does it: the call returns once the program is being executed, or could not be.
+//! That holds the loop up for some hundred microseconds; longer if the program lies on a slow device. Nothing else waits on the
+//! loop: the end of a child is awaited by a descriptor of the process (Linux 5.3).
+//!
+//! # Children that are dropped
+//!
+//! A [`Child`] that is dropped goes on running, unless [`Command::kill_on_drop`] was set. A task of the runtime then waits for its end,
+//! so that no zombie stays. If the runtime ends first, the zombie stays until a child is next started or dropped anywhere in this
+//! process, or the process ends.
+
+mod child;
+mod command;
+mod output;
+mod running;
+
+pub use child::Child;
+pub use command::Command;
+#[doc(no_inline)]
+pub use std::process::{ExitStatus, Output, Stdio};
