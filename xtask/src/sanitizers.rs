@@ -13,8 +13,8 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
-const PURE: [&str; 7] =
-    ["lease", "slots::datagrams", "shared", "task", "time::heap", "fs::aligned", "fs::buf"];
+const PURE: [&str; 8] =
+    ["lease", "slots::datagrams", "shared", "task", "time::heap", "fs::aligned", "buf", "owned"];
 
 /// Runs the tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {

@@ -1,8 +1,9 @@
 //! Conversions from and to `Bytes` of the crate `bytes`, without copying (feature `bytes`).
 #![allow(unsafe_code)]
 
-use crate::chunk::Chunk;
-use crate::fs::{IoBuf, IoBufMut};
+use crate::buf::IoBufMut;
+use crate::chunk::{Chunk, Repr};
+use crate::owned::owned_bytes;
 use crate::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
 
@@ -13,32 +14,9 @@ impl From<SharedBytes> for Bytes {
     }
 }
 
-impl From<Bytes> for Chunk {
-    fn from(bytes: Bytes) -> Self {
-        Self::foreign(bytes)
-    }
-}
-
-// SAFETY: the bytes are shared, never change, and do not move with the handle.
-unsafe impl IoBuf for Bytes {
-    fn as_ptr(&self) -> *const u8 {
-        self[..].as_ptr()
-    }
-
-    fn bytes_init(&self) -> usize {
-        self.len()
-    }
-}
-
-// SAFETY: only this handle can change the bytes, and they do not move with it.
-unsafe impl IoBuf for BytesMut {
-    fn as_ptr(&self) -> *const u8 {
-        self[..].as_ptr()
-    }
-
-    fn bytes_init(&self) -> usize {
-        self.len()
-    }
+owned_bytes! {
+    Bytes: |it| it, |it| Chunk(Repr::Foreign(it));
+    BytesMut: |it| it, |it| it.freeze().into();
 }
 
 // SAFETY: only this handle can use the capacity, which does not move with it.

@@ -1,6 +1,7 @@
 //! Owned bytes that can be sent.
 
 use crate::lease::Lease;
+use crate::owned::OwnedPart;
 use crate::runtime::after::After;
 use crate::runtime::memory::Meter;
 use crate::runtime::spares::Spares;
@@ -8,22 +9,42 @@ use crate::shared::SharedBytes;
 use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
 use std::fmt;
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The estimated memory of a queued chunk besides its bytes.
 const OVERHEAD: usize = 64;
 
-/// Owned bytes to send. Everything that converts into a chunk can be sent, without a copy.
-pub struct Chunk(Repr);
+/// Owned bytes of any kind, to be sent or written to a file without a copy.
+///
+/// All that is sent becomes a chunk, and `send` takes what converts into one: a [`Lease`], [`SharedBytes`], vectors, strings, boxes,
+/// `Arc` and `Rc` of bytes or text, static bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and the buffers of files. All of them
+/// are an [`IoBuf`](crate::fs::IoBuf), and so is the chunk: files write them as they are. Other types become chunks by [`from_owner`](Self::from_owner).
+///
+/// ```
+/// use annulus::Chunk;
+/// use std::rc::Rc;
+///
+/// let page: Rc<[u8]> = Rc::from(*b"<html></html>");
+/// let chunk = Chunk::from(page.clone());
+/// assert_eq!(chunk.as_ref().as_ptr(), page.as_ptr(), "the same bytes, not a copy");
+/// ```
+pub struct Chunk(pub(crate) Repr);
 
-enum Repr {
+pub(crate) enum Repr {
     Lease(Lease),
     Vec(Vec<u8>),
     Boxed(Box<[u8]>),
     Static(&'static [u8]),
     Shared(SharedBytes),
+    Arc(Arc<[u8]>),
+    Rc(Rc<[u8]>),
     #[cfg(feature = "bytes")]
     Foreign(bytes::Bytes),
+    /// Of an owner whose drop may run foreign code.
+    Owned(OwnedPart),
     /// Copied by `poll_write` into a buffer of the runtime.
     Copied(Vec<u8>),
     /// With descriptors.
@@ -31,7 +52,7 @@ enum Repr {
 }
 
 /// Bytes with descriptors, which stay open until the chunk is dropped.
-struct Passing {
+pub(crate) struct Passing {
     bytes: Chunk,
     /// The control message with the descriptors, as the kernel reads it.
     control: Vec<u8>,
@@ -42,6 +63,45 @@ struct Passing {
 impl Chunk {
     /// No bytes.
     pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
+
+    /// The bytes of memory that could be written to a file: a buffer of one, a part of it, or what a program has made. It costs an
+    /// allocation, and no copy.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    /// use annulus::fs::{AlignedBuf, IoBuf};
+    ///
+    /// let block = AlignedBuf::new(4096, 512)?;
+    /// let chunk = Chunk::from_buf(block.slice(..100));
+    /// assert_eq!(chunk.len(), 100);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_buf(buf: impl crate::buf::IoBuf) -> Self {
+        OwnedPart::of_buf(buf).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+    }
+
+    /// The bytes of any value, which is asked for them once, and dropped when they have been sent. It costs an allocation, and no
+    /// copy.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    ///
+    /// struct Page {
+    ///     html: String,
+    /// }
+    ///
+    /// impl AsRef<[u8]> for Page {
+    ///     fn as_ref(&self) -> &[u8] {
+    ///         self.html.as_bytes()
+    ///     }
+    /// }
+    ///
+    /// let chunk = Chunk::from_owner(Page { html: "<html></html>".into() });
+    /// assert_eq!(chunk.as_ref(), b"<html></html>");
+    /// ```
+    pub fn from_owner(owner: impl AsRef<[u8]> + 'static) -> Self {
+        OwnedPart::of_owner(owner).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+    }
 
     /// Bytes that were copied into a buffer of the runtime.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
@@ -78,12 +138,6 @@ impl Chunk {
             Repr::Passing(passing) => &passing.control,
             _ => &[],
         }
-    }
-
-    /// `Bytes` of the crate `bytes`.
-    #[cfg(feature = "bytes")]
-    pub(crate) fn foreign(bytes: bytes::Bytes) -> Self {
-        Self(Repr::Foreign(bytes))
     }
 
     /// The buffer of copied bytes, to append to.
@@ -137,9 +191,16 @@ impl Chunk {
         match self.0 {
             Repr::Copied(buffer) => spares.keep(buffer),
             #[cfg(feature = "bytes")]
-            Repr::Foreign(bytes) => after.bytes.push(bytes),
+            Repr::Foreign(_) => after.chunks.push(self),
+            Repr::Owned(_) => after.chunks.push(self),
             Repr::Passing(passing) => passing.bytes.retire(spares, after),
-            Repr::Lease(_) | Repr::Vec(_) | Repr::Boxed(_) | Repr::Static(_) | Repr::Shared(_) => {}
+            Repr::Lease(_)
+            | Repr::Vec(_)
+            | Repr::Boxed(_)
+            | Repr::Static(_)
+            | Repr::Shared(_)
+            | Repr::Arc(_)
+            | Repr::Rc(_) => {}
         }
     }
 
@@ -162,17 +223,30 @@ impl Chunk {
                 *bytes = bytes.slice(n..);
                 Self(Repr::Shared(first))
             }
-            Repr::Vec(bytes) | Repr::Copied(bytes) => {
-                self.0 = Repr::Shared(std::mem::take(bytes).into());
-                self.split_to(n)
-            }
-            Repr::Boxed(bytes) => {
-                self.0 = Repr::Shared(std::mem::take(bytes).into());
+            Repr::Owned(part) => Self(Repr::Owned(part.split_to(n))),
+            Repr::Vec(_) | Repr::Copied(_) | Repr::Boxed(_) | Repr::Arc(_) | Repr::Rc(_) => {
+                *self = Self::from_owner(mem::replace(self, Self::EMPTY));
                 self.split_to(n)
             }
             Repr::Passing(_) => {
                 unreachable!("datagrams and Unix sends with descriptors are never split")
             }
+        }
+    }
+
+    fn bytes_of_other(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Lease(bytes) => bytes,
+            Repr::Vec(bytes) | Repr::Copied(bytes) => bytes,
+            Repr::Boxed(bytes) => bytes,
+            Repr::Static(bytes) => bytes,
+            Repr::Shared(bytes) => bytes,
+            Repr::Arc(bytes) => bytes,
+            Repr::Rc(bytes) => bytes,
+            Repr::Owned(part) => part.bytes(),
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => bytes,
+            Repr::Passing(passing) => passing.bytes.as_ref(),
         }
     }
 
@@ -193,64 +267,10 @@ impl AsRef<[u8]> for Chunk {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
+            // The common case first.
             Repr::Lease(bytes) => bytes,
-            Repr::Vec(bytes) | Repr::Copied(bytes) => bytes,
-            Repr::Boxed(bytes) => bytes,
-            Repr::Static(bytes) => bytes,
-            Repr::Shared(bytes) => bytes,
-            #[cfg(feature = "bytes")]
-            Repr::Foreign(bytes) => bytes,
-            Repr::Passing(passing) => passing.bytes.as_ref(),
+            _ => self.bytes_of_other(),
         }
-    }
-}
-
-impl From<Lease> for Chunk {
-    #[inline]
-    fn from(bytes: Lease) -> Self {
-        Self(Repr::Lease(bytes))
-    }
-}
-
-impl From<Vec<u8>> for Chunk {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(Repr::Vec(bytes))
-    }
-}
-
-impl From<String> for Chunk {
-    fn from(text: String) -> Self {
-        Self(Repr::Vec(text.into_bytes()))
-    }
-}
-
-impl From<Box<[u8]>> for Chunk {
-    fn from(bytes: Box<[u8]>) -> Self {
-        Self(Repr::Boxed(bytes))
-    }
-}
-
-impl From<&'static [u8]> for Chunk {
-    fn from(bytes: &'static [u8]) -> Self {
-        Self(Repr::Static(bytes))
-    }
-}
-
-impl<const N: usize> From<&'static [u8; N]> for Chunk {
-    fn from(bytes: &'static [u8; N]) -> Self {
-        Self(Repr::Static(bytes))
-    }
-}
-
-impl From<&'static str> for Chunk {
-    fn from(text: &'static str) -> Self {
-        Self(Repr::Static(text.as_bytes()))
-    }
-}
-
-impl From<SharedBytes> for Chunk {
-    fn from(bytes: SharedBytes) -> Self {
-        Self(Repr::Shared(bytes))
     }
 }
 

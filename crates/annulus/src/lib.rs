@@ -72,6 +72,7 @@
 
 pub mod affinity;
 mod blocking;
+mod buf;
 #[cfg(feature = "bytes")]
 mod bytes;
 mod chunk;
@@ -83,6 +84,7 @@ mod lease;
 mod name;
 pub mod net;
 mod nop;
+mod owned;
 pub mod pipe;
 pub mod process;
 mod runtime;

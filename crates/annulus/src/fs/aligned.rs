@@ -1,7 +1,8 @@
 //! Memory for direct I/O.
 #![allow(unsafe_code)]
 
-use super::buf::{IoBuf, IoBufMut};
+use crate::buf::{IoBuf, IoBufMut};
+use crate::chunk::Chunk;
 use annulus_kernel::{Limit, Resource};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -94,6 +95,12 @@ unsafe impl IoBufMut for AlignedBuf {
     }
 
     unsafe fn set_init(&mut self, _count: usize) {}
+}
+
+impl From<AlignedBuf> for Chunk {
+    fn from(buf: AlignedBuf) -> Self {
+        Self::from_buf(buf)
+    }
 }
 
 impl Drop for AlignedBuf {

@@ -1,11 +1,11 @@
 //! Copying from file to file.
 #![allow(unsafe_code)]
 
-use super::buf::IoBuf;
 use super::call::CallArgs;
 use super::file::File;
 use super::inline_policy::{CallKind, Class};
 use super::open_file::OpenFile;
+use crate::buf::IoBuf;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
-use super::buf::{IoBuf, IoBufMut};
 use super::free::FreeBuffers;
+use crate::buf::{IoBuf, IoBufMut};
+use crate::chunk::Chunk;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::recheck::{Recheck, RecheckQueue};
@@ -260,6 +261,12 @@ unsafe impl IoBufMut for DirectBuf {
     }
 
     unsafe fn set_init(&mut self, _count: usize) {}
+}
+
+impl From<DirectBuf> for Chunk {
+    fn from(buf: DirectBuf) -> Self {
+        Self::from_buf(buf)
+    }
 }
 
 impl fmt::Debug for DirectBuf {

@@ -1,8 +1,8 @@
 //! Reads and writes that move everything, in as many calls as it takes.
 
-use super::buf::{IoBuf, IoBufMut};
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
+use crate::buf::{IoBuf, IoBufMut};
 use annulus_kernel::file::CURSOR;
 use std::io;
 

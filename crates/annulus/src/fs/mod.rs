@@ -8,7 +8,6 @@
 //! kernel still writes to it.
 
 mod aligned;
-mod buf;
 mod call;
 mod copy;
 mod detached;
@@ -33,8 +32,8 @@ mod transfer;
 mod vectored;
 mod whole;
 
+pub use crate::buf::{IoBuf, IoBufMut, Slice};
 pub use aligned::AlignedBuf;
-pub use buf::{IoBuf, IoBufMut, Slice};
 pub use dir::Dir;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};

@@ -1,10 +1,10 @@
 //! One read or one write at a time: inline if it need not wait, off the loop otherwise.
 #![allow(unsafe_code)]
 
-use super::buf::{IoBuf, IoBufMut};
 use super::call::{CallArgs, CallSite};
 use super::file::{File, check_offset};
 use super::inline_policy::{Class, PageCache};
+use crate::buf::{IoBuf, IoBufMut};
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;

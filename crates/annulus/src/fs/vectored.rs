@@ -1,10 +1,10 @@
 //! Reads and writes of several pieces of memory in one call.
 #![allow(unsafe_code)]
 
-use super::buf::{IoBuf, IoBufMut};
 use super::call::CallArgs;
 use super::file::{File, check_offset};
 use super::inline_policy::Class;
+use crate::buf::{IoBuf, IoBufMut};
 use annulus_kernel::IoVec;
 use annulus_kernel::file::FileCall;
 use std::io;

@@ -1,11 +1,11 @@
 //! Whole files, and paths from the working directory.
 
-use super::buf::IoBuf;
 use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
 use super::read_dir::ReadDir;
+use crate::buf::IoBuf;
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;

@@ -1,5 +1,6 @@
 //! Wakes and drops, which run foreign code: noted while the runtime is borrowed, done afterwards.
 
+use crate::chunk::Chunk;
 use crate::unwind::dispose_each;
 use std::any::Any;
 use std::task::{Context, Waker};
@@ -12,8 +13,7 @@ pub(crate) struct After {
     /// What calls on files named whose futures are gone: dropping it may close a file.
     pub(crate) kept: Vec<Box<dyn Any>>,
     /// Bytes of a foreign owner, sent or given up.
-    #[cfg(feature = "bytes")]
-    pub(crate) bytes: Vec<bytes::Bytes>,
+    pub(crate) chunks: Vec<Chunk>,
 }
 
 impl After {
@@ -24,22 +24,17 @@ impl After {
 
     #[inline]
     pub(crate) fn has_drops(&self) -> bool {
-        #[cfg(feature = "bytes")]
-        if !self.bytes.is_empty() {
-            return true;
-        }
-        !self.drops.is_empty() || !self.kept.is_empty()
+        !self.drops.is_empty() || !self.kept.is_empty() || !self.chunks.is_empty()
     }
 
     /// Drops everything, also the wakers to be woken. The runtime must not be borrowed.
     #[cold]
     pub(crate) fn discard(self) {
-        let Self { wakes, drops, kept, .. } = self;
+        let Self { wakes, drops, kept, chunks } = self;
         dispose_each(wakes);
         dispose_each(drops);
         dispose_each(kept);
-        #[cfg(feature = "bytes")]
-        dispose_each(self.bytes);
+        dispose_each(chunks);
     }
 }
 

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::lease::Lease;
-use crate::shared::SharedBytes;
 use std::ops::{Bound, RangeBounds};
 
-/// Owned bytes that can be written to a file.
+/// Owned bytes that can be written to a file, and sent: all of them become a [`Chunk`](crate::Chunk), by its `From` or by
+/// [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a file.
 ///
 /// # Safety
 /// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
@@ -45,36 +45,6 @@ pub unsafe trait IoBufMut: IoBuf {
     /// # Safety
     /// They must be initialised, and `count` at most `bytes_total`.
     unsafe fn set_init(&mut self, count: usize);
-}
-
-macro_rules! fixed {
-    ($($type:ty),*) => {$(
-        // SAFETY: the bytes are on the heap or static, do not move with the handle, and do not change while it is not used.
-        unsafe impl IoBuf for $type {
-            fn as_ptr(&self) -> *const u8 {
-                let bytes: &[u8] = self.as_ref();
-                bytes.as_ptr()
-            }
-
-            fn bytes_init(&self) -> usize {
-                let bytes: &[u8] = self.as_ref();
-                bytes.len()
-            }
-        }
-    )*};
-}
-
-fixed!(Vec<u8>, Box<[u8]>, String, &'static [u8], &'static str, Lease, SharedBytes);
-
-// SAFETY: the bytes are static.
-unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
-    fn as_ptr(&self) -> *const u8 {
-        self.as_slice().as_ptr()
-    }
-
-    fn bytes_init(&self) -> usize {
-        N
-    }
 }
 
 // SAFETY: the vector alone owns its capacity, which is on the heap.
