@@ -1,12 +1,14 @@
 //! Frames, lines and delimiters, over streams whose bytes come in pieces of every size.
 
 use crate::common::{pair, pattern, touch};
-use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
+use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromFutures, FromTokio};
 use annulus::net::{TcpStream, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
+use futures_util::io::BufReader;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
+use tokio::io::BufStream;
 
 /// The length of a frame of a length in two bytes, and as many bytes.
 fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
@@ -170,8 +172,16 @@ async fn echo_frames(mut stream: impl AsyncStream) -> io::Result<()> {
 pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     let (tcp_client, tcp_server) = pair().await?;
     let (unix_client, unix_server) = UnixStream::pair()?;
-    let servers = [spawn(echo_frames(tcp_server)), spawn(echo_frames(Box::new(unix_server)))];
-    let clients: [Box<dyn AsyncStream>; 2] = [Box::new(tcp_client), Box::new(unix_client)];
+    let mut servers =
+        vec![spawn(echo_frames(tcp_server)), spawn(echo_frames(Box::new(unix_server)))];
+    let mut clients: Vec<Box<dyn AsyncStream>> = vec![Box::new(tcp_client), Box::new(unix_client)];
+    // Streams of others, as a TLS session is one: over ours, and within the program.
+    let (client, server) = pair().await?;
+    servers.push(spawn(echo_frames(FromTokio::new(BufStream::with_capacity(100, 100, server)))));
+    clients.push(Box::new(FromFutures::new(BufReader::with_capacity(100, client))));
+    let (client, server) = tokio::io::duplex(1000);
+    servers.push(spawn(echo_frames(FromTokio::new(server))));
+    clients.push(Box::new(FromTokio::new(client)));
     for mut client in clients {
         let frames = [frame(3), frame(9_998)].concat();
         client.write_all(&frames).await?;
