@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -106,6 +107,22 @@ impl Sim {
     /// Changes the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.world.borrow_mut().set_faults(faults);
+    }
+
+    /// Separates two addresses from now on, until [`repair`](Self::repair): nothing of what one sends arrives at the other, in both
+    /// directions. Datagrams are lost. Connections stall, without an error; attempts to connect get no answer, are repeated, and
+    /// time out. What is in flight does not arrive either.
+    ///
+    /// Addresses are those that sockets are bound to. One that is not bound has that of the host it sends to, and no partition
+    /// concerns it.
+    pub fn partition(&self, a: IpAddr, b: IpAddr) {
+        self.world.borrow_mut().net.partition(a, b);
+    }
+
+    /// Ends a [`partition`](Self::partition). What was sent over connections meanwhile arrives now, in order. Without such a partition
+    /// nothing happens.
+    pub fn repair(&self, a: IpAddr, b: IpAddr) {
+        self.world.borrow_mut().net.repair(a, b);
     }
 
     /// Lets time pass in which the program computes. The next enter finds what happened meanwhile.

@@ -13,6 +13,7 @@ mod files;
 #[path = "../common/foreign.rs"]
 mod foreign;
 mod latch;
+mod partitions;
 mod plan;
 mod reader;
 mod run;

@@ -70,13 +70,16 @@ impl Net {
         self.schedule(self.time.now() + wait + delay, id, Change::Attempt(nth));
     }
 
-    /// An attempt arrives at the address.
+    /// An attempt arrives at the address, unless that is behind a partition.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
         if client.released || !matches!(client.state, State::Connecting) {
             return;
         }
         let Some(remote) = client.remote else { return };
+        if self.is_cut_off(id) {
+            return self.try_later(id, nth);
+        }
         let Some(listener) = self.ports.listener(remote, &mut self.random) else {
             return self.schedule_change(id, Change::Refused);
         };

@@ -7,6 +7,7 @@ mod flow;
 mod link;
 mod names;
 mod options;
+mod partition;
 mod ports;
 mod socket;
 mod stream;
@@ -30,6 +31,7 @@ use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketQuery, So
 use datagram_queue::DatagramQueue;
 use names::Names;
 use options::Options;
+use partition::Partitions;
 use ports::{Binding, Ports};
 use rustix::io::Errno;
 use socket::Listening;
@@ -74,6 +76,7 @@ pub(crate) struct Net {
     /// Datagrams in flight.
     in_flight: Slab<Datagram>,
     link: Link,
+    partitions: Partitions,
     random: Random,
     /// Sockets whose waiting operations must be tried again.
     woken: VecDeque<(SocketId, Side)>,
@@ -93,6 +96,7 @@ impl Net {
             names: Names::default(),
             in_flight: Slab::new(),
             link,
+            partitions: Partitions::default(),
             random,
             woken: VecDeque::new(),
             fired: VecDeque::new(),
@@ -291,6 +295,9 @@ impl Net {
             Event::Unreachable(datagram) => return self.on_unreachable(datagram),
             Event::Socket(id, change) => (id, change),
         };
+        if self.is_cut_off(id) && !matches!(change, Change::Attempt(_)) {
+            return self.hold(id, change);
+        }
         self.socket_mut(id).events -= 1;
         self.apply(id, change);
         self.reap(id);

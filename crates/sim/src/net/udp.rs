@@ -129,10 +129,13 @@ impl Net {
         }
     }
 
-    /// A datagram arrives at its destination.
+    /// A datagram arrives at its destination, or is lost in a partition.
     pub(super) fn on_arrival(&mut self, datagram: u32) {
         let mut datagram = self.in_flight.remove(datagram);
         let Some(route) = datagram.route else { return };
+        if self.is_partitioned(route.0.ip(), route.1.ip()) {
+            return self.settle(&datagram);
+        }
         let receivers = self.receivers(route);
         if receivers.is_empty() {
             return self.report_unreachable(datagram);

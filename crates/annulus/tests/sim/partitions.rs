@@ -1,0 +1,145 @@
+//! Partitions of the simulated network: datagrams are lost, connections stall and lose nothing, and others are not concerned.
+
+use annulus::net::{ConnectOptions, TcpListener, TcpStream, UdpSocket};
+use annulus::sim::{Link, Sim, run_on};
+use annulus::time::{Instant, sleep, timeout};
+use annulus::{Runtime, spawn};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const C: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(ip: IpAddr) -> SocketAddr {
+    SocketAddr::new(ip, 7000)
+}
+
+/// Runs a future on a simulated network with a latency of 10 ms.
+fn simulated<F: Future<Output = io::Result<()>>>(future: impl FnOnce(Rc<Sim>) -> F) {
+    let link = Link { latency: Duration::from_millis(10), ..Link::default() };
+    let sim = Sim::builder(3).link(link).build();
+    run_on(&sim, Runtime::builder(), future(sim.clone())).expect("the test's steps succeed");
+}
+
+/// Both ends of a connection from one address to another.
+async fn connected(from: IpAddr, to: IpAddr) -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(at(to))?;
+    let client = ConnectOptions::new().source(from).connect(at(to)).await?;
+    let (server, peer) = listener.accept().await?;
+    assert_eq!(peer.ip(), from);
+    Ok((client, server))
+}
+
+/// The time that it takes until so many bytes have come.
+async fn all(stream: &mut TcpStream, expected: &[u8]) -> io::Result<Duration> {
+    let (start, mut got) = (Instant::now(), Vec::new());
+    while got.len() < expected.len() {
+        got.extend_from_slice(&stream.recv().await?.expect("no end yet"));
+    }
+    assert_eq!(got, expected);
+    Ok(start.elapsed())
+}
+
+#[test]
+fn datagrams_are_lost_in_both_directions_and_only_there() {
+    simulated(async |sim| {
+        let [a, b, c] = [A, B, C].map(|ip| UdpSocket::bind(at(ip)).expect("a socket"));
+        sim.partition(B, A);
+        for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, B)] {
+            from.send_to(vec![7], at(to)).await?;
+        }
+        assert_eq!((b.recv_from().await?.1, c.recv_from().await?.1), (at(C), at(A)));
+        for socket in [&a, &b] {
+            assert!(timeout(SECOND, socket.recv_from()).await.is_err(), "it was cut off");
+        }
+        sim.repair(A, B);
+        a.send_to(vec![8], at(B)).await?;
+        let (datagram, from) = b.recv_from().await?;
+        assert_eq!((&*datagram, from), (&[8][..], at(A)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_stalls_and_loses_nothing() {
+    simulated(async |sim| {
+        let (mut client, mut server) = connected(A, B).await?;
+        let (mut other, mut other_server) = connected(C, A).await?;
+        client.send("in flight, ").await?;
+        client.drain().await?;
+        sim.partition(A, B);
+        let sent = spawn(async move {
+            for _ in 0..100 {
+                client.send(vec![b'x'; 10_000]).await?;
+            }
+            client.shutdown().await?;
+            io::Result::Ok(client)
+        });
+        assert!(timeout(SECOND, server.recv()).await.is_err(), "it was cut off");
+        other.send("not concerned").await?;
+        assert!(all(&mut other_server, b"not concerned").await? < SECOND);
+        sleep(100 * SECOND).await;
+        sim.repair(A, B);
+        let expected = [b"in flight, ".to_vec(), vec![b'x'; 1_000_000]].concat();
+        assert!(all(&mut server, &expected).await? < SECOND);
+        assert!(server.recv().await?.is_none(), "the end comes behind the bytes");
+        server.send("back").await?;
+        let mut client = sent.await.expect("no panic")?;
+        assert!(all(&mut client, b"back").await? < SECOND);
+        // A closed end remains until the other has heard of it, and that only behind the partition.
+        sim.partition(A, B);
+        drop((client, server, other, other_server));
+        sleep(SECOND).await;
+        assert_eq!(sim.sockets(), 2);
+        sim.repair(A, B);
+        sleep(SECOND).await;
+        assert_eq!(sim.sockets(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn connecting_waits_for_the_end_of_a_partition_or_times_out() {
+    simulated(async |sim| {
+        let listener = TcpListener::bind(at(B))?;
+        sim.partition(A, B);
+        let start = Instant::now();
+        async fn connect() -> io::Result<TcpStream> {
+            ConnectOptions::new().source(A).connect(at(B)).await
+        }
+        let error = connect().await.expect_err("no answer");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(start.elapsed() > 30 * SECOND);
+        let waiting = spawn(connect());
+        sleep(2 * SECOND).await;
+        sim.repair(A, B);
+        waiting.await.expect("no panic")?;
+        listener.accept().await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn only_the_last_of_several_partitions_lets_through() {
+    simulated(async |sim| {
+        let (mut client, mut server) = connected(A, B).await?;
+        sim.partition(A, B);
+        sim.partition(B, A);
+        sim.partition(A, C);
+        client.send("hello").await?;
+        sim.repair(A, C);
+        assert!(timeout(SECOND, server.recv()).await.is_err(), "still cut off");
+        // What is due when the partition ends was held too, and stays in order.
+        client.send(" world").await?;
+        client.drain().await?;
+        sim.compute(SECOND);
+        sim.repair(A, B);
+        client.send("!").await?;
+        all(&mut server, b"hello world!").await.map(drop)
+    });
+}

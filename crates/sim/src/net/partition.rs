@@ -1,0 +1,62 @@
+//! Partitions: pairs of addresses between which nothing arrives.
+
+use super::{Change, Event, Net, SocketId};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// What is cut off from what, and what it keeps from arriving.
+#[derive(Debug, Default)]
+pub(super) struct Partitions {
+    pairs: Vec<(IpAddr, IpAddr)>,
+    /// Changes of connections, in the order in which they would have arrived.
+    held: VecDeque<(SocketId, Change)>,
+}
+
+impl Partitions {
+    fn separate(&self, a: IpAddr, b: IpAddr) -> bool {
+        !self.pairs.is_empty() && self.pairs.contains(&pair(a, b))
+    }
+}
+
+/// The two in an order of their own: a partition has no direction.
+fn pair(a: IpAddr, b: IpAddr) -> (IpAddr, IpAddr) {
+    let (a, b) = (a.to_canonical(), b.to_canonical());
+    (a.min(b), a.max(b))
+}
+
+impl Net {
+    pub(crate) fn partition(&mut self, a: IpAddr, b: IpAddr) {
+        if !self.is_partitioned(a, b) {
+            self.partitions.pairs.push(pair(a, b));
+        }
+    }
+
+    /// Ends a partition. What it has held arrives now, before anything that comes later.
+    pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
+        // What is due by now would have arrived during the partition.
+        self.run();
+        self.partitions.pairs.retain(|cut| *cut != pair(a, b));
+        for (id, change) in std::mem::take(&mut self.partitions.held) {
+            match self.is_cut_off(id) {
+                true => self.partitions.held.push_back((id, change)),
+                false => self.time.schedule(self.time.now(), Event::Socket(id, change)),
+            }
+        }
+    }
+
+    pub(super) fn is_partitioned(&self, a: IpAddr, b: IpAddr) -> bool {
+        self.partitions.separate(a, b)
+    }
+
+    /// Whether a socket and its peer are separated.
+    pub(super) fn is_cut_off(&self, id: SocketId) -> bool {
+        let socket = self.socket(id);
+        let ends = socket.local.zip(socket.remote);
+        ends.is_some_and(|(local, remote)| self.is_partitioned(local.ip(), remote.ip()))
+    }
+
+    /// Keeps a change until the partition ends.
+    pub(super) fn hold(&mut self, id: SocketId, change: Change) {
+        self.partitions.held.push_back((id, change));
+    }
+}
