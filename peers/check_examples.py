@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "examples"))
 
 from harness import Missing
 
-NAMES = ["dns", "proxy", "redis", "shutdown", "static_files"]
+NAMES = ["chat", "cluster", "dns", "proxy", "redis", "shutdown", "static_files"]
 
 
 def passes(name, check, path):

@@ -71,3 +71,13 @@ fn static_files_are_served() {
 fn shutdown_loses_no_work() {
     check("shutdown");
 }
+
+#[test]
+fn chat_reaches_all_shards() {
+    check("chat");
+}
+
+#[test]
+fn cluster_elects() {
+    check("cluster");
+}

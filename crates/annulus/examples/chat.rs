@@ -1,0 +1,65 @@
+//! A chat over three shards: `cargo run --release -p annulus --example chat -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`
+//! several times.
+//!
+//! What one client says in a line, all others hear, on whatever shard they are; it is copied once. The room is a channel of
+//! `tokio::sync`, which works between annulus' shards as well. A client that does not keep up is disconnected.
+
+use annulus::SharedBytes;
+use annulus::io::AsyncRecv;
+use annulus::net::{ListenOptions, TcpStream};
+use annulus::shards::{ShardedListener, Spread};
+use futures_util::future::select;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use tokio::sync::broadcast;
+
+const SHARDS: usize = 3;
+/// Messages that may wait for a client that is slow.
+const QUEUE: usize = 256;
+/// The most bytes of a line.
+const LIMIT: usize = 4096;
+
+/// The address of the speaker, and the line.
+type Message = (SocketAddr, SharedBytes);
+
+fn main() -> io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
+    let (options, spread) = (ListenOptions::new(), Spread::LeastConnections);
+    let listener = ShardedListener::bind(address, &options, SHARDS, spread)?;
+    eprintln!("listening on {}", listener.local_addr());
+    let (room, _) = broadcast::channel(QUEUE);
+    annulus::shards(SHARDS, async |shard| {
+        let mut listener = listener.open(&shard)?;
+        while let Some((stream, peer)) = listener.accept().await? {
+            annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
+        }
+        io::Result::Ok(())
+    })?;
+    Ok(())
+}
+
+async fn chat(
+    stream: TcpStream,
+    peer: SocketAddr,
+    room: broadcast::Sender<Message>,
+    mut messages: broadcast::Receiver<Message>,
+) -> io::Result<()> {
+    let (from, mut to) = stream.split();
+    let says = async {
+        let mut lines = from.lines(LIMIT);
+        while let Some(line) = lines.next_line().await? {
+            _ = room.send((peer, SharedBytes::from(format!("{peer}: {line}\n").into_bytes())));
+        }
+        Ok(())
+    };
+    let hears = async {
+        while let Ok((from, message)) = messages.recv().await {
+            if from != peer {
+                to.send(message).await?;
+            }
+        }
+        Ok(())
+    };
+    select(pin!(says), pin!(hears)).await.factor_first().0
+}

@@ -1,0 +1,60 @@
+//! The twin of `examples/chat.rs` on tokio, on three threads.
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+use tokio_util::codec::{FramedRead, LinesCodec};
+
+/// Messages that may wait for a client that is slow.
+const QUEUE: usize = 256;
+/// The most bytes of a line.
+const LIMIT: usize = 4096;
+
+/// The address of the speaker, and the line.
+type Message = (SocketAddr, Bytes);
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 3)]
+async fn main() -> io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
+    let listener = TcpListener::bind(address).await?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    let (room, _) = broadcast::channel(QUEUE);
+    loop {
+        let (stream, peer) = listener.accept().await?;
+        tokio::spawn(chat(stream, peer, room.clone(), room.subscribe()));
+    }
+}
+
+async fn chat(
+    stream: TcpStream,
+    peer: SocketAddr,
+    room: broadcast::Sender<Message>,
+    mut messages: broadcast::Receiver<Message>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (from, mut to) = stream.into_split();
+    let says = async {
+        let mut lines = FramedRead::new(from, LinesCodec::new_with_max_length(LIMIT));
+        while let Some(line) = lines.next().await {
+            let line = line.map_err(io::Error::other)?;
+            _ = room.send((peer, Bytes::from(format!("{peer}: {line}\n"))));
+        }
+        Ok(())
+    };
+    let hears = async {
+        while let Ok((from, message)) = messages.recv().await {
+            if from != peer {
+                to.write_all(&message).await?;
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        end = says => end,
+        end = hears => end,
+    }
+}
