@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, SeekFrom};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -64,6 +64,14 @@ pub struct File {
 impl File {
     pub(super) fn new(open: Rc<OpenFile>, device: DeviceId, direct: bool, policy: Policy) -> Self {
         Self { open, device, direct, policy }
+    }
+
+    /// Takes a file of the standard library over.
+    ///
+    /// # Errors
+    /// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.
+    pub fn from_std(file: std::fs::File) -> io::Result<Self> {
+        Self::try_from(OwnedFd::from(file))
     }
 
     /// Opens a file for reading.

@@ -10,6 +10,7 @@
 mod aligned;
 mod call;
 mod copy;
+mod descriptor;
 mod detached;
 mod dir;
 mod direct;

@@ -186,7 +186,15 @@ impl TcpListener {
         Self::new(&core, NewFd::own(&core.kernel, given(socket)), limit)
     }
 
-    fn new(core: &Rc<Core>, socket: NewFd, limit: Option<ConnectionLimit>) -> io::Result<Self> {
+    pub(super) fn handle(&self) -> &ListenerHandle {
+        &self.handle
+    }
+
+    pub(super) fn new(
+        core: &Rc<Core>,
+        socket: NewFd,
+        limit: Option<ConnectionLimit>,
+    ) -> io::Result<Self> {
         Ok(Self { handle: ListenerHandle::new(core, socket, limit)? })
     }
 

@@ -27,7 +27,7 @@ impl Default for ListenSettings {
 
 /// Owns a listener's slot. Dropping it stops listening, and closes connections that `accept` has not returned.
 pub(super) struct ListenerHandle {
-    core: Rc<Core>,
+    pub(super) core: Rc<Core>,
     slot: u32,
 }
 

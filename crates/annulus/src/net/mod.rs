@@ -3,6 +3,7 @@
 mod connect;
 mod datagram;
 mod datagram_handle;
+mod descriptors;
 mod keep_alive;
 mod limit;
 mod listener;
@@ -33,7 +34,7 @@ pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub(crate) use pipe::{Receiver, Sender};
 pub(crate) use recv_buffer::ended;
-pub use split::{RecvHalf, SendHalf};
+pub use split::{RecvHalf, ReuniteError, SendHalf};
 pub use stream::TcpStream;
 pub use stream_handle::SendFuture;
 pub(crate) use stream_handle::{AsStream, StreamHandle};

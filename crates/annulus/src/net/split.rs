@@ -1,10 +1,13 @@
 //! The two directions of a stream, for two tasks.
 
 use super::recv_buffer::RecvBuffer;
+use super::socket::Socket;
 use super::stream_handle::{SendFuture, StreamHandle};
 use super::stream_methods::{recv_methods, send_methods};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use annulus_kernel::SocketQuery;
+use rustix::net::AddressFamily;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -38,11 +41,13 @@ impl RecvHalf {
 /// direction once everything has left.
 pub struct SendHalf {
     handle: Rc<StreamHandle>,
+    /// The stream is whole again.
+    reunited: bool,
 }
 
 impl SendHalf {
     pub(super) fn new(handle: Rc<StreamHandle>) -> Self {
-        Self { handle }
+        Self { handle, reunited: false }
     }
 
     send_methods!();
@@ -50,12 +55,76 @@ impl SendHalf {
 
 impl Drop for SendHalf {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.handle.core.enter() {
+        if !self.reunited
+            && let Ok(mut inner) = self.handle.core.enter()
+        {
             let inner = &mut *inner;
             inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.io);
         }
     }
 }
+
+/// The stream of two halves, if it is one and has this kind of addresses.
+pub(super) fn reunite(
+    receiving: RecvHalf,
+    mut sending: SendHalf,
+    family: Family,
+) -> Result<(StreamHandle, RecvBuffer), ReuniteError> {
+    let is_one = Rc::ptr_eq(&receiving.handle, &sending.handle);
+    if !is_one || Family::of(&receiving.handle).ok() != Some(family) {
+        return Err(ReuniteError { receiving, sending });
+    }
+    sending.reunited = true;
+    drop(sending);
+    let RecvHalf { handle, unread } = receiving;
+    let handle = Rc::into_inner(handle).expect("a stream has two halves");
+    Ok((handle, unread))
+}
+
+/// The addresses of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Internet,
+    Unix,
+}
+
+impl Family {
+    fn of(handle: &StreamHandle) -> io::Result<Self> {
+        let domain = handle.query(SocketQuery::Domain)?;
+        let is_unix = domain == u32::from(AddressFamily::UNIX.as_raw());
+        Ok(if is_unix { Self::Unix } else { Self::Internet })
+    }
+}
+
+/// Two halves that make no stream of the type: see [`TcpStream::reunite`](super::TcpStream::reunite).
+///
+/// ```
+/// use annulus::net::{TcpStream, UnixStream};
+///
+/// # annulus::run(async {
+/// let (stream, _peer) = UnixStream::pair()?;
+/// let (receiving, sending) = stream.split();
+/// let error = TcpStream::reunite(receiving, sending).unwrap_err();
+/// let stream = UnixStream::reunite(error.receiving, error.sending).expect("halves of one stream");
+/// # drop(stream);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ReuniteError {
+    /// The receiving half.
+    pub receiving: RecvHalf,
+    /// The sending half.
+    pub sending: SendHalf,
+}
+
+impl fmt::Display for ReuniteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the halves are not of one stream of this type")
+    }
+}
+
+impl std::error::Error for ReuniteError {}
 
 impl fmt::Debug for RecvHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

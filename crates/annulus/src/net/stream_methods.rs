@@ -292,6 +292,69 @@ macro_rules! stream_methods {
             let handle = Rc::new(self.handle);
             (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
         }
+
+        /// Puts the two halves of a stream together again.
+        ///
+        /// # Errors
+        /// If they are halves of different streams, or of a stream of another type; or after the runtime's end. The error has both
+        /// halves.
+        pub fn reunite(receiving: RecvHalf, sending: SendHalf) -> Result<Self, ReuniteError> {
+            let (handle, unread) = reunite(receiving, sending, Self::FAMILY)?;
+            Ok(Self { handle, unread })
+        }
+    };
+}
+
+/// `into_parts` and `from_parts` of a stream.
+macro_rules! parts_methods {
+    () => {
+        /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
+        /// kernel has taken what was sent and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
+        /// the result, and not in the socket any more.
+        ///
+        /// # Errors
+        /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
+        /// look complete. The connection is then closed. `Unsupported` under a simulated kernel.
+        pub async fn into_parts(self) -> io::Result<Parts> {
+            let Self { handle, unread } = self;
+            if !handle.core.kernel.real_descriptors() {
+                let text = "a simulated connection cannot leave its simulation";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            }
+            poll_fn(|cx| handle.poll_with(|stream, _, io| stream.poll_over(io, cx))).await?;
+            poll_fn(|cx| handle.poll_with(|stream, _, io| stream.poll_stopped(io, cx))).await?;
+            let (fd, received, permit) = {
+                let inner = &mut *handle.core.enter()?;
+                inner.streams.release(&mut inner.io, handle.slot)
+            };
+            handle.forget();
+            Ok(Parts::of_fd(fd, unread.in_front_of(received), permit))
+        }
+
+        /// Takes a connection over from another runtime, with the bytes received there.
+        ///
+        /// # Errors
+        /// Outside a runtime, or under a simulated kernel; the connection is then closed.
+        pub fn from_parts(parts: Parts) -> io::Result<Self> {
+            let core = current::get()?;
+            let mut inner = core.enter()?;
+            if !core.kernel.real_descriptors() {
+                let text = "a real connection cannot enter a simulation";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            }
+            if parts.received.len() > i32::MAX as usize {
+                let text =
+                    format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            let (fd, received, permit) = parts.take();
+            let slot = {
+                let inner = &mut *inner;
+                inner.streams.adopt(&inner.io, fd, received, permit)
+            };
+            drop(inner);
+            Ok(Self::new(StreamHandle::of_slot(core, slot)))
+        }
     };
 }
 
@@ -377,5 +440,6 @@ macro_rules! listen_setters {
 }
 
 pub(super) use {
-    accept_methods, listen_setters, recv_methods, send_methods, stream_methods, stream_traits,
+    accept_methods, listen_setters, parts_methods, recv_methods, send_methods, stream_methods,
+    stream_traits,
 };

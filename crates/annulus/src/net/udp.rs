@@ -6,18 +6,21 @@ pub use options::UdpOptions;
 
 use super::datagram::{Datagram, Transmit};
 use super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::new_fd::NewFd;
 use super::option_methods::{self, *};
 use super::resolve::first;
 use super::socket::Socket;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::slots::datagrams::ReceivedMessage;
+use crate::runtime::core::Core;
+use crate::slots::datagrams::{Format, ReceivedMessage, Settings};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A UDP socket.
@@ -41,6 +44,22 @@ impl UdpSocket {
     /// As [`UdpOptions::bind`].
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         UdpOptions::new().bind(address)
+    }
+
+    pub(super) fn handle(&self) -> &DatagramHandle {
+        &self.handle
+    }
+
+    /// Of a socket from elsewhere, which may have a peer.
+    pub(super) fn adopt(core: &Rc<Core>, socket: NewFd, is_v4: bool) -> io::Result<Self> {
+        let format = if is_v4 { Format::INET } else { Format::INET6 };
+        let peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet());
+        let this = Self::new(DatagramHandle::new(core, socket, format, Settings::default())?);
+        if let Ok(peer) = peer {
+            this.peer_is_v4.set(goes_over_v4(peer.ip()));
+            this.handle.set_connected()?;
+        }
+        Ok(this)
     }
 
     fn new(handle: DatagramHandle) -> Self {

@@ -9,10 +9,11 @@ use crate::fs::InlinePolicy;
 use crate::task::RunQueue;
 use crate::unwind::wake_each;
 use annulus_driver::Counters;
-use annulus_kernel::Kernel;
+use annulus_kernel::{Fd, Kernel};
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
     pub(crate) blocking: Pool,
+    /// Descriptors that handles had lent when the runtime ended.
+    kept: RefCell<Vec<OwnedFd>>,
     guard: ForkGuard,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,
@@ -57,6 +60,7 @@ impl Core {
             remote,
             inline_policy,
             blocking,
+            kept: RefCell::default(),
             guard,
             running: Cell::new(false),
             broken: Cell::new(false),
@@ -123,6 +127,19 @@ impl Core {
     /// After a panic has interrupted the loop's own code: which operations are in flight is then not certain.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
+    }
+
+    /// Keeps descriptors until the last handle is gone.
+    pub(crate) fn keep_open(&self, descriptors: Vec<OwnedFd>) {
+        self.kept.borrow_mut().extend(descriptors);
+    }
+
+    /// Lends a descriptor of a handle, which stays open as long as the handle. `None` after the end, and under a simulated kernel,
+    /// whose descriptors mean nothing to other code.
+    pub(crate) fn expose(&self, fd: io::Result<Fd>) -> Option<Fd> {
+        let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
+        self.enter().ok()?.io.expose(fd);
+        Some(fd)
     }
 
     pub(crate) fn set_over(&self, over: bool) {

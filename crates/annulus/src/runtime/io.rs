@@ -4,6 +4,7 @@
 //! a note here, and the turn acts on it.
 
 use super::after::After;
+use super::exposed::Exposed;
 use super::kernel_held::KernelHeld;
 use super::memory::{Memory, MemoryLimit};
 use super::recheck::{Recheck, Rechecks};
@@ -12,8 +13,9 @@ use crate::lease::Lease;
 use crate::net::Permit;
 use crate::time::{Instant, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, Shutdown};
 use std::mem;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
@@ -45,6 +47,7 @@ pub(crate) struct Io {
     pub(crate) spares: Spares,
     /// Operations whose terminal event has not come.
     pub(crate) in_flight: usize,
+    exposed: Exposed,
     /// A descriptor was closed: listeners that had run out of descriptors may try again.
     fd_closed: bool,
 }
@@ -60,6 +63,7 @@ impl Io {
             memory,
             spares: Spares::default(),
             in_flight: 0,
+            exposed: Exposed::default(),
             fd_closed: false,
         }
     }
@@ -92,14 +96,54 @@ impl Io {
         self.driver.submit(Token::IGNORED, Op::Cancel { target });
     }
 
+    /// A handle has lent its descriptor: it stays open as long as the handle, also beyond the end of the runtime.
+    pub(crate) fn expose(&mut self, fd: Fd) {
+        self.exposed.add(fd);
+    }
+
+    /// The runtime ends: from here on, descriptors that were lent are kept.
+    pub(crate) fn keep_exposed(&mut self) {
+        self.exposed.keep = true;
+    }
+
+    /// Descriptors that were lent, to be kept until every handle is gone.
+    pub(crate) fn take_kept(&mut self) -> Vec<OwnedFd> {
+        mem::take(&mut self.exposed.kept)
+    }
+
+    /// Releases a descriptor of which nothing is in flight, which is used and closed elsewhere.
+    pub(crate) fn release(&mut self, fd: Fd) {
+        self.exposed.remove(fd);
+        self.driver.release(fd);
+    }
+
+    /// Keeps a descriptor that was lent instead of closing it. Its peer sees the end.
+    #[cold]
+    fn keep_if_exposed(&mut self, fd: Fd) -> bool {
+        if !self.exposed.remove(fd) || !self.exposed.keep {
+            return false;
+        }
+        self.driver.release(fd);
+        // Fails for sockets without a peer, and for pipes.
+        _ = self.driver.kernel().shutdown(fd, Shutdown::Both);
+        self.exposed.keep(fd);
+        true
+    }
+
     /// Closes a descriptor of which nothing is in flight.
     pub(crate) fn close(&mut self, fd: Fd) {
+        if !self.exposed.is_empty() && self.keep_if_exposed(fd) {
+            return;
+        }
         self.driver.submit(Token::IGNORED, Op::Close { fd });
         self.note_closed();
     }
 
     /// As [`close`](Self::close), before this returns.
     pub(crate) fn close_now(&mut self, fd: Fd) {
+        if !self.exposed.is_empty() && self.keep_if_exposed(fd) {
+            return;
+        }
         self.driver.close_now(fd);
         self.note_closed();
     }

@@ -6,6 +6,7 @@ mod builder;
 mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
+pub(crate) mod exposed;
 pub(crate) mod fork;
 pub(crate) mod handle;
 pub(crate) mod inner;

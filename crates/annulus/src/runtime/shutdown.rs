@@ -54,6 +54,7 @@ impl Core {
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();
         let drained = self.reap(&mut inside) && self.check_whole().is_ok();
+        self.keep_open(inside.io.take_kept());
         self.set_over(inside.close(drained));
     }
 
@@ -112,6 +113,7 @@ impl Inner {
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
+        self.io.keep_exposed();
         self.streams.stop_all(&mut self.io);
         self.listeners.stop_all(&mut self.io);
         self.connects.stop_all(&mut self.io);

@@ -139,6 +139,7 @@ suite! {
     streams::several_chunks_are_sent_as_one, then streams::were_zero_copy;
     streams::two_thousand_single_bytes_come_back;
     streams::halves_work_independently;
+    streams::halves_become_one_stream_again;
     writes::what_was_written_leaves_without_further_polls;
     writes::a_drain_waits_for_what_was_written;
     writes::slices_arrive_in_order_with_chunks, with small_bounds;

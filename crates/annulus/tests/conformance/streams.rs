@@ -138,6 +138,26 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn halves_become_one_stream_again() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    client.send("shown before").await?;
+    let (mut receiving, mut sending) = server.split();
+    assert!(receiving.peek(5).await?.starts_with(b"shown"));
+    sending.send("sent by the half").await?;
+    let (other_receiving, other_sending) = UnixStream::pair()?.0.split();
+    let error = TcpStream::reunite(receiving, other_sending).unwrap_err();
+    let (receiving, other_sending) = (error.receiving, error.sending);
+    let error = TcpStream::reunite(other_receiving, other_sending).unwrap_err();
+    assert!(error.to_string().contains("not of one stream"), "{error}");
+    assert!(UnixStream::reunite(error.receiving, error.sending).is_ok());
+    let mut server = TcpStream::reunite(receiving, sending).expect("halves of one stream");
+    assert_eq!(receive(&mut server, 12).await?, b"shown before");
+    server.send(", and by the stream").await?;
+    drop(server);
+    assert_eq!(receive(&mut client, 100).await?, b"sent by the half, and by the stream");
+    Ok(())
+}
+
 pub(crate) async fn several_chunks_are_sent_as_one() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let text = pattern(200_000);

@@ -130,9 +130,14 @@ impl InlinePolicy {
         self.devices.borrow_mut().find(Entry::new(dir, path))
     }
 
+    /// The device with this number.
+    pub(super) fn device_by_number(&self, number: u64) -> DeviceId {
+        self.latency.borrow_mut().device(number)
+    }
+
     /// Notes the number of the device that a path is on.
     pub(super) fn learn_device(&self, dir: RawFd, path: &Path, number: u64) -> DeviceId {
-        let device = self.latency.borrow_mut().device(number);
+        let device = self.device_by_number(number);
         self.devices.borrow_mut().insert(Entry::new(dir, path), device);
         device
     }

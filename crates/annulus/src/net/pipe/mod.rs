@@ -72,6 +72,10 @@ pub struct Receiver {
 }
 
 impl Sender {
+    pub(in crate::net) fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+
     fn of_pipe(pipe: OwnedFd) -> io::Result<Self> {
         handle_of(pipe, SigPipe::of_process()).map(|handle| Self { handle })
     }
@@ -80,6 +84,10 @@ impl Sender {
 }
 
 impl Receiver {
+    pub(in crate::net) fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+
     fn of_pipe(pipe: OwnedFd) -> io::Result<Self> {
         let handle = handle_of(pipe, SigPipe::Ignored)?;
         Ok(Self { handle, unread: RecvBuffer::default() })

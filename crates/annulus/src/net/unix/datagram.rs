@@ -1,6 +1,7 @@
 //! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::super::new_fd::NewFd;
 use super::super::option_methods::{self, *};
 use super::super::resolve::failed;
 use super::super::socket::Socket;
@@ -10,7 +11,8 @@ use super::address::{of_path, of_std, to_std};
 use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
-use crate::slots::datagrams::{ReceivedMessage, SendMeta};
+use crate::runtime::core::Core;
+use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials, SocketOption, SocketQuery};
 use std::fmt;
@@ -18,6 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A received datagram, with its sender, credentials and descriptors.
@@ -88,6 +91,20 @@ impl UnixDatagram {
     /// Out of descriptors, or outside a runtime.
     pub fn pair() -> io::Result<(Self, Self)> {
         UnixOptions::new().datagram_pair()
+    }
+
+    pub(in super::super) fn handle(&self) -> &DatagramHandle {
+        &self.handle
+    }
+
+    /// Of a socket from elsewhere, which may have a peer. Its path stays when it is dropped.
+    pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
+        let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
+        let handle = DatagramHandle::new(core, socket, Format::UNIX, Settings::default())?;
+        if has_peer {
+            handle.set_connected()?;
+        }
+        Ok(Self::new(handle, None))
     }
 
     pub(super) fn new(handle: DatagramHandle, path: Option<BoundPath>) -> Self {

@@ -1,15 +1,18 @@
 //! Listening for Unix connections.
 
 use super::super::listener_handle::ListenerHandle;
+use super::super::new_fd::NewFd;
 use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::accept_methods;
 use super::address::to_std;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};
+use crate::runtime::core::Core;
 use std::fmt;
 use std::io;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections that `accept` has not returned.
@@ -38,6 +41,15 @@ impl UnixListener {
     /// As [`bind`](Self::bind).
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         UnixOptions::new().listen_addr(address)
+    }
+
+    pub(in super::super) fn handle(&self) -> &ListenerHandle {
+        &self.handle
+    }
+
+    /// Of a socket from elsewhere. Its path stays when it is dropped.
+    pub(in super::super) fn from_elsewhere(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
+        Ok(Self::new(ListenerHandle::new(core, socket, None)?, None, false))
     }
 
     pub(super) fn new(handle: ListenerHandle, path: Option<BoundPath>, descriptors: bool) -> Self {

@@ -1,16 +1,19 @@
 //! A Unix stream.
 
 use super::super::option_methods::{self, *};
-use super::super::parts::new_descriptor;
+use super::super::parts::{Parts, new_descriptor};
 use super::super::recv_buffer::RecvBuffer;
 use super::super::socket::Socket;
-use super::super::split::{RecvHalf, SendHalf};
+use super::super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
 use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::super::stream_methods::{recv_methods, send_methods, stream_methods, stream_traits};
+use super::super::stream_methods::{
+    parts_methods, recv_methods, send_methods, stream_methods, stream_traits,
+};
 use super::UnixOptions;
 use super::address::to_std;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use crate::runtime::current;
 use annulus_kernel::{Credentials, SocketOption, SocketQuery};
 use std::fmt;
 use std::future::poll_fn;
@@ -54,11 +57,14 @@ impl UnixStream {
         UnixOptions::new().pair()
     }
 
-    pub(super) fn new(handle: StreamHandle) -> Self {
+    pub(in super::super) fn new(handle: StreamHandle) -> Self {
         Self { handle, unread: RecvBuffer::default() }
     }
 
+    const FAMILY: Family = Family::Unix;
+
     stream_methods!();
+    parts_methods!();
 
     /// The next bytes, and the descriptors that came with them. Cancel-safe.
     ///

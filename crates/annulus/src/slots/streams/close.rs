@@ -99,7 +99,7 @@ impl Streams {
         }
         let mut stream = self.remove(io, slot);
         stream.drop_wakers(io);
-        io.driver.release(stream.fd);
+        io.release(stream.fd);
         (stream.fd, received, stream.permit)
     }
 

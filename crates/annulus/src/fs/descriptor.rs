@@ -1,0 +1,55 @@
+//! Files as descriptors, and files of descriptors from elsewhere.
+#![allow(unsafe_code)]
+
+use super::File;
+use super::open_file::OpenFile;
+use crate::runtime::{current, exposed};
+use annulus_kernel::{Fd, named};
+use rustix::fs::{OFlags, fcntl_getfl};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+/// The descriptor, for calls that are missing here; it stays open while it is borrowed. Under a simulated kernel it is one on which every
+/// call fails with `EBADF`.
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let fd = self.open.fd;
+        exposed::borrowed(self.open.core.kernel.real_descriptors().then_some(fd))
+    }
+}
+
+/// The number of the descriptor: see `AsFd`.
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Takes an open file over, also one that is no regular file.
+///
+/// # Errors
+/// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.
+impl TryFrom<OwnedFd> for File {
+    type Error = io::Error;
+
+    fn try_from(file: OwnedFd) -> io::Result<Self> {
+        let core = current::get()?;
+        if !core.kernel.real_descriptors() {
+            let text = "a real file cannot enter a simulation";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let flags = fcntl_getfl(&file).map_err(named("fcntl"))?;
+        // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
+        let open = OpenFile::new(core.clone(), unsafe { Fd::from_raw(file.into_raw_fd()) });
+        let device = core.inline_policy.device_by_number(open.device_number());
+        Ok(Self::new(open, device, flags.contains(OFlags::DIRECT), core.inline_policy.default))
+    }
+}
+
+impl TryFrom<std::fs::File> for File {
+    type Error = io::Error;
+
+    fn try_from(file: std::fs::File) -> io::Result<Self> {
+        Self::from_std(file)
+    }
+}

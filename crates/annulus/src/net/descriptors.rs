@@ -1,0 +1,174 @@
+//! Handles as descriptors, and handles of descriptors from elsewhere.
+
+use super::datagram_handle::DatagramHandle;
+use super::listener_handle::ListenerHandle;
+use super::new_fd::NewFd;
+use super::parts::given;
+use super::stream_handle::{AsStream, StreamHandle};
+use super::{
+    Receiver, Sender, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
+};
+use crate::runtime::core::Core;
+use crate::runtime::{current, exposed};
+use annulus_kernel::{Fd, named};
+use rustix::io::ioctl_fionbio;
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
+use std::io;
+use std::net;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix;
+use std::rc::Rc;
+
+/// A handle that owns a descriptor of its runtime.
+trait Lends {
+    fn core(&self) -> &Core;
+
+    fn fd(&self) -> io::Result<Fd>;
+
+    fn lend(&self) -> BorrowedFd<'_> {
+        exposed::borrowed(self.core().expose(self.fd()))
+    }
+}
+
+macro_rules! lends {
+    ($($handle:ty)+) => {$(
+        impl Lends for $handle {
+            fn core(&self) -> &Core {
+                &self.core
+            }
+
+            fn fd(&self) -> io::Result<Fd> {
+                self.with_fd(|_, fd| Ok(fd))
+            }
+        }
+    )+};
+}
+
+lends!(StreamHandle ListenerHandle DatagramHandle);
+
+macro_rules! as_fd {
+    ($($type:ty)+) => {$(
+        /// The descriptor, for options and calls that are missing here. It stays open while it is borrowed. Do not read from it, write to
+        /// it or make it blocking: bytes would be lost to, or overtake, those of this handle.
+        ///
+        /// After the runtime's end and under a simulated kernel it is a descriptor on which every call fails with `EBADF`.
+        impl AsFd for $type {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.handle().lend()
+            }
+        }
+
+        /// The number of the descriptor: see `AsFd`.
+        impl AsRawFd for $type {
+            fn as_raw_fd(&self) -> RawFd {
+                self.as_fd().as_raw_fd()
+            }
+        }
+    )+};
+}
+
+as_fd!(TcpStream TcpListener UdpSocket UnixStream UnixListener UnixDatagram Sender Receiver);
+
+const INTERNET: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
+const UNIX: &[AddressFamily] = &[AddressFamily::UNIX];
+
+/// What a descriptor must be.
+struct Wanted {
+    what: &'static str,
+    families: &'static [AddressFamily],
+    kind: SocketType,
+    listens: bool,
+}
+
+impl Wanted {
+    /// # Errors
+    /// `InvalidInput`, with what it is and what is needed.
+    fn check(&self, socket: &OwnedFd) -> io::Result<AddressFamily> {
+        let refused = |is: String| {
+            let (number, wanted) = (socket.as_raw_fd(), self.what);
+            let text = format!("descriptor {number} is {is}; {wanted} is needed");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let Ok(kind) = socket_type(socket) else { return Err(refused("no socket".into())) };
+        let family = socket_domain(socket).map_err(named("getsockopt"))?;
+        let listens = socket_acceptconn(socket).map_err(named("getsockopt"))?;
+        if self.families.contains(&family) && kind == self.kind && listens == self.listens {
+            return Ok(family);
+        }
+        let listening = if listens { "listening " } else { "" };
+        Err(refused(format!("a {listening}socket of family {family:?} and type {kind:?}")))
+    }
+}
+
+/// A real socket of the wanted kind, made non-blocking, and the runtime to have it.
+///
+/// # Errors
+/// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for another kind. The socket is then closed.
+fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, AddressFamily)> {
+    let core = current::get()?;
+    if !core.kernel.real_descriptors() {
+        let text = "a real socket cannot enter a simulation";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let family = wanted.check(&socket)?;
+    ioctl_fionbio(&socket, true).map_err(named("ioctl"))?;
+    let socket = NewFd::own(&core.kernel, given(socket));
+    Ok((core, socket, family))
+}
+
+/// `from_std`, and `TryFrom` of a descriptor and of the standard library's type. The last expression makes the type of what
+/// [`taken`] returns.
+macro_rules! from_descriptor {
+    ($($type:ident, $theirs:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
+        impl $type {
+            #[doc = concat!("Takes ", $what, " of the standard library over, which becomes non-blocking.")]
+            ///
+            /// # Errors
+            /// Outside a runtime; `Unsupported` under a simulated kernel. It is then closed.
+            pub fn from_std(theirs: $theirs) -> io::Result<Self> {
+                Self::try_from(OwnedFd::from(theirs))
+            }
+        }
+
+        #[doc = concat!("Takes the descriptor of ", $what, " over, which becomes non-blocking.")]
+        ///
+        /// # Errors
+        /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime; `Unsupported` under a simulated kernel. It is then
+        /// closed.
+        impl TryFrom<OwnedFd> for $type {
+            type Error = io::Error;
+
+            fn try_from(socket: OwnedFd) -> io::Result<Self> {
+                let kind = SocketType::$kind;
+                let wanted = Wanted { what: $what, families: $families, kind, listens: $listens };
+                $make(taken(socket, &wanted)?)
+            }
+        }
+
+        impl TryFrom<$theirs> for $type {
+            type Error = io::Error;
+
+            fn try_from(theirs: $theirs) -> io::Result<Self> {
+                Self::from_std(theirs)
+            }
+        }
+    )+};
+}
+
+type Taken = (Rc<Core>, NewFd, AddressFamily);
+
+from_descriptor! {
+    TcpStream, net::TcpStream, "a TCP connection": INTERNET STREAM false,
+        |(core, socket, _): Taken| StreamHandle::new(core, socket, None).map(TcpStream::new);
+    TcpListener, net::TcpListener, "a listening TCP socket": INTERNET STREAM true,
+        |(core, socket, _): Taken| TcpListener::new(&core, socket, None);
+    UdpSocket, net::UdpSocket, "a UDP socket": INTERNET DGRAM false,
+        |(core, socket, family): Taken| UdpSocket::adopt(&core, socket, family == AddressFamily::INET);
+    UnixStream, unix::net::UnixStream, "a Unix stream": UNIX STREAM false,
+        |(core, socket, _): Taken| StreamHandle::new(core, socket, None).map(UnixStream::new);
+    UnixListener, unix::net::UnixListener, "a listening Unix socket": UNIX STREAM true,
+        |(core, socket, _): Taken| UnixListener::from_elsewhere(&core, socket);
+    UnixDatagram, unix::net::UnixDatagram, "a Unix datagram socket": UNIX DGRAM false,
+        |(core, socket, _): Taken| UnixDatagram::adopt(&core, socket);
+}
