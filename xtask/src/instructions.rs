@@ -83,7 +83,9 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
             _ => None,
         };
         let ((clients, bytes), instructions) = figure.ok_or_else(|| {
-            unreadable(&format!("'{line}' is not: tcp or udp, clients, bytes, instructions"))
+            unreadable(&format!(
+                "'{line}' is not: tcp, tcp-measured or udp, clients, bytes, instructions"
+            ))
         })?;
         Ok(Figure { way: fields[0].into(), clients, bytes, instructions })
     });
@@ -146,7 +148,7 @@ fn judge(known: &Figure, counted: &Figure) -> Option<String> {
 
 fn write(compiler: &str, figures: &[Figure]) -> Outcome {
     let mut text = String::from(
-        "# Instructions a message: tcp or udp, clients, bytes, instructions. `cargo xtask instructions record` writes this.\n",
+        "# Instructions a message: tcp, tcp-measured or udp, clients, bytes, instructions. `cargo xtask instructions record` writes this.\n",
     );
     text += &format!("{compiler}\n");
     for Figure { way, clients, bytes, instructions } in figures {

@@ -2,7 +2,8 @@
 //! count what a message costs: both ends do what an echo server does, and a played kernel batches the same way every time.
 //! `cargo run --release -p annulus --features sim --example instructions -- tcp 50 128 10000`
 //!
-//! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients.
+//! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients. `tcp-measured` is tcp on
+//! a runtime that measures its turns; reading the clock is the played kernel's, and not counted.
 
 use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
@@ -12,19 +13,20 @@ use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-const USAGE: &str = "usage: instructions tcp|udp CLIENTS BYTES MESSAGES";
+const USAGE: &str = "usage: instructions tcp|tcp-measured|udp CLIENTS BYTES MESSAGES";
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let numbers: Result<Vec<usize>, _> = words.iter().skip(1).map(|text| text.parse()).collect();
-    let (Some(way @ ("tcp" | "udp")), Ok(&[clients, bytes, messages])) =
+    let (Some(way @ ("tcp" | "tcp-measured" | "udp")), Ok(&[clients, bytes, messages])) =
         (words.first().map(String::as_str), numbers.as_deref())
     else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     // A limit that is far: as outside of simulations, where there is one unless the program says otherwise.
-    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 30));
+    let builder =
+        Runtime::builder().memory_limit(MemoryLimit::new(1 << 30)).measure(way == "tcp-measured");
     let played = run_on(&Sim::builder(1).build(), builder, async {
         match way {
             "udp" => throw_datagrams(clients, bytes, messages).await,

@@ -61,7 +61,7 @@
 //! | `Signals::recv` | nothing is lost |
 //! | `Child::wait`, `kill` | nothing is lost; once polled, `kill` has sent the signal |
 //! | `Command::status`, `output`, `Child::wait_with_output` | the child is dropped: it goes on, or is killed with `kill_on_drop` |
-//! | `Handle::stats` | the answer is discarded |
+//! | `Handle::stats`, `Handle::tasks` | the answer is discarded |
 //!
 //! # Threads
 //!

@@ -2,9 +2,12 @@
 
 mod common;
 
+use annulus::net::TcpListener;
 use annulus::shards::channel;
+use annulus::stats::TaskInfo;
+use annulus::time::sleep;
 use annulus::{Runtime, spawn, yield_now};
-use common::run;
+use common::{run, run_on};
 use std::future::pending;
 use std::io;
 use std::sync::mpsc::channel as std_channel;
@@ -82,4 +85,98 @@ fn after_the_end_there_are_no_stats() {
     let awaited = Runtime::new().unwrap().block_on(handle.stats());
     assert!(awaited.unwrap_err().to_string().contains("has ended"));
     assert!(annulus::stats().is_none());
+}
+
+/// What is known of the only task that was spawned at a line of this file.
+fn at(tasks: &[TaskInfo], line: u32) -> &TaskInfo {
+    let mut found = tasks.iter().filter(|task| task.spawned_at.line() == line);
+    let task = found.next().unwrap_or_else(|| panic!("none at line {line}: {tasks:?}"));
+    assert!(found.next().is_none() && task.spawned_at.file().ends_with("stats.rs"));
+    task
+}
+
+#[test]
+fn every_task_is_listed_with_its_place_and_what_it_waits_for() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let accepting = line!() + 1;
+        let _accepting = spawn(async move { listener.accept().await.map(drop) });
+        let sleeping = line!() + 1;
+        let _sleeping = spawn(sleep(Duration::from_secs(3600)));
+        let idle = line!() + 1;
+        let _idle = spawn(pending::<()>());
+        yield_now().await;
+        let ready = line!() + 1;
+        let _ready = spawn(pending::<()>());
+        let tasks = annulus::handle()?.tasks().await?;
+        assert_eq!(tasks.len(), 4);
+        assert!(at(&tasks, accepting).waits_for[0].starts_with("to accept on descriptor "));
+        assert!(at(&tasks, sleeping).waits_for[0].starts_with("for a timer in "));
+        assert!(at(&tasks, idle).waits_for.is_empty() && !at(&tasks, idle).is_ready);
+        assert!(at(&tasks, ready).is_ready);
+        assert!(tasks.iter().all(|task| task.polls.is_none()), "not measured: {tasks:?}");
+        let text = at(&tasks, idle).to_string();
+        assert!(text.ends_with(&format!("stats.rs:{idle} waits for a task or another thread")));
+        Ok(())
+    });
+}
+
+#[test]
+fn the_polls_of_each_task_are_counted_if_that_is_measured() {
+    run_on(Runtime::builder().measure(true), async {
+        let line = line!() + 1;
+        let task = spawn(async {
+            yield_now().await;
+            yield_now().await;
+            sleep(Duration::from_secs(3600)).await;
+        });
+        let before = annulus::handle()?.tasks().await?;
+        assert_eq!(at(&before, line).polls, None, "it has not run");
+        sleep(Duration::from_millis(20)).await;
+        let after = annulus::handle()?.tasks().await?;
+        let polls = at(&after, line).polls.expect("it has run");
+        assert_eq!(polls.count, 3);
+        // The clock of a turn is coarse, and never ahead.
+        assert!(polls.last > Duration::ZERO, "{polls:?}");
+        assert!(at(&after, line).to_string().contains("; polled 3 ×, last "));
+        drop(task);
+        Ok(())
+    });
+}
+
+#[test]
+fn another_thread_gets_the_tasks_without_its_own() {
+    run(async {
+        let line = line!() + 1;
+        let _idle = spawn(pending::<()>());
+        yield_now().await;
+        let handle = annulus::handle()?;
+        let (sender, mut receiver) = channel(2);
+        let thread = thread::spawn(move || {
+            let awaited = Runtime::new().unwrap().block_on(handle.tasks());
+            sender.try_send(awaited).unwrap();
+            sender.try_send(handle.tasks_blocking(PATIENCE)).unwrap();
+        });
+        for _ in 0..2 {
+            let tasks = receiver.recv().await.unwrap()?;
+            assert_eq!((tasks.len(), at(&tasks, line).is_ready), (1, false));
+        }
+        thread.join().unwrap();
+        Ok(())
+    });
+}
+
+#[test]
+fn ten_thousand_tasks_with_as_many_timers_are_listed() {
+    run(async {
+        let tasks: Vec<_> = (0..10_000).map(|_| spawn(sleep(Duration::from_secs(3600)))).collect();
+        yield_now().await;
+        while annulus::stats().expect("a runtime runs").tasks.ready > 0 {
+            yield_now().await;
+        }
+        let listed = annulus::handle()?.tasks().await?;
+        assert!(listed.len() == 10_000 && listed.iter().all(|task| task.waits_for.len() == 1));
+        drop(tasks);
+        Ok(())
+    });
 }

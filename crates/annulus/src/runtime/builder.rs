@@ -11,6 +11,7 @@ use crate::fs::{InlinePolicy, Policy};
 use crate::runtime::fork::ForkGuard;
 use crate::runtime::memory::{Memory, MemoryLimit};
 use crate::runtime::remote::Remote;
+use crate::stats::recorder::Measuring;
 use crate::task::budget;
 use annulus_driver::{Driver, Operations, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
@@ -36,6 +37,7 @@ pub struct Builder {
     memory: LimitChoice,
     task_budget: u32,
     blocking: Limits,
+    measuring: Measuring,
 }
 
 /// The memory limit to use.
@@ -76,6 +78,7 @@ impl Default for Builder {
             memory: LimitChoice::OfProcess,
             task_budget: budget::DEFAULT,
             blocking: Limits::default(),
+            measuring: Measuring::Nothing,
         }
     }
 }
@@ -256,6 +259,32 @@ impl Builder {
         self
     }
 
+    /// Measures how long turns and polls take and how long woken tasks wait, for [`Stats::timings`](crate::stats::Stats::timings), and
+    /// notes for each task how often it was polled and when. Off by default, when it costs nothing. It reads the clock in two turns of 64,
+    /// and a coarse clock in the others.
+    pub fn measure(mut self, measures: bool) -> Self {
+        self.measuring = match (measures, self.measuring) {
+            (false, _) => Measuring::Nothing,
+            (true, Measuring::Nothing) => Measuring::Sampled,
+            (true, measuring) => measuring,
+        };
+        self
+    }
+
+    /// Counts polls of tasks that take this long or longer and so keep the others waiting, and keeps the last of them with the places
+    /// that spawned their tasks: [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing` each is a warning, too.
+    ///
+    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll, some 25 ns.
+    /// A poll that never returns is not found: nothing else runs then; [`Handle::stats_blocking`](crate::Handle::stats_blocking) times out.
+    pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.measuring = match (limit.into(), self.measuring) {
+            (Some(limit), _) => Measuring::EveryPoll(limit),
+            (None, Measuring::EveryPoll(_)) => Measuring::Nothing,
+            (None, measuring) => measuring,
+        };
+        self
+    }
+
     /// Builds the runtime on this thread.
     ///
     /// # Errors
@@ -315,6 +344,11 @@ impl Builder {
             let text = "blocking_threads of 0 would let no blocking call begin; take at least 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
+        if self.measuring == Measuring::EveryPoll(Duration::ZERO) {
+            let text =
+                "slow_poll of 0 would make every poll slow; take at least 1 ns, or measure(true)";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let zero =
             [("recv_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
         if self.bounds.receive > i32::MAX as u32 {
@@ -343,7 +377,8 @@ impl Builder {
         }
         let (inline_policy, blocking) =
             (InlinePolicy::new(self.file_policy), Pool::new(self.blocking));
-        let core = Core::new(inner, Arc::new(remote), inline_policy, blocking, guard);
+        let core =
+            Core::new(inner, Arc::new(remote), inline_policy, blocking, guard, self.measuring);
         core.run_queue.set_task_budget(self.task_budget);
         Ok(core)
     }

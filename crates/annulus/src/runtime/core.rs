@@ -6,6 +6,7 @@ use super::kernel_held::KernelHeld;
 use super::remote::Remote;
 use crate::blocking::Pool;
 use crate::fs::InlinePolicy;
+use crate::stats::recorder::{Measuring, Recorder};
 use crate::task::RunQueue;
 use crate::unwind::wake_each;
 use annulus_driver::Counters;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     /// Descriptors that handles had lent when the runtime ended.
     kept: RefCell<Vec<OwnedFd>>,
     guard: ForkGuard,
+    /// If turns and polls are measured.
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,
     /// Its loop runs on this thread.
@@ -50,13 +53,16 @@ impl Core {
         inline_policy: InlinePolicy,
         blocking: Pool,
         guard: ForkGuard,
+        measuring: Measuring,
     ) -> Self {
         let kernel = inner.io.driver.kernel().clone();
+        let run_queue = Rc::new(RunQueue::new());
         Self {
+            recorder: Recorder::new(measuring, kernel.clone(), run_queue.clone()),
             began: kernel.now(),
             kernel,
             inner: RefCell::new(Some(KernelHeld::new(inner))),
-            run_queue: Rc::new(RunQueue::new()),
+            run_queue,
             remote,
             inline_policy,
             blocking,

@@ -1,9 +1,10 @@
 //! A handle on a runtime, for other threads.
 
+use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::memory::MemoryLimit;
 use crate::runtime::remote::Remote;
-use crate::stats::Stats;
+use crate::stats::{Stats, TaskInfo};
 use crate::task::refused::refuse;
 use crate::task::{self, JoinHandle};
 use std::fmt;
@@ -94,6 +95,23 @@ impl Handle {
     /// `TimedOut` if the loop does not turn in time: a task holds it, or no `block_on` runs. Otherwise as `stats`.
     pub fn stats_blocking(&self, timeout: Duration) -> io::Result<Stats> {
         self.ask_blocking(|core, _| core.stats(), timeout)
+    }
+
+    /// Every task of the runtime that has not ended, where it was spawned and what it waits for. Asks as [`stats`](Self::stats) does; the
+    /// task that asks is left out. Takes time in proportion to the tasks and sockets, during which no other task runs.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    pub async fn tasks(&self) -> io::Result<Vec<TaskInfo>> {
+        self.ask(Core::tasks).await
+    }
+
+    /// As [`tasks`](Self::tasks), for a thread without a runtime: blocks it for up to `timeout`.
+    ///
+    /// # Errors
+    /// As [`stats_blocking`](Self::stats_blocking).
+    pub fn tasks_blocking(&self, timeout: Duration) -> io::Result<Vec<TaskInfo>> {
+        self.ask_blocking(Core::tasks, timeout)
     }
 
     /// What every task of the runtime waits for, a line each, with the place where it was spawned. For a program that hangs: await it

@@ -82,7 +82,7 @@ impl Core {
             }
             let left = deadline.duration_since(inside.io.now());
             let hurry = !inside.io.driver.is_clear();
-            if left.is_zero() || inside.turn(hurry, Some(left), &self.remote).is_err() {
+            if left.is_zero() || inside.turn(hurry, Some(left), &self.remote, None).is_err() {
                 return false;
             }
         }

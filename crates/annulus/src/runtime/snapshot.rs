@@ -25,6 +25,7 @@ impl Core {
             datagram_buffers: inner.io.driver.datagram_pool().map(|pool| buffers(pool)),
             memory: inner.memory(),
             counters,
+            timings: self.recorder.as_ref().map(|recorder| recorder.timings()),
         })
     }
 }

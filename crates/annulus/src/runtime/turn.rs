@@ -3,6 +3,8 @@
 use super::core::Core;
 use super::inner::Inner;
 use super::remote::Remote;
+use crate::stats::probe::{Probe, Unmeasured};
+use crate::stats::recorder::Recorder;
 use crate::task::RootWaker;
 use crate::time::Fire;
 use annulus_driver::Wait;
@@ -24,22 +26,43 @@ impl Core {
         let waker = Waker::from(flag.clone());
         self.check_whole()?;
         let mut cx = Context::from_waker(&waker);
+        self.recorder.iter().for_each(|recorder| recorder.turn_begins());
         loop {
             self.run_queue.renew_budget();
-            if flag.take()
-                && let Poll::Ready(value) = future.as_mut().poll(&mut cx)
-            {
-                // Starts what it has sent and closed last.
-                self.turn(true, None)?;
-                return Ok(value);
+            if flag.take() {
+                self.timing().inspect(|recorder| recorder.polls_begin());
+                let polled = future.as_mut().poll(&mut cx);
+                self.timing().inspect(|recorder| recorder.polled(None));
+                if let Poll::Ready(value) = polled {
+                    // Starts what it has sent and closed last.
+                    self.turn(true, None)?;
+                    return Ok(value);
+                }
             }
             self.run_queue.extend(self.remote.take());
             // After the inbox: a stop wakes the loop as a task in the inbox does.
             if self.remote.take_stop() {
                 return Err(stopped());
             }
-            self.run_queue.run(BUDGET);
+            match self.recorder.as_deref() {
+                None => self.run_queue.run(BUDGET, &Unmeasured),
+                Some(recorder) => self.run_measured(recorder),
+            }
             self.turn(flag.is_woken(), None)?;
+        }
+    }
+
+    /// The recorder, in a turn in which the clock is read.
+    #[inline]
+    fn timing(&self) -> Option<&Recorder> {
+        self.recorder.as_deref().filter(|recorder| recorder.is_timed())
+    }
+
+    #[cold]
+    fn run_measured(&self, recorder: &Recorder) {
+        match recorder.is_timed() {
+            true => self.run_queue.run(BUDGET, recorder),
+            false => self.run_queue.run(BUDGET, &recorder.counting()),
         }
     }
 
@@ -55,7 +78,7 @@ impl Core {
         }
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !settled || !self.run_queue.is_empty();
-        self.own_work(|| inner.turn(busy, upto, &self.remote))?;
+        self.own_work(|| inner.turn(busy, upto, &self.remote, self.recorder.as_deref()))?;
         drop(inner);
         self.settle()?;
         Ok(())
@@ -74,15 +97,22 @@ impl Inner {
         ready: bool,
         upto: Option<Duration>,
         remote: &Remote,
+        recorder: Option<&Recorder>,
     ) -> io::Result<()> {
         let mut busy = ready || self.streams.has_unsettled() || self.datagrams.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
+        if let Some(recorder) = recorder {
+            recorder.turn_ends();
+        }
         if busy || !remote.park() {
             self.io.driver.turn(Wait::No)?;
         } else {
             self.sleep(upto)?;
             remote.unpark();
+        }
+        if let Some(recorder) = recorder {
+            recorder.turn_begins();
         }
         self.take_events();
         self.fire_timers();

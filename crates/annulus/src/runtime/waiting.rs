@@ -2,44 +2,50 @@
 
 use super::core::Core;
 use super::inner::Inner;
+use crate::slots::waits::Waits;
+use crate::stats::{Polls, TaskInfo};
 use crate::task::Task;
 use crate::time::Instant;
 use std::task::Waker;
 
 impl Core {
+    /// Every task but `asking`, and what it waits for; `None` in a forked child and after the end.
+    pub(super) fn tasks(&self, asking: Option<&Waker>) -> Option<Vec<TaskInfo>> {
+        let is_asking = |task: &Task| asking.is_some_and(|waker| waker.will_wake(&task.waker));
+        let mut tasks = self.run_queue.tasks();
+        tasks.retain(|task| !is_asking(task));
+        let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
+        self.enter().ok()?.add_waits(&mut waits);
+        let now = self.kernel.now();
+        let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
+            spawned_at: task.spawned_at,
+            is_ready: task.queued,
+            waits_for,
+            polls: task.polls.map(|(count, at)| Polls { count, last: now.saturating_sub(at) }),
+        };
+        Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
+    }
+
     /// What every task but `asking` waits for, a line each.
     pub(super) fn waiting(&self, asking: Option<&Waker>) -> Vec<String> {
-        let tasks = self.run_queue.tasks();
-        let Ok(mut inner) = self.enter() else { return Vec::new() };
-        let line = |task: Task| {
-            let waits = inner.waits_of(&task.waker);
-            let what = match waits.is_empty() {
-                true if task.queued => "to run".into(),
-                true => "for a task or another thread".into(),
-                false => waits.join(", "),
-            };
-            let (file, line) = (task.spawned_at.file(), task.spawned_at.line());
-            format!("task spawned at {file}:{line} waits {what}")
-        };
-        let is_asking = |task: &Task| asking.is_some_and(|waker| waker.will_wake(&task.waker));
-        tasks.into_iter().filter(|task| !is_asking(task)).map(line).collect()
+        self.tasks(asking).unwrap_or_default().iter().map(TaskInfo::to_string).collect()
     }
 }
 
 impl Inner {
-    /// What a task, known by its waker, waits for; empty if it waits for nothing that the runtime knows of.
-    pub(crate) fn waits_of(&mut self, task: &Waker) -> Vec<String> {
-        let mut waits = Vec::new();
-        self.streams.add_waits(task, &mut waits);
-        self.listeners.add_waits(task, &mut waits);
-        self.datagrams.add_waits(task, &mut waits);
-        self.connects.add_waits(task, &mut waits);
-        self.nops.add_waits(task, &mut waits);
-        self.polls.add_waits(task, &mut waits);
-        self.file_ops.add_waits(task, &mut waits);
+    /// Adds what tasks wait for, as far as the runtime knows of it.
+    fn add_waits(&mut self, waits: &mut Waits) {
+        self.streams.add_waits(waits);
+        self.listeners.add_waits(waits);
+        self.datagrams.add_waits(waits);
+        self.connects.add_waits(waits);
+        self.nops.add_waits(waits);
+        self.polls.add_waits(waits);
+        self.file_ops.add_waits(waits);
         let now = self.io.now();
-        waits.extend(self.io.timers.of(task).map(|deadline| left(deadline, now)));
-        waits
+        for (waker, deadline) in self.io.timers.waits() {
+            waits.note(&waker, || left(deadline, now));
+        }
     }
 }
 

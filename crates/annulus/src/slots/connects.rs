@@ -3,6 +3,7 @@
 
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
+use crate::slots::waits::Waits;
 use crate::time::{Fire, Instant, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::{Address, Fd};
@@ -126,12 +127,12 @@ impl Connects {
         self.0.len()
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             let attempt = self.0.get(slot);
-            if attempt.waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
-                waits.push(format!("to connect to {:?}", attempt.address));
+            if let Some(waker) = &attempt.waker {
+                waits.note(waker, || format!("to connect to {:?}", attempt.address));
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
+use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
@@ -143,13 +144,11 @@ impl FileOps {
         self.0.len()
     }
 
-    /// What a task waits for here, by its waker.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
-            if let State::InFlight { waker: Some(waker), .. } = &self.0.get(slot).state
-                && waker.will_wake(task)
-            {
-                waits.push("for a call on a file".into());
+            if let State::InFlight { waker: Some(waker), .. } = &self.0.get(slot).state {
+                waits.note(waker, || "for a call on a file".into());
             }
         }
     }

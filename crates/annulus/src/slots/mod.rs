@@ -11,3 +11,4 @@ pub(crate) mod nops;
 pub(crate) mod polls;
 mod slot_id;
 pub(crate) mod streams;
+pub(crate) mod waits;

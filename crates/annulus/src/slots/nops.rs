@@ -2,6 +2,7 @@
 
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
+use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use rustix::io::Errno;
 use std::mem;
@@ -72,13 +73,11 @@ impl Nops {
         }
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
-        let awaited =
-            |nop: &Nop| matches!(nop, Nop::InFlight(Some(waker)) if waker.will_wake(task));
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
-            if awaited(self.0.get(slot)) {
-                waits.push("for a nop".into());
+            if let Nop::InFlight(Some(waker)) = self.0.get(slot) {
+                waits.note(waker, || "for a nop".into());
             }
         }
     }

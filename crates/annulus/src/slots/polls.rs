@@ -3,6 +3,7 @@
 
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
+use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::Fd;
 use rustix::io::Errno;
@@ -81,12 +82,12 @@ impl Polls {
         self.0.len()
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             let poll = self.0.get(slot);
-            if poll.waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
-                waits.push(poll.what.into());
+            if let Some(waker) = &poll.waker {
+                waits.note(waker, || poll.what.into());
             }
         }
     }

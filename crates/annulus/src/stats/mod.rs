@@ -16,6 +16,17 @@
 //! # .unwrap();
 //! ```
 
+mod histogram;
+pub(crate) mod probe;
+pub(crate) mod recorder;
+mod task_info;
+mod timings;
+mod wake_marks;
+
+pub use histogram::Histogram;
+pub use task_info::{Polls, TaskInfo};
+pub use timings::{SlowPoll, Timings};
+
 use crate::runtime::DriverKind;
 use annulus_driver::Counters;
 use std::time::Duration;
@@ -47,6 +58,9 @@ pub struct Stats {
     pub memory: Memory,
     /// The driver's counters.
     pub counters: Counters,
+    /// How long turns and polls took, if the runtime was built with [`Builder::measure`](crate::Builder::measure) or
+    /// [`slow_poll`](crate::Builder::slow_poll).
+    pub timings: Option<Timings>,
 }
 
 /// The tasks of a runtime.

@@ -20,6 +20,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::time::Duration;
 
 /// The states of a task. Only its owner reads and changes them.
 ///
@@ -46,6 +47,9 @@ struct Head {
     state: Cell<State>,
     /// The owner's: the index in the list of live tasks.
     index: Cell<u32>,
+    /// The owner's: how often it was polled, and when last, if that is measured.
+    polls: Cell<u64>,
+    polled_at: Cell<u64>,
     remote: Arc<Remote>,
     spawned_at: &'static Location<'static>,
     vtable: &'static Vtable,
@@ -129,6 +133,8 @@ where
         remote_flags: RemoteFlags::new(),
         state: Cell::new(State::New),
         index: Cell::new(0),
+        polls: Cell::new(0),
+        polled_at: Cell::new(0),
         remote,
         spawned_at,
         vtable: &Task::<F>::VTABLE,
@@ -248,6 +254,21 @@ impl Owned<'_> {
     /// Its index in the list of live tasks.
     pub(super) fn index(&self) -> u32 {
         self.head().index.get()
+    }
+
+    /// Notes a poll.
+    #[inline]
+    pub(super) fn note_poll(&self, time: u64) {
+        let head = self.head();
+        head.polls.set(head.polls.get().wrapping_add(1));
+        head.polled_at.set(time);
+    }
+
+    /// How often it was polled, and when last; `None` if no poll was noted.
+    pub(super) fn polls(&self) -> Option<(u64, Duration)> {
+        let head = self.head();
+        let at = Duration::from_nanos(head.polled_at.get());
+        (head.polls.get() > 0).then(|| (head.polls.get(), at))
     }
 
     /// Notes that a new task was linked at this index of the list. The caller must queue it.

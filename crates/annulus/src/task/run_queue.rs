@@ -6,6 +6,7 @@ use super::raw::{self, JoinRef, Owned, State, TaskRef};
 use super::refused::refuse;
 use crate::runtime::remote::Remote;
 use crate::stats::Tasks;
+use crate::stats::probe::Probe;
 use annulus_driver::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
 pub(crate) struct RunQueue {
@@ -36,6 +38,8 @@ pub(crate) struct Task {
     pub(crate) spawned_at: &'static Location<'static>,
     /// It is in the run queue.
     pub(crate) queued: bool,
+    /// How often it was polled, and when last, if that is measured.
+    pub(crate) polls: Option<(u64, Duration)>,
 }
 
 impl RunQueue {
@@ -95,19 +99,32 @@ impl RunQueue {
     /// Runs the tasks that are queued now, at most `budget`; tasks that they wake wait for the next turn. A panic ends its task
     /// only.
     #[inline]
-    pub(crate) fn run(&self, budget: usize) {
-        let count = self.queue.borrow().len().min(budget);
+    pub(crate) fn run(&self, budget: usize, probe: &impl Probe) {
+        let count = self.len().min(budget);
+        probe.polls_begin();
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
+            probe.task_taken();
             self.renew_budget();
             // SAFETY: tasks in the queue are queued.
             let state = unsafe { self.owned(&task).run() };
+            if let Some(time) = probe.time() {
+                self.owned(&task).note_poll(time);
+            }
+            probe.polled(Some(task.spawned_at()));
             match state {
                 State::Queued => self.push(task),
                 State::Done => self.unlink(&task),
                 _ => {}
             }
         }
+        probe.polls_end();
+    }
+
+    /// Tasks that can run.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.queue.borrow().len()
     }
 
     #[inline]
@@ -130,7 +147,7 @@ impl RunQueue {
 
     /// How many tasks there are; those in the inbox are not known here.
     pub(crate) fn stats(&self) -> Tasks {
-        let (alive, ready) = (self.live.borrow().len(), self.queue.borrow().len());
+        let (alive, ready) = (self.live.borrow().len(), self.len());
         Tasks { alive, ready, inbox: 0, spawned: self.spawned.get() }
     }
 
@@ -139,6 +156,7 @@ impl RunQueue {
         let task = |task: TaskRef| Task {
             waker: task.waker(),
             spawned_at: task.spawned_at(),
+            polls: self.owned(&task).polls(),
             queued: self.owned(&task).state() == State::Queued,
         };
         self.live_tasks().into_iter().map(task).collect()

@@ -4,6 +4,7 @@
 use super::owner::{self, is_owner};
 use super::*;
 use crate::runtime::remote::Remote;
+use crate::stats::probe::Unmeasured;
 use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsOwner, Panics};
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -41,7 +42,7 @@ impl Owner {
 
     fn turn(&self) {
         self.run_queue.extend(self.remote.take());
-        self.run_queue.run(1024);
+        self.run_queue.run(1024, &Unmeasured);
     }
 
     /// Turns, and lets other threads run in between.

@@ -24,12 +24,6 @@ pub(crate) enum Fire {
     DatagramLinger(u32, u32),
 }
 
-impl Fire {
-    pub(crate) fn wakes(&self, task: &Waker) -> bool {
-        matches!(self, Self::Wake(waker) if waker.will_wake(task))
-    }
-}
-
 struct Timer {
     place: usize,
     fire: Fire,
@@ -112,12 +106,14 @@ impl Timers {
         timers.into_values().map(|timer| timer.fire)
     }
 
-    /// The deadlines of the timers that wake a task.
-    pub(crate) fn of(&mut self, task: &Waker) -> impl Iterator<Item = Instant> {
+    /// The wakers of the timers that wake a task, with the deadlines.
+    pub(crate) fn waits(&mut self) -> Vec<(Waker, Instant)> {
         let timers = &mut self.timers;
-        self.heap.iter().filter_map(move |node| {
-            timers.get(node.index).fire.wakes(task).then_some(node.deadline)
-        })
+        let wait = |node: &Node| match &timers.get(node.index).fire {
+            Fire::Wake(waker) => Some((waker.clone(), node.deadline)),
+            _ => None,
+        };
+        self.heap.iter().filter_map(wait).collect()
     }
 
     fn take(&mut self, index: u32) -> Fire {

@@ -259,11 +259,6 @@ impl Waiters {
         let line = self.line.iter().filter_map(|waiter| waiter.waker.as_ref());
         line.chain(self.pollers.wakers())
     }
-
-    /// Whether a task waits here, by its waker.
-    pub(crate) fn include(&self, task: &Waker) -> bool {
-        self.wakers().any(|waker| waker.will_wake(task))
-    }
 }
 
 /// Stores a waker, unless the stored one wakes the same task; returns the one it replaced.

@@ -32,6 +32,7 @@ pub(crate) use recv_msg_buf::RecvMsgBuf;
 use crate::runtime::io::Io;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
+use crate::slots::waits::Waits;
 use crate::stats::Queues;
 use annulus_driver::{PoolSize, Slab};
 use annulus_kernel::{Domain, Fd};
@@ -39,7 +40,6 @@ use outgoing::OutgoingDatagram;
 use recv::RecvState;
 use send_state::SendState;
 use std::io;
-use std::task::Waker;
 
 /// A datagram socket's slot.
 pub(crate) struct DatagramSlot {
@@ -157,15 +157,15 @@ impl Datagrams {
         queues.receives += self.shared.arms.len();
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for index in self.slots.indices() {
             let slot = self.slots.get(index);
-            if slot.recv.waiters.include(task) {
-                waits.push(format!("for a datagram on descriptor {}", slot.fd));
+            for waker in slot.recv.waiters.wakers() {
+                waits.note(waker, || format!("for a datagram on descriptor {}", slot.fd));
             }
-            if slot.send.waiters.include(task) {
-                waits.push(format!("to send datagrams on descriptor {}", slot.fd));
+            for waker in slot.send.waiters.wakers() {
+                waits.note(waker, || format!("to send datagrams on descriptor {}", slot.fd));
             }
         }
     }

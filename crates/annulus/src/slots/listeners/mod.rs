@@ -11,6 +11,7 @@ use crate::net::{ConnectionLimit, Permit};
 use crate::runtime::after::After;
 use crate::runtime::io::Io;
 use crate::runtime::recheck::Recheck;
+use crate::slots::waits::Waits;
 use crate::time::Fire;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, Token};
@@ -20,7 +21,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Unclaimed connections of a listener beyond which it leaves the rest in the kernel's backlog. One multishot accept takes the
@@ -236,12 +237,12 @@ impl Listeners {
         }
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.slots.indices() {
             let listener = self.slots.get(slot);
-            if listener.waiters.include(task) {
-                waits.push(format!("to accept on descriptor {}", listener.fd));
+            for waker in listener.waiters.wakers() {
+                waits.note(waker, || format!("to accept on descriptor {}", listener.fd));
             }
         }
     }

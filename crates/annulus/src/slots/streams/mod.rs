@@ -24,6 +24,7 @@ mod zero_copy;
 use crate::net::Permit;
 use crate::runtime::io::Io;
 use crate::slots::slot_id::SlotId;
+use crate::slots::waits::Waits;
 use crate::stats::Queues;
 use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
@@ -31,7 +32,6 @@ use annulus_kernel::Fd;
 use buffer_queue::Links;
 use recv_state::RecvState;
 use send_state::SendState;
-use std::task::Waker;
 pub(crate) use stream::{Shared, Stream};
 use vectors::Vectors;
 
@@ -153,16 +153,16 @@ impl Streams {
         queues.receives += agenda.arms.len();
     }
 
-    /// What a task, known by its waker, waits for here.
-    pub(crate) fn add_waits(&mut self, task: &Waker, waits: &mut Vec<String>) {
+    /// What tasks wait for here.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.slots.indices() {
             let stream = self.slots.get(slot);
-            let directions = [
-                ("to receive", stream.rx.is_awaited_by(task)),
-                ("for its sends", stream.tx.is_awaited_by(task)),
-            ];
-            for (what, _) in directions.into_iter().filter(|(_, waits)| *waits) {
-                waits.push(format!("{what} on descriptor {}", stream.fd));
+            let directions =
+                [("to receive", stream.rx.waker()), ("for its sends", stream.tx.waker())];
+            for (what, waker) in directions {
+                if let Some(waker) = waker {
+                    waits.note(waker, || format!("{what} on descriptor {}", stream.fd));
+                }
             }
         }
     }

@@ -61,8 +61,9 @@ impl RecvState {
         Self { bytes: len, heap, ..Self::default() }
     }
 
-    pub(super) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    /// The waker of the task that waits, if one does.
+    pub(super) fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
     }
 
     /// Whether to arm a receive: none is, and half of the bound was taken.

@@ -87,8 +87,9 @@ impl SendState {
         self.is_idle() && (self.unnotified == 0 || self.error.is_some())
     }
 
-    pub(super) fn is_awaited_by(&self, task: &Waker) -> bool {
-        self.waker.as_ref().is_some_and(|waker| waker.will_wake(task))
+    /// The waker of the task that waits, if one does.
+    pub(super) fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
     }
 
     /// Why nothing can be sent, if so.

@@ -1,0 +1,213 @@
+//! Durations by their logarithm.
+
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+/// Bits of a duration below its highest that its bucket keeps: a bucket is at most an eighth as wide as its durations are long.
+const BITS: u32 = 3;
+const PARTS: usize = 1 << BITS;
+/// Nanoseconds, as a power of two, from which on durations share the last bucket: 18 minutes.
+const MOST: u32 = 40;
+const BUCKETS: usize = (MOST - BITS + 1) as usize * PARTS;
+
+/// How many durations there were of each length, in 304 buckets of nanoseconds: single ones up to 7 ns, then eight buckets for each
+/// power of two, up to 18 minutes. It takes 2.4 KiB, however many durations it counts.
+///
+/// ```
+/// use annulus::stats::Histogram;
+/// use std::time::Duration;
+///
+/// let mut histogram = Histogram::default();
+/// (1..=100).for_each(|n| histogram.record(Duration::from_micros(n)));
+/// let median = histogram.percentile(50.0).unwrap();
+/// assert!(median >= Duration::from_micros(50) && median <= Duration::from_micros(57));
+/// assert_eq!(histogram.percentile(100.0), Some(Duration::from_micros(100)));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Box<[u64; BUCKETS]>,
+    count: u64,
+    sum: Duration,
+    max: Duration,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        let (count, sum, max) = Default::default();
+        Self { counts: Box::new([0; BUCKETS]), count, sum, max }
+    }
+}
+
+impl Histogram {
+    /// Counts a duration. Allocates nothing.
+    pub fn record(&mut self, duration: Duration) {
+        self.counts[bucket(nanos(duration))] += 1;
+        self.count += 1;
+        self.sum = self.sum.saturating_add(duration);
+        self.max = self.max.max(duration);
+    }
+
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// The longest; zero if there is none.
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// Their mean; `None` if there is none.
+    pub fn mean(&self) -> Option<Duration> {
+        let mean = self.sum.as_nanos().checked_div(self.count.into())?;
+        Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
+    }
+
+    /// A duration that so many percent of them do not exceed: at most an eighth above the least such one. `None` if there is none.
+    /// Below 0 and not a number count as 0, above 100 as 100.
+    pub fn percentile(&self, percent: f64) -> Option<Duration> {
+        if self.count == 0 {
+            return None;
+        }
+        // The comparison is false for what is not a number.
+        let share = if percent > 0.0 { percent.min(100.0) / 100.0 } else { 0.0 };
+        let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count);
+        let reached = self.buckets().scan(0, |below, (bound, count)| {
+            *below += count;
+            Some((bound, *below))
+        });
+        let found = { reached }.find(|(_, below)| *below >= rank);
+        Some(found.map_or(self.max, |(bound, _)| bound.min(self.max)))
+    }
+
+    /// The buckets that are not empty, shortest durations first: the longest duration that belongs to a bucket, and how many there
+    /// were. Durations above 18 minutes are in the last one, whose bound is [`Duration::MAX`].
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let counts = self.counts.iter().copied().enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (bound(bucket), count))
+    }
+}
+
+/// Adds the durations that another one has counted.
+impl AddAssign<&Self> for Histogram {
+    fn add_assign(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&*other.counts) {
+            *count += more;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percentile = |percent| self.percentile(percent).unwrap_or_default();
+        f.debug_struct("Histogram")
+            .field("count", &self.count)
+            .field("mean", &self.mean().unwrap_or_default())
+            .field("p50", &percentile(50.0))
+            .field("p99", &percentile(99.0))
+            .field("max", &self.max)
+            .finish()
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The bucket of so many nanoseconds.
+#[inline]
+fn bucket(nanos: u64) -> usize {
+    if nanos < PARTS as u64 {
+        return nanos as usize;
+    }
+    let shift = nanos.ilog2() - BITS;
+    let part = (nanos >> shift) as usize % PARTS;
+    ((shift as usize + 1) * PARTS + part).min(BUCKETS - 1)
+}
+
+/// The longest duration of a bucket.
+fn bound(bucket: usize) -> Duration {
+    if bucket == BUCKETS - 1 {
+        return Duration::MAX;
+    }
+    let next = bucket + 1;
+    let least = match next / PARTS {
+        0 => next as u64,
+        power => ((PARTS + next % PARTS) as u64) << (power - 1),
+    };
+    Duration::from_nanos(least - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_lies_within_the_bounds_of_its_bucket() {
+        let powers = (0..64).flat_map(|power| {
+            let least = 1u64 << power;
+            [least - 1, least, least + 1, least + least / 3]
+        });
+        for nanos in (0..5000).chain(powers) {
+            let bucket = bucket(nanos);
+            let duration = Duration::from_nanos(nanos);
+            assert!(duration <= bound(bucket), "{nanos}");
+            assert!(bucket == 0 || duration > bound(bucket - 1), "{nanos}");
+            if bucket < BUCKETS - 1 {
+                let most = bound(bucket).as_nanos() as u64;
+                assert!(most - nanos <= nanos / 8, "{nanos} is far below {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn percentiles_are_at_most_an_eighth_above_the_exact_ones() {
+        let mut histogram = Histogram::default();
+        let durations: Vec<u64> = (1..=1000).map(|n| n * n * 17).collect();
+        durations.iter().for_each(|nanos| histogram.record(Duration::from_nanos(*nanos)));
+        for percent in [0.0f64, 0.1, 1.0, 50.0, 90.0, 99.0, 99.9, 100.0] {
+            let rank = ((percent * 10.0).ceil() as usize).max(1);
+            let exact = durations[rank - 1];
+            let got = histogram.percentile(percent).unwrap().as_nanos() as u64;
+            assert!(got >= exact && got <= exact + exact / 8, "{percent}: {got}, not {exact}");
+        }
+        assert_eq!(histogram.percentile(f64::NAN), histogram.percentile(0.0));
+        assert_eq!(histogram.percentile(1e9), histogram.percentile(100.0));
+        assert_eq!(histogram.max().as_nanos() as u64, durations[999]);
+        assert_eq!(histogram.sum().as_nanos() as u64, durations.iter().sum::<u64>());
+        assert_eq!(histogram.mean(), Some(histogram.sum() / 1000));
+    }
+
+    #[test]
+    fn an_empty_one_has_no_percentiles_and_the_longest_durations_share_a_bucket() {
+        let mut histogram = Histogram::default();
+        assert_eq!(
+            (histogram.percentile(50.0), histogram.mean(), histogram.count()),
+            (None, None, 0)
+        );
+        [Duration::MAX, Duration::from_secs(3600)].iter().for_each(|long| histogram.record(*long));
+        assert_eq!(histogram.percentile(50.0), Some(Duration::MAX));
+        assert_eq!(histogram.buckets().collect::<Vec<_>>(), [(Duration::MAX, 2)]);
+    }
+
+    #[test]
+    fn histograms_add_up() {
+        let (mut one, mut two, mut both) = <(Histogram, Histogram, Histogram)>::default();
+        for nanos in 0..2000 {
+            let half = if nanos % 3 == 0 { &mut one } else { &mut two };
+            half.record(Duration::from_nanos(nanos));
+            both.record(Duration::from_nanos(nanos));
+        }
+        one += &two;
+        assert_eq!(one, both);
+    }
+}

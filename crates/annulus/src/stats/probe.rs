@@ -1,0 +1,43 @@
+//! What the loop tells of its polls, to measure them.
+
+use std::panic::Location;
+
+/// Is told of each poll. What polls is generic over it, so that it costs nothing if nothing is measured.
+pub(crate) trait Probe {
+    /// The future that `block_on` runs, or the first of the ready tasks, is about to be polled.
+    fn polls_begin(&self);
+
+    /// The first task of the run queue is taken out, to be polled.
+    fn task_taken(&self);
+
+    /// A task was polled, spawned at this place; without one, the future that `block_on` runs.
+    fn polled(&self, spawned_at: Option<&'static Location<'static>>);
+
+    /// The ready tasks were polled.
+    fn polls_end(&self);
+
+    /// When a task that is polled now is noted to have run, in nanoseconds of the kernel's clock; `None` if that is not noted.
+    fn time(&self) -> Option<u64>;
+}
+
+/// Measures nothing.
+pub(crate) struct Unmeasured;
+
+impl Probe for Unmeasured {
+    #[inline]
+    fn polls_begin(&self) {}
+
+    #[inline]
+    fn task_taken(&self) {}
+
+    #[inline]
+    fn polled(&self, _: Option<&'static Location<'static>>) {}
+
+    #[inline]
+    fn polls_end(&self) {}
+
+    #[inline]
+    fn time(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,226 @@
+//! The probe of a runtime that is measured.
+
+use super::probe::Probe;
+use super::timings::{SlowPoll, Timings};
+use super::wake_marks::WakeMarks;
+use crate::task::RunQueue;
+use annulus_kernel::Kernel;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Of so many turns, the first two are timed: the second, since tasks that are woken by tasks run one turn later.
+const PERIOD: u32 = 64;
+const TIMED: u32 = 2;
+/// Slow polls that are kept.
+const KEPT: usize = 16;
+/// Marks of a turn: one for each poll, and a few.
+const MARKS: usize = 1100;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Measuring {
+    #[default]
+    Nothing,
+    /// Some turns.
+    Sampled,
+    /// All turns; polls that take this long or longer are slow.
+    EveryPoll(Duration),
+}
+
+/// Measures turns and polls.
+pub(crate) struct Recorder {
+    kernel: Rc<dyn Kernel>,
+    run_queue: Rc<RunQueue>,
+    slow_poll: Option<Duration>,
+    /// When the runtime was built.
+    began: Duration,
+    /// The number of this turn, which wraps.
+    turn: Cell<u32>,
+    /// About when this turn began, in nanoseconds of the kernel's clock.
+    turn_time: Cell<u64>,
+    /// In a timed turn: when it began, and the last reading.
+    turn_began: Cell<Duration>,
+    last: Cell<Duration>,
+    wakes: RefCell<WakeMarks>,
+    timings: RefCell<Timings>,
+}
+
+impl Recorder {
+    /// `None` if nothing is to be measured.
+    pub(crate) fn new(
+        measuring: Measuring,
+        kernel: Rc<dyn Kernel>,
+        run_queue: Rc<RunQueue>,
+    ) -> Option<Box<Self>> {
+        let slow_poll = match measuring {
+            Measuring::Nothing => return None,
+            Measuring::Sampled => None,
+            Measuring::EveryPoll(limit) => Some(limit),
+        };
+        let began = kernel.now();
+        let timings = Timings { last_slow_polls: Vec::with_capacity(KEPT), ..Timings::default() };
+        Some(Box::new(Self {
+            kernel,
+            run_queue,
+            slow_poll,
+            began,
+            // The next one, which begins before anything is polled, is 0.
+            turn: Cell::new(u32::MAX),
+            turn_time: Cell::new(nanos(began)),
+            turn_began: Cell::new(began),
+            last: Cell::new(began),
+            wakes: RefCell::new(WakeMarks::with_capacity(MARKS)),
+            timings: RefCell::new(timings),
+        }))
+    }
+
+    /// What was measured so far.
+    pub(crate) fn timings(&self) -> Timings {
+        self.timings.borrow().clone()
+    }
+
+    /// The loop has returned from the kernel.
+    #[inline]
+    pub(crate) fn turn_begins(&self) {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        if self.is_timed() {
+            return self.timed_turn_begins();
+        }
+        self.turn_time.set(nanos(self.kernel.tick()));
+        if turn % PERIOD == TIMED {
+            self.wakes.borrow_mut().pause();
+        }
+    }
+
+    #[cold]
+    fn timed_turn_begins(&self) {
+        let now = self.kernel.now();
+        self.turn_time.set(nanos(now));
+        self.turn_began.set(now);
+        self.last.set(now);
+        self.note_wakes(now);
+    }
+
+    /// The loop is about to enter the kernel.
+    #[inline]
+    pub(crate) fn turn_ends(&self) {
+        if self.is_timed() {
+            self.timed_turn_ends();
+        }
+    }
+
+    #[cold]
+    fn timed_turn_ends(&self) {
+        self.lap();
+        let took = self.last.get().saturating_sub(self.turn_began.get());
+        self.timings.borrow_mut().turn.record(took);
+    }
+
+    /// Whether the clock is read in this turn.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.slow_poll.is_some() || self.turn.get() % PERIOD < TIMED
+    }
+
+    /// The probe of a turn in which the clock is not read.
+    #[inline]
+    pub(crate) fn counting(&self) -> Counting {
+        Counting(self.turn_time.get())
+    }
+
+    /// Reads the clock; the time since the last reading.
+    #[inline]
+    fn lap(&self) -> Duration {
+        let now = self.kernel.now();
+        now.saturating_sub(self.last.replace(now))
+    }
+
+    fn note_wakes(&self, since: Duration) {
+        self.wakes.borrow_mut().note(self.run_queue.len(), since);
+    }
+
+    #[cold]
+    fn slow(&self, spawned_at: Option<&'static Location<'static>>, took: Duration) {
+        let ended = self.last.get().saturating_sub(self.began);
+        let slow = SlowPoll { spawned_at, took, ended };
+        let mut timings = self.timings.borrow_mut();
+        timings.slow_polls += 1;
+        if timings.last_slow_polls.len() == KEPT {
+            timings.last_slow_polls.remove(0);
+        }
+        timings.last_slow_polls.push(slow);
+        drop(timings);
+        tell(&slow);
+    }
+}
+
+/// Of a turn in which the clock is read.
+impl Probe for Recorder {
+    fn polls_begin(&self) {
+        self.lap();
+    }
+
+    fn task_taken(&self) {
+        let last = self.last.get();
+        let woken = self.wakes.borrow_mut().take();
+        if let Some(woken) = woken {
+            self.timings.borrow_mut().wake_to_poll.record(last.saturating_sub(woken));
+        }
+        // For the tasks that this poll wakes.
+        self.note_wakes(last);
+    }
+
+    fn polled(&self, spawned_at: Option<&'static Location<'static>>) {
+        let took = self.lap();
+        self.timings.borrow_mut().poll.record(took);
+        if self.slow_poll.is_some_and(|limit| took >= limit) {
+            self.slow(spawned_at, took);
+        }
+    }
+
+    fn polls_end(&self) {
+        self.note_wakes(self.last.get());
+    }
+
+    fn time(&self) -> Option<u64> {
+        Some(self.turn_time.get())
+    }
+}
+
+/// The probe of a turn in which the clock is not read: only polls are counted. It has the time at which the turn began.
+pub(crate) struct Counting(u64);
+
+impl Probe for Counting {
+    #[inline]
+    fn polls_begin(&self) {}
+
+    #[inline]
+    fn task_taken(&self) {}
+
+    #[inline]
+    fn polled(&self, _: Option<&'static Location<'static>>) {}
+
+    #[inline]
+    fn polls_end(&self) {}
+
+    #[inline]
+    fn time(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Tells the log, if there is one.
+fn tell(slow: &SlowPoll) {
+    #[cfg(feature = "tracing")]
+    crate::unwind::contained(|| {
+        tracing::warn!(target: "annulus", took = ?slow.took, "{slow}");
+    });
+    _ = slow;
+}

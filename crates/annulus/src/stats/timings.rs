@@ -1,0 +1,66 @@
+//! How long turns and polls take.
+
+use super::Histogram;
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+/// How long turns and polls took, and how long woken tasks waited: what a runtime built with
+/// [`Builder::measure`](crate::Builder::measure) or [`slow_poll`](crate::Builder::slow_poll) measures.
+///
+/// `measure` reads the clock in two turns of 64, and the histograms count what happened in those. `slow_poll` reads it in all turns.
+///
+/// ```
+/// use annulus::{Runtime, stats::Timings};
+/// use std::time::Duration;
+///
+/// let mut runtime = Runtime::builder().slow_poll(Duration::from_millis(10)).build()?;
+/// runtime.block_on(async {
+///     let blocking = annulus::spawn(async { std::thread::sleep(Duration::from_millis(20)) });
+///     blocking.await.expect("no panic");
+/// });
+/// let timings: Timings = runtime.stats().and_then(|stats| stats.timings).expect("it is measured");
+/// for slow in &timings.last_slow_polls {
+///     // The task spawned at src/main.rs:6 held the loop for 20.1 ms.
+///     eprintln!("{slow}");
+/// }
+/// assert!(timings.poll.percentile(100.0) >= Some(Duration::from_millis(20)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Timings {
+    /// From the return from a system call that waits for events to the next such call: how long further events had to wait.
+    pub turn: Histogram,
+    /// A poll of a task, or of the future that `block_on` runs: how long it kept the other tasks waiting.
+    pub poll: Histogram,
+    /// From the wake of a task to its poll, with the time that the loop took to pass events on before. The wake counts from the last
+    /// reading of the clock before it: the return from the kernel, or the start of the poll that woke the task.
+    pub wake_to_poll: Histogram,
+    /// Polls that took as long as [`slow_poll`](crate::Builder::slow_poll) says, or longer.
+    pub slow_polls: u64,
+    /// The last 16 of them, oldest first.
+    pub last_slow_polls: Vec<SlowPoll>,
+}
+
+/// A poll that held the loop for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowPoll {
+    /// The place that spawned the task; `None` for the future that `block_on` runs.
+    pub spawned_at: Option<&'static Location<'static>>,
+    /// How long the poll took.
+    pub took: Duration,
+    /// When it ended, counted as [`Stats::uptime`](super::Stats::uptime).
+    pub ended: Duration,
+}
+
+impl fmt::Display for SlowPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spawned_at {
+            Some(place) => write!(f, "the task spawned at {}:{}", place.file(), place.line())?,
+            None => f.write_str("the future of block_on")?,
+        }
+        write!(f, " held the loop for {:?}", self.took)
+    }
+}
