@@ -166,13 +166,12 @@ impl Unread {
         gather: Gather,
     ) -> Poll<io::Result<()>> {
         while self.len() < n.max(1) {
-            let next = match self.next.take() {
-                Some(next) => next,
-                None => match ready!(stream.poll_recv(cx))? {
-                    Some(next) => next,
-                    None => break,
-                },
+            let next = match (self.next.take(), &self.first) {
+                (Some(next), _) => Some(next),
+                (None, Some(_)) => ready!(stream.poll_recv_behind(cx))?,
+                (None, None) => ready!(stream.poll_recv(cx))?,
             };
+            let Some(next) = next else { break };
             match self.first.take() {
                 None => self.first = Some(next),
                 Some(first) => self.gather(stream, first, next, n, gather)?,

@@ -58,6 +58,14 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
+    /// The next bytes, to be gathered behind those that were received last.
+    pub(super) fn poll_recv_behind(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.poll_with(|stream, shared, io| {
+            stream.keep_descriptors();
+            stream.poll_recv(shared, io, cx)
+        })
+    }
+
     /// What has been received; an error if that is nothing yet.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.enter_running()?;

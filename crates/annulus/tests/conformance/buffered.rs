@@ -1,10 +1,11 @@
 //! Received bytes that are shown, consumed in part, gathered, and taken without waiting.
 
 use crate::common::{pair, pattern, receive, touch};
-use annulus::net::{TcpStream, UnixStream};
+use annulus::net::{TcpStream, UnixOptions, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{spawn, yield_now};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Receives until so many bytes are shown in one piece by one call, and consumes all but those.
@@ -183,6 +184,30 @@ pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
     receiving.consume(5);
     client.shutdown().await?;
     assert_eq!(receiving.peek(3).await?, b"ab");
+    Ok(())
+}
+
+/// What was gathered comes with the descriptors of all its bytes; those of bytes that were consumed are closed with the next ones.
+pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
+    let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+    let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
+    for text in ["ab", "cd"] {
+        one.send_with_descriptors(text, vec![null()?]).await?;
+        one.drain().await?;
+    }
+    assert_eq!(other.fill_buf().await?, b"ab");
+    assert_eq!(other.peek(4).await?, b"abcd");
+    other.consume(1);
+    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the rest");
+    assert_eq!((&*bytes, descriptors.len()), (&b"bcd"[..], 2));
+    for text in ["ef", "gh"] {
+        one.send_with_descriptors(text, vec![null()?]).await?;
+        one.drain().await?;
+    }
+    assert_eq!(other.fill_buf().await?, b"ef");
+    other.consume(2);
+    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
+    assert_eq!((&*bytes, descriptors.len()), (&b"gh"[..], 1));
     Ok(())
 }
 

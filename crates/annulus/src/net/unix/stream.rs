@@ -66,7 +66,8 @@ impl UnixStream {
     stream_methods!();
     parts_methods!();
 
-    /// The next bytes, and the descriptors that came with them. Cancel-safe.
+    /// The next bytes, and the descriptors that came with them; those of all bytes that [`peek`](Self::peek) or
+    /// [`recv_exact`](Self::recv_exact) gathered come with the first. Cancel-safe.
     ///
     /// # Errors
     /// As [`recv`](Self::recv); `Unsupported` if the stream was made without
