@@ -108,8 +108,8 @@ pub use lease::Lease;
 pub use name::UnknownName;
 pub use nop::{Nop, nop};
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, DriverKind, Handle, MemoryLimit, Runtime, counters, handle,
-    run, stats,
+    Builder, DriverChoice, DriverInfo, DriverKind, Guest, GuestNext, Handle, MemoryLimit, Runtime,
+    counters, handle, run, stats,
 };
 pub use shards::shards;
 pub use shared::SharedBytes;

@@ -11,6 +11,7 @@ use crate::token::Token;
 use crate::uring::Uring;
 use annulus_kernel::{Fd, IoVec, Kernel};
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -79,6 +80,37 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.turn(wait),
             Self::Epoll(epoll) => epoll.turn(wait),
+        }
+    }
+
+    /// A descriptor that becomes readable when a turn has something to do while the driver is [armed](Self::arm): for an event loop
+    /// that waits for other things too, and watches it for edges. It is another descriptor of the given eventfd, which other threads may
+    /// write to as well, or of the epoll instance.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        match self {
+            Self::Uring(uring) => uring.notifier(eventfd),
+            Self::Epoll(epoll) => epoll.notifier(),
+        }
+    }
+
+    /// From now on the [notifier](Self::notifier) becomes readable when something happens. False if there is something to do already:
+    /// then take a turn instead of waiting.
+    #[inline]
+    pub fn arm(&mut self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.arm(),
+            Self::Epoll(epoll) => epoll.is_drained(),
+        }
+    }
+
+    /// Ends what [`arm`](Self::arm) has begun: for the time of a turn, whose events need no notice.
+    #[inline]
+    pub fn disarm(&mut self) {
+        if let Self::Uring(uring) = self {
+            uring.disarm();
         }
     }
 

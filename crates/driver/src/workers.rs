@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Most calls at once: io_uring's own workers are limited likewise.
@@ -46,6 +46,8 @@ struct Shared {
     work: Condvar,
     /// Readable once calls are done.
     done_fd: OwnedFd,
+    /// Signalled as well, if another event loop waits for the driver.
+    notifier: OnceLock<OwnedFd>,
     /// Wakes the poll thread.
     wake_fd: OwnedFd,
 }
@@ -59,7 +61,12 @@ impl Workers {
         let eventfd = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let (done_fd, wake_fd) = (eventfd()?, eventfd()?);
         let (state, work) = (Mutex::default(), Condvar::new());
-        Ok(Self(Arc::new(Shared { state, work, done_fd, wake_fd })))
+        Ok(Self(Arc::new(Shared { state, work, done_fd, notifier: OnceLock::new(), wake_fd })))
+    }
+
+    /// Signals this eventfd, too, each time calls are done. Of several, the first stays.
+    pub(crate) fn set_notifier(&self, notifier: OwnedFd) {
+        _ = self.0.notifier.set(notifier);
     }
 
     /// A descriptor that gets an edge each time calls are done.
@@ -130,7 +137,7 @@ impl Workers {
             return false;
         }
         drop(state);
-        notify(&self.0.done_fd);
+        self.0.notify_done();
         true
     }
 
@@ -171,6 +178,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls are done.
+    fn notify_done(&self) {
+        notify(&self.done_fd);
+        self.notifier.get().into_iter().for_each(notify);
+    }
+
     /// The main function of a worker thread.
     fn run_jobs(&self) {
         while let Some(job) = self.next_job() {
@@ -179,7 +192,7 @@ impl Shared {
             state.busy -= 1;
             state.done.push(job.end(result));
             drop(state);
-            notify(&self.done_fd);
+            self.notify_done();
         }
     }
 

@@ -41,6 +41,7 @@ impl Linux {
 
 fn register_op(what: Register) -> IoringRegisterOp {
     match what {
+        Register::Eventfd => IoringRegisterOp::RegisterEventfd,
         Register::Probe => IoringRegisterOp::RegisterProbe,
         Register::Restrictions => IoringRegisterOp::RegisterRestrictions,
         Register::EnableRings => IoringRegisterOp::RegisterEnableRings,

@@ -44,6 +44,7 @@ pub struct EnterArg {
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum Register {
+    Eventfd = 4,
     Probe = 8,
     Restrictions = 11,
     EnableRings = 12,

@@ -57,6 +57,9 @@ const CQ_OVERFLOW: u32 = 1 << 1;
 /// `IORING_SQ_TASKRUN`
 const TASKRUN: u32 = 1 << 2;
 
+/// `IORING_CQ_EVENTFD_DISABLED`
+const EVENTFD_DISABLED: u32 = 1 << 0;
+
 /// The submission queue.
 pub(crate) struct Submission {
     head: Word,
@@ -151,6 +154,7 @@ impl Submission {
 pub(crate) struct Completed {
     shared_head: Word,
     tail: Word,
+    flags: Word,
     overflow: Word,
     completions: *const Completion,
     mask: u32,
@@ -169,6 +173,7 @@ impl Completed {
         Self {
             shared_head,
             tail: word(offsets.tail),
+            flags: word(offsets.flags),
             overflow: word(offsets.overflow),
             completions: ring.at(offsets.cqes, len as usize * size_of::<Completion>()).cast(),
             mask: word(offsets.ring_mask).load(Ordering::Relaxed),
@@ -180,6 +185,17 @@ impl Completed {
     /// Completions the queue can hold.
     pub(crate) fn capacity(&self) -> u32 {
         self.len
+    }
+
+    /// Whether the registered eventfd is signalled for what comes from now on. Once it is on, look for what came before.
+    #[inline]
+    pub(crate) fn notify(&self, on: bool) {
+        self.flags.store(if on { 0 } else { EVENTFD_DISABLED }, Ordering::Relaxed);
+        if on {
+            // The kernel posts, or notes deferred work, then reads the flag. This side has cleared the flag, and its caller now
+            // reads what was posted. At least one must see the store of the other, which takes a full fence on both sides.
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// How many completions wait to be taken.

@@ -11,7 +11,8 @@ const OPERATION: u16 = 1;
 const FLAGS_ALLOWED: u16 = 2;
 
 /// The registrations that this crate uses on an enabled ring.
-const REGISTRATIONS: [Register; 6] = [
+const REGISTRATIONS: [Register; 7] = [
+    Register::Eventfd,
     Register::Probe,
     Register::IowqMaxWorkers,
     Register::RingFds,
@@ -106,7 +107,7 @@ mod tests {
     fn the_rules_have_each_operation_and_registration_once() {
         let rules = rules(&[opcode::RECV, opcode::SEND]);
         let of = |kind| rules.iter().filter(|rule| rule.kind == kind).count();
-        assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 6, 1]);
+        assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 7, 1]);
         assert!(
             rules.contains(&Rule::new(REGISTRATION, 22)),
             "buffer rings, by the kernel's number"

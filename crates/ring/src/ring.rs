@@ -11,7 +11,7 @@ use crate::probe::Probe;
 use crate::queue::{Completed, Completions, Full, Submission};
 use annulus_kernel::{EnterArg, EnterFlags, Fd, Kernel, Params, Register, RingId};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -233,6 +233,24 @@ impl Ring {
             flags |= EnterFlags::SQ_WAIT;
         }
         flags
+    }
+
+    /// Has the kernel signal this eventfd while [`notify`](Self::notify) is on: for an event loop that waits for other things too. It
+    /// starts switched off.
+    ///
+    /// # Errors
+    /// The kernel's: EBUSY if the ring has one already.
+    pub fn register_eventfd(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        self.completed.notify(false);
+        let mut number = eventfd.as_raw_fd();
+        self.register(Register::Eventfd, (&raw mut number).cast(), 1).map(drop)
+    }
+
+    /// Whether the registered eventfd is signalled when a completion or deferred work comes. What came before is not signalled: once
+    /// it is on, look at [`ready`](Self::ready) and [`work_pending`](Self::work_pending).
+    #[inline]
+    pub fn notify(&mut self, on: bool) {
+        self.completed.notify(on);
     }
 
     /// Entries that are queued and not yet consumed by the kernel. After an enter it shows whether all were submitted: the count that

@@ -204,3 +204,30 @@ fn the_probe_agrees_with_the_features() {
     assert_eq!(features.has("pipe"), probe.has(opcode::PIPE));
     assert!(!features.has("no such feature"));
 }
+
+#[test]
+fn an_eventfd_is_signalled_while_notifications_are_on() {
+    let mut ring = small_ring();
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+    ring.register_eventfd(std::os::fd::AsFd::as_fd(&eventfd)).unwrap();
+    // A read that waits for the peer, since an operation that is done while it is submitted may be told of or not.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, _) = listener.accept().unwrap();
+    for (user_data, on) in [(1, false), (2, true), (3, false)] {
+        let mut byte = Box::new([0]);
+        let read = op::Recv { fd: fd(&socket), buffer: byte.as_mut_ptr(), len: 1 };
+        // SAFETY: the byte stays until the completion is taken below.
+        unsafe { ring.push_unchecked(read.entry().user_data(user_data)) }.unwrap();
+        ring.enter(Wait::Reap).unwrap();
+        ring.notify(on);
+        assert!(!ring.work_pending() && ring.ready() == 0, "nothing came before");
+        (&peer).write_all(&[7]).unwrap();
+        let signalled = rustix::io::read(&eventfd, &mut [0; 8]).is_ok();
+        assert_eq!(signalled, on);
+        assert_eq!(take(&mut ring, 1)[0].user_data, user_data);
+        assert_eq!(*byte, [7]);
+        // The completion was posted with notifications on, too.
+        _ = rustix::io::read(&eventfd, &mut [0; 8]);
+    }
+}

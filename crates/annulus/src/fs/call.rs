@@ -140,6 +140,7 @@ impl CallSite<'_> {
             && core.inline_policy.is_budget_spent()
             && core.is_running()
         {
+            core.request_turn();
             yield_now().await;
         }
     }

@@ -373,7 +373,7 @@ impl Builder {
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(wake_fd) = remote.wake_fd() {
-            inner.polls.add(&mut inner.io, wake_fd, "to be woken");
+            inner.wake_poll = Some(inner.polls.add(&mut inner.io, wake_fd, "to be woken"));
         }
         let (inline_policy, blocking) =
             (InlinePolicy::new(self.file_policy), Pool::new(self.blocking));

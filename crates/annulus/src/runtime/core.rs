@@ -1,6 +1,7 @@
 //! What the handles of a runtime share, and how they borrow the rest.
 
 use super::fork::ForkGuard;
+use super::host::Host;
 use super::inner::Inner;
 use super::kernel_held::KernelHeld;
 use super::remote::Remote;
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) recorder: Option<Box<Recorder>>,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,
+    /// The other event loop that this one is a guest of.
+    pub(crate) host: Host,
     /// Its loop runs on this thread.
     running: Cell<bool>,
     /// A panic has interrupted the loop's own code.
@@ -68,6 +71,7 @@ impl Core {
             blocking,
             kept: RefCell::default(),
             guard,
+            host: Host::default(),
             running: Cell::new(false),
             broken: Cell::new(false),
             over: Cell::new(false),
@@ -81,11 +85,38 @@ impl Core {
     /// the borrow.
     #[inline]
     pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
-        if !self.guard.at_home() {
-            return Err(forked());
+        if !self.guard.is_quiet() {
+            self.on_watched_use()?;
         }
         let inner = self.inner.try_borrow_mut().map_err(|_| borrowed())?;
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
+    }
+
+    /// The first use since the last turn for a host: tells the host that a turn has something to do.
+    ///
+    /// # Errors
+    /// In a forked child.
+    #[cold]
+    fn on_watched_use(&self) -> io::Result<()> {
+        if !self.guard.at_home() {
+            return Err(forked());
+        }
+        self.guard.watch(false);
+        self.host.wake();
+        Ok(())
+    }
+
+    /// Something was noted that the next turn has to act on.
+    #[inline]
+    pub(crate) fn request_turn(&self) {
+        if !self.guard.is_quiet() {
+            _ = self.on_watched_use();
+        }
+    }
+
+    /// Whether the host is told of the next use.
+    pub(crate) fn watch_uses(&self, on: bool) {
+        self.guard.watch(on);
     }
 
     /// As [`enter`](Self::enter), for a poll that may be pending. Fails unless the loop runs: a pending poll would never be woken.

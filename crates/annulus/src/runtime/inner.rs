@@ -22,6 +22,8 @@ pub(crate) struct Inner {
     pub(crate) nops: Nops,
     pub(crate) file_ops: FileOps,
     pub(crate) datagrams: Datagrams,
+    /// The poll of the descriptor by which other threads wake the loop.
+    pub(crate) wake_poll: Option<u32>,
 }
 
 impl Inner {
@@ -34,6 +36,7 @@ impl Inner {
             nops: Nops::default(),
             file_ops: FileOps::default(),
             datagrams: Datagrams::new(datagrams),
+            wake_poll: None,
             io,
         }
     }

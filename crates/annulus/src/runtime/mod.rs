@@ -8,7 +8,9 @@ pub(crate) mod core;
 pub(crate) mod current;
 pub(crate) mod exposed;
 pub(crate) mod fork;
+mod guest;
 pub(crate) mod handle;
+mod host;
 pub(crate) mod inner;
 mod inspect;
 pub(crate) mod io;
@@ -25,6 +27,7 @@ mod waiting;
 
 pub use builder::Builder;
 pub use choice::{DriverChoice, DriverInfo, DriverKind};
+pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
 pub(crate) use lockdown::deny_further_rings;
 pub use memory::MemoryLimit;

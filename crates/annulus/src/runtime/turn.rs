@@ -39,15 +39,7 @@ impl Core {
                     return Ok(value);
                 }
             }
-            self.run_queue.extend(self.remote.take());
-            // After the inbox: a stop wakes the loop as a task in the inbox does.
-            if self.remote.take_stop() {
-                return Err(stopped());
-            }
-            match self.recorder.as_deref() {
-                None => self.run_queue.run(BUDGET, &Unmeasured),
-                Some(recorder) => self.run_measured(recorder),
-            }
+            self.run_tasks()?;
             self.turn(flag.is_woken(), None)?;
         }
     }
@@ -64,6 +56,21 @@ impl Core {
             true => self.run_queue.run(BUDGET, recorder),
             false => self.run_queue.run(BUDGET, &recorder.counting()),
         }
+    }
+
+    /// Runs the tasks that are ready, and those that other threads have woken.
+    #[inline]
+    pub(super) fn run_tasks(&self) -> io::Result<()> {
+        self.run_queue.extend(self.remote.take());
+        // After the inbox: a stop wakes the loop as a task in the inbox does.
+        if self.remote.take_stop() {
+            return Err(stopped());
+        }
+        match self.recorder.as_deref() {
+            None => self.run_queue.run(BUDGET, &Unmeasured),
+            Some(recorder) => self.run_measured(recorder),
+        }
+        Ok(())
     }
 
     /// One turn through the kernel. Does not wait if something is `ready`, and waits `upto` at most.
@@ -149,11 +156,24 @@ impl Inner {
     #[inline]
     fn sleep(&mut self, upto: Option<Duration>) -> io::Result<()> {
         let mut timeout = upto;
-        if let Some(next) = self.io.timers.next() {
-            let left = next.duration_since(self.io.now());
+        if let Some(left) = self.until_timer() {
             timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
         }
         self.io.driver.turn(Wait::UpTo(timeout))
+    }
+
+    /// How long it is until the next timer.
+    #[inline]
+    pub(super) fn until_timer(&self) -> Option<Duration> {
+        self.io.timers.next().map(|next| next.duration_since(self.io.now()))
+    }
+
+    /// Whether there is nothing to do before something happens.
+    pub(super) fn is_idle(&mut self) -> bool {
+        let mut busy = self.streams.has_unsettled() || self.datagrams.has_unsettled();
+        busy |= self.recheck_waiters();
+        busy |= self.prepare();
+        !busy && self.io.driver.is_clear()
     }
 
     fn fire_timers(&mut self) {

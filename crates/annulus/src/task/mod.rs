@@ -77,6 +77,7 @@ where
 {
     let core = current::get()
         .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
+    core.request_turn();
     JoinHandle::new(core.run_queue.spawn(&core.remote, future, spawned_at))
 }
 

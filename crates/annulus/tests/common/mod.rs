@@ -1,6 +1,8 @@
 //! What several of these tests need.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
+pub(crate) mod host;
+
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::Shards;
 use annulus::time::{sleep, timeout};

@@ -53,6 +53,9 @@ macro_rules! suite {
                 uring: Uring;
                 uring_without_newer_flags: UringWithoutNewerFlags;
                 epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
                 simulated: Simulated;
                 simulated_old_kernel: SimulatedOldKernel;
                 uring_busy_polling: UringBusyPolling;
@@ -90,6 +93,9 @@ macro_rules! linux_suite {
                 uring: Uring;
                 uring_without_newer_flags: UringWithoutNewerFlags;
                 epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
             }
         }
     )*};
@@ -109,6 +115,9 @@ macro_rules! message_suite {
                 uring: Uring;
                 uring_without_newer_flags: UringWithoutNewerFlags;
                 epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
                 simulated: Simulated;
                 simulated_old_kernel: SimulatedOldKernel;
                 uring_with_a_poller: UringWithAPoller;

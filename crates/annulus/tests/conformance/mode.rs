@@ -1,8 +1,9 @@
 //! Where a body runs.
 
+use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
-use annulus::time::timeout;
-use annulus::{Builder, Counters, DriverChoice, Operations, Runtime};
+use annulus::time::{Elapsed, timeout};
+use annulus::{Builder, Counters, DriverChoice, Guest, Operations, Runtime};
 use annulus_ring::{Features, SetupFlags, SqPoll};
 use annulus_sim::Random;
 use std::future::Future;
@@ -25,6 +26,10 @@ pub(crate) enum Mode {
     SimulatedWithAPoller,
     UringWithoutCopies,
     SimulatedWithoutCopies,
+    /// As the guest of another event loop.
+    GuestOnUring,
+    GuestOnUringWithoutNewerFlags,
+    GuestOnEpoll,
     UringBy(Operations),
     SimulatedBy(Operations),
 }
@@ -90,7 +95,14 @@ impl Mode {
     }
 
     pub(crate) fn is_epoll(self) -> bool {
-        self == Self::Epoll
+        matches!(self, Self::Epoll | Self::GuestOnEpoll)
+    }
+
+    fn is_guest(self) -> bool {
+        matches!(
+            self,
+            Self::GuestOnUring | Self::GuestOnUringWithoutNewerFlags | Self::GuestOnEpoll
+        )
     }
 
     /// Readiness is polled by an operation of its own.
@@ -181,7 +193,25 @@ impl Mode {
 
     fn run_on(self, case: &Case, builder: Builder) {
         let mut runtime = (case.settings)(builder).build().expect("a runtime");
+        if self.is_guest() {
+            return self.run_as_guest(case, runtime.into_guest().expect("a guest"));
+        }
         let outcome = runtime.try_block_on(timeout(self.deadline(), (case.body)()));
+        self.check(case, &runtime, outcome);
+    }
+
+    fn run_as_guest(self, case: &Case, mut guest: Guest) {
+        let host = Host::of(&guest);
+        let outcome = host.run(&mut guest, timeout(self.deadline(), (case.body)()));
+        self.check(case, guest.runtime(), outcome);
+    }
+
+    fn check(
+        self,
+        case: &Case,
+        runtime: &Runtime,
+        outcome: io::Result<Result<io::Result<()>, Elapsed>>,
+    ) {
         let waiting = runtime.waiting().join("\n");
         match outcome {
             Ok(Ok(done)) => done.expect("the steps of the body succeed"),
@@ -216,7 +246,9 @@ impl Mode {
 
     fn without(self) -> SetupFlags {
         match self {
-            Self::UringWithoutNewerFlags => SetupFlags::DEFER_TASKRUN | SetupFlags::NO_SQARRAY,
+            Self::UringWithoutNewerFlags | Self::GuestOnUringWithoutNewerFlags => {
+                SetupFlags::DEFER_TASKRUN | SetupFlags::NO_SQARRAY
+            }
             _ => SetupFlags::empty(),
         }
     }

@@ -361,7 +361,7 @@ fn is_writer_of(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool
 pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
     let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
     let mut readers = Vec::new();
-    for count in [1, 0, 3] {
+    for count in [1, 3, 0] {
         let mut descriptors = Vec::new();
         for _ in 0..count {
             let (reader, writer) = pipe()?;
@@ -370,7 +370,7 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
         }
         one.send_with_descriptors(format!("{count} of them"), descriptors).await?;
     }
-    for count in [1, 0, 3] {
+    for count in [1, 3, 0] {
         let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("not the end");
         assert_eq!(*bytes, *format!("{count} of them").as_bytes());
         assert_eq!(descriptors.len(), count);

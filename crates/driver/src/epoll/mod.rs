@@ -37,6 +37,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
@@ -317,6 +318,16 @@ impl Epoll {
         self.rounds = ROUNDS;
         self.budget = self.full_budget;
         Ok(())
+    }
+
+    /// The epoll instance itself, which is readable while a watched descriptor is.
+    pub(crate) fn notifier(&self) -> io::Result<OwnedFd> {
+        self.poller.share()
+    }
+
+    /// Nothing is left to do of what the last turn found, and it found all that there was.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.done.is_empty() && self.work.is_empty() && self.poller.has_emptied()
     }
 
     #[inline]

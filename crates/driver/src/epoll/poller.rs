@@ -80,6 +80,16 @@ impl Poller {
         }
     }
 
+    /// Another descriptor of the instance.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        self.epoll.try_clone()
+    }
+
+    /// The last wait returned all edges that there were.
+    pub(super) fn has_emptied(&self) -> bool {
+        self.edges.len() < self.edges.capacity()
+    }
+
     /// The edges of the last wait.
     #[inline]
     pub(super) fn edges(&self) -> impl Iterator<Item = (Fd, EventFlags)> {

@@ -13,6 +13,7 @@ use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 
 /// Calls that wait for a device are submitted before the end of the turn once so many are queued. With more in one batch the
 /// kernel would delay each until it has prepared them all.
@@ -34,6 +35,8 @@ pub(super) struct Files {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
+    /// What the workers signal besides their own eventfd.
+    notifier: Option<OwnedFd>,
     /// The ring polls the workers' eventfd.
     polling: bool,
     done: VecDeque<Event>,
@@ -44,7 +47,14 @@ impl Files {
     pub(super) const WORKERS_DONE: Token = Token::ignored(2);
 
     pub(super) fn new(probe: Probe, restricted: bool) -> Self {
-        Self { probe, restricted, workers: None, polling: false, done: VecDeque::new() }
+        Self {
+            probe,
+            restricted,
+            workers: None,
+            notifier: None,
+            polling: false,
+            done: VecDeque::new(),
+        }
     }
 
     fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
@@ -68,9 +78,19 @@ impl Files {
 
     fn workers(&mut self) -> Result<&Workers, Errno> {
         if self.workers.is_none() {
-            self.workers = Some(Workers::new()?);
+            let workers = Workers::new()?;
+            self.notifier.take().into_iter().for_each(|notifier| workers.set_notifier(notifier));
+            self.workers = Some(workers);
         }
         Ok(self.workers.as_ref().expect("made above"))
+    }
+
+    /// From now on the workers signal this eventfd as well.
+    pub(super) fn set_notifier(&mut self, notifier: OwnedFd) {
+        match &self.workers {
+            Some(workers) => workers.set_notifier(notifier),
+            None => self.notifier = Some(notifier),
+        }
     }
 
     fn end(&mut self, event: Event) -> Route {

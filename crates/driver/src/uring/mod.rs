@@ -5,6 +5,7 @@ mod busy_poll;
 mod encode;
 mod enter;
 mod files;
+mod notifier;
 mod opcodes;
 mod pool_ring;
 mod registered;

@@ -4,7 +4,7 @@
 //! A call is *pending* until its descriptor is ready, *running* while the thread makes it, and then done; or pending again, if
 //! another reader or writer was quicker. Until it is done it can be cancelled.
 
-use super::{Job, Shared, State, notify};
+use super::{Job, Shared, State};
 use crate::token::Token;
 use annulus_kernel::{Fd, Linux};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -98,7 +98,7 @@ impl Shared {
             return None;
         }
         if state.end_cancelled() {
-            notify(&self.done_fd);
+            self.notify_done();
         }
         Some(PollSet::of(&state.pending))
     }
@@ -118,7 +118,7 @@ impl Shared {
             result => state.end_pending(job, result),
         }
         drop(state);
-        notify(&self.done_fd);
+        self.notify_done();
     }
 
     fn take_ready(&self, token: Token) -> Option<Job> {

@@ -24,6 +24,8 @@ impl World {
             return Err(Errno::ACCESS);
         }
         match what {
+            // It has no eventfds.
+            Register::Eventfd => return Err(Errno::BADF),
             Register::Probe => {
                 let profile = &self.profile;
                 arg.answer_probe(profile.last_opcode(), |code| profile.has(code))?;

@@ -1,0 +1,178 @@
+//! A runtime whose turns another event loop takes.
+
+use super::Runtime;
+use super::core::Core;
+use super::inner::Inner;
+use crate::runtime::current::{self, Entered};
+use crate::task::{budget, owner};
+use annulus_driver::Driver;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// A [`Runtime`] as the guest of another event loop on the same thread: for programs that have such a loop already. It is this thread's
+/// current runtime until it is dropped, so that its sockets, files and timers work in the host's tasks, and [`spawn`](crate::spawn) in all
+/// of the thread's code.
+///
+/// The host calls [`turn`](Self::turn)
+/// - first of all, and when [`turn`](Self::turn) says so: at once, after its own tasks have run, or when the time is up;
+/// - when the descriptor becomes readable. Watch it for edges (`EPOLLET`); a host that polls for levels calls
+///   [`clear`](Self::clear) before the turn;
+/// - when the waker that it gave is woken: code outside a turn has used the runtime, and what it started waits for a turn.
+///
+/// A turn never waits. A host of one future, in full:
+///
+/// ```
+/// use annulus::{GuestNext, Runtime, time::sleep};
+/// use std::pin::pin;
+/// use std::task::{Context, Poll, Waker};
+/// use std::time::Duration;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let mut guest = Runtime::new()?.into_guest()?;
+/// let mut future = pin!(sleep(Duration::from_millis(5)));
+/// while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+///     if let GuestNext::Wait(timeout) = guest.turn(Waker::noop())? {
+///         wait(&guest, timeout);
+///         guest.clear();
+///     }
+/// }
+/// # Ok(())
+/// # }
+///
+/// /// Waits until the descriptor is readable or the time is up: here by `poll`.
+/// fn wait(guest: &impl std::os::fd::AsFd, timeout: Option<Duration>) {
+///     let timeout = timeout.map(|left| rustix::time::Timespec::try_from(left).unwrap());
+///     let mut polled = [rustix::event::PollFd::new(guest, rustix::event::PollFlags::IN)];
+///     _ = rustix::event::poll(&mut polled, timeout.as_ref());
+/// }
+/// # use std::future::Future;
+/// ```
+///
+/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime, not for those of the host.
+///
+/// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the
+/// [shutdown timeout](crate::Builder::shutdown_timeout).
+pub struct Guest {
+    notifier: OwnedFd,
+    // Before the runtime, whose end makes it current again.
+    entered: Option<Entered>,
+    runtime: Runtime,
+}
+
+/// What a host does after a turn of its [`Guest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestNext {
+    /// Run the tasks that were woken, and take another turn without waiting.
+    Turn,
+    /// Take a turn once the descriptor is readable, the waker is woken, or this time is up; `None` is no limit.
+    Wait(Option<Duration>),
+}
+
+impl Runtime {
+    /// Makes this runtime the guest of another event loop on this thread: see [`Guest`].
+    ///
+    /// # Errors
+    /// If a runtime is running on this thread already; `Unsupported` under a simulated kernel; or if the system has no descriptor left.
+    pub fn into_guest(self) -> io::Result<Guest> {
+        let Some(wake_fd) = self.core.remote.wake_fd() else {
+            let text = "a simulated kernel has no descriptor that another event loop could watch";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        };
+        let notifier = self.core.enter()?.watch_from_outside(wake_fd)?;
+        let entered = current::enter(&self.core)?;
+        // Outside its turns, wakes of its tasks take the way of other threads, which ends the host's wait.
+        owner::leave();
+        Ok(Guest { notifier, entered: Some(entered), runtime: self })
+    }
+}
+
+impl Guest {
+    /// Runs the tasks that are ready, starts what was queued, and passes on what has happened. It does not wait.
+    ///
+    /// `host` is woken, once, when the runtime is used before the next turn.
+    ///
+    /// # Errors
+    /// As [`Runtime::try_block_on`]; after an error other than `Interrupted` the runtime can only be dropped.
+    pub fn turn(&mut self, host: &Waker) -> io::Result<GuestNext> {
+        let core = &self.runtime.core;
+        core.host.set(host);
+        core.watch_uses(false);
+        owner::enter(&core.remote, &core.run_queue);
+        let next = core.guest_turn();
+        owner::leave();
+        budget::end();
+        if matches!(next, Ok(GuestNext::Wait(_))) {
+            core.watch_uses(true);
+        }
+        next
+    }
+
+    /// Makes the descriptor unreadable, for a host that does not watch it for edges. Call it before a turn.
+    pub fn clear(&self) {
+        // On epoll the descriptor is no eventfd, and a turn makes it unreadable.
+        _ = rustix::io::read(&self.notifier, &mut [0; 8]);
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.notifier.as_fd()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.runtime.core.watch_uses(false);
+        self.entered = None;
+    }
+}
+
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Guest({})", self.runtime.driver())
+    }
+}
+
+impl Inner {
+    /// A descriptor by which another event loop finds that there is something to do.
+    fn watch_from_outside(&mut self, wake_fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let notifier = self.io.driver.notifier(wake_fd)?;
+        if matches!(*self.io.driver, Driver::Uring(_))
+            && let Some(poll) = self.wake_poll.take()
+        {
+            // The ring signals this descriptor, and must not poll what it signals.
+            self.polls.drop_poll(&mut self.io, poll);
+        }
+        Ok(notifier)
+    }
+}
+
+impl Core {
+    /// A turn of a guest.
+    fn guest_turn(self: &Rc<Self>) -> io::Result<GuestNext> {
+        self.check_whole()?;
+        self.enter()?.io.driver.disarm();
+        self.remote.unpark();
+        self.recorder.iter().for_each(|recorder| recorder.turn_begins());
+        self.run_tasks()?;
+        self.turn(true, None)?;
+        let settled = self.settle()?;
+        let inner = &mut *self.enter()?;
+        let is_idle = settled && self.run_queue.is_empty() && self.own_work(|| inner.is_idle());
+        // What comes after these two is told by the descriptor.
+        if is_idle && self.remote.park() && inner.io.driver.arm() {
+            Ok(GuestNext::Wait(inner.until_timer()))
+        } else {
+            Ok(GuestNext::Turn)
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! An eventfd that tells another event loop that the ring has something to do.
+//!
+//! Other threads write to it as well: the kernel signals the eventfd of a ring from within the wake-up of another eventfd only after a
+//! grace period of RCU, which takes milliseconds.
+
+use super::Uring;
+use annulus_kernel::named;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+impl Uring {
+    /// Has the ring signal this eventfd while it is armed; one a ring.
+    pub(crate) fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let (for_workers, notifier) =
+            (eventfd.try_clone_to_owned()?, eventfd.try_clone_to_owned()?);
+        self.ring.register_eventfd(eventfd).map_err(named("io_uring_register"))?;
+        self.files.set_notifier(for_workers);
+        Ok(notifier)
+    }
+
+    #[inline]
+    pub(crate) fn arm(&mut self) -> bool {
+        self.ring.notify(true);
+        // Completions came before it was on, or deferred work waits for an enter; neither is signalled again.
+        let has_news = self.ring.ready() > 0 || self.ring.work_pending() || self.ring.overflowed();
+        self.is_clear() && self.files.is_empty() && !has_news
+    }
+
+    #[inline]
+    pub(crate) fn disarm(&mut self) {
+        self.ring.notify(false);
+    }
+}
