@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the example programs: starts each, and tests it with clients that were written elsewhere and with hostile ones.
 
-    check_examples.py DIRECTORY            the programs in DIRECTORY
+    check_examples.py DIRECTORY            the examples that are in DIRECTORY
     check_examples.py DIRECTORY NAME...    only these
 
 The same checks run over the examples of annulus and over their twins on tokio. A check whose client is missing is skipped,
@@ -18,7 +18,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "examples"))
 
 from harness import Missing
 
-NAMES = ["chat", "cluster", "dns", "proxy", "redis", "shutdown", "static_files"]
+# The checks of each example, by the module that has them.
+MODULES = {
+    "chat": "chat",
+    "cluster": "cluster",
+    "dns": "dns",
+    "echo": "echoes",
+    "proxy": "proxy",
+    "redis": "redis",
+    "shards": "echoes",
+    "shutdown": "shutdown",
+    "simulated": "simulated",
+    "static_files": "static_files",
+    "udp_echo": "echoes",
+    "unix_echo": "echoes",
+}
 
 
 def passes(name, check, path):
@@ -37,16 +51,18 @@ def passes(name, check, path):
 
 
 def main():
-    names = sys.argv[2:] or NAMES
-    if len(sys.argv) < 2 or not set(names) <= set(NAMES):
-        print(f"{__doc__}\nThe names: {', '.join(NAMES)}.", file=sys.stderr)
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(MODULES):
+        print(f"{__doc__}\nThe names: {', '.join(MODULES)}.", file=sys.stderr)
         return 2
+    directory = sys.argv[1]
+    names = sys.argv[2:] or [name for name in MODULES if os.path.exists(os.path.join(directory, name))]
     results = []
     for name in names:
-        path = os.path.join(sys.argv[1], name)
-        for check in importlib.import_module(name).CHECKS:
-            results.append(passes(name, check, path))
-    return 0 if all(results) else 1
+        for check in importlib.import_module(MODULES[name]).CHECKS:
+            results.append(passes(name, check, os.path.join(directory, name)))
+    if not results:
+        print(f"no example in {directory}", file=sys.stderr)
+    return 0 if results and all(results) else 1
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
 //! An echo server on every core: a runtime a CPU, each connection on the one with the fewest.
 //!
-//! `cargo run --release -p annulus --example shards`, then `nc 127.0.0.1 7000`.
+//! `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
 
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
 use std::io;
 
 fn main() -> io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
     let count = annulus::affinity::allowed()?.len();
     let (options, spread) = (ListenOptions::new(), Spread::LeastConnections);
-    let listener = ShardedListener::bind("127.0.0.1:7000", &options, count, spread)?;
+    let listener = ShardedListener::bind(address, &options, count, spread)?;
+    eprintln!("listening on {}", listener.local_addr());
     annulus::shards(count, async |shard| {
-        println!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
+        eprintln!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
         let mut listener = listener.open(&shard)?;
         while let Some((stream, _peer)) = listener.accept().await? {
             annulus::spawn(echo(stream));

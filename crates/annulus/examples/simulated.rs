@@ -1,7 +1,7 @@
-//! Client and server in one process, on a kernel that is played: two hours of a bad day in the wink of an eye.
+//! Client and server in one process, on a simulated kernel with faults: two hours of virtual time take milliseconds.
 //! `cargo run --release -p annulus --example simulated -- 42`
 //!
-//! The number is the seed: it chooses the network and what goes wrong. The same number shows the same day again.
+//! The number is the seed: it chooses the network and the faults. The same number gives the same run.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Sim, run_on};
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         eprintln!("simulated: '{argument}' is no seed; give a number from 0 to {}", u64::MAX);
         return ExitCode::from(2);
     };
-    match day(seed) {
+    match run(seed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("simulated: {error}");
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn day(seed: u64) -> io::Result<()> {
+fn run(seed: u64) -> io::Result<()> {
     let sim = Sim::builder(seed).chaos().build();
     run_on(&sim, Runtime::builder(), async {
         spawn(serve());
@@ -64,7 +64,7 @@ async fn serve() -> io::Result<()> {
     }
 }
 
-/// Connects, however often that fails, and hears 10,000 bytes again, however they arrive.
+/// Connects, however often that fails, and receives 10,000 bytes back, in whatever pieces.
 async fn talk() -> io::Result<(u32, Duration)> {
     let mut failed = 0;
     let mut stream = loop {

@@ -1,15 +1,17 @@
-//! Sends every datagram back to where it came from: `cargo run --release -p annulus --example udp_echo -- 127.0.0.1:7000`
+//! Sends every datagram back to its source: `cargo run --release -p annulus --example udp_echo -- 127.0.0.1:7000`
 
 use annulus::net::UdpSocket;
+use std::io;
 
-fn main() -> std::io::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7000".into());
+fn main() -> io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
     annulus::run(async {
-        let socket = UdpSocket::bind(&address)?;
-        println!("udp echo on {}", socket.local_addr()?);
+        let socket = UdpSocket::bind(address)?;
+        eprintln!("listening on udp://{}", socket.local_addr()?);
         loop {
             let (datagram, from) = socket.recv_from().await?;
-            socket.send_to(datagram, from).await?;
+            // An error is that of an earlier datagram to this address, whose receiver is gone: the next one may be there.
+            _ = socket.send_to(datagram, from).await;
         }
     })
 }

@@ -1,14 +1,14 @@
-//! Sends what it receives back, on a Unix socket: `cargo run --release -p annulus --example unix_echo -- /tmp/echo.sock`
+//! Sends back what it receives, on a Unix socket: `cargo run --release -p annulus --example unix_echo -- /tmp/echo.sock`
 
 use annulus::net::{UnixListener, UnixStream};
 
 fn main() -> std::io::Result<()> {
-    let path = std::env::args().nth(1).unwrap_or_else(|| "/tmp/echo.sock".into());
+    let path = std::env::args().nth(1).unwrap_or("/tmp/echo.sock".into());
     annulus::run(async {
         let listener = UnixListener::bind(&path)?;
-        println!("unix echo on {path}");
+        eprintln!("listening on unix:{path}");
         loop {
-            let (stream, _) = listener.accept().await?;
+            let (stream, _peer) = listener.accept().await?;
             annulus::spawn(echo(stream));
         }
     })

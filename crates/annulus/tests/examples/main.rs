@@ -81,3 +81,28 @@ fn chat_reaches_all_shards() {
 fn cluster_elects() {
     check("cluster");
 }
+
+#[test]
+fn echo_echoes() {
+    check("echo");
+}
+
+#[test]
+fn shards_echo() {
+    check("shards");
+}
+
+#[test]
+fn udp_echo_echoes() {
+    check("udp_echo");
+}
+
+#[test]
+fn unix_echo_echoes() {
+    check("unix_echo");
+}
+
+#[test]
+fn simulated_succeeds() {
+    check("simulated");
+}
