@@ -27,7 +27,8 @@ fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
     annulus::run(async {
-        let upstreams: Rc<[_]> = args.map(Upstream::open).collect::<io::Result<_>>()?;
+        let upstreams = futures_util::future::try_join_all(args.map(Upstream::open)).await?;
+        let upstreams: Rc<[_]> = upstreams.into();
         if upstreams.is_empty() {
             return Err(io::Error::other("no upstream: dns LISTEN UPSTREAM..."));
         }
@@ -75,11 +76,11 @@ struct Upstream {
 }
 
 impl Upstream {
-    fn open(address: String) -> io::Result<Rc<Self>> {
+    async fn open(address: String) -> io::Result<Rc<Self>> {
         let address: SocketAddr = address.parse().map_err(io::Error::other)?;
         let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
-        socket.connect(address)?;
+        socket.connect(address).await?;
         let upstream = Rc::new(Self { socket, waiting: RefCell::default() });
         spawn(upstream.clone().receive());
         Ok(upstream)

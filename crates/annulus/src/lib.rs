@@ -42,6 +42,7 @@
 //! | `Framed::next` | nothing is lost: the next call returns the message |
 //! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or accepted |
 //! | `connect` | the attempt is cancelled, and its socket closed |
+//! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
 //! | `send` | once polled, the chunk is sent all the same, in order |

@@ -6,6 +6,15 @@
 
 mod call;
 mod pool;
+mod resolver;
 
 pub(crate) use call::BlockingCall;
 pub(crate) use pool::{Limits, Pool};
+pub(crate) use resolver::{Lookup, Resolver};
+
+/// What a runtime has for calls that block.
+#[derive(Clone)]
+pub(crate) struct Blocking {
+    pub(crate) pool: Pool,
+    pub(crate) resolver: Resolver,
+}

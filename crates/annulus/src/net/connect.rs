@@ -1,9 +1,10 @@
 //! Connecting over TCP.
 
+use super::addresses::ToSocketAddrs;
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
 use super::option_methods::*;
-use super::resolve::{failed, last_error, resolve};
+use super::resolve::{and_then, failed, last_error, resolve};
 use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
@@ -14,7 +15,7 @@ use crate::time::Instant;
 use annulus_kernel::{Address, Fd, Ip, SocketOption};
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl ConnectOptions {
         Self::default()
     }
 
-    /// Time allowed for each address.
+    /// Time allowed for the look-up of a name, and then for each of its addresses.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -75,10 +76,10 @@ impl ConnectOptions {
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         let core = current::get()?;
         let mut error = None;
-        for address in resolve(address)? {
+        for address in resolve(address, self.timeout).await? {
             match self.connect_one(&core, address).await {
                 Ok(stream) => return Ok(stream),
-                Err(e) => error = Some(failed(e, "connecting to", &address)),
+                Err(e) => error = Some(and_then(error, failed(e, "connecting to", &address))),
             }
         }
         Err(last_error(error))

@@ -1,6 +1,7 @@
 //! Listening for TCP connections.
 
 use super::ConnectionLimit;
+use super::addresses::ToSocketAddrs;
 use super::keep_alive::KeepAlive;
 use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
@@ -18,7 +19,7 @@ use crate::slots::listeners::Accepted;
 use annulus_kernel::{Address, Ip, Kernel, Linux, SocketOption, SocketQuery};
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -80,8 +81,8 @@ impl ListenOptions {
 }
 
 impl ListenOptions {
-    /// Listens on the first of the addresses that works. Resolving a host name blocks the thread; a
-    /// numeric address does not.
+    /// Listens on the first of the addresses that works. Looking a host name up blocks the thread;
+    /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs none.
     ///
     /// # Errors
     /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.

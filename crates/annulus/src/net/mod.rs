@@ -1,5 +1,6 @@
 //! Sockets: TCP, UDP, Unix.
 
+mod addresses;
 mod connect;
 mod datagram;
 mod datagram_handle;
@@ -23,6 +24,7 @@ mod stream_methods;
 mod udp;
 mod unix;
 
+pub use addresses::ToSocketAddrs;
 pub use annulus_kernel::Credentials;
 pub use connect::ConnectOptions;
 pub use datagram::{Datagram, Transmit};
@@ -34,6 +36,7 @@ pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub(crate) use pipe::{Receiver, Sender};
 pub(crate) use recv_buffer::ended;
+pub use resolve::lookup_host;
 pub use split::{RecvHalf, ReuniteError, SendHalf};
 pub use stream::TcpStream;
 pub use stream_handle::SendFuture;

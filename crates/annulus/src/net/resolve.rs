@@ -1,29 +1,106 @@
 //! Addresses by name.
 
+use super::addresses::{Target, ToSocketAddrs};
+use crate::runtime::core::Core;
+use crate::runtime::current;
+use crate::task::{consume_budget, offload, panic_message};
+use crate::time::timeout;
 use std::fmt::Debug;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-/// The addresses of a host. Resolving a name blocks the thread; a numeric address does not.
-pub(super) fn resolve(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
-    let found: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+/// The addresses of a host, as the system is configured to look its name up, or by the runtime's own
+/// [`resolver`](crate::Builder::resolver). The look-up is a blocking call, so the loop goes on meanwhile; numeric addresses need none.
+///
+/// Dropped before it is ready, it leaves a look-up that has begun to its thread, and its answer is dropped. It ends when the system's does:
+/// bound it by a [`timeout`](crate::time::timeout).
+///
+/// ```
+/// # annulus::run(async {
+/// let mut addresses = annulus::net::lookup_host("localhost:80").await?;
+/// assert!(addresses.all(|address| address.ip().is_loopback() && address.port() == 80));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+/// If the name does not resolve, naming it; `InvalidInput` if it is no address; outside a runtime.
+pub async fn lookup_host(
+    address: impl ToSocketAddrs,
+) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    Ok(resolve(address, None).await?.into_iter())
+}
+
+/// At least one address, within `limit`.
+pub(super) async fn resolve(
+    address: impl ToSocketAddrs,
+    limit: Option<Duration>,
+) -> io::Result<Vec<SocketAddr>> {
+    let (host, port) = match address.target()? {
+        Target::Addresses(addresses) if addresses.is_empty() => return Err(last_error(None)),
+        Target::Addresses(addresses) => {
+            consume_budget().await;
+            return Ok(addresses);
+        }
+        Target::Host(host, port) => (host, port),
+    };
+    let core = current::get()?;
+    let found = look_up(&core, host.clone(), port);
+    let found = match limit {
+        None => found.await,
+        Some(limit) => timeout(limit, found).await.unwrap_or_else(|_| Err(unanswered(limit))),
+    };
+    found.map_err(|error| failed(error, "looking up", &host))
+}
+
+async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let resolver = core.blocking.resolver.clone();
+    let answered = offload(core, move || resolver.look_up(&host, port)).await?;
+    at_least_one(answered.unwrap_or_else(|panic| {
+        let text = format!("the resolver panicked: {}", panic_message(&panic));
+        Err(io::Error::other(text))
+    })?)
+}
+
+fn at_least_one(found: Vec<SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     if found.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no address"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
     Ok(found)
 }
 
-/// The result of `f` for the first address for which it succeeds; else the last error, which names the address.
+/// As [`resolve`], but a look-up blocks the thread. Outside a runtime the system's resolver makes it.
+fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
+    let (host, port) = match address.target()? {
+        Target::Addresses(addresses) => return Ok(addresses),
+        Target::Host(host, port) => (host, port),
+    };
+    let resolver = current::with(|core| core.blocking.resolver.clone()).unwrap_or_default();
+    let found = resolver.look_up(&host, port).and_then(at_least_one);
+    found.map_err(|error| failed(error, "looking up", &host))
+}
+
+/// The result of `f` for the first address for which it succeeds; else the errors of all. Looking a name up blocks the thread.
 pub(super) fn first<T>(
     address: impl ToSocketAddrs,
     doing: &str,
     f: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
+    first_of(resolve_here(address)?, doing, f)
+}
+
+/// As [`first`], for addresses.
+pub(super) fn first_of<T>(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    doing: &str,
+    f: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
     let mut error = None;
-    for address in resolve(address)? {
+    for address in addresses {
         match f(address) {
             Ok(made) => return Ok(made),
-            Err(e) => error = Some(failed(e, doing, &address)),
+            Err(e) => error = Some(and_then(error, failed(e, doing, &address))),
         }
     }
     Err(last_error(error))
@@ -34,7 +111,19 @@ pub(super) fn failed(error: io::Error, doing: &str, address: &impl Debug) -> io:
     io::Error::new(error.kind(), format!("{doing} {address:?}: {error}"))
 }
 
-/// The last failure.
+/// The failure of one more address: of the last one's kind, with the text of all.
+pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error {
+    match before {
+        None => error,
+        Some(before) => io::Error::new(error.kind(), format!("{before}; {error}")),
+    }
+}
+
+/// The failure of all addresses.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
     error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address to try"))
+}
+
+fn unanswered(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"))
 }

@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+use super::addresses::ToSocketAddrs;
 use super::connect::ConnectOptions;
 use super::keep_alive::KeepAlive;
 use super::option_methods::{self, *};
@@ -18,7 +19,7 @@ use annulus_kernel::{SocketOption, SocketQuery};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -36,17 +37,18 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to the first of the addresses that accepts. Resolving a host name blocks the thread; a numeric address does not.
+    /// Connects to the first of the addresses that accepts. A host name is looked up on another thread, as
+    /// [`lookup_host`](super::lookup_host) does.
     ///
     /// Dropping the future cancels the attempt and closes its socket.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, naming the address; or outside a runtime.
+    /// `ConnectionRefused`, …, naming each address that was tried; as [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
 
-    /// As [`connect`](Self::connect), but fails with `TimedOut` after this long.
+    /// As [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the addresses, takes longer than this.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

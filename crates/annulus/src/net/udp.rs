@@ -4,11 +4,12 @@ mod options;
 
 pub use options::UdpOptions;
 
+use super::addresses::ToSocketAddrs;
 use super::datagram::{Datagram, Transmit};
 use super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::new_fd::NewFd;
 use super::option_methods::{self, *};
-use super::resolve::first;
+use super::resolve::{first_of, resolve};
 use super::socket::Socket;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
@@ -19,7 +20,7 @@ use annulus_kernel::{Address, SocketOption, SocketQuery};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -67,16 +68,17 @@ impl UdpSocket {
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The peer may be changed later.
-    /// Resolving a name blocks the thread; a numeric address does not.
+    /// A host name is looked up on another thread, as [`lookup_host`](super::lookup_host) does; a numeric address is set by the first
+    /// poll. Dropped before it is ready, it has changed nothing.
     ///
     /// # Errors
-    /// `NetworkUnreachable`, …, naming the address.
-    pub fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
+    /// `NetworkUnreachable`, …, naming the address; or as [`lookup_host`](super::lookup_host).
+    pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let connect = |address: SocketAddr| {
             self.handle.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
             Ok(address.ip())
         };
-        let peer = first(address, "connecting to", connect)?;
+        let peer = first_of(resolve(address, None).await?, "connecting to", connect)?;
         self.peer_is_v4.set(goes_over_v4(peer));
         self.handle.set_connected()
     }

@@ -6,7 +6,7 @@ use super::core::Core;
 use super::inner::Inner;
 use super::io::{Bounds, Io};
 use super::lockdown::deny_further_rings;
-use crate::blocking::{Limits, Pool};
+use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::fs::{InlinePolicy, Policy};
 use crate::runtime::fork::ForkGuard;
 use crate::runtime::memory::{Memory, MemoryLimit};
@@ -18,6 +18,7 @@ use annulus_kernel::Kernel;
 use annulus_ring::{SetupFlags, SqPoll};
 use std::io;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub struct Builder {
     task_budget: u32,
     blocking: Limits,
     measuring: Measuring,
+    resolver: Option<Arc<Lookup>>,
 }
 
 /// The memory limit to use.
@@ -79,6 +81,7 @@ impl Default for Builder {
             task_budget: budget::DEFAULT,
             blocking: Limits::default(),
             measuring: Measuring::Nothing,
+            resolver: None,
         }
     }
 }
@@ -285,6 +288,33 @@ impl Builder {
         self
     }
 
+    /// What looks names of hosts up, for [`lookup_host`](crate::net::lookup_host) and all that takes `"host:port"`; by default the
+    /// system's resolver. `resolver` may block: it is called on a thread of the pool for [blocking calls](crate::spawn_blocking). On a
+    /// simulated kernel it is called on the loop; without one, the simulated network has no name but `localhost`.
+    ///
+    /// ```
+    /// # use annulus::{Runtime, net};
+    /// let hosts = |name: &str| match name {
+    ///     "db.internal" => Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]),
+    ///     _ => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "no such host")),
+    /// };
+    /// let mut runtime = Runtime::builder().resolver(hosts).build()?;
+    /// runtime.block_on(async {
+    ///     assert_eq!(net::lookup_host("db.internal:5432").await?.count(), 1);
+    ///     let error = net::lookup_host("elsewhere:1").await.map(drop).unwrap_err();
+    ///     assert_eq!(error.to_string(), "looking up \"elsewhere\": no such host");
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn resolver(
+        mut self,
+        resolver: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
     /// Builds the runtime on this thread.
     ///
     /// # Errors
@@ -364,6 +394,14 @@ impl Builder {
         }
     }
 
+    fn resolver_for(&self, is_real: bool) -> Resolver {
+        match &self.resolver {
+            Some(lookup) => Resolver::Given(lookup.clone()),
+            None if is_real => Resolver::System,
+            None => Resolver::Simulated,
+        }
+    }
+
     fn core(&self, mut driver: Driver) -> io::Result<Core> {
         let is_real = driver.kernel().real_descriptors();
         let limit = self.memory.limit(is_real)?;
@@ -375,8 +413,9 @@ impl Builder {
         if let Some(wake_fd) = remote.wake_fd() {
             inner.wake_poll = Some(inner.polls.add(&mut inner.io, wake_fd, "to be woken"));
         }
-        let (inline_policy, blocking) =
-            (InlinePolicy::new(self.file_policy), Pool::new(self.blocking));
+        let inline_policy = InlinePolicy::new(self.file_policy);
+        let blocking =
+            Blocking { pool: Pool::new(self.blocking), resolver: self.resolver_for(is_real) };
         let core =
             Core::new(inner, Arc::new(remote), inline_policy, blocking, guard, self.measuring);
         core.run_queue.set_task_budget(self.task_budget);

@@ -5,7 +5,7 @@ use super::host::Host;
 use super::inner::Inner;
 use super::kernel_held::KernelHeld;
 use super::remote::Remote;
-use crate::blocking::Pool;
+use crate::blocking::Blocking;
 use crate::fs::InlinePolicy;
 use crate::stats::recorder::{Measuring, Recorder};
 use crate::task::RunQueue;
@@ -31,9 +31,9 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
-    pub(crate) blocking: Pool,
     /// Descriptors that handles had lent when the runtime ended.
     kept: RefCell<Vec<OwnedFd>>,
+    pub(crate) blocking: Blocking,
     guard: ForkGuard,
     /// If turns and polls are measured.
     pub(crate) recorder: Option<Box<Recorder>>,
@@ -54,7 +54,7 @@ impl Core {
         inner: Inner,
         remote: Arc<Remote>,
         inline_policy: InlinePolicy,
-        blocking: Pool,
+        blocking: Blocking,
         guard: ForkGuard,
         measuring: Measuring,
     ) -> Self {

@@ -28,7 +28,7 @@ impl Core {
         // Fails if this runtime is dropped inside another one that runs on this thread. Its tasks are dropped all the same, but
         // cannot start operations.
         let entered = current::enter(self);
-        self.blocking.close();
+        self.blocking.pool.close();
         let deadline = self.now() + timeout;
         let whole = self.check_whole().is_ok();
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(deadline)));
@@ -36,7 +36,7 @@ impl Core {
         _ = self.take_inside();
         self.run_queue.drop_all(|| self.remote.finish());
         drop(entered);
-        self.blocking.wait(deadline.duration_since(self.now()));
+        self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
             // A bug, since no foreign code runs there. Reported, unless it was before, or the thread unwinds already: a second panic
             // would abort the process.

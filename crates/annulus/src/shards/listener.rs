@@ -3,12 +3,13 @@
 use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
 use crate::name::named;
+use crate::net::ToSocketAddrs;
 use crate::net::{ConnectionLimit, ListenOptions, Parts, TcpListener, TcpStream};
 use crate::runtime::current;
 use crate::runtime::handle::Handle;
 use annulus_kernel::SocketOption;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -69,7 +69,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let full = current::with(|core| core.blocking.fullness()).flatten();
+    let full = current::with(|core| core.blocking.pool.fullness()).flatten();
     match full {
         Some((threads, waiting)) => Err(PoolFull { call, threads, waiting }),
         None => Ok(spawn_blocking(call)),
@@ -86,7 +86,7 @@ where
     if core.remote.wake_fd().is_none() {
         return BlockingCall::inline(call);
     }
-    BlockingCall::new(&core.blocking, call)
+    BlockingCall::new(&core.blocking.pool, call)
 }
 
 /// The result of a call, whose panic becomes one of the task.

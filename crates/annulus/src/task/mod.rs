@@ -36,6 +36,7 @@ mod atomic {
 }
 
 pub use abort::AbortHandle;
+pub(crate) use blocking::offload;
 pub use blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
 pub(crate) use body::panic_message;
 pub use join::JoinHandle;

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Two sockets, connected to each other.
 async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
-    one.connect(other.local_addr()?)?;
-    other.connect(one.local_addr()?)?;
+    one.connect(other.local_addr()?).await?;
+    other.connect(one.local_addr()?).await?;
     Ok((one, other))
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
     let server = echo_server("127.0.0.1:0")?;
     let client = |n: u32| async move {
         let client = UdpSocket::bind("127.0.0.1:0")?;
-        client.connect(server)?;
+        client.connect(server).await?;
         for round in 0..20u32 {
             let text = [n.to_ne_bytes(), round.to_ne_bytes()].concat();
             client.send(text.clone()).await?;

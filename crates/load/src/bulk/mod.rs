@@ -76,7 +76,7 @@ pub fn run(plan: &BulkPlan) -> io::Result<BulkReport> {
         async move || {
             let gone = |_| io::Error::other("the receiver has no socket");
             let server = address_receiver.recv().map_err(gone)?;
-            Sender::open(&plan, server, state)?.run().await
+            Sender::open(&plan, server, state).await?.run().await
         }
     });
     match (join(receiving), join(sending)) {

@@ -43,13 +43,13 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Opens a socket that is connected to the receiver.
-    pub(super) fn open(
+    pub(super) async fn open(
         plan: &BulkPlan,
         receiver: SocketAddr,
         state: Arc<TransferState>,
     ) -> io::Result<Sender> {
         let socket = UdpOptions::new().send_buffer(BUFFER).bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.connect(receiver)?;
+        socket.connect(receiver).await?;
         let segments = segments_per_send(plan);
         let transmit = match u16::try_from(plan.length) {
             Ok(size) if segments > 1 => Transmit::connected().segment_size(size),
@@ -174,7 +174,7 @@ mod tests {
             stall_timeout: Duration::from_millis(30),
             ..BulkPlan::new()
         };
-        annulus::run(async { Sender::open(&plan, receiver, Arc::default())?.run().await })
+        annulus::run(async { Sender::open(&plan, receiver, Arc::default()).await?.run().await })
             .expect_err("a transfer without a receiver")
     }
 

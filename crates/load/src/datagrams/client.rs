@@ -33,7 +33,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Opens a socket that is connected to the server.
-    pub(super) fn open(
+    pub(super) async fn open(
         plan: &Plan,
         datagrams: Datagrams,
         number: usize,
@@ -41,7 +41,7 @@ impl Client {
     ) -> io::Result<Client> {
         Ok(Client {
             number,
-            socket: Socket::open(plan, datagrams)?,
+            socket: Socket::open(plan, datagrams).await?,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
             max_segments: datagrams.max_segments(plan.length),
             in_flight: RefCell::new(InFlightTable::new(datagrams.window)),

@@ -40,7 +40,7 @@ async fn run_clients(
     observer: &mut dyn Observer,
     metrics: &Arc<Metrics>,
 ) -> (Measured, Counts) {
-    let mut pool = ClientPool::start(plan, datagrams, metrics);
+    let mut pool = ClientPool::start(plan, datagrams, metrics).await;
     let mut measured = Measured::default();
     if metrics.has_no_faults() {
         measured = measure(&mut pool, [plan.warm_up, plan.duration], observer, metrics).await;
@@ -65,10 +65,10 @@ struct ClientPool {
 
 impl ClientPool {
     /// Opens a socket per client and starts the clients. Stops at the first failure, which is recorded.
-    fn start(plan: &Plan, datagrams: Datagrams, metrics: &Arc<Metrics>) -> ClientPool {
+    async fn start(plan: &Plan, datagrams: Datagrams, metrics: &Arc<Metrics>) -> ClientPool {
         let mut clients = Vec::with_capacity(plan.clients);
         for number in 0..plan.clients {
-            match Client::open(plan, datagrams, number, metrics) {
+            match Client::open(plan, datagrams, number, metrics).await {
                 Ok(client) => {
                     let client = Rc::new(client);
                     clients.push((Rc::clone(&client), annulus::spawn(client.run())));

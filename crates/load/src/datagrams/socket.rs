@@ -26,11 +26,11 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Opens a socket.
-    pub(super) fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
+    pub(super) async fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
         let buffer = (datagrams.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
         match &plan.address {
             ServerAddress::Inet(address) => {
-                let socket = open_udp(*address, buffer)?;
+                let socket = open_udp(*address, buffer).await?;
                 socket.set_coalescing(datagrams.segments)?;
                 Ok(Socket::Udp(socket, transmit(plan, datagrams)))
             }
@@ -62,13 +62,13 @@ fn transmit(plan: &Plan, datagrams: Datagrams) -> Transmit {
     }
 }
 
-fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
+async fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
     let any: IpAddr = match server.is_ipv4() {
         true => Ipv4Addr::UNSPECIFIED.into(),
         false => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpOptions::new().recv_buffer(buffer).bind((any, 0))?;
-    socket.connect(server)?;
+    socket.connect(server).await?;
     Ok(socket)
 }
 

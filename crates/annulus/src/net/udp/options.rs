@@ -1,5 +1,6 @@
 //! How to open a UDP socket.
 
+use super::super::addresses::ToSocketAddrs;
 use super::super::datagram_handle::DatagramHandle;
 use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
@@ -12,7 +13,7 @@ use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
 use annulus_kernel::{Address, Ip, SocketOption, SocketType};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// How to open a UDP socket.
@@ -49,8 +50,8 @@ impl UdpOptions {
         self
     }
 
-    /// Opens a socket at the first of the addresses that works. For port 0 the system chooses a port. Resolving a name blocks
-    /// the thread; a numeric address does not.
+    /// Opens a socket at the first of the addresses that works. For port 0 the system chooses a port. Looking a name up
+    /// blocks the thread; [`lookup_host`](crate::net::lookup_host) does not, and a numeric address needs none.
     ///
     /// # Errors
     /// `AddrInUse`, `PermissionDenied`, …, naming the address. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too
