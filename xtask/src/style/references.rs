@@ -73,8 +73,11 @@ impl Known<'_> {
     /// Targets of links inside the repository.
     fn links(&self, file: &SourceFile, prose: &str) -> Vec<String> {
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let local =
-            targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:"));
+        // rustdoc checks the links to items.
+        let elsewhere = ["mailto:", "crate"];
+        let local = targets.filter(|target| {
+            !target.contains("://") && !elsewhere.iter().any(|start| target.starts_with(start))
+        });
         let lost = local.filter(|target| {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let path = if path.is_empty() { file.path.clone() } else { beside(&file.path, path) };

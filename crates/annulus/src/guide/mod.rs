@@ -1,0 +1,40 @@
+//! The guide: how to write programs with this runtime, a subject a page.
+//!
+//! | page | for |
+//! |---|---|
+//! | [`a_first_server`] | a server in twenty lines, and what each line does |
+//! | [`leases`] | received bytes: reading them in place, keeping them, and when to copy |
+//! | [`sending`] | `send`, `write`, `flush`, `drain`, and what the kernel does with them |
+//! | [`cancel_safety`] | what is lost when a future is dropped (little), and how to write `select!` |
+//! | [`fairness`] | the budget of a task, long computations, blocking calls |
+//! | [`drivers`] | io_uring, epoll, and what `annulus doctor` says |
+//! | [`files`] | reading, writing and sending files, and which calls leave the loop |
+//! | [`shards`] | a runtime a core |
+//! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
+//! | [`tuning`] | which setting is worth a measurement |
+//! | [`observing`] | statistics, tasks, and a program that hangs |
+//! | [`shutting_down`] | from a signal to the last byte sent |
+//! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
+
+macro_rules! pages {
+    ($($page:ident)*) => {$(
+        #[doc = include_str!(concat!(stringify!($page), ".md"))]
+        pub mod $page {}
+    )*};
+}
+
+pages! {
+    a_first_server
+    leases
+    sending
+    cancel_safety
+    fairness
+    drivers
+    files
+    shards
+    testing
+    tuning
+    observing
+    shutting_down
+    coming_from_tokio
+}
