@@ -18,12 +18,14 @@
 
 mod histogram;
 pub(crate) mod probe;
+mod prometheus;
 pub(crate) mod recorder;
 mod task_info;
 mod timings;
 mod wake_marks;
 
 pub use histogram::Histogram;
+pub use prometheus::prometheus;
 pub use task_info::{Polls, TaskInfo};
 pub use timings::{SlowPoll, Timings};
 
