@@ -167,6 +167,15 @@ fn another_thread_gets_the_tasks_without_its_own() {
 }
 
 #[test]
+fn a_task_that_asks_at_home_is_left_out() {
+    run(async {
+        let asking = spawn(async { annulus::handle()?.tasks().await });
+        assert_eq!(asking.await.expect("no panic")?, []);
+        Ok(())
+    });
+}
+
+#[test]
 fn ten_thousand_tasks_with_as_many_timers_are_listed() {
     run(async {
         let tasks: Vec<_> = (0..10_000).map(|_| spawn(sleep(Duration::from_secs(3600)))).collect();

@@ -86,7 +86,7 @@ impl Handle {
     /// # Errors
     /// After the runtime's end.
     pub async fn stats(&self) -> io::Result<Stats> {
-        self.ask(|core, _| core.stats()).await
+        self.ask(Core::stats).await
     }
 
     /// As [`stats`](Self::stats), for a thread without a runtime: blocks it for up to `timeout`.
@@ -94,7 +94,7 @@ impl Handle {
     /// # Errors
     /// `TimedOut` if the loop does not turn in time: a task holds it, or no `block_on` runs. Otherwise as `stats`.
     pub fn stats_blocking(&self, timeout: Duration) -> io::Result<Stats> {
-        self.ask_blocking(|core, _| core.stats(), timeout)
+        self.ask_blocking(Core::stats, timeout)
     }
 
     /// Every task of the runtime that has not ended, where it was spawned and what it waits for. Asks as [`stats`](Self::stats) does; the
@@ -121,8 +121,8 @@ impl Handle {
     /// After the runtime's end.
     #[track_caller]
     pub fn waiting(&self) -> io::Result<JoinHandle<Vec<String>>> {
-        self.spawn(poll_fn(|cx| {
-            let waits = current::with(|core| core.waiting(Some(cx.waker())));
+        self.spawn(poll_fn(|_| {
+            let waits = current::with(|core| core.waiting());
             Poll::Ready(waits.unwrap_or_default())
         }))
     }

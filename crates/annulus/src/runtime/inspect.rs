@@ -7,11 +7,11 @@ use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
-/// Reads something of a runtime, on its thread; `None` after its end. If a task asks, its waker.
-pub(super) type Question<T> = fn(&Core, Option<&Waker>) -> Option<T>;
+/// Reads something of a runtime, on its thread; `None` after its end.
+pub(super) type Question<T> = fn(&Core) -> Option<T>;
 
 impl Handle {
     /// The answer: at once on the runtime's own thread, else by a task there.
@@ -19,9 +19,8 @@ impl Handle {
         if let Some(answer) = self.answer_here(question) {
             return answer.ok_or_else(ended);
         }
-        let answer = self.spawn(poll_fn(move |cx| {
-            Poll::Ready(current::with(|core| question(core, Some(cx.waker()))).flatten())
-        }))?;
+        let answer = self
+            .spawn(poll_fn(move |_| Poll::Ready(current::with(|core| question(core)).flatten())))?;
         match answer.await {
             Ok(answer) => answer.ok_or_else(ended),
             // A task that was not aborted and has not panicked ends with its runtime.
@@ -41,8 +40,8 @@ impl Handle {
             return answer.ok_or_else(ended);
         }
         let (sender, receiver) = sync_channel(1);
-        let task = self.spawn(poll_fn(move |cx| {
-            let answer = current::with(|core| question(core, Some(cx.waker()))).flatten();
+        let task = self.spawn(poll_fn(move |_| {
+            let answer = current::with(|core| question(core)).flatten();
             // It fails if the asking thread has given up.
             _ = sender.try_send(answer);
             Poll::Ready(())
@@ -61,7 +60,7 @@ impl Handle {
 
     fn answer_here<T>(&self, question: Question<T>) -> Option<Option<T>> {
         let is_here = |core: &Core| std::ptr::eq(&*core.remote, self.remote());
-        current::with(|core| is_here(core).then(|| question(core, None))).flatten()
+        current::with(|core| is_here(core).then(|| question(core))).flatten()
     }
 }
 

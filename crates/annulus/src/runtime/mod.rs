@@ -129,7 +129,7 @@ impl Runtime {
     /// What every task waits for, a line each, with the place where it was spawned. For a runtime that hangs. While the runtime runs,
     /// use [`Handle::waiting`].
     pub fn waiting(&self) -> Vec<String> {
-        self.core.waiting(None)
+        self.core.waiting()
     }
 
     /// Whether other threads can reach it: not under a simulated kernel.

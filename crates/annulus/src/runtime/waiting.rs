@@ -6,14 +6,11 @@ use crate::slots::waits::Waits;
 use crate::stats::{Polls, TaskInfo};
 use crate::task::Task;
 use crate::time::Instant;
-use std::task::Waker;
 
 impl Core {
-    /// Every task but `asking`, and what it waits for; `None` in a forked child and after the end.
-    pub(super) fn tasks(&self, asking: Option<&Waker>) -> Option<Vec<TaskInfo>> {
-        let is_asking = |task: &Task| asking.is_some_and(|waker| waker.will_wake(&task.waker));
-        let mut tasks = self.run_queue.tasks();
-        tasks.retain(|task| !is_asking(task));
+    /// Every task but the one that asks, and what it waits for; `None` in a forked child and after the end.
+    pub(super) fn tasks(&self) -> Option<Vec<TaskInfo>> {
+        let tasks = self.run_queue.tasks();
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
         self.enter().ok()?.add_waits(&mut waits);
         let now = self.kernel.now();
@@ -26,9 +23,9 @@ impl Core {
         Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
     }
 
-    /// What every task but `asking` waits for, a line each.
-    pub(super) fn waiting(&self, asking: Option<&Waker>) -> Vec<String> {
-        self.tasks(asking).unwrap_or_default().iter().map(TaskInfo::to_string).collect()
+    /// What every task but the one that asks waits for, a line each.
+    pub(super) fn waiting(&self) -> Vec<String> {
+        self.tasks().unwrap_or_default().iter().map(TaskInfo::to_string).collect()
     }
 }
 

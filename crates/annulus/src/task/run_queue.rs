@@ -151,15 +151,17 @@ impl RunQueue {
         Tasks { alive, ready, inbox: 0, spawned: self.spawned.get() }
     }
 
-    /// All live tasks.
+    /// All live tasks but the one that runs.
     pub(crate) fn tasks(&self) -> Vec<Task> {
+        let rests =
+            |task: &TaskRef| !matches!(self.owned(task).state(), State::Running | State::Notified);
         let task = |task: TaskRef| Task {
             waker: task.waker(),
             spawned_at: task.spawned_at(),
             polls: self.owned(&task).polls(),
             queued: self.owned(&task).state() == State::Queued,
         };
-        self.live_tasks().into_iter().map(task).collect()
+        self.live_tasks().into_iter().filter(rests).map(task).collect()
     }
 
     fn live_tasks(&self) -> Vec<TaskRef> {

@@ -1,6 +1,7 @@
 //! `annulus echo`: an echo server.
 
 mod datagrams;
+mod metrics;
 mod own_addresses;
 mod registry;
 mod ring;
@@ -9,8 +10,10 @@ mod shutdown;
 mod stats;
 mod stream;
 mod tasks;
+mod tasks_list;
 mod threads;
 
+use crate::address::Address;
 use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
@@ -35,6 +38,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Prints one line on standard error when it is ready. SIGINT or SIGTERM: stops
 accepting, finishes what is in flight, exits 0; a second one exits at once.
+SIGUSR1: prints every task and what it waits for on standard error.
 
 UDP datagrams with the server itself or port 0 as source are not answered, but
 counted (refused in --stats): the echo of one would be echoed without end. An
@@ -48,6 +52,7 @@ Examples:
   annulus echo --listen unix:/run/echo --listen unix-datagram:/run/echo-udp
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
   annulus echo --workers 4                  four runtimes, pinned to a CPU each
+  annulus echo --metrics 127.0.0.1:9100     and http://127.0.0.1:9100/metrics
   annulus echo --stats - --idle-timeout 30  statistics as JSON when it ends";
 
 /// Serve echo over TCP, UDP and Unix sockets
@@ -96,6 +101,10 @@ pub(crate) struct EchoArgs {
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
+    /// Serve metrics for Prometheus over HTTP, as /metrics at this HOST:PORT, and measure how long turns of the loop and
+    /// polls of tasks take [default: neither]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Address>,
     /// Write statistics as JSON at the end, to a file or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     stats: Option<Target>,
@@ -132,6 +141,8 @@ struct Plan {
     workers: usize,
     spread: Spread,
     pinning: Pinning,
+    /// Where to serve metrics.
+    metrics: Option<Listen>,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
@@ -158,6 +169,10 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     }
     if plan.memory.source() == MemoryLimit::GIVEN {
         let text = "--memory-limit with --driver threads: each thread has a buffer of its own; leave one of them out";
+        return Err(UsageError(text.into()).into());
+    }
+    if plan.metrics.is_some() {
+        let text = "--metrics with --driver threads: there is no runtime to tell of; leave one of them out";
         return Err(UsageError(text.into()).into());
     }
     if plan.recv_buffers.is_some() {
@@ -226,7 +241,8 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         );
         return Err(UsageError(text).into());
     }
-    let files = (workers - 1) * FILES;
+    let of_metrics = if args.metrics.is_some() { metrics::FILES } else { 0 };
+    let files = (workers - 1) * FILES + of_metrics;
     let max_connections =
         args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     match max_connections {
@@ -247,6 +263,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         workers,
         spread: args.spread.unwrap_or_default(),
         pinning: pinning(args.pin, workers)?,
+        metrics: args.metrics.map(|address| listen(Endpoint::Tcp(address))).transpose()?,
     })
 }
 

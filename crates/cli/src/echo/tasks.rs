@@ -6,8 +6,9 @@ use super::self_test;
 use super::shutdown::ShutdownSignal;
 use super::stats::{Counts, Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
-use super::{Listen, Plan, STOPPING};
+use super::{Listen, Plan, STOPPING, metrics, tasks_list};
 use crate::endpoint::Endpoint;
+use crate::output::note;
 use crate::signals::Stop;
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
@@ -64,7 +65,7 @@ fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     // The server closes its connections itself, within its own timeout.
     let builder =
         plan.ring.configure(Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO));
-    let builder = builder.memory_limit(plan.memory.clone());
+    let builder = builder.memory_limit(plan.memory.clone()).measure(plan.metrics.is_some());
     match plan.recv_buffers {
         Some(count) => builder.recv_buffers(PoolSize::default().buffer, count),
         None => builder,
@@ -93,7 +94,14 @@ async fn run_worker(
     let (mut listening, addresses) = open(&server, listeners, shard)?;
     if shard.index() == 0 {
         close_on_signal(Rc::clone(&server)).context("cannot handle signals")?;
+        tasks_list::print_at_signal(shard).context("cannot handle signals")?;
+        let metrics =
+            plan.metrics.as_ref().map(|listen| metrics::open(plan, listen)).transpose()?;
         plan.announce(&addresses, &shard.driver().to_string());
+        if let Some((listener, address)) = metrics {
+            note(format_args!("annulus echo: metrics at {address}"));
+            listening.push(annulus::spawn(metrics::serve(listener, shard.clone())));
+        }
     }
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&server), limit)));

@@ -9,6 +9,7 @@ mod file;
 mod interrupted;
 mod killed;
 mod load;
+mod metrics;
 mod nop;
 mod printing;
 mod signals;
