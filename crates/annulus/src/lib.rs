@@ -47,11 +47,11 @@
 //! | datagrams: `send…` | nothing is sent |
 //! | `send` | once polled, the chunk is sent all the same, in order |
 //! | `write`, `write_vectored` | nothing was accepted |
-//! | `write_all` | some of the bytes may have been accepted; those are sent |
 //! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |
 //! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
 //! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was accepted is written |
+//! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy goes on behind it |
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task continues, detached |

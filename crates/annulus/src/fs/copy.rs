@@ -22,13 +22,14 @@ struct CopyRange {
     from: Rc<OpenFile>,
     from_offset: u64,
     to_offset: u64,
+    len: u32,
 }
 
 // SAFETY: the call names no memory, and the file that it reads is kept open here.
 unsafe impl CallArgs for CopyRange {
     fn call(&mut self, to: RawFd) -> FileCall {
         let (from, from_offset) = (self.from.fd(), self.from_offset);
-        FileCall::Copy { from, from_offset, to, to_offset: self.to_offset, len: STEP }
+        FileCall::Copy { from, from_offset, to, to_offset: self.to_offset, len: self.len }
     }
 }
 
@@ -40,27 +41,34 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
     pub async fn copy_to(&self, into: &File) -> io::Result<u64> {
-        self.copy_range_to(0, into, 0).await
+        self.copy_range_to(0, into, 0, u64::MAX).await
     }
 
-    /// As [`copy_to`](Self::copy_to), from one offset to another.
-    pub(crate) async fn copy_range_to(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
-        let len = self.metadata().await?.len().saturating_sub(from);
+    /// As [`copy_to`](Self::copy_to), from one offset to another, `limit` bytes at most.
+    pub(crate) async fn copy_range_to(
+        &self,
+        from: u64,
+        into: &File,
+        to: u64,
+        limit: u64,
+    ) -> io::Result<u64> {
+        let len = self.metadata().await?.len().saturating_sub(from).min(limit);
         // A longer copy holds up the loop, unless both files can share their blocks.
         let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
         let kind = short.and_then(|len| into.kind(Class::Write, len, true));
         let mut done = 0;
-        loop {
-            match self.copy_some(kind, from + done, into, to + done).await {
-                Ok(0) if done == 0 => return self.read_and_write(from, into, to).await,
-                Ok(0) => return Ok(done),
+        while done < limit {
+            match self.copy_some(kind, from + done, into, to + done, limit - done).await {
+                Ok(0) if done == 0 => return self.read_and_write(from, into, to, limit).await,
+                Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if done == 0 && is_unsupported(&error) => {
-                    return self.read_and_write(from, into, to).await;
+                    return self.read_and_write(from, into, to, limit).await;
                 }
                 Err(error) => return Err(error),
             }
         }
+        Ok(done)
     }
 
     /// Has the kernel copy some bytes, in a call on the other file.
@@ -70,26 +78,30 @@ impl File {
         from_offset: u64,
         into: &File,
         to_offset: u64,
+        limit: u64,
     ) -> io::Result<u64> {
-        let args = CopyRange { from: self.open.clone(), from_offset, to_offset };
+        let len = limit.min(u64::from(STEP)) as u32;
+        let args = CopyRange { from: self.open.clone(), from_offset, to_offset, len };
         let (answer, _) = into.site_of(kind).make(args).await;
         answer.map(u64::from)
     }
 
     /// Reads and writes, also files without a known length, of which the kernel copies nothing.
-    async fn read_and_write(&self, from: u64, into: &File, to: u64) -> io::Result<u64> {
+    async fn read_and_write(&self, from: u64, into: &File, to: u64, limit: u64) -> io::Result<u64> {
         let (mut piece, mut done) = (vec![0; PIECE], 0);
-        loop {
-            let (read, full) = self.read_at(piece, from + done).await;
+        while done < limit {
+            let most = usize::try_from(limit - done).map_or(PIECE, |left| left.min(PIECE));
+            let (read, full) = self.read_at(piece.slice(..most), from + done).await;
             let count = read?;
             if count == 0 {
-                return Ok(done);
+                break;
             }
             let (written, slice) = into.write_all_at(full.slice(..count), to + done).await;
             written?;
-            piece = slice.into_inner();
+            piece = slice.into_inner().into_inner();
             done += count as u64;
         }
+        Ok(done)
     }
 }
 

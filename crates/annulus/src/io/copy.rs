@@ -1,79 +1,169 @@
 //! Copies between files and streams, each in the cheapest way.
 
-use super::send_file::send_file;
+use super::copy_ends::{CopySink, CopySource, Sink, Source};
+use super::send_file::{send_file, send_pieces};
+use super::transfer::Transfer;
 use crate::fs::File;
-use crate::net::AsStream;
+use crate::io::{AsyncRecv, AsyncSend};
 use std::future::poll_fn;
 use std::io;
+use std::ops::{Bound, RangeBounds};
 
 /// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: by
-/// the kernel for a stream, by the page cache for a file.
+/// the kernel for a stream of this crate, by the page cache for a file, and else by a flush.
 ///
-/// From a file in memory to a TCP stream no bytes are copied in user space (`sendfile`); from a stream the ring's memory is written
-/// or sent.
+/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`); from a stream the leases are written
+/// or sent. Files go with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
 ///
-/// If the future is dropped, a part was copied, and a second copy continues behind it: bytes that were received from a stream are sent
-/// or written all the same, and a file's cursor stands behind the copied bytes. From file to file both cursors move at the end, so a
-/// second copy starts from the beginning.
+/// ```
+/// use annulus::io::copy;
+/// use annulus::net::UnixStream;
+///
+/// # annulus::run(async {
+/// let (client, server) = UnixStream::pair()?;
+/// annulus::spawn(async move {
+///     let (mut from, mut to) = server.split();
+///     copy(&mut from, &mut to).await
+/// });
+/// let (mut echo, mut requests) = client.split();
+/// requests.send("hello").await?;
+/// drop(requests);
+/// let mut answer = Vec::new();
+/// assert_eq!(copy(&mut echo, &mut answer).await?, 5);
+/// assert_eq!(answer, b"hello");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # What dropping the future does
+///
+/// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and
+/// a file's cursor stands behind the copied bytes. From file to file both cursors move at the end, so a second copy starts from the
+/// beginning. A sink of a program's own may lose the piece that it had not wholly accepted.
 ///
 /// # Errors
 /// Those of reading and of writing. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
 /// that was received last is lost.
-pub async fn copy<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<u64> {
-    from.copy_to(to).await
+pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
+    copy_at_most(from, to, u64::MAX).await
 }
 
-/// What can be copied to a `T`; see [`copy`]. It is sealed.
-#[expect(private_bounds, reason = "sealed")]
-pub trait CopyTo<T>: Sealed {
-    /// See [`copy`].
-    fn copy_to(&mut self, to: &mut T) -> impl Future<Output = io::Result<u64>>;
-}
-
-trait Sealed {}
-
-impl Sealed for File {}
-impl<S: AsStream> Sealed for S {}
-
-impl CopyTo<File> for File {
-    async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
-        let (from, there) = (self.move_cursor(0)?, to.move_cursor(0)?);
-        let copied = self.copy_range_to(from, to, there).await?;
-        self.move_cursor(copied as i64)?;
-        to.move_cursor(copied as i64)?;
-        Ok(copied)
-    }
-}
-
-impl<S: AsStream> CopyTo<S> for File {
-    async fn copy_to(&mut self, to: &mut S) -> io::Result<u64> {
-        send_file(self, to.handle()).await
-    }
-}
-
-impl<S: AsStream> CopyTo<File> for S {
-    async fn copy_to(&mut self, to: &mut File) -> io::Result<u64> {
-        let mut copied = 0;
-        while let Some(lease) = poll_fn(|cx| self.poll_recv(cx)).await? {
-            let len = lease.len() as u64;
-            to.write_detached(lease).await?;
-            copied += len;
+/// As [`copy`], but of at most `limit` bytes: what is behind them stays in the source.
+///
+/// ```
+/// # annulus::run(async {
+/// let (mut source, mut sink) = (&b"a body, and what follows"[..], Vec::new());
+/// assert_eq!(annulus::io::copy_at_most(&mut source, &mut sink, 6).await?, 6);
+/// assert_eq!((&sink[..], source), (&b"a body"[..], &b", and what follows"[..]));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+/// As [`copy`].
+pub async fn copy_at_most(
+    from: &mut impl CopySource,
+    to: &mut impl CopySink,
+    limit: u64,
+) -> io::Result<u64> {
+    match (from.source(), to.sink()) {
+        (Source::File(from), Sink::File(to)) => between_files(from, to, limit).await,
+        (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
+        (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
+        (Source::File(from), Sink::Send(to)) => {
+            let start = from.move_cursor(0)?;
+            let moved = |count| from.move_cursor(count as i64).map(drop);
+            send_part(from, start, limit, to, moved).await
         }
-        Ok(copied)
     }
 }
 
-impl<S: AsStream, T: AsStream> CopyTo<T> for S {
-    async fn copy_to(&mut self, to: &mut T) -> io::Result<u64> {
-        let mut copied = 0;
-        loop {
-            // Bytes that are received then are accepted without waiting, and so are not lost if this is dropped.
-            poll_fn(|cx| to.handle().poll_room(cx)).await?;
-            let Some(lease) = poll_fn(|cx| self.poll_recv(cx)).await? else { break };
-            copied += lease.len() as u64;
-            to.handle().send(lease.into()).await?;
+/// Copies a part of a file to what sends; the number of bytes, which is less than asked for at the file's end. The cursor is neither
+/// used nor moved, so that several copies of one file may run at once. For parts of files to files there is
+/// [`File::read_at`] and [`File::write_at`].
+///
+/// ```no_run
+/// use annulus::fs::File;
+/// use annulus::net::TcpStream;
+///
+/// async fn answer(page: &File, to: &mut TcpStream) -> std::io::Result<u64> {
+///     to.send("HTTP/1.1 206 Partial Content\r\nContent-Length: 500\r\n\r\n").await?;
+///     annulus::io::copy_range(page, 1000..1500, to).await
+/// }
+/// ```
+///
+/// # What dropping the future does
+///
+/// A part was sent; how much of it is not known.
+///
+/// # Errors
+/// As [`copy`]; `InvalidInput` for a range that ends before it begins.
+pub async fn copy_range(
+    from: &File,
+    range: impl RangeBounds<u64>,
+    to: &mut impl AsyncSend,
+) -> io::Result<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    let Some(len) = end.checked_sub(start) else {
+        let text = format!("a range from {start} to {end}: it must not end before it begins");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    send_part(from, start, len, to, |_| Ok(())).await
+}
+
+/// Sends `len` bytes of a file. `moved` hears of each step, without an await since it was made.
+async fn send_part(
+    from: &File,
+    start: u64,
+    len: u64,
+    to: &mut dyn AsyncSend,
+    moved: impl Fn(u64) -> io::Result<()>,
+) -> io::Result<u64> {
+    match to.own_stream() {
+        Some(stream) if stream.takes_pages => {
+            send_file(from, start, len, stream.handle, moved).await
         }
-        poll_fn(|cx| to.handle().poll_drain(cx)).await?;
-        Ok(copied)
+        _ => send_pieces(from, start, len, to, moved).await,
     }
+}
+
+async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
+    let (start, there) = (from.move_cursor(0)?, to.move_cursor(0)?);
+    let copied = from.copy_range_to(start, to, there, limit).await?;
+    from.move_cursor(copied as i64)?;
+    to.move_cursor(copied as i64)?;
+    Ok(copied)
+}
+
+async fn to_file(from: &mut dyn AsyncRecv, to: &File, limit: u64) -> io::Result<u64> {
+    let mut transfer = Transfer::new(limit);
+    while let Some(lease) = poll_fn(|cx| transfer.poll_next(cx, from)).await? {
+        let len = lease.len();
+        to.write_detached(lease).await?;
+        transfer.note(len);
+    }
+    Ok(transfer.copied())
+}
+
+async fn between_streams(
+    from: &mut dyn AsyncRecv,
+    to: &mut dyn AsyncSend,
+    limit: u64,
+) -> io::Result<u64> {
+    let mut transfer = Transfer::new(limit);
+    poll_fn(|cx| transfer.poll(cx, from, to)).await?;
+    match to.own_stream() {
+        Some(stream) => poll_fn(|cx| stream.handle.poll_drain(cx)).await?,
+        None => poll_fn(|cx| to.poll_flush(cx)).await?,
+    }
+    Ok(transfer.copied())
 }

@@ -1,6 +1,8 @@
 //! Moving bytes: the traits of streams, frames and lines, and copies between files and streams.
 
+mod bidirectional;
 mod copy;
+mod copy_ends;
 mod frame;
 #[cfg(feature = "codec")]
 mod framed;
@@ -15,9 +17,12 @@ mod send;
 mod send_file;
 #[cfg(feature = "tokio-io")]
 mod tokio_io;
+mod transfer;
 mod until;
 
-pub use copy::{CopyTo, copy};
+pub use bidirectional::{CopyError, Direction, copy_bidirectional};
+pub use copy::{copy, copy_at_most, copy_range};
+pub use copy_ends::{CopySink, CopySource};
 #[cfg(feature = "codec")]
 pub use framed::Framed;
 #[cfg(feature = "futures-io")]

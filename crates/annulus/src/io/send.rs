@@ -1,7 +1,9 @@
 //! What sends bytes: the trait of streams, for code that is generic over them.
 
+use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
 use crate::chunk::Chunk;
+use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -74,6 +76,11 @@ pub trait AsyncSend {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    #[doc(hidden)]
+    fn own_stream(&self) -> Option<OwnStream<'_>> {
+        None
     }
 
     /// Sends all of a chunk, which is a [`Lease`](crate::Lease) or any owned bytes. Streams do not copy it.
@@ -179,6 +186,15 @@ pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
 
+/// Ready once a stream of this crate accepts a chunk at once, whatever its length.
+pub(super) fn poll_room(
+    cx: &mut Context<'_>,
+    to: &mut (impl AsyncSend + ?Sized),
+) -> Poll<io::Result<()>> {
+    let mut nothing = Chunk::EMPTY;
+    to.poll_send(cx, &mut nothing)
+}
+
 /// The methods that a type takes from another.
 macro_rules! forward {
     ($this:ident => $to:expr) => {
@@ -215,10 +231,18 @@ macro_rules! forward {
 
 impl<S: AsyncSend + ?Sized> AsyncSend for &mut S {
     forward!(this => **this);
+
+    fn own_stream(&self) -> Option<OwnStream<'_>> {
+        (**self).own_stream()
+    }
 }
 
 impl<S: AsyncSend + ?Sized> AsyncSend for Box<S> {
     forward!(this => **this);
+
+    fn own_stream(&self) -> Option<OwnStream<'_>> {
+        (**self).own_stream()
+    }
 }
 
 /// For tests: takes everything.
@@ -237,13 +261,23 @@ impl AsyncSend for Vec<u8> {
     }
 }
 
-/// Takes the methods from those that the type has by itself.
+/// Takes the methods from those that the type has by itself; and whether `sendfile` to it does not wait.
 macro_rules! of_streams {
-    ($($stream:ident)*) => {$(
+    ($($stream:ident: $takes_pages:literal,)*) => {$(
         impl AsyncSend for crate::net::$stream {
             forward!(this => this);
+
+            fn own_stream(&self) -> Option<OwnStream<'_>> {
+                Some(OwnStream { handle: self.handle(), takes_pages: $takes_pages })
+            }
         }
     )*};
 }
 
-of_streams!(TcpStream UnixStream SendHalf Sender);
+// To a full pipe, `sendfile` waits as long as the file says.
+of_streams! {
+    TcpStream: true,
+    UnixStream: true,
+    SendHalf: true,
+    Sender: false,
+}

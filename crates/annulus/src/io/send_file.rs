@@ -4,7 +4,10 @@
 //! peer. If the pages are not in memory, or the socket's send buffer is full, one piece is read and sent in the usual way, which
 //! waits off the loop.
 
+use super::send::poll_room;
+use crate::chunk::Chunk;
 use crate::fs::File;
+use crate::io::AsyncSend;
 use crate::net::StreamHandle;
 use rustix::io::Errno;
 use std::future::poll_fn;
@@ -13,28 +16,70 @@ use std::io;
 /// The most bytes that a `sendfile` moves: about 100 µs of work.
 const STRIDE: u32 = 1024 * 1024;
 
-/// Sends a file from its cursor to its end; the number of bytes. The cursor moves with each step, without an await in between.
-pub(super) async fn send_file(file: &File, to: &StreamHandle) -> io::Result<u64> {
-    let (from, mut sent) = (file.move_cursor(0)?, 0);
-    loop {
+/// Sends `len` bytes of a file from `start` on, or up to its end; the number of bytes. `moved` hears of each step, without an await in
+/// between.
+pub(super) async fn send_file(
+    file: &File,
+    start: u64,
+    len: u64,
+    to: &StreamHandle,
+    moved: impl Fn(u64) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < len {
         // Bytes that were accepted before are sent first.
         poll_fn(|cx| to.poll_drain(cx)).await?;
-        let count = match send_pages(file, from + sent, to).await? {
+        let (offset, most) = (start.saturating_add(sent), len - sent);
+        let count = match send_pages(file, offset, most, to).await? {
             Some(count) => count,
-            None => send_piece(file, from + sent, to).await?,
+            None => send_piece(file, offset, most, to).await?,
         };
         if count == 0 {
-            return Ok(sent);
+            break;
         }
-        file.move_cursor(count as i64)?;
+        moved(count)?;
         sent += count;
     }
+    poll_fn(|cx| to.poll_drain(cx)).await?;
+    Ok(sent)
 }
 
-/// Sends pages by `sendfile`; `None` if that would wait, or cannot be done.
-async fn send_pages(file: &File, offset: u64, to: &StreamHandle) -> io::Result<Option<u64>> {
+/// As [`send_file`], to what takes no pages: pieces are read and sent.
+pub(super) async fn send_pieces(
+    file: &File,
+    start: u64,
+    len: u64,
+    to: &mut dyn AsyncSend,
+    moved: impl Fn(u64) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < len {
+        poll_fn(|cx| poll_room(cx, to)).await?;
+        let mut bytes = file.read_piece(start.saturating_add(sent)).await?;
+        cut(&mut bytes, len - sent);
+        let count = bytes.len() as u64;
+        if count == 0 {
+            break;
+        }
+        let mut chunk = Chunk::from(bytes);
+        poll_fn(|cx| to.poll_send(cx, &mut chunk)).await?;
+        moved(count)?;
+        sent += count;
+    }
+    poll_fn(|cx| to.poll_flush(cx)).await?;
+    Ok(sent)
+}
+
+/// Sends at most `most` bytes of pages by `sendfile`; `None` if that would wait, or cannot be done.
+async fn send_pages(
+    file: &File,
+    offset: u64,
+    most: u64,
+    to: &StreamHandle,
+) -> io::Result<Option<u64>> {
     file.wait_for_budget().await;
-    let sent = to.with_fd(|_, fd| file.send_pages(offset, STRIDE, fd).transpose());
+    let stride = most.min(u64::from(STRIDE)) as u32;
+    let sent = to.with_fd(|_, fd| file.send_pages(offset, stride, fd).transpose());
     match sent {
         Ok(count) => Ok(count.map(u64::from)),
         Err(error) if may_be_read_and_sent(&error) => Ok(None),
@@ -42,13 +87,19 @@ async fn send_pages(file: &File, offset: u64, to: &StreamHandle) -> io::Result<O
     }
 }
 
-/// Reads one piece and queues it for sending; 0 at the end.
-async fn send_piece(file: &File, offset: u64, to: &StreamHandle) -> io::Result<u64> {
-    let bytes = file.read_piece(offset).await?;
+/// Reads one piece of at most `most` bytes and queues it for sending; 0 at the end.
+async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
+    let mut bytes = file.read_piece(offset).await?;
+    cut(&mut bytes, most);
     let count = bytes.len() as u64;
     let mut chunk = Some(bytes.into());
     poll_fn(|cx| to.poll_accept(&mut chunk, cx)).await?;
     Ok(count)
+}
+
+/// Leaves `most` bytes.
+fn cut(bytes: &mut Vec<u8>, most: u64) {
+    bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }
 
 /// Whether the send buffer is full, or the two have no such call: reading and sending succeeds, or gives the error.

@@ -2,7 +2,7 @@
 
 use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
-use super::stream_handle::{SendFuture, StreamHandle};
+use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::stream_methods::{recv_methods, send_methods};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
@@ -51,6 +51,12 @@ impl SendHalf {
     }
 
     send_methods!();
+}
+
+impl AsStream for SendHalf {
+    fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
 }
 
 impl Drop for SendHalf {

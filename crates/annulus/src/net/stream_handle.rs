@@ -24,12 +24,9 @@ pub(crate) struct StreamHandle {
     is_released: bool,
 }
 
-/// A stream of any kind.
+/// What sends.
 pub(crate) trait AsStream {
     fn handle(&self) -> &StreamHandle;
-
-    /// The next bytes, first those that were shown and not consumed.
-    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>>;
 }
 
 impl StreamHandle {
@@ -85,11 +82,6 @@ impl StreamHandle {
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
-    }
-
-    /// Ready once the queue is within the send bound: then a chunk is queued at once.
-    pub(crate) fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, shared, io| stream.poll_room(shared, io, cx))
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {

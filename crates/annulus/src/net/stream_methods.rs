@@ -365,10 +365,6 @@ macro_rules! stream_traits {
             fn handle(&self) -> &StreamHandle {
                 &self.handle
             }
-
-            fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-                self.poll_recv(cx)
-            }
         }
 
         impl fmt::Debug for $stream {

@@ -3,8 +3,9 @@
 use crate::mode::everywhere;
 use crate::place::Place;
 use annulus::fs::{self, File, OpenOptions, Policy};
-use annulus::io::{CopyTo, copy};
+use annulus::io::{CopySink, CopySource, copy, copy_at_most, copy_range};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::pipe::pipe;
 use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
 use std::io::{self, SeekFrom};
@@ -146,7 +147,7 @@ fn a_file_to_a_file_from_where_they_stand() {
 }
 
 /// Copies everything by copies that are dropped where they stand, each a bit later than the one before.
-async fn copy_with_drops<F: CopyTo<T>, T>(from: &mut F, to: &mut T) -> io::Result<()> {
+async fn copy_with_drops(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<()> {
     let mut patience = Duration::ZERO;
     loop {
         patience += Duration::from_micros(500);
@@ -226,4 +227,53 @@ fn a_peer_that_is_gone_is_no_signal() {
         Ok(())
     });
     assert!(!raised.load(Ordering::Relaxed));
+}
+
+#[test]
+fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let received = receive_all(theirs);
+        assert_eq!(copy_range(&file, 1_000_000..3_000_000, &mut ours).await?, 2_000_000);
+        let (_recv, mut send) = ours.split();
+        assert_eq!(copy_range(&file, 5..=9, &mut send).await?, 5);
+        assert_eq!(copy_range(&file, LEN as u64 - 3.., &mut send).await?, 3);
+        assert_eq!(copy_range(&file, LEN as u64 + 3.., &mut send).await?, 0);
+        drop(send);
+        let (mut sender, mut receiver) = pipe()?;
+        let piped = spawn(async move {
+            let mut all = Vec::new();
+            copy(&mut receiver, &mut all).await.map(|_| all)
+        });
+        assert_eq!(copy_range(&file, 7..300_007, &mut sender).await?, 300_000);
+        drop(sender);
+        assert!(piped.await.unwrap()? == pattern()[7..300_007]);
+        let parts = [&pattern()[1_000_000..3_000_000], &pattern()[5..10], &pattern()[LEN - 3..]];
+        assert!(received.await.unwrap()? == parts.concat());
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 0);
+        let mut nowhere = Vec::new();
+        #[expect(clippy::reversed_empty_ranges, reason = "what is tested")]
+        let error = copy_range(&file, 9..3, &mut nowhere).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("from 9 to 3"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_limit_stops_at_a_byte_of_files_too() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        file.seek(SeekFrom::Start(10)).await?;
+        let mut into = File::create(place.join("part")).await?;
+        assert_eq!(copy_at_most(&mut file, &mut into, 300_000).await?, 300_000);
+        assert_eq!(copy_at_most(&mut file, &mut ours, 5000).await?, 5000);
+        assert_eq!(copy_at_most(&mut file, &mut ours, 0).await?, 0);
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 305_010);
+        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 4000);
+        ours.shutdown().await?;
+        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 1000);
+        assert!(fs::read(place.join("part")).await? == pattern()[10..305_010]);
+        Ok(())
+    });
 }

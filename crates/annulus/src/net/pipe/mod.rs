@@ -8,7 +8,7 @@ pub use open::OpenOptions;
 use super::new_fd::NewFd;
 use super::parts::given;
 use super::recv_buffer::RecvBuffer;
-use super::stream_handle::{SendFuture, StreamHandle};
+use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::stream_methods::{recv_methods, send_methods};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
@@ -94,6 +94,12 @@ impl Receiver {
     }
 
     recv_methods!();
+}
+
+impl AsStream for Sender {
+    fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
 }
 
 /// The handle of a non-blocking pipe.

@@ -1,0 +1,114 @@
+//! What can be copied, and to where.
+
+use super::{AsyncRecv, AsyncSend};
+use crate::fs::File;
+use crate::net::StreamHandle;
+
+/// What [`copy`](super::copy()) reads: a [`File`], or what implements [`AsyncRecv`]. It is sealed: implement that.
+///
+/// ```
+/// use annulus::io::{CopySink, CopySource, copy};
+///
+/// async fn twice(from: &mut impl CopySource, to: &mut impl CopySink) -> std::io::Result<u64> {
+///     Ok(copy(from, to).await? + copy(from, to).await?)
+/// }
+/// # annulus::run(async {
+/// # assert_eq!(twice(&mut &b"all"[..], &mut Vec::new()).await?, 3);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// Half of a stream has one direction:
+///
+/// ```compile_fail,E0277
+/// async fn backwards(from: &mut annulus::net::SendHalf, to: &mut annulus::net::RecvHalf) {
+///     annulus::io::copy(from, to).await.unwrap();
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be copied from",
+    label = "neither an `fs::File` nor an `io::AsyncRecv`",
+    note = "`io::copy` reads files, streams, their receiving halves, pipes, `&[u8]`, and what implements `io::AsyncRecv`"
+)]
+pub trait CopySource: sealed::Sealed<Source<'static>> {
+    #[doc(hidden)]
+    fn source(&mut self) -> Source<'_>;
+}
+
+/// What [`copy`](super::copy()) writes to: a [`File`], or what implements [`AsyncSend`]. It is sealed: implement that.
+///
+/// ```
+/// use annulus::io::{CopySink, copy};
+///
+/// async fn greet(to: &mut impl CopySink) -> std::io::Result<u64> {
+///     copy(&mut &b"hello\n"[..], to).await
+/// }
+/// # annulus::run(async {
+/// # assert_eq!(greet(&mut Vec::new()).await?, 6);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be copied to",
+    label = "neither an `fs::File` nor an `io::AsyncSend`",
+    note = "`io::copy` writes to files, streams, their sending halves, pipes, `Vec<u8>`, and what implements `io::AsyncSend`"
+)]
+pub trait CopySink: sealed::Sealed<Sink<'static>> {
+    #[doc(hidden)]
+    fn sink(&mut self) -> Sink<'_>;
+}
+
+/// The kinds of sources.
+#[expect(missing_debug_implementations, reason = "not nameable")]
+pub enum Source<'a> {
+    File(&'a File),
+    Recv(&'a mut dyn AsyncRecv),
+}
+
+/// The kinds of sinks.
+#[expect(missing_debug_implementations, reason = "not nameable")]
+pub enum Sink<'a> {
+    File(&'a File),
+    Send(&'a mut dyn AsyncSend),
+}
+
+/// A stream of this crate, for copies that know more ways than `AsyncSend` has.
+#[expect(missing_debug_implementations, reason = "not nameable")]
+pub struct OwnStream<'a> {
+    pub(crate) handle: &'a StreamHandle,
+    /// `sendfile` to it does not wait.
+    pub(crate) takes_pages: bool,
+}
+
+mod sealed {
+    pub trait Sealed<Role> {}
+}
+
+impl sealed::Sealed<Source<'static>> for File {}
+impl sealed::Sealed<Sink<'static>> for File {}
+impl<S: AsyncRecv> sealed::Sealed<Source<'static>> for S {}
+impl<S: AsyncSend> sealed::Sealed<Sink<'static>> for S {}
+
+impl CopySource for File {
+    fn source(&mut self) -> Source<'_> {
+        Source::File(self)
+    }
+}
+
+impl<S: AsyncRecv> CopySource for S {
+    fn source(&mut self) -> Source<'_> {
+        Source::Recv(self)
+    }
+}
+
+impl CopySink for File {
+    fn sink(&mut self) -> Sink<'_> {
+        Sink::File(self)
+    }
+}
+
+impl<S: AsyncSend> CopySink for S {
+    fn sink(&mut self) -> Sink<'_> {
+        Sink::Send(self)
+    }
+}
