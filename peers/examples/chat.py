@@ -11,61 +11,59 @@ class Client:
 
     def __init__(self, server):
         self.socket = server.connect()
-        self.lines = self.socket.makefile("rb")
+        self.data = b""
         self.name = "%s:%d" % self.socket.getsockname()
 
     def say(self, text):
         self.socket.sendall(text.encode() + b"\n")
 
-    def hears(self, speaker, text):
-        line = self.lines.readline().decode()
-        assert line == f"{speaker}: {text}\n", f"{line!r}, not {speaker}: {text}"
+    def line(self, patience=PATIENCE):
+        """The next line, without its end; what came of it stays if it does not come in time."""
+        self.socket.settimeout(patience)
+        while b"\n" not in self.data:
+            part = self.socket.recv(1 << 16)
+            assert part, "disconnected"
+            self.data += part
+        line, self.data = self.data.split(b"\n", 1)
+        return line.decode()
 
-    def close(self):
-        self.lines.close()
-        self.socket.close()
+    def hears(self, speaker, text):
+        line = self.line()
+        assert line == f"{speaker}: {text}", f"{line!r}, not {speaker}: {text}"
+
+    def has_heard(self, speaker):
+        """Whether anything of a speaker comes soon."""
+        with contextlib.suppress(TimeoutError):
+            while not self.line(0.05).startswith(speaker.name):
+                pass
+            return True
+        return False
 
 
 @contextlib.contextmanager
 def clients(server, count):
-    """So many clients, of which each has heard all others: they have joined."""
+    """So many clients, all of which have joined."""
     made = [Client(server) for _ in range(count)]
     try:
         join(made)
         yield made
     finally:
         for client in made:
-            client.close()
+            client.socket.close()
 
 
 def join(made):
-    """A client joins when it is accepted, of which it is not told: each speaks until all others have heard it."""
-    for speaker in made:
-        waiting = {client: client.socket for client in made if client is not speaker}
-        for client in waiting.values():
-            client.settimeout(0.1)
-        deaf = set(waiting)
+    """A client joins when it is accepted, of which it is not told: one speaks until all others hear it, and another for that one."""
+    for speaker, listeners in ((made[0], made[1:]), (made[1], made[:1])):
+        deaf = listeners
         while deaf:
             speaker.say("hello")
-            for client in list(deaf):
-                with contextlib.suppress(TimeoutError):
-                    while True:
-                        data = client.socket.recv(1 << 16)
-                        assert data, "disconnected"
-                        if f"{speaker.name}: hello\n".encode() in data:
-                            deaf.discard(client)
-        drain(made)
-
-
-def drain(made):
-    """Reads what is left over from joining: the last word of a speaker, at each of the others."""
-    for client in made:
-        client.socket.settimeout(0.3)
-        with contextlib.suppress(TimeoutError):
-            while client.socket.recv(1 << 16):
+            deaf = [client for client in deaf if not client.has_heard(speaker)]
+    for speaker in made:
+        speaker.say("ready")
+        for listener in made:
+            while listener is not speaker and listener.line() != f"{speaker.name}: ready":
                 pass
-        client.socket.settimeout(PATIENCE)
-        client.lines = client.socket.makefile("rb")
 
 
 def all_hear_all_in_order(path):
@@ -84,8 +82,8 @@ def nc_takes_part(path):
     with running(path, "127.0.0.1:0") as server, clients(server, 2) as (one, two):
         run = subprocess.run([nc, "-N", "127.0.0.1", str(server.port)], input=b"from nc\n", timeout=PATIENCE)
         assert run.returncode == 0
-        lines = [client.lines.readline() for client in (one, two)]
-        assert all(line.endswith(b": from nc\n") for line in lines) and lines[0] == lines[1], lines
+        lines = [client.line() for client in (one, two)]
+        assert all(line.endswith(": from nc") for line in lines) and lines[0] == lines[1], lines
 
 
 def lines_in_pieces(path):
@@ -103,7 +101,7 @@ def hostile_clients(path):
             with server.connect() as bad:
                 with contextlib.suppress(ConnectionError):
                     bad.sendall(text)
-                assert ends_after_reading(bad), text[:10]
+                assert ends(bad), text[:10]
         half = server.connect()
         half.sendall(b"half a li")
         reset(half)
@@ -114,12 +112,8 @@ def hostile_clients(path):
         for _ in range(5000):
             one.say(text)
             two.hears(one.name, text)
+        silent.socket.settimeout(PATIENCE)
         assert ends(silent.socket)
-
-
-def ends_after_reading(connection):
-    connection.settimeout(PATIENCE)
-    return ends(connection)
 
 
 CHECKS = [all_hear_all_in_order, nc_takes_part, lines_in_pieces, hostile_clients]

@@ -28,23 +28,30 @@ fn examples() -> &'static PathBuf {
     })
 }
 
-/// Runs the checks of an example. Without Python they are skipped, but not in CI.
-fn check(name: &str) {
+/// Runs the checks of an example on a driver. Without Python they are skipped, but not in CI.
+fn check_on(driver: &str, name: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../peers/check_examples.py");
-    let run = Command::new("python3").arg(script).arg(examples()).arg(name).output();
+    let mut python = Command::new("python3");
+    let run = python.arg(script).arg(examples()).arg(name).env("ANNULUS_DRIVER", driver).output();
     let Ok(run) = run else {
         let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
         assert!(!is_ci, "{name} needs python3, and CI may not skip it: apt-get install python3");
         _ = writeln!(io::stderr(), "skipped: {name}: no python3: apt-get install python3");
         return;
     };
-    let (told, errors) =
-        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let told = String::from_utf8_lossy(&run.stdout);
     for line in told.lines().filter(|line| line.starts_with("skipped")) {
         // Past the capture of a test's output.
         _ = writeln!(io::stderr(), "{line}");
     }
-    assert!(run.status.success(), "{told}{errors}");
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "on {driver}:\n{told}{errors}");
+}
+
+/// Runs the checks of an example on the driver that is usual here, and on epoll.
+fn check(name: &str) {
+    check_on("auto", name);
+    check_on("epoll", name);
 }
 
 #[test]
@@ -78,11 +85,6 @@ fn chat_reaches_all_shards() {
 }
 
 #[test]
-fn cluster_elects() {
-    check("cluster");
-}
-
-#[test]
 fn echo_echoes() {
     check("echo");
 }
@@ -102,7 +104,14 @@ fn unix_echo_echoes() {
     check("unix_echo");
 }
 
+// The simulated kernel has io_uring only.
+
+#[test]
+fn cluster_elects() {
+    check_on("auto", "cluster");
+}
+
 #[test]
 fn simulated_succeeds() {
-    check("simulated");
+    check_on("auto", "simulated");
 }
