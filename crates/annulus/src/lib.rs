@@ -86,6 +86,7 @@ mod lease;
 mod name;
 pub mod net;
 mod nop;
+mod op_error;
 mod owned;
 pub mod pipe;
 pub mod process;

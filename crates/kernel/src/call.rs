@@ -4,29 +4,36 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A system call that failed.
+/// A system call that failed: what [`named`] puts into an error.
 #[derive(Debug)]
-struct Failed {
+pub struct CallError {
     call: &'static str,
     error: io::Error,
 }
 
-impl fmt::Display for Failed {
+impl CallError {
+    /// The system's number of the error.
+    pub fn os_error(&self) -> Option<i32> {
+        self.error.raw_os_error()
+    }
+}
+
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.call, self.error)
     }
 }
 
 // The text includes that of the cause, which is therefore not the source.
-impl Error for Failed {}
+impl Error for CallError {}
 
-/// Adds the name of the call to its error. The kind stays, but the errno is only in the text: for errors that are reported, not for
-/// those that code handles.
+/// Adds the name of the call to its error. The kind stays, and the errno is in a [`CallError`]: for errors that are reported, not for those
+/// that code handles.
 #[inline]
 pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| {
         let error = error.into();
-        io::Error::new(error.kind(), Failed { call, error })
+        io::Error::new(error.kind(), CallError { call, error })
     }
 }
 

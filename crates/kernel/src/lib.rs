@@ -28,7 +28,7 @@ mod uring;
 mod vectors;
 
 pub use address::{Address, UnixName};
-pub use call::named;
+pub use call::{CallError, named};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
 };

@@ -20,6 +20,7 @@ mod tokio_io;
 mod transfer;
 mod until;
 
+pub use crate::op_error::os_error;
 pub use bidirectional::{CopyError, Direction, copy_bidirectional};
 pub use copy::{copy, copy_at_most, copy_range};
 pub use copy_ends::{CopySink, CopySource};

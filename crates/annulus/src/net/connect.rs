@@ -9,6 +9,7 @@ use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::time::Instant;
@@ -79,7 +80,9 @@ impl ConnectOptions {
         for address in resolve(address, self.timeout).await? {
             match self.connect_one(&core, address).await {
                 Ok(stream) => return Ok(stream),
-                Err(e) => error = Some(and_then(error, failed(e, "connecting to", &address))),
+                Err(e) => {
+                    error = Some(and_then(error, failed(e, Operation::Connect, address)));
+                }
             }
         }
         Err(last_error(error))
@@ -91,11 +94,13 @@ impl ConnectOptions {
         if let Some(local) = self.local {
             socket.set(SocketOption::BindAddressNoPort(local.port() == 0))?;
             let bound = socket.bind(&Address::from(local));
-            bound.map_err(|error| failed(error, "binding", &local))?;
+            bound.map_err(|error| failed(error, Operation::Bind, local))?;
         }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
         let socket = NewFd::own(&core.kernel, attempt.connected().await?);
-        Ok(TcpStream::new(StreamHandle::new(core.clone(), socket, None)?))
+        let handle = StreamHandle::new(core.clone(), socket, None)?;
+        handle.set_peer(address);
+        Ok(TcpStream::new(handle))
     }
 }
 

@@ -13,6 +13,7 @@ use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
 use super::stream_methods::{accept_methods, listen_setters};
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;
@@ -89,7 +90,7 @@ impl ListenOptions {
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
         let bind = |address| self.bind_one(&core.kernel, address);
-        let socket = first(address, "listening on", bind)?;
+        let socket = first(address, Operation::Listen, bind)?;
         TcpListener::new(&core, socket, self.listen.limit.clone())
     }
 
@@ -113,7 +114,7 @@ impl ListenOptions {
     ) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let bind = |address| self.bind_all(&kernel, address, count);
-        let (group, address) = first(address, "listening on", bind)?;
+        let (group, address) = first(address, Operation::Listen, bind)?;
         Ok((group.into_iter().map(|socket| owned(socket.into_fd())).collect(), address))
     }
 

@@ -24,6 +24,7 @@ mod stream_methods;
 mod udp;
 mod unix;
 
+pub use crate::op_error::{OpError, Operation};
 pub use addresses::ToSocketAddrs;
 pub use annulus_kernel::Credentials;
 pub use connect::ConnectOptions;
@@ -42,4 +43,5 @@ pub use stream::TcpStream;
 pub use stream_handle::SendFuture;
 pub(crate) use stream_handle::{AsStream, StreamHandle};
 pub use udp::{UdpOptions, UdpSocket};
+pub(crate) use unix::unix_address;
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

@@ -1,11 +1,12 @@
 //! Addresses by name.
 
 use super::addresses::{Target, ToSocketAddrs};
+use crate::op_error::{OpError, Operation};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::task::{consume_budget, offload, panic_message};
 use crate::time::timeout;
-use std::fmt::Debug;
+use annulus_kernel::Address;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub(super) async fn resolve(
         None => found.await,
         Some(limit) => timeout(limit, found).await.unwrap_or_else(|_| Err(unanswered(limit))),
     };
-    found.map_err(|error| failed(error, "looking up", &host))
+    found.map_err(|error| not_found(&error, &host))
 }
 
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -78,44 +79,58 @@ fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     };
     let resolver = current::with(|core| core.blocking.resolver.clone()).unwrap_or_default();
     let found = resolver.look_up(&host, port).and_then(at_least_one);
-    found.map_err(|error| failed(error, "looking up", &host))
+    found.map_err(|error| not_found(&error, &host))
 }
 
 /// The result of `f` for the first address for which it succeeds; else the errors of all. Looking a name up blocks the thread.
 pub(super) fn first<T>(
     address: impl ToSocketAddrs,
-    doing: &str,
+    operation: Operation,
     f: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
-    first_of(resolve_here(address)?, doing, f)
+    first_of(resolve_here(address)?, operation, f)
 }
 
 /// As [`first`], for addresses.
 pub(super) fn first_of<T>(
     addresses: impl IntoIterator<Item = SocketAddr>,
-    doing: &str,
+    operation: Operation,
     f: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut error = None;
     for address in addresses {
         match f(address) {
             Ok(made) => return Ok(made),
-            Err(e) => error = Some(and_then(error, failed(e, doing, &address))),
+            Err(e) => error = Some(and_then(error, failed(e, operation, address))),
         }
     }
     Err(last_error(error))
 }
 
+/// Adds to an error the name that was looked up.
+fn not_found(error: &io::Error, host: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("looking up {host:?}: {error}"))
+}
+
 /// Adds to an error what failed, and for which address.
-pub(super) fn failed(error: io::Error, doing: &str, address: &impl Debug) -> io::Error {
-    io::Error::new(error.kind(), format!("{doing} {address:?}: {error}"))
+pub(super) fn failed(
+    error: io::Error,
+    operation: Operation,
+    address: impl Into<Address>,
+) -> io::Error {
+    OpError::new(operation, Some(address.into()), error).into()
 }
 
 /// The failure of one more address: of the last one's kind, with the text of all.
 pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
         None => error,
-        Some(before) => io::Error::new(error.kind(), format!("{before}; {error}")),
+        Some(before) => {
+            let text = format!("{before}; {error}");
+            let named =
+                error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
+            named.unwrap_or_else(|error| io::Error::new(error.kind(), text))
+        }
     }
 }
 

@@ -66,7 +66,10 @@ impl TcpStream {
     /// An accepted connection and its peer's address. If the peer has reset it, it has no address: counted, and `None`.
     pub(crate) fn with_peer(self) -> Option<(Self, SocketAddr)> {
         match self.peer_addr() {
-            Ok(peer) => Some((self, peer)),
+            Ok(peer) => {
+                self.handle.set_peer(peer);
+                Some((self, peer))
+            }
             Err(_) => {
                 self.handle.count_abort();
                 None

@@ -12,6 +12,7 @@ use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -100,7 +101,7 @@ impl StreamHandle {
     }
 
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, _| Poll::Ready(stream.check_sent()))
+        self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io)))
     }
 
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -136,6 +137,13 @@ impl StreamHandle {
     pub(super) fn pass_descriptors(&self) -> io::Result<()> {
         self.core.enter()?.streams.get(self.slot).0.pass_descriptors();
         Ok(())
+    }
+
+    /// Its peer, for its errors.
+    pub(super) fn set_peer(&self, peer: SocketAddr) {
+        if let Ok(mut inner) = self.core.enter() {
+            inner.streams.get(self.slot).0.peer = Some(peer);
+        }
     }
 
     /// It is a pipe from now on.

@@ -13,6 +13,7 @@ use super::resolve::{first_of, resolve};
 use super::socket::Socket;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, Settings};
 use crate::waiters::Wait;
@@ -78,7 +79,7 @@ impl UdpSocket {
             self.handle.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
             Ok(address.ip())
         };
-        let peer = first_of(resolve(address, None).await?, "connecting to", connect)?;
+        let peer = first_of(resolve(address, None).await?, Operation::Connect, connect)?;
         self.peer_is_v4.set(goes_over_v4(peer));
         self.handle.set_connected()
     }

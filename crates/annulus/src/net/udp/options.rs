@@ -8,6 +8,7 @@ use super::super::resolve::first;
 use super::super::settings::SocketSettings;
 
 use super::UdpSocket;
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
@@ -58,7 +59,7 @@ impl UdpOptions {
     /// large. `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
-        first(address, "binding", |address| self.bind_one(&core, address))
+        first(address, Operation::Bind, |address| self.bind_one(&core, address))
     }
 
     fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<UdpSocket> {

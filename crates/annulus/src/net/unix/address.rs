@@ -20,7 +20,7 @@ pub(super) fn of_std(address: &SocketAddr) -> io::Result<Address> {
     }
 }
 
-pub(super) fn to_std(address: &Address) -> io::Result<SocketAddr> {
+pub(crate) fn to_std(address: &Address) -> io::Result<SocketAddr> {
     // Datagrams of unnamed sockets come without an address.
     if address.as_bytes().is_empty() {
         return SocketAddr::from_pathname("");

@@ -11,6 +11,7 @@ use super::address::{of_path, of_std, to_std};
 use super::path::BoundPath;
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::Wait;
@@ -133,7 +134,7 @@ impl UnixDatagram {
 
     fn connect_at(&self, address: &Address) -> io::Result<()> {
         let connected = self.handle.with_fd(|kernel, fd| kernel.connect(fd, address));
-        connected.map_err(|error| failed(error, "connecting to", address))?;
+        connected.map_err(|error| failed(error, Operation::Connect, *address))?;
         self.set_connected()
     }
 

@@ -11,6 +11,7 @@ mod options;
 mod path;
 mod stream;
 
+pub(crate) use address::to_std as unix_address;
 pub use datagram::{UnixDatagram, UnixMessage};
 pub use listener::UnixListener;
 pub use options::UnixOptions;

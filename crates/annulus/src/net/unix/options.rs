@@ -13,6 +13,7 @@ use super::super::stream_methods::listen_setters;
 use super::address::{of_path, of_std};
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
+use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
@@ -106,7 +107,7 @@ impl UnixOptions {
             let handle = ListenerHandle::new(&core, socket, self.listen.limit.clone())?;
             Ok(UnixListener::new(handle, path, self.descriptors))
         };
-        listen().map_err(|error| failed(error, "listening on", &address))
+        listen().map_err(|error| failed(error, Operation::Listen, address))
     }
 
     /// Connects to a path; see [`UnixStream::connect`].
@@ -132,7 +133,7 @@ impl UnixOptions {
         // A Unix connect ends at once, unless the backlog is full. No event says when it has room: retry by timer.
         while let Err(error) = core.kernel.connect(socket.fd(), &address) {
             if error.kind() != io::ErrorKind::WouldBlock {
-                return Err(failed(error, "connecting to", &address));
+                return Err(failed(error, Operation::Connect, address));
             }
             sleep(pause).await;
             pause = (2 * pause).min(LAST_RETRY);
@@ -178,7 +179,7 @@ impl UnixOptions {
             let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address, || Ok(()))?;
             self.datagram(&core, socket, path)
         };
-        bind().map_err(|error| failed(error, "binding", &address))
+        bind().map_err(|error| failed(error, Operation::Bind, address))
     }
 
     /// Two datagram sockets that are connected to each other.

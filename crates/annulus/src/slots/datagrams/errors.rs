@@ -2,6 +2,7 @@
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::{DatagramSlot, PeerAddress};
+use crate::op_error::{OpError, Operation};
 use crate::runtime::io::Io;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
@@ -33,11 +34,13 @@ impl Failure {
     }
 
     fn into_error(self) -> io::Error {
-        let Self { errno, text, others, .. } = self;
+        let Self { errno, to, text, others } = self;
         let error = io::Error::from(errno);
         let more =
             if others > 0 { format!("; {others} more were not sent") } else { String::new() };
-        io::Error::new(error.kind(), format!("{text}: {error}{more}"))
+        let text = format!("{text}: {error}{more}");
+        let to = (!to.is_empty()).then(|| to.address());
+        OpError::new(Operation::Send, to, error).with_text(text).into()
     }
 }
 

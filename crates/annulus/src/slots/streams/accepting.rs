@@ -5,6 +5,7 @@ use super::direct::LEAST;
 use super::send_state::SendState;
 use super::stream::{Shared, Stream};
 use crate::chunk::Chunk;
+use crate::op_error::Operation;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use std::io::{self, IoSlice};
@@ -28,8 +29,8 @@ impl Stream {
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         let tx = &mut self.tx;
-        if let Some(error) = tx.refusal() {
-            return Poll::Ready(Err(error));
+        if tx.refuses() {
+            return Poll::Ready(Err(self.refusal(io)));
         }
         if tx.bytes > io.send_bound() {
             note_waker(&mut tx.waker, &mut io.after.drops, cx);
@@ -100,7 +101,7 @@ impl Stream {
     ) -> Poll<io::Result<()>> {
         let tx = &mut self.tx;
         if let Some(errno) = tx.error {
-            return Poll::Ready(Err(errno.into()));
+            return Poll::Ready(Err(self.failed(io, Operation::Send, errno)));
         }
         if done(tx) {
             return Poll::Ready(Ok(()));
@@ -136,8 +137,17 @@ impl Stream {
     ///
     /// # Errors
     /// That one.
-    pub(crate) fn check_sent(&self) -> io::Result<()> {
-        self.tx.error.map_or(Ok(()), |errno| Err(errno.into()))
+    #[inline]
+    pub(crate) fn check_sent(&self, io: &Io) -> io::Result<()> {
+        self.tx.error.map_or(Ok(()), |errno| Err(self.failed(io, Operation::Send, errno)))
+    }
+
+    /// Why nothing can be sent any more.
+    #[cold]
+    fn refusal(&self, io: &Io) -> io::Error {
+        let ended =
+            || io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending");
+        self.tx.error.map_or_else(ended, |errno| self.failed(io, Operation::Send, errno))
     }
 
     /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
@@ -152,8 +162,8 @@ impl Stream {
         slices: &[IoSlice<'_>],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if let Some(error) = self.tx.refusal() {
-            return Poll::Ready(Err(error));
+        if self.tx.refuses() {
+            return Poll::Ready(Err(self.refusal(io)));
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let direct =

@@ -9,6 +9,7 @@
 
 use super::send_state::SendPhase;
 use super::stream::{Shared, Stream};
+use crate::op_error::Operation;
 use crate::runtime::io::Io;
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -98,8 +99,9 @@ impl Stream {
         match Errno::from_io_error(&error) {
             Some(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(()),
             errno => {
-                self.fail_send(io, errno.unwrap_or(Errno::IO));
-                Err(error)
+                let errno = errno.unwrap_or(Errno::IO);
+                self.fail_send(io, errno);
+                Err(self.failed(io, Operation::Send, errno))
             }
         }
     }

@@ -82,6 +82,7 @@ impl Streams {
             rx,
             tx: SendState::default(),
             special: None,
+            peer: None,
             permit,
             held_back: false,
             dropped: false,

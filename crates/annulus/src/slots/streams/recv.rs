@@ -9,6 +9,7 @@ use super::Streams;
 use super::recv_state::{End, OnHeap};
 use super::stream::{Shared, Stream};
 use crate::lease::Lease;
+use crate::op_error::Operation;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use crate::runtime::memory::HeapMemory;
@@ -42,7 +43,7 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            return Poll::Ready(end.told());
+            return Poll::Ready(self.told(io, end));
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.want(shared, io);
@@ -59,12 +60,21 @@ impl Stream {
             return Ok(Some(lease));
         }
         if let Some(end) = self.rx.end {
-            return end.told();
+            return self.told(io, end);
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
         self.want(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// What a receive returns from the end on.
+    #[cold]
+    fn told(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
+        match end {
+            End::Eof => Ok(None),
+            End::Failed(errno) => Err(self.failed(io, Operation::Recv, errno)),
+        }
     }
 
     /// Takes what is first in the queue, and has the receive armed again once enough was taken.
@@ -290,7 +300,7 @@ impl Stream {
         let rx = &mut self.rx;
         rx.stopping = true;
         match rx.end {
-            Some(End::Failed(errno)) => Poll::Ready(Err(errno.into())),
+            Some(End::Failed(errno)) => Poll::Ready(Err(self.failed(io, Operation::Recv, errno))),
             _ if rx.arming.is_idle() => Poll::Ready(Ok(())),
             _ => {
                 note_waker(&mut rx.waker, &mut io.after.drops, cx);

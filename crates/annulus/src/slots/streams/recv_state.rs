@@ -1,11 +1,9 @@
 //! What a stream's slot knows of receiving.
 
 use super::buffer_queue::BufferQueue;
-use crate::lease::Lease;
 use crate::runtime::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
 use rustix::io::Errno;
-use std::io;
 use std::task::Waker;
 
 /// How a stream ended. Sticky, and behind the data.
@@ -13,17 +11,6 @@ use std::task::Waker;
 pub(super) enum End {
     Eof,
     Failed(Errno),
-}
-
-impl End {
-    /// What a receive returns from then on.
-    #[inline]
-    pub(super) fn told(self) -> io::Result<Option<Lease>> {
-        match self {
-            Self::Eof => Ok(None),
-            Self::Failed(errno) => Err(errno.into()),
-        }
-    }
 }
 
 /// The receiving half of a stream's slot.

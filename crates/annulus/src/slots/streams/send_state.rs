@@ -9,7 +9,6 @@ use super::vectors::Vector;
 use crate::chunk::Chunk;
 use crate::time::TimerKey;
 use rustix::io::Errno;
-use std::io;
 use std::task::Waker;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,14 +91,10 @@ impl SendState {
         self.waker.as_ref()
     }
 
-    /// Why nothing can be sent, if so.
-    pub(super) fn refusal(&self) -> Option<io::Error> {
-        if let Some(errno) = self.error {
-            return Some(errno.into());
-        }
-        self.ending.then(|| {
-            io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending")
-        })
+    /// Nothing can be sent any more.
+    #[inline]
+    pub(super) fn refuses(&self) -> bool {
+        self.error.is_some() || self.ending
     }
 
     #[inline]

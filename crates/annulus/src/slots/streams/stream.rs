@@ -11,10 +11,15 @@ use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
 use super::vectors::Vectors;
 use crate::net::Permit;
+use crate::op_error::{OpError, Operation};
+use crate::runtime::io::Io;
 use crate::slots::slot_id::SlotId;
 use annulus_driver::Slab;
-use annulus_kernel::Fd;
 use annulus_kernel::pipe::SigPipe;
+use annulus_kernel::{Address, Fd};
+use rustix::io::Errno;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// A stream's slot.
@@ -25,6 +30,8 @@ pub(crate) struct Stream {
     pub(super) tx: SendState,
     /// What the operations of a plain socket cannot carry; `None` for nearly all streams.
     pub(super) special: Option<Box<Special>>,
+    /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
+    pub(crate) peer: Option<SocketAddr>,
     /// It counts against its listener's limit.
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.
@@ -94,6 +101,14 @@ impl Stream {
             Some(Special::Pipe(signal)) => Some(*signal),
             _ => None,
         }
+    }
+
+    /// An error of this stream, with its peer.
+    #[cold]
+    pub(super) fn failed(&self, io: &Io, operation: Operation, errno: Errno) -> io::Error {
+        let now = || io.driver.kernel().peer_address(self.fd).ok();
+        let peer = self.peer.map(Address::from).or_else(now);
+        OpError::new(operation, peer, errno.into()).into()
     }
 
     /// Bytes undelivered and unsent.
