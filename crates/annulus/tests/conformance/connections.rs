@@ -1,15 +1,13 @@
 //! Connecting and accepting.
 
 use crate::common::{echo, pair, pattern, receive, touch};
-use annulus::io::os_error;
 use annulus::net::{
-    ConnectOptions, ConnectionLimit, ListenOptions, OpError, Operation, TcpListener, TcpStream,
-    UnixOptions, UnixStream,
+    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UnixOptions, UnixStream,
 };
 use annulus::time::{sleep, timeout};
 use annulus::{counters, spawn};
 use std::collections::HashSet;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
@@ -219,34 +217,4 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
         }
     }
     panic!("connections that were reset have moved");
-}
-
-pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
-    let (client, mut server) = pair().await?;
-    let peer = client.local_addr()?;
-    client.abort();
-    let reset = server.recv().await.unwrap_err();
-    // The kernel has forgotten the peer by now.
-    assert!(server.peer_addr().is_err());
-    let told = |error: &io::Error, operation| {
-        let what = OpError::of(error).expect("it names the operation");
-        assert_eq!((what.operation(), what.address()), (operation, Some(peer)));
-        assert_eq!(what.error().kind(), error.kind());
-    };
-    told(&reset, Operation::Recv);
-    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
-    assert_eq!((reset.raw_os_error(), os_error(&reset)), (None, Some(104)));
-    let text = format!("receiving from {peer}: Connection reset by peer (os error 104)");
-    assert_eq!(reset.to_string(), text);
-    let broken = loop {
-        match server.send("to no peer").await {
-            Ok(()) => annulus::yield_now().await,
-            Err(error) => break error,
-        }
-    };
-    told(&broken, Operation::Send);
-    assert!(broken.to_string().starts_with(&format!("sending to {peer}: ")), "{broken}");
-    told(&server.drain().await.unwrap_err(), Operation::Send);
-    assert_eq!(os_error(&io::Error::other("none")), None);
-    Ok(())
 }

@@ -12,6 +12,7 @@ mod copies;
 mod datagrams;
 mod drops;
 mod ends;
+mod errors;
 mod foreign_traits;
 mod frames;
 mod memory;
@@ -136,7 +137,7 @@ suite! {
     connections::a_client_connects_from_the_address_it_names;
     connections::a_reset_before_the_accept_is_counted;
     connections::a_refusal_names_the_address;
-    connections::errors_name_operation_and_peer;
+    errors::errors_name_operation_and_peer;
     connections::a_thousand_connections_echo;
     connections::connections_are_accepted_before_a_task_waits;
     connections::a_limit_holds_over_several_listeners;
@@ -252,7 +253,7 @@ message_suite! {
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
-    unix::errors_name_operation_and_path;
+    errors::errors_name_operation_and_path;
     unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
     unix::a_path_that_is_too_long_is_refused;
     unix::datagrams_at_paths_come_back;

@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::pattern;
-use annulus::io::os_error;
-use annulus::net::{OpError, Operation, UnixDatagram, UnixListener, UnixOptions, UnixStream};
+use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -494,25 +493,5 @@ pub(crate) async fn datagrams_bring_no_descriptors_unless_asked_for() -> io::Res
         let message = other.recv_message().await?;
         assert_eq!((&*message.bytes, message.descriptors.len()), (&b"no descriptors"[..], 0));
     }
-    Ok(())
-}
-
-pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
-    let path = std::env::temp_dir().join("annulus-no-listener");
-    let error = UnixStream::connect(&path).await.unwrap_err();
-    let what = OpError::of(&error).expect("it names the operation");
-    assert_eq!(what.operation(), Operation::Connect);
-    assert_eq!(what.unix_address().as_ref().and_then(SocketAddr::as_pathname), Some(&*path));
-    assert_eq!((what.address(), os_error(&error)), (None, Some(2)));
-    // A peer without a name is left out.
-    let (mut one, other) = UnixStream::pair()?;
-    drop(other);
-    let error = loop {
-        match one.send("to no peer").await {
-            Ok(()) => annulus::yield_now().await,
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error.to_string(), "sending: Broken pipe (os error 32)");
     Ok(())
 }

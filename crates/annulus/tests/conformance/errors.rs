@@ -1,0 +1,57 @@
+//! What errors say.
+
+use crate::common::pair;
+use annulus::io::os_error;
+use annulus::net::{OpError, Operation, UnixStream};
+use std::io::{self, ErrorKind};
+use std::os::unix::net::SocketAddr;
+
+pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let peer = client.local_addr()?;
+    client.abort();
+    let reset = server.recv().await.unwrap_err();
+    // The kernel has forgotten the peer by now.
+    assert!(server.peer_addr().is_err());
+    let told = |error: &io::Error, operation| {
+        let what = OpError::of(error).expect("it names the operation");
+        assert_eq!((what.operation(), what.address()), (operation, Some(peer)));
+        assert_eq!(what.error().kind(), error.kind());
+    };
+    told(&reset, Operation::Recv);
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    assert_eq!((reset.raw_os_error(), os_error(&reset)), (None, Some(104)));
+    let text = format!("receiving from {peer}: Connection reset by peer (os error 104)");
+    assert_eq!(reset.to_string(), text);
+    let broken = loop {
+        match server.send("to no peer").await {
+            Ok(()) => annulus::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    told(&broken, Operation::Send);
+    assert!(broken.to_string().starts_with(&format!("sending to {peer}: ")), "{broken}");
+    told(&server.drain().await.unwrap_err(), Operation::Send);
+    assert_eq!(os_error(&io::Error::other("none")), None);
+    Ok(())
+}
+
+pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
+    let path = std::env::temp_dir().join("annulus-no-listener");
+    let error = UnixStream::connect(&path).await.unwrap_err();
+    let what = OpError::of(&error).expect("it names the operation");
+    assert_eq!(what.operation(), Operation::Connect);
+    assert_eq!(what.unix_address().as_ref().and_then(SocketAddr::as_pathname), Some(&*path));
+    assert_eq!((what.address(), os_error(&error)), (None, Some(2)));
+    // A peer without a name is left out.
+    let (mut one, other) = UnixStream::pair()?;
+    drop(other);
+    let error = loop {
+        match one.send("to no peer").await {
+            Ok(()) => annulus::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.to_string(), "sending: Broken pipe (os error 32)");
+    Ok(())
+}
