@@ -60,7 +60,7 @@ pub struct FileStream {
     /// Memory of the next write.
     copy: Vec<u8>,
     writing: Option<JoinHandle<io::Result<()>>>,
-    seeking: Option<InFlight<io::Result<u64>>>,
+    seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
     /// A seek that begins when it is polled.
     #[cfg(feature = "tokio-io")]
     target: Option<SeekFrom>,
@@ -101,29 +101,33 @@ impl FileStream {
         Ok(self.file)
     }
 
-    /// Moves the cursor; the new offset. What was read ahead is dropped. Cancel-safe; once polled, it happens with the next call.
+    /// Moves the cursor; the new offset. What was read ahead is dropped. If the future is dropped once it was polled, the seek ends with
+    /// the next call, which is the same seek or comes after it.
     ///
     /// # Errors
-    /// As [`File::seek`]; the error of a write.
+    /// As [`File::seek`], also those of a seek that was dropped; the error of a write.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         poll_fn(|cx| self.poll_seek(cx, to)).await
     }
 
-    /// As [`seek`](Self::seek), by polling. Until it is ready, the same seek goes on.
+    /// As [`seek`](Self::seek), by polling.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn poll_seek(&mut self, cx: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
+        if self.seeking.as_ref().is_some_and(|(begun, _)| *begun != to) {
+            ready!(self.poll_sought(cx))?;
+        }
         if self.seeking.is_none() {
             ready!(self.poll_written(cx))?;
             ready!(self.poll_read_done(cx))?;
             let unread = self.unread().len() as i64;
-            let to = match to {
+            let target = match to {
                 SeekFrom::Current(by) => SeekFrom::Current(by.saturating_sub(unread)),
                 to => to,
             };
             let mut file = self.file.try_clone()?;
-            self.seeking = Some(Box::pin(async move { file.seek(to).await }));
+            self.seeking = Some((to, Box::pin(async move { file.seek(target).await })));
         }
         self.poll_sought(cx)
     }
@@ -154,7 +158,7 @@ impl FileStream {
 
     /// A seek that has begun and was not awaited comes first.
     fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        let Some(seeking) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
+        let Some((_, seeking)) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
         let sought = ready!(seeking.as_mut().poll(cx));
         self.seeking = None;
         if sought.is_ok() {
@@ -174,7 +178,7 @@ impl FileStream {
 
     /// Reads on, and adds to what is unread; how many bytes.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        _ = ready!(self.poll_sought(cx));
+        ready!(self.poll_sought(cx))?;
         if self.reading.is_none() {
             if self.writing.is_some() && self.file.open.is_ordinary() {
                 ready!(self.poll_written(cx))?;
@@ -230,7 +234,7 @@ impl FileStream {
 
     /// Ready once a write begins behind what was consumed, and those before it are done.
     fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        _ = ready!(self.poll_sought(cx));
+        ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;
         ready!(self.poll_read_done(cx))?;
         if !self.unread().is_empty() && self.file.open.is_ordinary() {

@@ -1,4 +1,21 @@
 //! Moving bytes: the traits of streams, frames and lines, and copies between files and streams.
+//!
+//! What is received is shown in the buffer that the kernel has filled, and stays in the stream until it is consumed. So code that parses
+//! needs no buffer of its own, and loses nothing if it is dropped.
+//!
+//! | to receive | call | what is copied |
+//! |---|---|---|
+//! | what has come | [`recv`](AsyncRecv::recv) | nothing |
+//! | a look at it | [`fill_buf`](AsyncRecv::fill_buf) or [`peek`](AsyncRecv::peek), then [`consume`](AsyncRecv::consume) | what spans leases |
+//! | so many bytes | [`recv_exact`](AsyncRecv::recv_exact) | what spans leases |
+//! | messages that tell their length | [`read_frame`](AsyncRecv::read_frame) | what spans leases |
+//! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | what spans leases |
+//! | lines of text | [`lines`](AsyncRecv::lines), [`read_line`](AsyncRecv::read_line) | the text |
+//! | into memory of the caller | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |
+//! | by a `Decoder` of `tokio-util` | `Framed`, with the feature `codec` | once |
+//! | by code that asks for other traits | the features `futures-io` and `tokio-io` | once, and not by `AsyncBufRead` |
+//!
+//! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
 mod bidirectional;
 mod copy;

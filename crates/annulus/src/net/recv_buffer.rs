@@ -39,7 +39,6 @@ impl RecvBuffer {
     }
 
     /// The bytes that were shown, or what the stream receives.
-    #[inline(never)]
     pub(super) fn poll_recv(
         &mut self,
         stream: &StreamHandle,
@@ -47,7 +46,7 @@ impl RecvBuffer {
     ) -> Poll<io::Result<Option<Lease>>> {
         match self.take() {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
-            None => stream.poll_recv(cx),
+            None => stream.poll_shown(cx, false),
         }
     }
 
@@ -166,10 +165,9 @@ impl Unread {
         gather: Gather,
     ) -> Poll<io::Result<()>> {
         while self.len() < n.max(1) {
-            let next = match (self.next.take(), &self.first) {
-                (Some(next), _) => Some(next),
-                (None, Some(_)) => ready!(stream.poll_recv_behind(cx))?,
-                (None, None) => ready!(stream.poll_recv(cx))?,
+            let next = match self.next.take() {
+                Some(next) => Some(next),
+                None => ready!(stream.poll_shown(cx, self.first.is_some()))?,
             };
             let Some(next) = next else { break };
             match self.first.take() {

@@ -56,12 +56,18 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
-    /// The next bytes, to be gathered behind those that were received last.
-    pub(super) fn poll_recv_behind(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, io| {
-            stream.keep_descriptors();
-            stream.poll_recv(shared, io, cx)
-        })
+    /// As [`poll_recv`](Self::poll_recv), for bytes that are shown, also behind those that were received last. Not inlined, so that
+    /// receives that show nothing stay as they are.
+    #[inline(never)]
+    pub(super) fn poll_shown(
+        &self,
+        cx: &Context<'_>,
+        behind: bool,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        if behind {
+            self.core.enter_running()?.streams.get(self.slot).0.keep_descriptors();
+        }
+        self.poll_recv(cx)
     }
 
     /// What has been received; an error if that is nothing yet.

@@ -71,6 +71,26 @@ pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
+/// Every connection holds a part of a frame, more than the pool has buffers: the rest is received all the same.
+pub(crate) async fn parts_that_wait_block_no_stream() -> io::Result<()> {
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for len in 3000..3030 {
+        let (mut client, mut server) = pair().await?;
+        client.send(frame(len)[..1000].to_vec()).await?;
+        assert!(server.peek(500).await?.len() <= 1000);
+        assert!(touch(server.read_frame(10_000, length)).is_none());
+        servers.push(spawn(async move { server.read_frame(10_000, length).await }));
+        clients.push((client, len));
+    }
+    for (client, len) in &mut clients {
+        client.send(frame(*len)[1000..].to_vec()).await?;
+    }
+    for (server, (_client, len)) in servers.into_iter().zip(&clients) {
+        assert!(*server.await.expect("no panic")?.expect("a frame") == frame(*len));
+    }
+    Ok(())
+}
+
 /// Each frame that is refused stays, so that the program can see what it was.
 pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;

@@ -169,6 +169,7 @@ suite! {
     buffered::a_copy_begins_with_what_was_shown;
     frames::frames_arrive_whole;
     frames::dropped_reads_of_frames_lose_none;
+    frames::parts_that_wait_block_no_stream, with |b| b.recv_buffers(4096, 2);
     frames::bad_frames_are_refused;
     frames::lines_arrive_whole;
     frames::bad_lines_are_refused;

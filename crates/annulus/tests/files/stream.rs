@@ -56,6 +56,10 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
     assert!(*file.recv_exact(1).await? == text[40..41], "it stays at its place");
+    // A seek that is dropped ends with the next call; a pending one has not moved anything yet.
+    _ = crate::touch(file.seek(SeekFrom::Start(7)));
+    assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
+    _ = crate::touch(file.seek(SeekFrom::Start(41)));
     let file = file.into_file().await?;
     let (read, next) = { file }.read(vec![0; 9]).await;
     assert!(read? == 9 && next == text[41..50], "the cursor went back");
