@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Fewest bytes of memory in which leases are gathered, unless fewer are wanted.
-const GATHERED: usize = 16 * 1024;
+const GATHERED: usize = 4 * 1024;
 
 /// Received bytes in memory lent by the ring: they can be read, changed in place, sent, and kept.
 ///

@@ -149,3 +149,20 @@ fn showing_and_consuming_allocate_nothing() {
         Ok(())
     });
 }
+
+/// A long line that comes in small pieces is copied a few times in all, and not with every piece.
+#[test]
+fn what_is_gathered_grows_by_doubling() {
+    on_all(|mut client, mut server| async move {
+        client.write_all(&[7; 100]).await?;
+        server.peek(100).await?;
+        let before = allocations();
+        for pieces in 2..=1000 {
+            client.write_all(&[7; 100]).await?;
+            assert_eq!(server.peek(100 * pieces).await?.len(), 100 * pieces);
+        }
+        let made = allocations() - before;
+        assert!(made <= 50, "{made} allocations for 999 pieces");
+        Ok(())
+    });
+}

@@ -188,9 +188,10 @@ impl Unread {
         gather: Gather,
     ) -> io::Result<()> {
         let missing = n - first.len();
-        let count = match gather {
-            Gather::Missing => missing,
-            Gather::Ahead => missing.max(first.len()).max(AHEAD),
+        // If more may be asked for, the memory doubles: pieces that come one by one are not all copied each time.
+        let (count, wanted) = match gather {
+            Gather::Missing => (missing, n),
+            Gather::Ahead => (missing.max(first.len()).max(AHEAD), usize::MAX),
         };
         let count = count.min(next.len());
         // Kept if the runtime has ended.
@@ -202,7 +203,7 @@ impl Unread {
                 return Err(error);
             }
         };
-        first.append(&next[..count], n, &meter);
+        first.append(&next[..count], wanted, &meter);
         next.advance(count);
         self.next = (!next.is_empty()).then_some(next);
         Ok(())
