@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 macro_rules! reads {
-    ($($type:ident)*) => {$(
-        impl AsyncRead for $type {
+    ($($type:ident $(<$s:ident>)?),*) => {$(
+        impl$(<$s: AsyncRead + Unpin>)? AsyncRead for $type$(<$s>)? {
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
@@ -24,7 +24,7 @@ macro_rules! reads {
         }
 
         /// Shows what was received or read where it is: nothing is copied.
-        impl AsyncBufRead for $type {
+        impl$(<$s: AsyncRead + Unpin>)? AsyncBufRead for $type$(<$s>)? {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
             }
@@ -37,8 +37,8 @@ macro_rules! reads {
 }
 
 macro_rules! writes {
-    ($($type:ident)*) => {$(
-        impl AsyncWrite for $type {
+    ($($type:ident $(<$s:ident>)?),*) => {$(
+        impl$(<$s: AsyncWrite + Unpin>)? AsyncWrite for $type$(<$s>)? {
             fn poll_write(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
@@ -66,8 +66,8 @@ macro_rules! writes {
     )*};
 }
 
-reads!(TcpStream UnixStream RecvHalf Receiver FileStream);
-writes!(TcpStream UnixStream SendHalf Sender FileStream);
+reads!(TcpStream, UnixStream, RecvHalf, Receiver, FileStream, FromFutures<S>);
+writes!(TcpStream, UnixStream, SendHalf, Sender, FileStream, FromFutures<S>);
 
 impl AsyncSeek for FileStream {
     fn poll_seek(
@@ -80,7 +80,8 @@ impl AsyncSeek for FileStream {
 }
 
 /// A stream that has the traits of `futures-io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): what is generic over
-/// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with what is peeked at.
+/// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with what is peeked at. The
+/// traits that the stream has stay.
 ///
 /// Streams of this crate need no adapter. A stream that is not `Unpin` is put into a `Box::pin` first.
 ///

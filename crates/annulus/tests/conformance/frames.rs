@@ -214,6 +214,12 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     for server in servers {
         server.await.expect("no panic")?;
     }
+    // What was read ahead is not passed over by code that asks for the foreign traits.
+    let mut ahead = FromTokio::new(&b"a line\nand more"[..]);
+    assert_eq!(ahead.read_line(&mut String::new(), 10).await?, 7);
+    let mut rest = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut ahead, &mut rest).await?;
+    assert_eq!(rest, "and more");
     let mut written = Vec::new();
     written.write_all(b"a vector ").await?;
     AsyncSend::send(&mut written, "for tests").await?;
