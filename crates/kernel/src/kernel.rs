@@ -135,8 +135,9 @@ pub unsafe trait Kernel {
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()>;
 
     /// `sendmsg(2)` on a stream that is not to wait for space (`MSG_DONTWAIT`), without a signal if the peer has closed. Returns
-    /// how many bytes were taken, the first of the slices first.
-    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// how many bytes were taken, the first of the slices first. If there is `more` to follow at once, they may wait for it a moment
+    /// (`MSG_MORE`).
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
     /// `setsockopt(2)`.
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()>;

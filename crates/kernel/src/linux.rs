@@ -241,8 +241,9 @@ unsafe impl Kernel for Linux {
         Ok(net::shutdown(Self::borrow(fd), how)?)
     }
 
-    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more;
         let nothing = &mut SendAncillaryBuffer::default();
         Ok(net::sendmsg(Self::borrow(fd), slices, nothing, flags)?)
     }

@@ -28,6 +28,8 @@ pub enum SocketOption {
     IncomingCpu(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
+    /// `TCP_CORK`; turned off, what was sent with `MSG_MORE` leaves.
+    Cork(bool),
     /// `TCP_QUICKACK`: what is received is acknowledged at once. The kernel turns it off again by itself.
     QuickAck(bool),
     /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is the system's rule.

@@ -237,7 +237,7 @@ unsafe impl Kernel for Sim {
         self.call(|world| world.shutdown(fd.raw(), how))
     }
 
-    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], _more: bool) -> io::Result<usize> {
         self.call(|world| world.send_now(fd.raw(), slices))
     }
 

@@ -78,9 +78,12 @@ pub async fn copy_at_most(
     }
 }
 
-/// Copies a part of a file to what sends; the number of bytes, which is less than asked for at the file's end. The cursor is neither
+/// Copies a part of a file to what sends, behind what was sent before; the number of bytes, which is less than asked for at the file's end. The cursor is neither
 /// used nor moved, so that several copies of one file may run at once. For parts of files to files there is
 /// [`File::read_at`] and [`File::write_at`].
+///
+/// What a stream of this crate has queued, such as the head of an answer, leaves at once and in the same packets as the first pages, if
+/// those are in memory.
 ///
 /// ```no_run
 /// use annulus::fs::File;

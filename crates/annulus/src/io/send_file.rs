@@ -26,11 +26,16 @@ pub(super) async fn send_file(
     moved: impl Fn(u64) -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut sent = 0;
+    // Bytes that were accepted before, such as a head, leave with the first pages.
+    let mut waits = len > 0 && to.send_queued()?;
     while sent < len {
-        // Bytes that were accepted before are sent first.
         poll_fn(|cx| to.poll_drain(cx)).await?;
         let (offset, most) = (start.saturating_add(sent), len - sent);
-        let count = match send_pages(file, offset, most, to).await? {
+        let pages = send_pages(file, offset, most, to).await;
+        if std::mem::take(&mut waits) && !matches!(pages, Ok(Some(1..))) {
+            to.push_sent();
+        }
+        let count = match pages? {
             Some(count) => count,
             None => send_piece(file, offset, most, to).await?,
         };

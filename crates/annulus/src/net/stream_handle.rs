@@ -8,7 +8,7 @@ use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::pipe::SigPipe;
-use annulus_kernel::{Fd, Kernel};
+use annulus_kernel::{Fd, Kernel, SocketOption};
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -116,6 +116,19 @@ impl StreamHandle {
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_with(|stream, _, io| stream.poll_end(io, cx))
+    }
+
+    /// Sends what is queued at once, to be followed by pages of a file; whether it could. What is sent may wait for them.
+    pub(crate) fn send_queued(&self) -> io::Result<bool> {
+        let inner = &mut *self.core.enter_running()?;
+        let (stream, shared) = inner.streams.get(self.slot);
+        stream.send_queued(shared, &mut inner.io)
+    }
+
+    /// No pages follow: what waits for them leaves.
+    pub(crate) fn push_sent(&self) {
+        // Only TCP waits, and knows the option.
+        _ = self.with_fd(|kernel, fd| kernel.set_option(fd, SocketOption::Cork(false)));
     }
 
     /// Counts a connection that was reset before it was accepted.

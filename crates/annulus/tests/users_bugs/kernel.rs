@@ -99,8 +99,8 @@ unsafe impl Kernel for Bent {
         Linux.shutdown(fd, how)
     }
 
-    fn send_now(&self, fd: Fd, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        Linux.send_now(fd, slices)
+    fn send_now(&self, fd: Fd, slices: &[io::IoSlice<'_>], more: bool) -> io::Result<usize> {
+        Linux.send_now(fd, slices, more)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

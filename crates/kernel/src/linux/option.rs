@@ -156,6 +156,7 @@ fn name(option: SocketOption) -> (i32, i32) {
         SocketOption::BindAddressNoPort(_) => (SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT),
         SocketOption::IncomingCpu(_) => (SOL_SOCKET, libc::SO_INCOMING_CPU),
         SocketOption::NoDelay(_) => (SOL_TCP, libc::TCP_NODELAY),
+        SocketOption::Cork(_) => (SOL_TCP, libc::TCP_CORK),
         SocketOption::QuickAck(_) => (SOL_TCP, libc::TCP_QUICKACK),
         SocketOption::UserTimeout(_) => (SOL_TCP, libc::TCP_USER_TIMEOUT),
         SocketOption::KeepAlive(_) => (SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -200,6 +201,7 @@ fn value(option: SocketOption) -> Value {
         | SocketOption::ReusePort(on)
         | SocketOption::BindAddressNoPort(on)
         | SocketOption::NoDelay(on)
+        | SocketOption::Cork(on)
         | SocketOption::QuickAck(on)
         | SocketOption::KeepAlive(on)
         | SocketOption::V6Only(on)

@@ -117,6 +117,7 @@ impl Options {
             SocketOption::Coalesce(on) => self.coalesce = on,
             SocketOption::PassCredentials(on) => self.pass_credentials = on,
             SocketOption::NoDelay(_)
+            | SocketOption::Cork(_)
             | SocketOption::QuickAck(_)
             | SocketOption::UserTimeout(_)
             | SocketOption::KeepAliveTime(_)

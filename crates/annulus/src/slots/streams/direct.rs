@@ -43,10 +43,34 @@ impl Stream {
         if total < least(shared) || left < LEAST || !self.may_send_directly(io) {
             return Ok(0);
         }
+        self.send_parts(shared, io, slices, left, false)
+    }
+
+    /// Sends what is queued, to be followed at once by pages of a file; whether it could.
+    ///
+    /// # Errors
+    /// The send's.
+    pub(crate) fn send_queued(&mut self, shared: &mut Shared, io: &mut Io) -> io::Result<bool> {
+        if self.tx.queue.is_empty() || !self.may_send_directly(io) {
+            return Ok(false);
+        }
+        self.send_parts(shared, io, &[], 0, true)?;
+        Ok(true)
+    }
+
+    /// Sends what is queued and then `most` bytes of the slices; how many of these went.
+    fn send_parts(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        slices: &[IoSlice<'_>],
+        most: usize,
+        more: bool,
+    ) -> io::Result<usize> {
         let mut parts = [IoSlice::new(&[]); PARTS];
-        let (queued, count) = self.fill(&mut parts, slices, left);
+        let (queued, count) = self.fill(&mut parts, slices, most);
         io.driver.counters().direct_sends += 1;
-        let sent = match io.driver.kernel().send_now(self.fd, &parts[..count]) {
+        let sent = match io.driver.kernel().send_now(self.fd, &parts[..count], more) {
             Ok(sent) => sent,
             Err(error) => return self.refused(io, error).map(|()| 0),
         };
