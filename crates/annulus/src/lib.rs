@@ -98,6 +98,8 @@ pub mod signal;
 pub mod sim;
 mod slots;
 pub mod stats;
+#[cfg(feature = "stream")]
+pub mod stream;
 pub mod sync;
 pub mod task;
 pub mod time;

@@ -6,6 +6,7 @@ use super::dir::Dir;
 use super::inline_policy::{CallKind, Class, DeviceId};
 use super::metadata::Metadata;
 use super::path::about;
+use crate::task::consume_budget;
 use annulus_kernel::file::FileCall;
 use std::ffi::OsString;
 use std::fmt;
@@ -73,6 +74,8 @@ impl ReadDir {
     /// # Errors
     /// The system's.
     pub async fn next_entry(&mut self) -> io::Result<Option<DirEntry>> {
+        // One call reads many entries, whose budget is not that of file calls.
+        consume_budget().await;
         loop {
             while let Some(entry) = self.parse() {
                 if entry.name != "." && entry.name != ".." {

@@ -15,10 +15,12 @@
 
 use super::until::Queue;
 use crate::unwind::dispose_each;
+use crate::waiters::WaiterId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 pub use crate::shards::SendError;
 
@@ -54,7 +56,15 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         receivers: 1,
     };
     let channel = Rc::new(Channel { state: RefCell::new(state), receivers: Queue::default() });
-    (Sender(channel.clone()), Receiver { channel, next: 0 })
+    (Sender(channel.clone()), Receiver { channel, next: 0, id: None })
+}
+
+impl<T> Channel<T> {
+    /// Whether a receiver that gets this value next need not wait.
+    fn is_ready(&self, next: u64) -> bool {
+        let state = self.state.borrow();
+        next != state.end() || state.senders == 0
+    }
 }
 
 impl<T> State<T> {
@@ -104,7 +114,7 @@ impl<T> Sender<T> {
     pub fn subscribe(&self) -> Receiver<T> {
         let mut state = self.0.state.borrow_mut();
         state.receivers += 1;
-        Receiver { channel: self.0.clone(), next: state.end() }
+        Receiver { channel: self.0.clone(), next: state.end(), id: None }
     }
 
     /// How many receivers there are.
@@ -153,6 +163,8 @@ pub struct Receiver<T> {
     channel: Rc<Channel<T>>,
     /// The number of the value that it gets next.
     next: u64,
+    /// Set while a poll of it waits.
+    id: Option<WaiterId>,
 }
 
 impl<T: Clone> Receiver<T> {
@@ -163,12 +175,19 @@ impl<T: Clone> Receiver<T> {
     /// [`RecvError::Closed`] once all senders are gone and everything was received.
     pub async fn recv(&mut self) -> Result<T, RecvError> {
         let (channel, next) = (&self.channel, self.next);
-        let ready = || {
-            let state = channel.state.borrow();
-            next != state.end() || state.senders == 0
-        };
-        channel.receivers.until(ready).await;
+        channel.receivers.until(|| channel.is_ready(next)).await;
         self.take().expect("a value, or the end")
+    }
+
+    /// As [`recv`](Self::recv), by polling.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        let Self { channel, next, id } = self;
+        ready!(channel.receivers.poll_until(|| channel.is_ready(*next), id, cx));
+        channel.receivers.leave(id);
+        Poll::Ready(self.take().expect("a value, or the end"))
     }
 
     /// The next value, if there is one now.
@@ -218,16 +237,23 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
+    /// Whether all senders are gone and it has got everything.
+    #[cfg(feature = "stream")]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_empty() && self.channel.state.borrow().senders == 0
+    }
+
     /// One more receiver, for what is sent from here on.
     pub fn resubscribe(&self) -> Self {
         let mut state = self.channel.state.borrow_mut();
         state.receivers += 1;
-        Self { channel: self.channel.clone(), next: state.end() }
+        Self { channel: self.channel.clone(), next: state.end(), id: None }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
+        self.channel.receivers.leave(&mut self.id);
         let mut state = self.channel.state.borrow_mut();
         state.receivers -= 1;
         let got = self.next.saturating_sub(state.first) as usize;

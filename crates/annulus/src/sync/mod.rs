@@ -15,7 +15,7 @@
 //! | [`CancellationToken`] | tasks are to end |
 //!
 //! The names are those of `tokio::sync`, with the same meaning. The types of `tokio::sync`, `futures::channel` and
-//! `async-channel` work here too, with values that are not `Send` as well; what they do not do is take from the
+//! `async-channel`, and the `CancellationToken` of `tokio-util`, work here too, with values that are not `Send` as well; what they do not do is take from the
 //! [budget](crate::Builder::task_budget) of a task, so that a loop over one of them that never runs empty has to call
 //! [`consume_budget`](crate::consume_budget) itself.
 //!

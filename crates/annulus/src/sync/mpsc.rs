@@ -299,6 +299,12 @@ impl<T> Receiver<T> {
         self.0.values.borrow().len()
     }
 
+    /// Whether nothing comes any more, and everything was received.
+    #[cfg(feature = "stream")]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_empty() && self.0.is_over()
+    }
+
     /// Whether none waits to be received.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -25,6 +25,33 @@ impl Queue {
     pub(super) fn until<F: Fn() -> bool>(&self, ready: F) -> Until<'_, F> {
         Until { queue: self, ready, id: None }
     }
+
+    /// As [`until`](Self::until), for a waiter whose number is kept elsewhere, and [leaves](Self::leave) the queue there.
+    pub(super) fn poll_until(
+        &self,
+        ready: impl Fn() -> bool,
+        id: &mut Option<WaiterId>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        if ready() {
+            return budget::poll_take(cx);
+        }
+        let waker = cx.waker().clone();
+        let stale = self.0.borrow_mut().register_owned(id, waker);
+        dispose_each(stale);
+        // The clone may have made it hold.
+        if ready() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Ends the wait of such a waiter.
+    pub(super) fn leave(&self, id: &mut Option<WaiterId>) {
+        let mut drops = Vec::new();
+        self.0.borrow_mut().leave(Wait::InLine(id), &mut drops);
+        dispose_each(drops);
+    }
 }
 
 /// See [`Queue::until`].
@@ -42,24 +69,12 @@ impl<F: Fn() -> bool> Future for Until<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { queue, ready, id } = &mut *self;
-        if ready() {
-            return budget::poll_take(cx);
-        }
-        let waker = cx.waker().clone();
-        let stale = queue.0.borrow_mut().register_owned(id, waker);
-        dispose_each(stale);
-        // The clone may have made it hold.
-        if ready() {
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
+        queue.poll_until(&*ready, id, cx)
     }
 }
 
 impl<F> Drop for Until<'_, F> {
     fn drop(&mut self) {
-        let mut drops = Vec::new();
-        self.queue.0.borrow_mut().leave(Wait::InLine(&mut self.id), &mut drops);
-        dispose_each(drops);
+        self.queue.leave(&mut self.id);
     }
 }

@@ -16,10 +16,12 @@
 //! ```
 
 use super::until::Queue;
+use crate::waiters::WaiterId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 pub use crate::shards::SendError;
 
@@ -56,10 +58,15 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
         sender_count: Cell::new(1),
         receiver_count: Cell::new(1),
     });
-    (Sender(channel.clone()), Receiver { channel, seen: 0 })
+    (Sender(channel.clone()), Receiver { channel, seen: 0, id: None })
 }
 
 impl<T> Channel<T> {
+    /// Whether a receiver that has seen this version need not wait.
+    fn is_ready(&self, seen: u64) -> bool {
+        seen != self.version.get() || self.sender_count.get() == 0
+    }
+
     fn current(&self) -> Ref<T> {
         Ref(self.value.borrow().clone())
     }
@@ -125,7 +132,7 @@ impl<T> Sender<T> {
     /// One more receiver, for which the latest value counts as seen.
     pub fn subscribe(&self) -> Receiver<T> {
         self.0.receiver_count.set(self.receiver_count() + 1);
-        Receiver { channel: self.0.clone(), seen: self.0.version.get() }
+        Receiver { channel: self.0.clone(), seen: self.0.version.get(), id: None }
     }
 
     /// How many receivers there are.
@@ -173,6 +180,8 @@ impl<T: fmt::Debug> fmt::Debug for Sender<T> {
 pub struct Receiver<T> {
     channel: Rc<Channel<T>>,
     seen: u64,
+    /// Set while a poll of it waits.
+    id: Option<WaiterId>,
 }
 
 impl<T> Receiver<T> {
@@ -205,15 +214,28 @@ impl<T> Receiver<T> {
     /// # Errors
     /// If all senders are gone and the last value was seen.
     pub async fn changed(&mut self) -> Result<(), RecvError> {
-        let channel = &*self.channel;
-        let seen = self.seen;
-        let changed = || seen != channel.version.get();
-        let ready = || changed() || channel.sender_count.get() == 0;
-        channel.receivers.until(ready).await;
-        if !changed() {
+        let (channel, seen) = (&*self.channel, self.seen);
+        channel.receivers.until(|| channel.is_ready(seen)).await;
+        self.see()
+    }
+
+    /// As [`changed`](Self::changed), by polling.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RecvError>> {
+        let Self { channel, seen, id } = self;
+        ready!(channel.receivers.poll_until(|| channel.is_ready(*seen), id, cx));
+        channel.receivers.leave(id);
+        Poll::Ready(self.see())
+    }
+
+    /// Counts the latest value as seen.
+    fn see(&mut self) -> Result<(), RecvError> {
+        if self.seen == self.channel.version.get() {
             return Err(RecvError(()));
         }
-        self.seen = channel.version.get();
+        self.seen = self.channel.version.get();
         Ok(())
     }
 
@@ -236,12 +258,13 @@ impl<T> Receiver<T> {
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         self.channel.receiver_count.set(self.channel.receiver_count.get() + 1);
-        Self { channel: self.channel.clone(), seen: self.seen }
+        Self { channel: self.channel.clone(), seen: self.seen, id: None }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
+        self.channel.receivers.leave(&mut self.id);
         let left = self.channel.receiver_count.get() - 1;
         self.channel.receiver_count.set(left);
         if left == 0 {

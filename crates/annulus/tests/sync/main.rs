@@ -4,7 +4,6 @@
 mod common;
 
 mod broadcast;
-mod budget;
 mod foreign;
 mod mpsc;
 mod mutex;

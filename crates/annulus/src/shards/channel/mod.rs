@@ -26,7 +26,13 @@ mod sync {
 /// dropped. Once all senders are dropped, the receiver gets the values that are left, then `None`.
 pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Arc::new(ChannelQueue::new(capacity));
-    (Sender { queue: queue.clone() }, Receiver { queue })
+    let sender = Sender { queue: queue.clone() };
+    let receiver = Receiver {
+        queue,
+        #[cfg(feature = "stream")]
+        is_over: false,
+    };
+    (sender, receiver)
 }
 
 /// The sending end of a [`channel`]. Cloned freely; the channel closes when the last is dropped.
@@ -126,6 +132,9 @@ impl<T> fmt::Debug for Sending<'_, T> {
 /// The receiving end of a [`channel`]. Dropping it closes the channel.
 pub struct Receiver<T> {
     queue: Arc<ChannelQueue<T>>,
+    /// Its stream has ended.
+    #[cfg(feature = "stream")]
+    pub(crate) is_over: bool,
 }
 
 impl<T> Receiver<T> {
