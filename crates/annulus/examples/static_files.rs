@@ -53,9 +53,9 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
         stream.send(head).await?;
         match found {
             Ok((mut file, ..)) if with_body => {
-                let sent = annulus::io::copy(&mut file, &mut stream).await?;
+                let sent = annulus::io::copy_at_most(&mut file, &mut stream, length).await?;
                 if sent != length {
-                    return Err(io::Error::other("the file has changed"));
+                    return Err(io::Error::other("the file has become shorter"));
                 }
             }
             Err(status) if with_body => stream.send(status).await?,

@@ -51,10 +51,10 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
         );
         stream.write_all(head.as_bytes()).await?;
         match found {
-            Ok((mut file, ..)) if with_body => {
-                let sent = tokio::io::copy(&mut file, &mut stream).await?;
+            Ok((file, ..)) if with_body => {
+                let sent = tokio::io::copy(&mut file.take(length), &mut stream).await?;
                 if sent != length {
-                    return Err(io::Error::other("the file has changed"));
+                    return Err(io::Error::other("the file has become shorter"));
                 }
             }
             Err(status) if with_body => stream.write_all(status.as_bytes()).await?,
