@@ -88,6 +88,21 @@ def many_commands_at_once(path):
         assert exactly(client, len(answers)) == answers
 
 
+def large_values_in_a_row(path):
+    """Each command is below the limit of 64 MiB, both together are above."""
+    values = [payload(40_000_000, 1), payload(40_000_000, 2)]
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+        for key, value in zip((b"a", b"b"), values):
+            client.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\n" + key + b"\r\n$40000000\r\n" + value + b"\r\n")
+        client.sendall(b"*3\r\n$3\r\nGET\r\n$0\r\n\r\n$67108864\r\n")
+        assert exactly(client, 10) == b"+OK\r\n+OK\r\n"
+        assert rest(client).startswith(b"-ERR Protocol error: a command of more than")
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+        client.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$40000000\r\n" + values[0] + b"\r\nGET a\r\nPING\r\n")
+        answers = b"+OK\r\n$40000000\r\n" + values[0] + b"\r\n+PONG\r\n"
+        assert exactly(client, len(answers)) == answers
+
+
 def hostile_clients(path):
     with running(path, "127.0.0.1:0") as store, store.connect() as good:
         for text in (b"*1\r\n$99999999999\r\n", b"*x\r\n", b"*1\r\nPING\r\n", b"*-5\r\n", b"*1" + b"0" * 20):
@@ -127,5 +142,6 @@ CHECKS = [
     redis_benchmark_runs,
     commands_that_come_in_pieces,
     many_commands_at_once,
+    large_values_in_a_row,
     hostile_clients,
 ]

@@ -60,6 +60,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
         stream.consume(used);
         stream.write_all(&out).await?;
         out.clear();
+        out.shrink_to(BATCH);
     }
 }
 
@@ -69,7 +70,9 @@ async fn expire(store: Rc<RefCell<Store>>) {
     loop {
         let now = seconds.tick().await;
         let Store { values, deadlines } = &mut *store.borrow_mut();
-        deadlines.retain(|key, deadline| *deadline > now || values.remove(key).is_none());
+        for (key, _) in deadlines.extract_if(|_, deadline| *deadline <= now) {
+            values.remove(&key);
+        }
     }
 }
 
@@ -86,9 +89,6 @@ struct Command {
 impl Command {
     /// Whether the input begins with a whole command.
     fn parse(&mut self, input: &[u8]) -> Result<bool, String> {
-        if input.len() > LIMIT {
-            return Err(format!("a command of more than {LIMIT} bytes"));
-        }
         if self.at == 0 {
             match input.first() {
                 None => return Ok(false),
@@ -101,6 +101,9 @@ impl Command {
         while self.missing > 0 {
             let start = self.at;
             let Some(len) = self.number(input, b'$')? else { return Ok(false) };
+            if self.at + len > LIMIT {
+                return Err(format!("a command of more than {LIMIT} bytes"));
+            }
             if input.len() < self.at + len + 2 {
                 self.at = start;
                 return Ok(false);
@@ -151,6 +154,7 @@ impl Command {
     /// Makes room for the next command; the length of this one.
     fn finish(&mut self) -> usize {
         self.words.clear();
+        self.words.shrink_to(BATCH);
         std::mem::take(&mut self.at)
     }
 }
