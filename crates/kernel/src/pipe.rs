@@ -16,7 +16,7 @@ use std::ptr;
 pub enum SigPipe {
     /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are told otherwise.
     Ignored,
-    /// It raises SIGPIPE, which ends the process unless it is held back: [`write`] does that.
+    /// It raises SIGPIPE, which ends the process unless it is held back: [`write()`] does that.
     Raised,
 }
 

@@ -2,6 +2,9 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 fn socket(domain: Domain) -> Fd {
@@ -55,4 +58,55 @@ fn only_sockets_are_unlinked() {
     Linux.unlink(&address);
     assert!(!path.exists());
     Linux.close(fd);
+}
+
+#[test]
+fn a_write_to_a_pipe_without_a_reader_raises_no_signal() {
+    let (reading, writing) = pipe::pipe().unwrap();
+    // SAFETY: the descriptor is open until the end of the test.
+    let fd = unsafe { Fd::from_raw(writing.as_raw_fd()) };
+    let write = |signal| pipe::write(fd, &[IoSlice::new(b"bytes")], signal);
+    assert_eq!(write(pipe::SigPipe::Raised), Ok(5));
+    drop(reading);
+    for signal in [pipe::SigPipe::Raised, pipe::SigPipe::of_process()] {
+        assert_eq!(write(signal).unwrap_err().raw_os_error(), libc::EPIPE);
+    }
+    // SAFETY: the set is initialised by the call.
+    let is_pending = unsafe {
+        let mut pending = std::mem::zeroed();
+        libc::sigpending(&raw mut pending);
+        libc::sigismember(&raw const pending, libc::SIGPIPE) == 1
+    };
+    assert!(!is_pending, "the signal was taken");
+}
+
+#[test]
+fn a_pipe_ends_without_giving_its_number_away() {
+    let (reading, writing) = pipe::pipe().unwrap();
+    // SAFETY: the descriptors are open until the end of the test.
+    let [reader, writer] = [&reading, &writing].map(|fd| unsafe { Fd::from_raw(fd.as_raw_fd()) });
+    assert_eq!(pipe::read(reader, &mut [0]).unwrap_err().raw_os_error(), libc::EAGAIN);
+    pipe::end(writer).unwrap();
+    assert_eq!(pipe::read(reader, &mut [0]), Ok(0));
+    assert_eq!(pipe::write(writer, &[IoSlice::new(b"to nothing")], pipe::SigPipe::Ignored), Ok(10));
+}
+
+#[test]
+fn a_process_gets_signals_by_its_descriptor() {
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let process = process::open(child.id()).unwrap();
+    process::signal(process.as_fd(), libc::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+    let gone = process::signal(process.as_fd(), libc::SIGTERM).unwrap_err();
+    assert_eq!(gone.raw_os_error(), libc::ESRCH);
+    assert!(process::open(0).is_err() && process::open(u32::MAX).is_err());
+}
+
+#[test]
+fn names_that_no_interface_has_are_refused() {
+    assert_eq!(DeviceName::new("eth0").unwrap().to_string(), "eth0");
+    for name in ["", "longer-than-that", "a/b", "a b", "a\0"] {
+        let error = DeviceName::new(name).unwrap_err().to_string();
+        assert!(error.contains(&format!("{name:?}")), "{error}");
+    }
 }
