@@ -22,6 +22,22 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 /// Options of a TCP connection to make.
+///
+/// ```
+/// use annulus::net::{ConnectOptions, KeepAlive, TcpListener};
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let options = ConnectOptions::new()
+///     .timeout(Duration::from_secs(5)) // For each address.
+///     .keepalive(KeepAlive { time: Duration::from_secs(60), ..KeepAlive::default() })
+///     .source([127, 0, 0, 1].into());
+/// let stream = options.connect(listener.local_addr()?).await?; // Options can be used again.
+/// assert!(stream.local_addr()?.ip().is_loopback());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     timeout: Option<Duration>,

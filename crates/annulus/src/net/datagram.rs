@@ -10,6 +10,23 @@ use std::time::SystemTime;
 /// A received datagram, or several of one flow that the kernel coalesced, with what it reports about them.
 ///
 /// A field is `None` unless an option of [`UdpSocket`](super::UdpSocket) asks for it.
+///
+/// ```
+/// use annulus::net::UdpSocket;
+///
+/// # annulus::run(async {
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// socket.set_packet_info(true)?;
+/// let address = socket.local_addr()?;
+/// socket.send_to("ping", address).await?;
+/// let datagram = socket.recv_datagram().await?;
+/// assert_eq!(&*datagram.bytes, b"ping");
+/// assert_eq!(datagram.source, address);
+/// assert_eq!(datagram.local, Some(address.ip())); // Answer from the same address.
+/// assert!(!datagram.is_truncated());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Datagram {
@@ -79,6 +96,22 @@ impl Datagram {
 }
 
 /// Where a datagram goes, and how. A plain one: [`Transmit::to`] an address, or [`Transmit::connected`].
+///
+/// ```
+/// use annulus::net::{Transmit, UdpSocket};
+///
+/// # annulus::run(async {
+/// let receiver = UdpSocket::bind("127.0.0.1:0")?;
+/// let sender = UdpSocket::bind("127.0.0.1:0")?;
+/// // Three datagrams of up to 1200 bytes, with the ECN bits for ECT(0).
+/// let how = Transmit::to(receiver.local_addr()?).segment_size(1200).tos(0b10);
+/// sender.send_with(vec![0; 3000], &how).await?;
+/// for len in [1200, 1200, 600] {
+///     assert_eq!(receiver.recv().await?.len(), len);
+/// }
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transmit {
     to: Option<SocketAddr>,

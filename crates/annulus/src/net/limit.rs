@@ -12,6 +12,24 @@ use std::task::Waker;
 /// transit to another shard. Such a listener accepts one connection at a time, which takes one more turn for each.
 ///
 /// Clones share the limit.
+///
+/// One limit for two ports:
+///
+/// ```
+/// use annulus::net::{ConnectionLimit, ListenOptions, TcpStream};
+///
+/// # annulus::run(async {
+/// let limit = ConnectionLimit::new(1000);
+/// let options = ListenOptions::new().limit(&limit);
+/// let plain = options.bind("127.0.0.1:0")?;
+/// let admin = options.bind("127.0.0.1:0")?;
+/// let _client = TcpStream::connect(plain.local_addr()?).await?;
+/// let (stream, _peer) = plain.accept().await?;
+/// assert_eq!((limit.open(), limit.max()), (1, 1000));
+/// # drop((admin, stream));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct ConnectionLimit(Arc<Shared>);
 

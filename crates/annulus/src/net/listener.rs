@@ -27,6 +27,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Options of a TCP listener.
+///
+/// ```
+/// use annulus::net::{ConnectionLimit, ListenOptions};
+///
+/// # annulus::run(async {
+/// let listener = ListenOptions::new()
+///     .backlog(128)
+///     .limit(&ConnectionLimit::new(10_000))
+///     .nodelay(false)
+///     .bind("127.0.0.1:0")?;
+/// println!("listening on {}", listener.local_addr()?);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     socket: SocketSettings,
@@ -151,6 +165,24 @@ impl ListenOptions {
 }
 
 /// A listening TCP socket. Dropping it stops listening, and closes connections that `accept` has not returned.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?; // Port 0: the system chooses one.
+/// let address = listener.local_addr()?;
+/// let server = annulus::spawn(async move {
+///     let (mut stream, peer) = listener.accept().await?;
+///     stream.send(format!("hello, {peer}\n")).await
+/// });
+/// let mut client = TcpStream::connect(address).await?;
+/// let greeting = client.recv().await?.expect("a greeting");
+/// assert!(greeting.starts_with(b"hello, 127.0.0.1:"));
+/// server.await.unwrap()?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct TcpListener {
     handle: ListenerHandle,
 }

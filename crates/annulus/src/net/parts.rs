@@ -6,6 +6,32 @@ use annulus_kernel::Fd;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
+///
+/// A connection goes to a thread of the program's own; bytes that had arrived go with it:
+///
+/// ```
+/// use annulus::net::{Parts, TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// let (stream, _peer) = listener.accept().await?;
+/// client.send("request").await?;
+/// client.shutdown().await?;
+/// let Parts { socket, received, .. } = stream.into_parts().await?;
+/// let served = annulus::spawn_blocking(move || {
+///     let mut stream = std::net::TcpStream::from(socket);
+///     let mut request = received;
+///     stream.read_to_end(&mut request)?;
+///     assert_eq!(request, b"request");
+///     stream.write_all(b"answer")
+/// });
+/// assert_eq!(&*client.recv().await?.unwrap(), b"answer");
+/// served.await.unwrap()?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Parts {
     /// The connection.

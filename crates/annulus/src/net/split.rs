@@ -16,6 +16,33 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
+///
+/// It ends with the peer's sending direction, or with an error; dropping it does not stop the other half.
+///
+/// ```
+/// use annulus::net::{RecvHalf, UnixStream};
+///
+/// /// Counts bytes until the peer has ended its direction.
+/// async fn count(mut input: RecvHalf) -> std::io::Result<usize> {
+///     let mut bytes = 0;
+///     while let Some(lease) = input.recv().await? {
+///         bytes += lease.len();
+///     }
+///     Ok(bytes)
+/// }
+///
+/// # annulus::run(async {
+/// let (stream, mut peer) = UnixStream::pair()?;
+/// let (receiving, mut sending) = stream.split();
+/// let counting = annulus::spawn(count(receiving));
+/// sending.send("meanwhile").await?;
+/// assert_eq!(&*peer.recv().await?.unwrap(), b"meanwhile");
+/// peer.send("12345").await?;
+/// peer.shutdown().await?;
+/// assert_eq!(counting.await.unwrap()?, 5);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct RecvHalf {
     handle: Rc<StreamHandle>,
     unread: RecvBuffer,
@@ -39,6 +66,22 @@ impl RecvHalf {
 
 /// The sending half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream). Dropping it closes the sending
 /// direction once everything has left.
+///
+/// ```
+/// use annulus::net::UnixStream;
+///
+/// # annulus::run(async {
+/// let (stream, mut peer) = UnixStream::pair()?;
+/// let (mut receiving, mut sending) = stream.split();
+/// sending.send("last words").await?;
+/// drop(sending);
+/// assert_eq!(&*peer.recv().await?.unwrap(), b"last words");
+/// assert!(peer.recv().await?.is_none()); // This direction has ended,
+/// peer.send("still heard").await?; // and the other has not.
+/// assert_eq!(&*receiving.recv().await?.unwrap(), b"still heard");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct SendHalf {
     handle: Rc<StreamHandle>,
     /// The stream is whole again.

@@ -31,6 +31,24 @@ use std::time::Duration;
 /// [linger](crate::Builder::linger). [`abort`](Self::abort) discards the queue.
 ///
 /// One task at a time may wait for each direction; [`split`](Self::split) separates the two.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// let (mut server, _peer) = listener.accept().await?;
+///
+/// client.send("ping").await?; // Queued; it leaves at the end of the turn.
+/// let lease = server.recv().await?.expect("not the end yet");
+/// server.send(lease).await?; // The same bytes, without a copy.
+/// assert_eq!(&*client.recv_exact(4).await?, b"ping");
+/// client.shutdown().await?;
+/// assert!(server.recv().await?.is_none()); // The end.
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct TcpStream {
     handle: StreamHandle,
     unread: RecvBuffer,

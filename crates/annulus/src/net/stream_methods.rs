@@ -154,7 +154,7 @@ macro_rules! send_methods {
             polled
         }
 
-        /// Sends several chunks in order.
+        /// Sends several chunks in order. If the future is dropped, those that it has queued are sent, and the others are not.
         ///
         /// # Errors
         /// As [`send`](Self::send).
@@ -310,7 +310,7 @@ macro_rules! parts_methods {
     () => {
         /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
         /// kernel has taken what was sent and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
-        /// the result, and not in the socket any more.
+        /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.
         ///
         /// # Errors
         /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
@@ -334,7 +334,8 @@ macro_rules! parts_methods {
         /// Takes a connection over from another runtime, with the bytes received there.
         ///
         /// # Errors
-        /// Outside a runtime, or under a simulated kernel; the connection is then closed.
+        /// Outside a runtime, or under a simulated kernel; `InvalidInput` for 2 GiB of received bytes or more. The connection is then
+        /// closed.
         pub fn from_parts(parts: Parts) -> io::Result<Self> {
             let core = current::get()?;
             let mut inner = core.enter()?;

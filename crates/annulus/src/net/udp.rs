@@ -34,6 +34,22 @@ use std::task::{Context, Poll};
 /// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one system call with everything
 /// else. If it fails later, the next send to the same address returns the error, or [`drain`](Self::drain) does. No error ends
 /// the socket.
+///
+/// ```
+/// use annulus::net::UdpSocket;
+///
+/// # annulus::run(async {
+/// let server = UdpSocket::bind("127.0.0.1:0")?;
+/// let client = UdpSocket::bind("127.0.0.1:0")?;
+/// client.connect(server.local_addr()?).await?; // Receives from this peer only.
+/// client.send("marco").await?;
+/// let (lease, source) = server.recv_from().await?;
+/// assert_eq!(&*lease, b"marco");
+/// server.send_to("polo", source).await?;
+/// assert_eq!(&*client.recv().await?, b"polo");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct UdpSocket {
     handle: DatagramHandle,
     peer_is_v4: Cell<bool>,

@@ -85,6 +85,21 @@ impl<T> State<T> {
 }
 
 /// The sending end. Cloned freely; the channel ends when the last is gone.
+///
+/// A value that nothing will receive comes back:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::broadcast::{self, SendError};
+///
+/// let (sender, first) = broadcast::channel(16);
+/// let second = sender.subscribe();
+/// assert_eq!(sender.send("to both"), Ok(2));
+/// drop((first, second));
+/// assert_eq!(sender.send("to none"), Err(SendError("to none")));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Sender<T>(Rc<Channel<T>>);
 
 impl<T> Sender<T> {
@@ -159,6 +174,25 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 /// The receiving end: gets what was sent since it was made.
+///
+/// One that is too slow is told how many values it has missed, and goes on with those that are left:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::broadcast::{self, RecvError};
+///
+/// let (sender, mut receiver) = broadcast::channel(2);
+/// for number in 1..=5 {
+///     sender.send(number).unwrap();
+/// }
+/// drop(sender);
+/// assert_eq!(receiver.recv().await, Err(RecvError::Lagged(3)));
+/// assert_eq!(receiver.recv().await, Ok(4));
+/// assert_eq!(receiver.recv().await, Ok(5));
+/// assert_eq!(receiver.recv().await, Err(RecvError::Closed));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Receiver<T> {
     channel: Rc<Channel<T>>,
     /// The number of the value that it gets next.

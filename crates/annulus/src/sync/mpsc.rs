@@ -97,6 +97,22 @@ impl<T> Channel<T> {
 }
 
 /// The sending end of a [`channel`]. Cloned freely; the channel ends when the last is gone.
+///
+/// `send` waits for room, `try_send` returns the value instead, and so does either of them once the receiver is gone:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::mpsc::{self, SendError, TrySendError};
+///
+/// let (sender, mut receiver) = mpsc::channel(1);
+/// sender.send("first").await.unwrap();
+/// assert_eq!(sender.try_send("second"), Err(TrySendError::Full("second")));
+/// assert_eq!(receiver.recv().await, Some("first"));
+/// drop(receiver);
+/// assert_eq!(sender.send("third").await, Err(SendError("third")));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Sender<T>(Rc<Channel<T>>);
 
 impl<T> Sender<T> {
@@ -168,6 +184,27 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 /// The sending end of an [`unbounded_channel`]. Cloned freely; the channel ends when the last is gone.
+///
+/// Sending is no `async` function, so that it can be called from a callback or a `Drop`:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::mpsc;
+///
+/// struct Session(mpsc::UnboundedSender<&'static str>);
+///
+/// impl Drop for Session {
+///     fn drop(&mut self) {
+///         _ = self.0.send("ended");
+///     }
+/// }
+///
+/// let (sender, mut receiver) = mpsc::unbounded_channel();
+/// drop(Session(sender));
+/// assert_eq!(receiver.recv().await, Some("ended"));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct UnboundedSender<T>(Sender<T>);
 
 impl<T> UnboundedSender<T> {
@@ -230,6 +267,25 @@ impl<T> fmt::Debug for Reserve<'_, T> {
 }
 
 /// Room for one value, given back if it is dropped.
+///
+/// For a value that is made only once it can be sent, or must not be lost if the wait is cut short:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::mpsc;
+/// use std::collections::VecDeque;
+///
+/// let mut jobs = VecDeque::from(["a", "b"]);
+/// let (sender, mut receiver) = mpsc::channel(8);
+/// while !jobs.is_empty() {
+///     // If this is cancelled, the job is still in the queue.
+///     let room = sender.reserve().await.unwrap();
+///     room.send(jobs.pop_front().unwrap());
+/// }
+/// assert_eq!(receiver.recv().await, Some("a"));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[must_use = "room that is dropped is given back at once"]
 pub struct Room<'a, T>(&'a Rc<Channel<T>>);
 
@@ -260,6 +316,26 @@ impl<T> fmt::Debug for Room<'_, T> {
 }
 
 /// The receiving end. Dropping it closes the channel, and drops what was not received.
+///
+/// To end without losing a value, close it and receive the rest:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::mpsc;
+///
+/// let (sender, mut receiver) = mpsc::channel(8);
+/// sender.send(1).await.unwrap();
+/// sender.send(2).await.unwrap();
+/// receiver.close();
+/// assert!(sender.send(3).await.is_err());
+/// let mut rest = Vec::new();
+/// while let Some(number) = receiver.recv().await {
+///     rest.push(number);
+/// }
+/// assert_eq!(rest, [1, 2]);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Receiver<T>(Rc<Channel<T>>);
 
 impl<T> Receiver<T> {

@@ -113,6 +113,28 @@ impl<T: ?Sized> fmt::Debug for Locking<'_, T> {
 }
 
 /// A [`Mutex`]'s value, locked until this is dropped.
+///
+/// A guard may be held across an `await`, and a task that waits for the lock has it once the guard is dropped:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::Mutex;
+/// use std::rc::Rc;
+///
+/// let total = Rc::new(Mutex::new(0));
+/// let mut guard = total.lock().await;
+/// let other = annulus::spawn({
+///     let total = total.clone();
+///     async move { *total.lock().await += 1 }
+/// });
+/// annulus::yield_now().await;
+/// *guard += 10; // The other task waits.
+/// drop(guard);
+/// other.await.unwrap();
+/// assert_eq!(*total.lock().await, 11);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct MutexGuard<'a, T: ?Sized> {
     // Dropped first: the value is free before the next task is told.
     value: RefMut<'a, T>,

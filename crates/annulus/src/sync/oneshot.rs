@@ -41,6 +41,23 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 /// The sending end of a [`channel`].
+///
+/// With [`closed`](Self::closed), the task that makes the value ends early if it is no longer wanted:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::oneshot;
+///
+/// let (mut sender, receiver) = oneshot::channel::<u64>();
+/// let work = annulus::spawn(async move {
+///     sender.closed().await;
+///     sender.send(42) // Gives the value back: nothing receives it.
+/// });
+/// drop(receiver);
+/// assert_eq!(work.await.unwrap(), Err(42));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Sender<T>(Rc<RefCell<State<T>>>);
 
 impl<T> Sender<T> {

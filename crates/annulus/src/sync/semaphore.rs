@@ -47,7 +47,7 @@ impl Semaphore {
     }
 
     /// Waits for several permits at once. Those behind in line wait too, even if there are enough for them: else this one could
-    /// wait for ever.
+    /// wait for ever. More than there are waits until [`add_permits`](Self::add_permits) has made it enough.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -135,6 +135,24 @@ impl fmt::Debug for Acquire {
 }
 
 /// Permits of a [`Semaphore`], given back when dropped.
+///
+/// It holds no borrow of the semaphore, so a task can own it, and several permits can be given back one by one:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::Semaphore;
+///
+/// let megabytes = Semaphore::new(10);
+/// let mut upload = megabytes.acquire_many(8).await.unwrap();
+/// let stored = upload.split(3); // Of 8 held, 3 are done with.
+/// assert_eq!((upload.count(), megabytes.available_permits()), (5, 2));
+/// drop(stored);
+/// assert_eq!(megabytes.available_permits(), 5);
+/// annulus::spawn(async move { drop(upload) }).await.unwrap();
+/// assert_eq!(megabytes.available_permits(), 10);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[must_use = "a permit that is dropped is given back at once"]
 pub struct Permit {
     permits: Rc<Permits>,

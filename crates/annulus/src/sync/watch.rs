@@ -80,6 +80,27 @@ impl<T> Channel<T> {
 }
 
 /// The sending end. Cloned freely; the channel closes when the last is gone.
+///
+/// The value can be replaced, or changed in part:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::watch;
+///
+/// #[derive(Clone, Debug, PartialEq)]
+/// struct Limits {
+///     clients: usize,
+///     rate: u32,
+/// }
+///
+/// let (sender, receiver) = watch::channel(Limits { clients: 100, rate: 10 });
+/// sender.send_modify(|limits| limits.rate = 20);
+/// assert_eq!(*receiver.borrow(), Limits { clients: 100, rate: 20 });
+/// let raised = sender.send_if_modified(|limits| limits.clients < 50);
+/// assert!(!raised && receiver.has_changed().unwrap());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Sender<T>(Rc<Channel<T>>);
 
 impl<T> Sender<T> {
@@ -111,7 +132,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// As [`send_modify`](Self::send_modify); notifies nothing if `change` answers false. Returns its answer.
+    /// As [`send_modify`](Self::send_modify); if `change` answers false, what it changed is discarded and nothing is notified. Returns its answer.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool
     where
         T: Clone,
@@ -177,6 +198,29 @@ impl<T: fmt::Debug> fmt::Debug for Sender<T> {
 }
 
 /// The receiving end. A clone has seen what this has seen.
+///
+/// A task that acts on each change, until all senders are gone; values that were replaced meanwhile are passed over:
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::watch;
+///
+/// let (sender, mut receiver) = watch::channel(1);
+/// let task = annulus::spawn(async move {
+///     let mut seen = vec![*receiver.borrow()];
+///     while receiver.changed().await.is_ok() {
+///         seen.push(*receiver.borrow_and_update());
+///     }
+///     seen
+/// });
+/// annulus::yield_now().await;
+/// sender.send(2).unwrap();
+/// sender.send(3).unwrap();
+/// drop(sender);
+/// assert_eq!(task.await.unwrap(), [1, 3]);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Receiver<T> {
     channel: Rc<Channel<T>>,
     seen: u64,
@@ -280,6 +324,21 @@ impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
 }
 
 /// A value as it was: one that is sent later does not change it.
+///
+/// It is counted, and locks nothing: it may be held across an `await`, and sending goes on.
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::sync::watch;
+///
+/// let (sender, receiver) = watch::channel(String::from("old"));
+/// let before = receiver.borrow();
+/// sender.send("new".into()).unwrap();
+/// assert_eq!(before.as_str(), "old");
+/// assert_eq!(receiver.borrow().as_str(), "new");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Ref<T>(Rc<T>);
 

@@ -6,6 +6,20 @@ use std::time::Duration;
 /// A point in time on the clock of the thread's runtime, or outside one on the system's monotonic clock.
 ///
 /// Instants of different runtimes are comparable only if both run on the real kernel.
+///
+/// ```
+/// use annulus::time::{Instant, sleep_until};
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let start = Instant::now();
+/// let deadline = start + Duration::from_millis(5);
+/// sleep_until(deadline).await;
+/// assert!(start.elapsed() >= Duration::from_millis(5));
+/// assert_eq!(start - deadline, Duration::ZERO); // Subtraction saturates.
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);
 

@@ -24,6 +24,22 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 }
 
 /// When the next tick is due after ticks were missed, because nothing waited for them.
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::time::{Instant, MissedTicks, interval_at};
+/// use std::time::Duration;
+///
+/// // Three ticks were due when the first wait begins: each is delivered.
+/// let period = Duration::from_secs(1);
+/// let start = Instant::now() - 2 * period;
+/// let mut ticks = interval_at(start, period).missed_ticks(MissedTicks::Burst);
+/// for count in 0..3 {
+///     assert_eq!(ticks.tick().await, start + count * period);
+/// }
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTicks {
@@ -37,6 +53,19 @@ pub enum MissedTicks {
 }
 
 /// A source of ticks. Missed ticks are skipped unless [`missed_ticks`](Self::missed_ticks) says otherwise.
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::time::interval;
+/// use std::time::Duration;
+///
+/// let mut flush = interval(Duration::from_millis(2));
+/// let first = flush.tick().await; // At once.
+/// let second = flush.tick().await;
+/// assert_eq!(second - first, flush.period());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Interval {
     period: Duration,
     sleep: Sleep,

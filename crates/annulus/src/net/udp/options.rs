@@ -18,6 +18,20 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// How to open a UDP socket.
+///
+/// ```
+/// use annulus::net::UdpOptions;
+///
+/// # annulus::run(async {
+/// let socket = UdpOptions::new()
+///     .recv_buffer(1 << 20) // The kernel's queue, for bursts.
+///     .max_datagram(1500)
+///     .bind("127.0.0.1:0")?;
+/// socket.send_to(vec![0; 1500], socket.local_addr()?).await?;
+/// assert_eq!(socket.recv().await?.len(), 1500);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct UdpOptions {
     socket: SocketSettings,

@@ -25,6 +25,25 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// A received datagram, with its sender, credentials and descriptors.
+///
+/// ```
+/// use annulus::net::{UnixMessage, UnixOptions};
+/// use std::io::Read;
+///
+/// # annulus::run(async {
+/// let options = UnixOptions::new().credentials(true).descriptors(true);
+/// let (parent, child) = options.datagram_pair()?;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// parent.send_with_descriptors("your output", vec![writer.into()]).await?;
+///
+/// let UnixMessage { bytes, credentials, mut descriptors, .. } = child.recv_message().await?;
+/// assert_eq!(&*bytes, b"your output");
+/// assert_eq!(credentials.unwrap().pid, std::process::id());
+/// drop(descriptors.pop()); // The last writer: the reader finds the end.
+/// assert_eq!(reader.read(&mut [0])?, 0);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UnixMessage {
@@ -63,6 +82,22 @@ impl UnixMessage {
 
 /// A Unix datagram socket. It works as [`UdpSocket`](crate::net::UdpSocket) does, but no datagram is lost and all keep their
 /// order: if a receiver is slow, sends wait. When the socket is dropped, its path is removed.
+///
+/// ```
+/// use annulus::net::UnixDatagram;
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-log-{}", std::process::id()));
+/// let log = UnixDatagram::bind(&path)?;
+/// let (client, _other) = UnixDatagram::pair()?;
+/// client.connect(&path)?;
+/// client.send("a line").await?;
+/// assert_eq!(&*log.recv().await?, b"a line");
+/// drop(log);
+/// assert!(!path.exists());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct UnixDatagram {
     _path: Option<BoundPath>,
     handle: DatagramHandle,
@@ -173,7 +208,8 @@ impl UnixDatagram {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
 
-    /// Sends a datagram to a path. Ready once it is queued within the runtime's send bound.
+    /// Sends a datagram to a path. Ready once it is queued within the runtime's [send bound](crate::Builder::send_bound); dropped
+    /// before, it has sent nothing.
     ///
     /// # Errors
     /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This datagram is then not sent.

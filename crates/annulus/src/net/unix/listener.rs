@@ -18,6 +18,22 @@ use std::task::{Context, Poll, ready};
 /// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections that `accept` has not returned.
 ///
 /// Most peers have no name: see [`UnixStream::peer_cred`].
+///
+/// ```
+/// use annulus::net::{UnixListener, UnixStream};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-admin-{}", std::process::id()));
+/// let listener = UnixListener::bind(&path)?;
+/// let mut client = UnixStream::connect(&path).await?;
+/// let (server, _unnamed) = listener.accept().await?;
+/// let peer = server.peer_cred()?;
+/// assert_eq!(peer.pid, std::process::id());
+/// drop(server);
+/// assert!(client.recv().await?.is_none());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct UnixListener {
     // Dropped first, so that a path that exists has a listener.
     _path: Option<BoundPath>,

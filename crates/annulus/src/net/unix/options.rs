@@ -30,6 +30,23 @@ const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(50);
 
 /// Options of a Unix socket to open.
+///
+/// ```
+/// use annulus::net::UnixOptions;
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-pool-{}", std::process::id()));
+/// let listener = UnixOptions::new().descriptors(true).backlog(16).listen(&path)?;
+/// // Both ends pass descriptors only if both were made to.
+/// let mut client = UnixOptions::new().descriptors(true).connect(&path).await?;
+/// let (mut server, _unnamed) = listener.accept().await?;
+/// let file = std::fs::File::open("/dev/null")?;
+/// server.send_with_descriptors("null", vec![file.into()]).await?;
+/// let (name, descriptors) = client.recv_with_descriptors().await?.unwrap();
+/// assert_eq!((&*name, descriptors.len()), (&b"null"[..], 1));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct UnixOptions {
     listen: ListenSettings,

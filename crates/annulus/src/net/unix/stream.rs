@@ -27,6 +27,19 @@ use std::task::{Context, Poll};
 /// A Unix stream. The rules are those of [`TcpStream`](crate::net::TcpStream).
 ///
 /// Without [`UnixOptions::descriptors`], the kernel closes descriptors that a peer sends.
+///
+/// ```
+/// use annulus::net::UnixStream;
+///
+/// # annulus::run(async {
+/// let (mut one, mut two) = UnixStream::pair()?;
+/// one.send("over here").await?;
+/// assert_eq!(&*two.recv().await?.unwrap(), b"over here");
+/// drop(one);
+/// assert!(two.recv().await?.is_none());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct UnixStream {
     handle: StreamHandle,
     unread: RecvBuffer,
