@@ -18,6 +18,7 @@
 //! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
 mod bidirectional;
+mod buf_writer;
 mod copy;
 mod copy_ends;
 mod frame;
@@ -39,6 +40,7 @@ mod until;
 
 pub use crate::op_error::os_error;
 pub use bidirectional::{CopyError, Direction, copy_bidirectional};
+pub use buf_writer::BufWriter;
 pub use copy::{copy, copy_at_most, copy_range};
 pub use copy_ends::{CopySink, CopySource};
 #[cfg(feature = "codec")]
