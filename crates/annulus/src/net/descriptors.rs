@@ -117,6 +117,13 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
     Ok((core, socket, family))
 }
 
+/// As [`taken`], of a listening TCP socket.
+pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
+    let (what, kind) = ("a listening TCP socket", SocketType::STREAM);
+    let wanted = Wanted { what, families: INTERNET, kind, listens: true };
+    taken(socket, &wanted).map(|(core, socket, _)| (core, socket))
+}
+
 /// `from_std`, and `TryFrom` of a descriptor and of the standard library's type. The last expression makes the type of what
 /// [`taken`] returns.
 macro_rules! from_descriptor {

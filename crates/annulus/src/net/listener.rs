@@ -2,11 +2,12 @@
 
 use super::ConnectionLimit;
 use super::addresses::ToSocketAddrs;
+use super::descriptors::listening;
 use super::keep_alive::KeepAlive;
 use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
 use super::option_methods::{self, *};
-use super::parts::{Parts, given, owned};
+use super::parts::{Parts, owned};
 use super::resolve::first;
 use super::settings::SocketSettings;
 use super::socket::Socket;
@@ -199,7 +200,8 @@ impl TcpListener {
     /// Takes over a listening socket, such as one from a service manager.
     ///
     /// # Errors
-    /// Outside a runtime, or `Unsupported` under a simulated kernel; the socket is then closed.
+    /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime, or `Unsupported` under a simulated kernel. It is then
+    /// closed.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         Self::from_socket_with_limit(socket, None)
     }
@@ -212,12 +214,8 @@ impl TcpListener {
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,
     ) -> io::Result<Self> {
-        let core = current::get()?;
-        if !core.kernel.real_descriptors() {
-            let text = "a real socket cannot enter a simulation";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
-        Self::new(&core, NewFd::own(&core.kernel, given(socket)), limit)
+        let (core, socket) = listening(socket)?;
+        Self::new(&core, socket, limit)
     }
 
     pub(super) fn handle(&self) -> &ListenerHandle {

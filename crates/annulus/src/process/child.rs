@@ -17,6 +17,23 @@ const SIGKILL: i32 = 9;
 
 /// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
 ///
+/// What it writes can be read while it runs:
+///
+/// ```
+/// use annulus::io::AsyncRecv;
+/// use annulus::process::{Command, Stdio};
+///
+/// # annulus::run(async {
+/// let mut child = Command::new("seq").arg("3").stdout(Stdio::piped()).spawn()?;
+/// let mut lines = child.stdout.take().expect("it is piped").lines(1024);
+/// while let Some(line) = lines.next_line().await? {
+///     println!("{line}");
+/// }
+/// assert!(child.wait().await?.success());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
 /// As a descriptor (`AsFd`) it is that of the process (`pidfd_open`).
 ///
 /// ```

@@ -11,6 +11,21 @@
 //! # }).unwrap();
 //! ```
 //!
+//! A pipe of the standard library connects two children:
+//!
+//! ```
+//! use annulus::process::Command;
+//!
+//! # annulus::run(async {
+//! let (reading, writing) = std::io::pipe()?;
+//! let mut numbers = Command::new("seq").arg("3").stdout(writing).spawn()?;
+//! let sorted = Command::new("sort").arg("-r").stdin(reading).output().await?;
+//! assert!(numbers.wait().await?.success());
+//! assert_eq!(sorted.stdout, b"3\n2\n1\n");
+//! # std::io::Result::Ok(())
+//! # }).unwrap();
+//! ```
+//!
 //! # Cost
 //!
 //! A process is started as the standard library does it: the call returns once the program is being executed, or could not be.
