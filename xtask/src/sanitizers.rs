@@ -3,8 +3,15 @@
 use crate::step::{Outcome, Step, root};
 
 /// The crates with unsafe code.
-const UNSAFE_CRATES: [&str; 6] =
-    ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
+const UNSAFE_CRATES: [&str; 7] = [
+    "annulus-kernel",
+    "annulus-ring",
+    "annulus-sim",
+    "annulus-driver",
+    "annulus",
+    "annulus-lab",
+    "annulus-tokio",
+];
 
 /// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -1,0 +1,52 @@
+//! The task of tokio that takes the turns.
+
+use crate::entered::turn;
+use annulus::GuestNext;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// tokio's timers have this resolution, so a change of a deadline by less changes nothing.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Takes turns until annulus cannot go on, and returns why. `Send`, as tokio demands, since the guest itself stays in its thread's state.
+pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>) -> io::Error {
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    poll_fn(|cx| poll_turn(&notifier, &mut timer, cx)).await
+}
+
+fn poll_turn(
+    notifier: &AsyncFd<OwnedFd>,
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Error> {
+    // Before the turn, which sees all that was told until here; what comes later is another edge.
+    while let Poll::Ready(Ok(mut ready)) = notifier.poll_read_ready(cx) {
+        ready.clear_ready();
+    }
+    match turn(cx.waker()) {
+        None => return Poll::Ready(io::Error::other("this thread has left annulus")),
+        Some(Err(error)) => return Poll::Ready(error),
+        Some(Ok(GuestNext::Turn)) => cx.waker().wake_by_ref(),
+        Some(Ok(GuestNext::Wait(None))) => *timer = None,
+        Some(Ok(GuestNext::Wait(Some(left)))) => poll_timer(timer, Instant::now() + left, cx),
+    }
+    Poll::Pending
+}
+
+/// Has the task woken at the deadline.
+fn poll_timer(timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant, cx: &mut Context<'_>) {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+    let set = timer.deadline();
+    if set > deadline + TICK || set + TICK < deadline {
+        timer.as_mut().reset(deadline);
+    }
+    if timer.as_mut().poll(cx).is_ready() {
+        cx.waker().wake_by_ref();
+    }
+}

@@ -1,0 +1,138 @@
+//! The guest of this thread.
+#![allow(unsafe_code)]
+
+use crate::drive::drive;
+use annulus::{Builder, Guest, GuestNext, Runtime};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
+
+/// What this thread has of annulus.
+enum State {
+    None,
+    Idle(Guest),
+    /// A turn runs, and has the guest.
+    Turning,
+    /// The same; once it is over, the guest ends.
+    Ending,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = const { RefCell::new(State::None) };
+}
+
+/// Makes a runtime of annulus, with default settings, the guest of the current-thread runtime of tokio that runs on this thread, until
+/// the value is dropped.
+///
+/// # Errors
+/// As [`enter_with`].
+///
+/// # Panics
+/// As [`enter_with`].
+pub fn enter() -> io::Result<Entered> {
+    enter_with(Runtime::builder())
+}
+
+/// As [`enter`], with settings.
+///
+/// # Errors
+/// `Unsupported` in a multi-threaded runtime of tokio; if no runtime of annulus can be built, as [`Builder::build`]; if this thread has one
+/// already; or outside a runtime of tokio.
+///
+/// # Panics
+/// If tokio's runtime was built without I/O or without time, with tokio's message: use `enable_all`.
+pub fn enter_with(builder: Builder) -> io::Result<Entered> {
+    let host = Handle::try_current().map_err(io::Error::other)?;
+    if host.runtime_flavor() != RuntimeFlavor::CurrentThread {
+        let text = "a multi-threaded runtime moves tasks between threads; use a current-thread one, \
+                    or annulus_tokio::run_each";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let guest = builder.build()?.into_guest()?;
+    let notifier = guest.as_fd().try_clone_to_owned()?;
+    // SAFETY: `OwnedFd` owns its descriptor, names it alone, and `AsyncFd` keeps it until it is dropped.
+    let notifier = unsafe { AsyncFd::register_with_interest(notifier, Interest::READABLE) }?;
+    STATE.with(|state| *state.borrow_mut() = State::Idle(guest));
+    let task = host.spawn(drive(notifier));
+    Ok(Entered { task, _stays_here: PhantomData })
+}
+
+/// The time during which annulus is part of this thread's runtime of tokio; see [`enter`]. Dropping it ends annulus as dropping a
+/// [`Runtime`] does: streams send what they have queued, within the [shutdown timeout](annulus::Builder::shutdown_timeout).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let entered = annulus_tokio::enter()?;
+/// annulus::time::sleep(std::time::Duration::from_millis(1)).await;
+/// drop(entered);
+/// assert!(annulus::handle().is_err(), "outside a runtime of annulus");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "annulus ends when this is dropped"]
+pub struct Entered {
+    task: JoinHandle<io::Error>,
+    _stays_here: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// Waits until annulus cannot go on, and returns why: its driver has failed, or [`annulus::Handle::stop`] was called. What waits for
+    /// annulus then waits for ever, so a program that does not use [`run`](crate::run) ends, or drops this. Cancel-safe; once it was ready
+    /// it must not be called again.
+    pub async fn failed(&mut self) -> io::Error {
+        poll_fn(|cx| self.poll_failed(cx)).await
+    }
+
+    pub(crate) fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        Pin::new(&mut self.task).poll(cx).map(|ended| ended.unwrap_or_else(io::Error::other))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.task.abort();
+        let left = STATE.try_with(|state| {
+            let mut state = state.borrow_mut();
+            match &*state {
+                State::Turning => std::mem::replace(&mut *state, State::Ending),
+                _ => std::mem::replace(&mut *state, State::None),
+            }
+        });
+        // With nothing borrowed: the end of the runtime drops tasks.
+        drop(left);
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entered")
+    }
+}
+
+/// Takes a turn of this thread's guest; `None` if there is none.
+pub(crate) fn turn(host: &Waker) -> Option<io::Result<GuestNext>> {
+    let state = STATE.with(|state| std::mem::replace(&mut *state.borrow_mut(), State::Turning));
+    let State::Idle(mut guest) = state else {
+        STATE.with(|place| *place.borrow_mut() = state);
+        return None;
+    };
+    let next = guest.turn(host);
+    STATE.with(|state| {
+        let mut state = state.borrow_mut();
+        match &*state {
+            State::Ending => *state = State::None,
+            _ => *state = State::Idle(guest),
+        }
+    });
+    Some(next)
+}

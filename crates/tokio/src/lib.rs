@@ -1,0 +1,105 @@
+//! annulus inside tokio: its sockets, files and timers in tokio tasks, on tokio's thread, beside everything of tokio.
+//!
+//! [`enter`] makes an annulus runtime the guest of the current-thread runtime of tokio that it is called in. From then on, and until
+//! its [`Entered`] is dropped, code of that thread uses both:
+//!
+//! ```
+//! use annulus::net::TcpListener;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> std::io::Result<()> {
+//!     let _entered = annulus_tokio::enter()?;
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     // A client on tokio's own socket.
+//!     let client = tokio::spawn(async move {
+//!         let mut stream = tokio::net::TcpStream::connect(address).await?;
+//!         stream.write_all(b"hello").await?;
+//!         stream.shutdown().await?;
+//!         let mut answer = String::new();
+//!         stream.read_to_string(&mut answer).await.map(|_| answer)
+//!     });
+//!     let (mut stream, _) = listener.accept().await?;
+//!     while let Some(lease) = stream.recv().await? {
+//!         stream.send(lease).await?;
+//!     }
+//!     drop(stream);
+//!     assert_eq!(client.await.unwrap()?, "hello");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Streams of annulus are not `Send`, so tasks that use them are spawned by [`tokio::task::spawn_local`] in a
+//! [`LocalSet`], or by [`annulus::spawn`]. [`run`] sets all of that up; [`run_each`] does it once a core.
+//!
+//! With feature `tokio-io` of `annulus`, which this crate switches on, its streams have tokio's `AsyncRead`, `AsyncBufRead` and
+//! `AsyncWrite`.
+//!
+//! # What it costs
+//!
+//! A wait of the thread is tokio's, on its epoll instance, and a turn of annulus follows it: two system calls more than a runtime of
+//! annulus alone makes for the same wait. Under load a turn serves many connections.
+//!
+//! # What to know
+//!
+//! - Timers of annulus have tokio's resolution here, a millisecond.
+//! - tokio's runtime must have its I/O and time drivers: `enable_all`. Without them [`enter`] panics with tokio's message.
+//! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks; tasks of tokio have tokio's.
+//! - A multi-threaded runtime is refused, since it moves its tasks between threads. [`run_each`] runs one loop a core.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod drive;
+mod each;
+mod entered;
+
+pub use each::run_each;
+pub use entered::{Entered, enter, enter_with};
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::task::LocalSet;
+
+/// Runs a future on a current-thread runtime of tokio with annulus in it. [`tokio::task::spawn_local`] works in it.
+///
+/// ```
+/// let answer = annulus_tokio::run(async {
+///     let (mut one, mut other) = annulus::net::UnixStream::pair()?;
+///     let task = tokio::task::spawn_local(async move { one.send("hello").await });
+///     let lease = other.recv().await?.expect("a greeting");
+///     task.await??;
+///     std::io::Result::Ok(lease.to_vec())
+/// })?;
+/// assert_eq!(answer?, b"hello");
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// If one of the two runtimes cannot be built, if this thread runs one of annulus already, or if annulus cannot go on; see
+/// [`Entered::failed`].
+pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
+    let host = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut entered = {
+        let _context = host.enter();
+        enter()?
+    };
+    let local = LocalSet::new();
+    let output = host.block_on(local.run_until(until_failure(future, &mut entered)));
+    // What tasks still hold of annulus is dropped while it is there.
+    drop(local);
+    drop(host);
+    drop(entered);
+    output
+}
+
+async fn until_failure<F: Future>(future: F, entered: &mut Entered) -> io::Result<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => entered.poll_failed(cx).map(Err),
+    })
+    .await
+}
