@@ -300,6 +300,8 @@ impl AsyncSend for FileStream {
             self.copy = args.buf;
             return Poll::Ready(written);
         }
+        // Without a turning loop there is no task, and no other turn.
+        drop(self.file.open.core.enter_running()?);
         // A task, so that what is accepted is written whatever becomes of the stream.
         let file = self.file.try_clone()?;
         let write = async move { file.write_whole(args.buf, |_| CURSOR, &mut 0).await.0 };

@@ -123,6 +123,24 @@ fn errors_are_reported_and_end_nothing_else() {
 }
 
 #[test]
+fn outside_a_runtime_calls_fail() {
+    let place = Place::new();
+    let mut runtime = Mode::all()[0].runtime().unwrap();
+    let mut file = runtime.block_on(both_ways(&place, "a")).unwrap();
+    assert!(crate::touch(file.write(b"text")).expect("at once").is_err());
+    assert!(crate::touch(file.recv()).expect("at once").is_err());
+    assert!(crate::touch(file.seek(SeekFrom::Start(1))).expect("at once").is_err());
+    runtime
+        .block_on(async {
+            file.write_all(b"text").await?;
+            file.seek(SeekFrom::Start(1)).await?;
+            assert_eq!(*file.recv_exact(3).await?, *b"ext");
+            io::Result::Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
 fn the_ends_of_a_pipe_are_streams() {
     for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
         mode.run(|place| async move {
