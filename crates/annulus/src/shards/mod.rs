@@ -37,7 +37,8 @@
 //! | connections, as they are accepted | [`ShardedListener`] |
 //! | a connection that is in use | [`Shard::move_stream`] |
 //! | work | [`Shard::spawn_on`], [`Handle::spawn_with`](crate::Handle::spawn_with) |
-//! | values | [`channel`] |
+//! | what a shard starts with | [`Shards::run_with`] |
+//! | values | [`channel`]; to every shard [`channel_to_all`] |
 //! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
 //! A send makes a system call only if the other shard's loop sleeps; a loop that is awake sees it with its next turn.
@@ -46,6 +47,29 @@
 //!
 //! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and [`run`](Shards::run) returns it:
 //! the other mains are dropped at their next `await`, and their runtimes end in order. A main that never waits cannot be stopped.
+//!
+//! To let all finish what they have begun, each main looks at the token that the shards share: [`Shard::stop`] cancels it, and so does
+//! the owner of the token that [`Shards::stop_on`] was given, from any thread.
+//!
+//! ```
+//! use annulus::net::TcpListener;
+//! use annulus::shards::Shards;
+//!
+//! let served = Shards::new(2).run(async |shard| {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let mut served = 0;
+//!     if shard.index() == 1 {
+//!         shard.stop();
+//!     }
+//!     while let Some(accepted) = shard.stop_token().run_until_cancelled(listener.accept()).await {
+//!         let (_stream, _peer) = accepted?;
+//!         served += 1;
+//!     }
+//!     std::io::Result::Ok(served)
+//! })?;
+//! assert_eq!(served, [0, 0]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
 //! A runtime on a simulated kernel is refused: the simulator has no other threads.
 
@@ -56,6 +80,7 @@ mod pinning;
 mod shard;
 mod start_barrier;
 mod threads;
+mod to_all;
 
 pub use channel::{Receiver, SendError, Sender, Sending, TrySendError, channel};
 pub use error::{Cause, ShardError};
@@ -63,6 +88,7 @@ pub use listener::{ShardListener, ShardedListener, Spread};
 pub use pinning::Pinning;
 pub use shard::Shard;
 pub use threads::Shards;
+pub use to_all::{SenderToAll, channel_to_all};
 
 use std::future::Future;
 

@@ -6,12 +6,14 @@ use super::shard::Shard;
 use super::start_barrier::{Ready, StartBarrier};
 use crate::affinity::{self, Pinned};
 use crate::runtime::{Builder, Runtime};
+use crate::sync::CancellationToken;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Makes each shard's runtime.
@@ -22,12 +24,14 @@ pub struct Shards {
     count: usize,
     pinning: Pinning,
     make: Make,
+    stop: CancellationToken,
 }
 
 impl Shards {
     /// `count` shards with runtimes of default settings, each pinned to a CPU.
     pub fn new(count: usize) -> Self {
-        Self { count, pinning: Pinning::default(), make: Box::new(|_| Runtime::builder()) }
+        let make: Make = Box::new(|_| Runtime::builder());
+        Self { count, pinning: Pinning::default(), make, stop: CancellationToken::new() }
     }
 
     /// The CPUs that they run on. [`Pinning::Each`] by default.
@@ -41,6 +45,71 @@ impl Shards {
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self
+    }
+
+    /// The token that asks all shards to stop: see [`Shard::stop_token`]. One of their own by default.
+    pub fn stop_on(mut self, token: CancellationToken) -> Self {
+        self.stop = token;
+        self
+    }
+
+    /// As [`run`](Self::run), with an input for each shard, by index, which moves to the shard's thread.
+    ///
+    /// ```
+    /// use annulus::shards::Shards;
+    ///
+    /// let names = vec!["one".to_owned(), "two".to_owned()];
+    /// let lengths = Shards::new(2).run_with(names, async |_shard, name| std::io::Result::Ok(name.len()))?;
+    /// assert_eq!(lengths, [3, 3]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); `InvalidInput`, before any shard starts, if there are not as many inputs as shards.
+    pub fn run_with<I, T, E, F, Fut>(
+        self,
+        inputs: impl IntoIterator<Item = I>,
+        main: F,
+    ) -> Result<Vec<T>, ShardError<E>>
+    where
+        F: Fn(Shard, I) -> Fut + Sync,
+        Fut: Future<Output = Result<T, E>>,
+        I: Send,
+        T: Send,
+        E: Send,
+    {
+        let inputs = inputs.into_iter().take(self.count.saturating_add(1));
+        let inputs: Vec<_> = inputs.map(|input| Mutex::new(Some(input))).collect();
+        if inputs.len() != self.count {
+            let cause = Cause::Runtime(wrong_inputs(inputs.len(), self.count));
+            return Err(ShardError { shard: 0, cause });
+        }
+        self.run(|shard| {
+            let mut input = inputs[shard.index].lock().unwrap_or_else(PoisonError::into_inner);
+            let input = input.take().expect("each shard runs once");
+            main(shard, input)
+        })
+    }
+
+    /// As [`run`](Self::run), for a `main` of any output: no output stops the other shards.
+    ///
+    /// ```
+    /// let indices = annulus::shards::Shards::new(3).run_to_end(async |shard| shard.index());
+    /// assert_eq!(indices.unwrap(), [0, 1, 2]);
+    /// ```
+    ///
+    /// # Errors
+    /// The first failure, with its shard: a runtime that could not be built, or a panic. The other shards are stopped.
+    pub fn run_to_end<T, F, Fut>(self, main: F) -> Result<Vec<T>, ShardError<Infallible>>
+    where
+        F: Fn(Shard) -> Fut + Sync,
+        Fut: Future<Output = T>,
+        T: Send,
+    {
+        self.run(|shard| {
+            let running = main(shard);
+            async move { Ok(running.await) }
+        })
     }
 
     /// Runs `main` on every shard once all are set up; returns their results by index. Shard 0 runs on the calling thread, whose
@@ -124,7 +193,8 @@ impl Shards {
         let LocalRuntime { runtime, locked_down, .. } = local;
         let ready = Ready { handle: runtime.handle(), locked_down: *locked_down };
         let handles = barrier.wait(index, ready).map_err(Cause::Runtime)?;
-        let shard = Shard { index, cpu, driver: Arc::new(runtime.driver().clone()), handles };
+        let (driver, stop) = (Arc::new(runtime.driver().clone()), self.stop.clone());
+        let shard = Shard { index, cpu, driver, handles, stop };
         let ended = guarded(|| runtime.try_block_on(async { main(shard).await }))?;
         ended.map_err(Cause::Runtime)?.map_err(Cause::Main)
     }
@@ -134,6 +204,12 @@ impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shards({}, {:?})", self.count, self.pinning)
     }
+}
+
+fn wrong_inputs(inputs: usize, count: usize) -> io::Error {
+    let given = if inputs > count { format!("more than {count}") } else { inputs.to_string() };
+    let text = format!("{given} inputs for {count} shards; give each shard one");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 fn no_thread(count: usize, error: &io::Error) -> io::Error {

@@ -1,0 +1,74 @@
+//! A channel to every shard.
+
+use super::channel::{Receiver, SendError, Sender, channel};
+use std::fmt;
+
+/// A channel whose every value reaches each of `count` receivers: one for each shard, as its [input](super::Shards::run_with). Each keeps
+/// at most `capacity` values (0 counts as 1).
+///
+/// ```
+/// use annulus::shards::{Shards, channel_to_all};
+///
+/// let (to_all, inboxes) = channel_to_all(3, 16);
+/// let got = Shards::new(3).run_with(inboxes, async |shard, mut inbox| {
+///     if shard.index() == 0 {
+///         to_all.send("reload".to_owned()).await.unwrap();
+///     }
+///     std::io::Result::Ok(inbox.recv().await)
+/// });
+/// assert!(got?.iter().all(|value| value.as_deref() == Some("reload")));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn channel_to_all<T: Send>(
+    count: usize,
+    capacity: usize,
+) -> (SenderToAll<T>, Vec<Receiver<T>>) {
+    let (senders, receivers) = (0..count).map(|_| channel(capacity)).unzip();
+    (SenderToAll(senders), receivers)
+}
+
+/// The sending end of a [`channel_to_all`]. Cloned freely; the channel ends when the last is gone.
+///
+/// ```
+/// # annulus::run(async {
+/// let (to_all, mut inboxes) = annulus::shards::channel_to_all(2, 1);
+/// drop(inboxes.pop());
+/// assert_eq!(to_all.send(7).await, Ok(1), "one is left");
+/// assert_eq!(inboxes[0].recv().await, Some(7));
+/// # });
+/// ```
+pub struct SenderToAll<T>(Vec<Sender<T>>);
+
+impl<T: Clone> SenderToAll<T> {
+    /// Sends a clone of the value to every receiver, one after the other, and waits for those that are full. Returns how many got it:
+    /// one that was dropped is left out. The values of one sender reach all receivers in one order, those of several may not.
+    ///
+    /// Dropped before it is ready, it has sent the value to those before the one that it waited for.
+    ///
+    /// # Errors
+    /// The value itself, if all receivers were dropped.
+    pub async fn send(&self, value: T) -> Result<usize, SendError<T>> {
+        let mut got = 0;
+        for sender in &self.0 {
+            got += usize::from(sender.send(value.clone()).await.is_ok());
+        }
+        if got == 0 { Err(SendError(value)) } else { Ok(got) }
+    }
+
+    /// The sender to one receiver, by index.
+    pub fn to(&self, receiver: usize) -> Option<&Sender<T>> {
+        self.0.get(receiver)
+    }
+}
+
+impl<T> Clone for SenderToAll<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for SenderToAll<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SenderToAll({} receivers)", self.0.len())
+    }
+}
