@@ -9,6 +9,16 @@ use std::net::SocketAddr;
 use std::os::unix;
 
 /// What failed.
+///
+/// ```
+/// use annulus::net::{OpError, Operation, UnixListener};
+///
+/// # annulus::run(async {
+/// let error = UnixListener::bind("/nonexistent/socket").map(drop).unwrap_err();
+/// let operation = OpError::of(&error).map(OpError::operation);
+/// assert_eq!(operation, Some(Operation::Listen));
+/// # })
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {

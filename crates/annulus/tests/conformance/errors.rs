@@ -2,9 +2,10 @@
 
 use crate::common::pair;
 use annulus::io::os_error;
-use annulus::net::{OpError, Operation, UnixStream};
+use annulus::net::{OpError, Operation, UdpSocket, UnixStream};
 use std::io::{self, ErrorKind};
-use std::os::unix::net::SocketAddr;
+use std::net::SocketAddr;
+use std::os::unix;
 
 pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
     let (client, mut server) = pair().await?;
@@ -41,7 +42,10 @@ pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
     let error = UnixStream::connect(&path).await.unwrap_err();
     let what = OpError::of(&error).expect("it names the operation");
     assert_eq!(what.operation(), Operation::Connect);
-    assert_eq!(what.unix_address().as_ref().and_then(SocketAddr::as_pathname), Some(&*path));
+    assert_eq!(
+        what.unix_address().as_ref().and_then(unix::net::SocketAddr::as_pathname),
+        Some(&*path)
+    );
     assert_eq!((what.address(), os_error(&error)), (None, Some(2)));
     // A peer without a name is left out.
     let (mut one, other) = UnixStream::pair()?;
@@ -53,5 +57,19 @@ pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
         }
     };
     assert_eq!(error.to_string(), "sending: Broken pipe (os error 32)");
+    Ok(())
+}
+
+pub(crate) async fn a_refused_datagram_names_the_peer() -> io::Result<()> {
+    let closed: SocketAddr = "127.0.0.1:1".parse().expect("an address");
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(closed).await?;
+    socket.send("to no socket").await?;
+    let error = socket.recv().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    let what = OpError::of(&error).expect("it names the operation");
+    assert_eq!((what.operation(), what.address()), (Operation::Recv, Some(closed)));
+    let text = "receiving from 127.0.0.1:1: Connection refused (os error 111)";
+    assert_eq!(error.to_string(), text);
     Ok(())
 }

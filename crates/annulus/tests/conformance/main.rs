@@ -255,6 +255,7 @@ message_suite! {
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
     errors::errors_name_operation_and_path;
+    errors::a_refused_datagram_names_the_peer;
     unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
     unix::a_path_that_is_too_long_is_refused;
     unix::datagrams_at_paths_come_back;

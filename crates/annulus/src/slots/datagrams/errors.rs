@@ -91,6 +91,13 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
 }
 
 impl DatagramSlot {
+    /// What a receive returns, which names the peer of a connected socket.
+    #[cold]
+    pub(super) fn recv_failed(&self, io: &Io, errno: Errno) -> io::Error {
+        let peer = io.driver.kernel().peer_address(self.fd).ok();
+        OpError::new(Operation::Recv, peer, errno.into()).into()
+    }
+
     /// Decides what becomes of a datagram that the kernel refused.
     pub(super) fn judge(
         &mut self,

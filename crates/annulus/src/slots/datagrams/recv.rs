@@ -145,7 +145,8 @@ impl DatagramSlot {
             return Some(Ok(self.keep_rest(rest, split)));
         }
         let Some(raw) = self.recv.queue.pop_front() else {
-            return self.recv.error.take().map(|errno| Err(errno.into()));
+            let errno = self.recv.error.take()?;
+            return Some(Err(self.recv_failed(io, errno)));
         };
         if self.recv.wants_more() {
             self.list_to_arm(shared);
