@@ -65,7 +65,7 @@ counters! {
     pub heap_receives: u64,
     /// Sends of borrowed bytes that went to the kernel when they were written: system calls beside `enters`. Counted above the driver.
     pub direct_sends: u64,
-    /// Bytes that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
+    /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
     /// peer. Counted above the driver.
     pub copied_bytes: u64,
     /// Zero-copy sends.
