@@ -13,6 +13,17 @@ use std::marker::PhantomData;
 /// let pinned = annulus::affinity::pin(0).unwrap();
 /// std::thread::spawn(move || drop(pinned));
 /// ```
+///
+/// ```
+/// use annulus::affinity::{allowed, pin};
+///
+/// let before = allowed()?;
+/// let pinned = pin(before[0])?;
+/// assert_eq!(allowed()?, [before[0]]);
+/// drop(pinned);
+/// assert_eq!(allowed()?, before);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the pin is undone when this is dropped"]
 pub struct Pinned {

@@ -17,6 +17,24 @@ const GATHERED: usize = 4 * 1024;
 /// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn. It keeps its memory alive, also
 /// after the end of its stream and of its runtime. If the pool is short of buffers, a lease owns heap memory instead; nothing else
 /// changes. To move bytes to another thread, use [`into_shared`](Self::into_shared).
+///
+/// ```
+/// use annulus::net::UnixStream;
+///
+/// # annulus::run(async {
+/// # let (mut stream, mut peer) = UnixStream::pair()?;
+/// # peer.send("key=value").await?;
+/// let mut key = stream.recv().await?.expect("not the end");
+/// let at = key.iter().position(|byte| *byte == b'=').unwrap();
+/// let mut value = key.split_off(at + 1); // Both parts share the memory.
+/// key.truncate(at);
+/// value.make_ascii_uppercase(); // In place.
+/// assert_eq!((&*key, &*value), (&b"key"[..], &b"VALUE"[..]));
+/// stream.send(value).await?; // Not copied.
+/// assert_eq!(&*peer.recv().await?.unwrap(), b"VALUE");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Lease {
     start: NonNull<u8>,
     len: usize,

@@ -11,6 +11,18 @@ use std::sync::Arc;
 ///
 /// The memory of bytes that came from a [`Lease`](crate::Lease) is returned to its pool when the last clone is dropped, on any thread,
 /// and outlives the runtime.
+///
+/// ```
+/// use annulus::SharedBytes;
+///
+/// let page = SharedBytes::from(b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec());
+/// let body = page.slice(19..);
+/// let length = std::thread::spawn({
+///     let body = body.clone(); // A count goes up; the bytes are not copied.
+///     move || body.len()
+/// });
+/// assert_eq!((&*body, length.join().unwrap()), (&b"hello"[..], 5));
+/// ```
 #[derive(Clone)]
 pub struct SharedBytes {
     start: NonNull<u8>,

@@ -19,6 +19,23 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// A signal, by its number.
+///
+/// ```
+/// use annulus::process::Command;
+/// use annulus::signal::Signal;
+/// use std::os::unix::process::ExitStatusExt;
+///
+/// # annulus::run(async {
+/// let mut child = Command::new("sleep").arg("1000").spawn()?;
+/// child.signal(Signal::SIGTERM)?;
+/// assert_eq!(child.wait().await?.signal(), Some(Signal::SIGTERM.number()));
+///
+/// let reload = Signal::from_number(34)?; // The first real-time signal has no name.
+/// println!("{reload}");
+/// assert!(Signal::from_number(9).is_err()); // SIGKILL cannot be caught.
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signal(i32);
 
@@ -191,12 +208,30 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
 }
 
 /// Signals that are being caught.
+///
+/// ```
+/// use annulus::signal::{Signal, signals};
+///
+/// # annulus::run(async {
+/// let mut caught = signals(&[Signal::SIGHUP, Signal::SIGTERM])?;
+/// # rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP)?;
+/// # rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)?;
+/// loop {
+///     match caught.recv().await? {
+///         Signal::SIGTERM => break,
+///         _ => println!("reading the configuration again"),
+///     }
+/// }
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Signals {
     catches: Vec<Catch>,
 }
 
 impl Signals {
-    /// The next signal. Several of one kind that arrive close together may be returned as one. Cancel-safe.
+    /// The next signal; of several kinds that have arrived, the one first in the list. Several of one kind that arrive close together
+    /// may be returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.

@@ -43,6 +43,20 @@ fn used(config: &UringConfig) -> Vec<&'static str> {
 }
 
 /// The driver that a runtime is to use.
+///
+/// By default a runtime takes epoll if io_uring is denied. A program that needs io_uring says so, and gets the reason as an error:
+///
+/// ```
+/// use annulus::{DriverChoice, Runtime};
+///
+/// let choice: DriverChoice = "epoll".parse().unwrap(); // From a command line.
+/// let mut runtime = Runtime::builder().driver(choice).build()?;
+/// runtime.block_on(async { println!("no io_uring needed") });
+/// if let Err(error) = Runtime::builder().driver(DriverChoice::Uring).build() {
+///     println!("io_uring is denied: {error}");
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverChoice {
@@ -96,6 +110,16 @@ impl DriverChoice {
 }
 
 /// A driver.
+///
+/// ```
+/// use annulus::{DriverKind, Runtime};
+///
+/// let runtime = Runtime::new()?;
+/// if runtime.driver().kind == DriverKind::Epoll {
+///     eprintln!("slower than it could be: {}", runtime.driver().reason);
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverKind {
@@ -115,6 +139,16 @@ impl fmt::Display for DriverKind {
 }
 
 /// Which driver runs, and why.
+///
+/// ```
+/// let runtime = annulus::Runtime::new()?;
+/// let driver = runtime.driver();
+/// println!("{driver}"); // Such as: uring: io_uring works here
+/// for feature in driver.missing() {
+///     println!("a newer kernel would have: {}", feature.name);
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DriverInfo {
     /// The driver.

@@ -64,6 +64,23 @@ pub struct Guest {
 }
 
 /// What a host does after a turn of its [`Guest`].
+///
+/// ```
+/// use annulus::{GuestNext, Runtime};
+/// use std::task::Waker;
+///
+/// let mut guest = Runtime::new()?.into_guest()?;
+/// annulus::spawn(async { println!("runs in the guest's turn") });
+/// // How long the host may wait; `None` is for ever.
+/// let timeout = loop {
+///     match guest.turn(Waker::noop())? {
+///         GuestNext::Turn => {}
+///         GuestNext::Wait(timeout) => break timeout,
+///     }
+/// };
+/// assert_eq!(timeout, None); // No timer runs.
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestNext {
     /// Run the tasks that were woken, and take another turn without waiting.

@@ -20,6 +20,22 @@ use std::time::Duration;
 /// alive.
 ///
 /// It makes a system call only if the runtime's loop sleeps.
+///
+/// ```
+/// # annulus::run(async {
+/// let handle = annulus::handle()?;
+/// let other_thread = std::thread::spawn(move || {
+///     // The task runs on the runtime's thread; its future is made there, so that it may use the runtime's sockets.
+///     handle.spawn_with(|| async {
+///         let socket = annulus::net::UdpSocket::bind("127.0.0.1:0")?;
+///         socket.local_addr()
+///     })
+/// });
+/// let task = other_thread.join().unwrap()?;
+/// println!("bound {}", task.await.unwrap()?);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     remote: Arc<Remote>,

@@ -16,6 +16,22 @@ pub struct ShardError<E> {
 }
 
 /// The failure of a shard.
+///
+/// ```
+/// use annulus::shards::{Cause, Pinning, Shards};
+///
+/// let shards = Shards::new(2).pinning(Pinning::None);
+/// let failed = shards.run(async |shard| match shard.index() {
+///     0 => std::future::pending::<Result<(), String>>().await,
+///     _ => Err("no such upstream".to_owned()),
+/// });
+/// let error = failed.unwrap_err(); // Shard 0 was stopped.
+/// match error.cause {
+///     Cause::Main(why) => assert_eq!((error.shard, &*why), (1, "no such upstream")),
+///     Cause::Panicked(payload) => std::panic::resume_unwind(payload),
+///     other => panic!("{other}"),
+/// }
+/// ```
 #[non_exhaustive]
 pub enum Cause<E> {
     /// Its thread could not be started or pinned, its runtime could not be built, or the driver failed for good.

@@ -172,6 +172,31 @@ impl Unopened {
 /// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that were not accepted yet.
 ///
 /// With [`Spread::LeastConnections`], the other shards get their connections only while a task of shard 0 waits in `accept`.
+///
+/// ```
+/// use annulus::net::{ListenOptions, TcpStream};
+/// use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
+///
+/// let options = ListenOptions::new();
+/// let listener = ShardedListener::bind("127.0.0.1:0", &options, 2, Spread::LeastConnections)?;
+/// Shards::new(2).pinning(Pinning::None).run(async |shard| {
+///     let mut mine = listener.open(&shard)?;
+///     if shard.index() != 0 {
+///         // Ends once shard 0, which accepts for all, has dropped its listener.
+///         while let Some((mut stream, _peer)) = mine.accept().await? {
+///             stream.send("hello").await?;
+///         }
+///         return Ok(());
+///     }
+///     // The client's stream is open on shard 0, so shard 1 has the fewest.
+///     let mut client = TcpStream::connect(listener.local_addr()).await?;
+///     let accepting = annulus::spawn(async move { mine.accept().await.map(drop) });
+///     assert_eq!(&*client.recv_exact(5).await?, b"hello");
+///     accepting.abort();
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct ShardListener {
     source: Source,

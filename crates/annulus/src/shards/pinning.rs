@@ -4,6 +4,17 @@ use crate::affinity;
 use std::io;
 
 /// The CPUs that the shards run on.
+///
+/// ```
+/// use annulus::shards::{Pinning, Shards};
+///
+/// let cpus = annulus::affinity::allowed()?;
+/// let last = *cpus.last().unwrap();
+/// let shards = Shards::new(2).pinning(Pinning::On(vec![last])); // Both on one CPU.
+/// let used = shards.run(async |shard| std::io::Result::Ok(shard.cpu()))?;
+/// assert_eq!(used, [Some(last), Some(last)]);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {

@@ -11,6 +11,22 @@ use std::io;
 use std::sync::Arc;
 
 /// One of several runtimes: its index, and handles on all of them. `Send`, cloned freely.
+///
+/// ```
+/// use annulus::shards::{Pinning, Shards};
+///
+/// let answers = Shards::new(2).pinning(Pinning::None).run(async |shard| {
+///     if shard.index() != 0 {
+///         return std::io::Result::Ok("served".to_owned());
+///     }
+///     let name = format!("one of {}", shard.count());
+///     // The closure is `Send`; what it makes stays on the shard that it runs on.
+///     let task = shard.spawn_on(0, move || async move { std::rc::Rc::new(name).to_string() })?;
+///     Ok(task.await.unwrap())
+/// })?;
+/// assert_eq!(answers, ["one of 2", "served"]);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone)]
 pub struct Shard {
     pub(super) index: usize,

@@ -25,6 +25,27 @@ const GRAIN: usize = 64 * 1024;
 ///
 /// So what is held exceeds the limit at most by 4 KiB received and one chunk of the program's own for each stream, and by the
 /// 16 buffers of 4 KiB (of datagrams 4 of their full size) that the kernel always has.
+///
+/// One limit for the runtimes of two threads:
+///
+/// ```
+/// use annulus::{MemoryLimit, Runtime};
+///
+/// let limit = MemoryLimit::new(64 << 20);
+/// limit.check()?; // The error says what would be accepted.
+/// let run = |limit: MemoryLimit| {
+///     Runtime::builder().memory_limit(limit).build()?.block_on(async { /* serve */ });
+///     std::io::Result::Ok(())
+/// };
+/// let other = std::thread::spawn({
+///     let limit = limit.clone();
+///     move || run(limit)
+/// });
+/// run(limit.clone())?;
+/// other.join().unwrap()?;
+/// assert_eq!(limit.held(), 0);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryLimit(Arc<Shared>);
 

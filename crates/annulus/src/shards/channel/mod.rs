@@ -36,6 +36,25 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 /// The sending end of a [`channel`]. Cloned freely; the channel closes when the last is dropped.
+///
+/// ```
+/// use annulus::shards::{SendError, TrySendError, channel};
+///
+/// # annulus::run(async {
+/// let (sender, mut receiver) = channel(1);
+/// // `try_send` needs no runtime: it is for threads that have none.
+/// let thread = std::thread::spawn(move || {
+///     sender.try_send("first").unwrap();
+///     assert_eq!(sender.try_send("second"), Err(TrySendError::Full("second")));
+///     sender
+/// });
+/// assert_eq!(receiver.recv().await, Some("first"));
+/// let sender = thread.join().unwrap();
+/// drop(receiver);
+/// assert_eq!(sender.send("third").await, Err(SendError("third")));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct Sender<T> {
     queue: Arc<ChannelQueue<T>>,
 }
@@ -130,6 +149,30 @@ impl<T> fmt::Debug for Sending<'_, T> {
 }
 
 /// The receiving end of a [`channel`]. Dropping it closes the channel.
+///
+/// Shard 0 collects what the others send:
+///
+/// ```
+/// use annulus::shards::{Pinning, Shards, channel};
+/// use std::sync::Mutex;
+///
+/// let (sender, receiver) = channel(16);
+/// let receiver = Mutex::new(Some(receiver));
+/// let sums = Shards::new(3).pinning(Pinning::None).run(async |shard| {
+///     if shard.index() != 0 {
+///         sender.send(shard.index()).await.unwrap();
+///         return std::io::Result::Ok(0);
+///     }
+///     let mut receiver = receiver.lock().unwrap().take().unwrap();
+///     let mut sum = 0;
+///     for _ in 1..shard.count() {
+///         sum += receiver.recv().await.unwrap();
+///     }
+///     Ok(sum)
+/// })?;
+/// assert_eq!(sums, [3, 0, 0]);
+/// # std::io::Result::Ok(())
+/// ```
 pub struct Receiver<T> {
     queue: Arc<ChannelQueue<T>>,
     /// Its stream has ended.
