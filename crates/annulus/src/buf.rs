@@ -10,6 +10,27 @@ use std::ops::{Bound, RangeBounds};
 /// # Safety
 /// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
 /// when the value itself is moved.
+///
+/// ```
+/// use annulus::fs::{self, File, IoBuf};
+///
+/// /// Writes a header of 4 bytes and then the content, whatever owns it.
+/// async fn store<B: IoBuf>(file: &File, content: B) -> std::io::Result<()> {
+///     let length = (content.bytes_init() as u32).to_be_bytes();
+///     file.write_all_at(length.to_vec(), 0).await.0?;
+///     file.write_all_at(content, 4).await.0
+/// }
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-iobuf-{}", std::process::id()));
+/// let file = File::create(&path).await?;
+/// store(&file, "static text").await?;
+/// store(&file, vec![7; 100].slice(..10)).await?;
+/// assert_eq!(file.metadata().await?.len(), 4 + 11);
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub unsafe trait IoBuf: Unpin + 'static {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
@@ -33,6 +54,25 @@ pub unsafe trait IoBuf: Unpin + 'static {
 ///
 /// # Safety
 /// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
+///
+/// A read fills what is given, so a part that is to stay is left out by a [slice](IoBuf::slice):
+///
+/// ```
+/// use annulus::fs::{self, File, IoBuf};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-iobufmut-{}", std::process::id()));
+/// # fs::write(&path, "content").await?;
+/// let file = File::open(&path).await?;
+/// let mut page = Vec::with_capacity(64);
+/// page.extend_from_slice(b"read: ");
+/// let (read, part) = file.read_at(page.slice(6..), 0).await;
+/// let page = part.into_inner();
+/// assert_eq!((read?, &page[..]), (7, &b"read: content"[..]));
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub unsafe trait IoBufMut: IoBuf {
     /// The first byte, to write to.
     fn as_mut_ptr(&mut self) -> *mut u8;
@@ -86,6 +126,14 @@ macro_rules! fixed_mut {
 fixed_mut!(Box<[u8]>, Lease);
 
 /// A part of owned memory; see [`IoBuf::slice`].
+///
+/// ```
+/// use annulus::fs::{IoBuf, Slice};
+///
+/// let part: Slice<Vec<u8>> = b"head and body".to_vec().slice(9..);
+/// assert_eq!(part.bytes_init(), 4);
+/// assert_eq!(part.into_inner(), b"head and body"); // Nothing was cut off.
+/// ```
 #[derive(Debug)]
 pub struct Slice<B> {
     buf: B,

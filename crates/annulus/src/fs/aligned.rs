@@ -11,6 +11,26 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Zeroed memory whose address is a multiple of what direct I/O needs; see [`File::alignment`](super::File::alignment).
+///
+/// ```no_run
+/// use annulus::fs::{AlignedBuf, OpenOptions};
+///
+/// # annulus::run(async {
+/// let file = OpenOptions::new().read(true).direct(true).open("/dev/nvme0n1").await?;
+/// let alignment = file.alignment().await?;
+/// let mut buf = AlignedBuf::new(128 << 10, alignment.memory)?;
+/// let mut offset = 0;
+/// loop {
+///     let (read, back) = file.read_at(buf, offset).await;
+///     buf = back;
+///     match read? {
+///         0 => break,
+///         count => offset += count as u64, // The bytes are in `buf[..count]`.
+///     }
+/// }
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct AlignedBuf {
     start: NonNull<u8>,
     layout: Layout,

@@ -29,6 +29,23 @@ const PATH_MAX: usize = 4096;
 ///
 /// The functions of [`fs`](super) are these methods on the working directory. If a future of one is dropped, its call may or may
 /// not take place; nothing else is lost.
+///
+/// ```
+/// use annulus::fs::{self, Dir, OpenOptions};
+///
+/// # annulus::run(async {
+/// # let root = std::env::temp_dir().join(format!("annulus-dir-{}", std::process::id()));
+/// fs::create_dir(&root).await?;
+/// let dir = Dir::open(&root).await?;
+/// dir.create_dir_all("a/b").await?;
+/// let file = dir.open_file("a/b/new", &OpenOptions::new().write(true).create(true)).await?;
+/// file.write_all_at("content", 0).await.0?;
+/// dir.rename("a/b/new", "current").await?; // In one step: the old one, or the new one.
+/// assert_eq!(dir.metadata("current").await?.len(), 7);
+/// fs::remove_dir_all(&root).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Dir {
     core: Rc<Core>,

@@ -205,6 +205,25 @@ impl Drop for Take {
 }
 
 /// A buffer of a [`DirectPool`]. Dropping it returns it to the pool.
+///
+/// ```
+/// use annulus::fs::{self, DirectPool, File, IoBuf};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-direct-{}", std::process::id()));
+/// let pool = DirectPool::new(2, 4096)?;
+/// let mut page = pool.take().await;
+/// page[..6].copy_from_slice(b"header");
+/// let file = File::create(&path).await?; // With `OpenOptions::direct` on a device.
+/// let (written, part) = file.write_all_at(page.slice(..512), 0).await;
+/// written?;
+/// assert_eq!(pool.available(), 1);
+/// drop(part.into_inner()); // Back to the pool.
+/// assert_eq!(pool.available(), 2);
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct DirectBuf {
     pool: Rc<Shared>,
     number: u32,

@@ -18,6 +18,22 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// How a file will be used: `POSIX_FADV_*`.
+///
+/// ```
+/// use annulus::fs::{self, Advice, File};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-advice-{}", std::process::id()));
+/// # fs::write(&path, "an archive").await?;
+/// let archive = File::open(&path).await?;
+/// archive.advise(0, 0, Advice::Sequential).await?; // From the start to the end.
+/// let copied = archive.copy_to(&File::create(path.with_extension("copy")).await?).await?;
+/// archive.advise(0, copied, Advice::DontNeed).await?; // The cache is for others.
+/// # fs::remove_file(path.with_extension("copy")).await?;
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -37,6 +53,21 @@ pub enum Advice {
 }
 
 /// What direct I/O needs; see [`File::alignment`].
+///
+/// ```
+/// use annulus::fs::{self, AlignedBuf, Alignment, File};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-alignment-{}", std::process::id()));
+/// # fs::write(&path, "data").await?;
+/// let Alignment { memory, offset } = File::open(&path).await?.alignment().await?;
+/// // A buffer for at least 10,000 bytes.
+/// let buf = AlignedBuf::new(10_000_usize.next_multiple_of(offset as usize), memory)?;
+/// assert!(buf.len() as u64 % offset == 0);
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     /// The alignment of memory addresses, in bytes.
@@ -54,6 +85,24 @@ pub struct Alignment {
 ///
 /// A read or write that has begun goes on; its memory is kept until it is done. One that waits for the other end of a pipe has
 /// not begun. A file that is opened after its future was dropped is closed.
+///
+/// ```
+/// use annulus::fs::{File, OpenOptions};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-file-{}", std::process::id()));
+/// let file = OpenOptions::new().read(true).write(true).create(true).open(&path).await?;
+/// let (written, _) = file.write_all_at("one two three", 0).await;
+/// written?;
+/// file.sync_data().await?; // On the device now.
+///
+/// // The read fills the vector's capacity, and gives the vector back.
+/// let (read, word) = file.read_at(Vec::with_capacity(3), 4).await;
+/// assert_eq!((read?, &word[..]), (3, &b"two"[..]));
+/// # annulus::fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,

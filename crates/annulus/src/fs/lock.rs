@@ -8,6 +8,22 @@ use std::io;
 use std::time::Duration;
 
 /// Which other locks a lock allows.
+///
+/// ```
+/// use annulus::fs::{File, Lock};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-lock-{}", std::process::id()));
+/// let held = File::create(&path).await?;
+/// held.lock(Lock::Exclusive).await?;
+/// let other = File::open(&path).await?; // Another open of the file: as another process.
+/// assert!(!other.try_lock(Lock::Shared).await?);
+/// held.unlock().await?;
+/// assert!(other.try_lock(Lock::Shared).await?);
+/// # annulus::fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lock {

@@ -15,6 +15,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const CREATED: u32 = 0x800;
 
 /// What is known about a file, a directory, or anything else that a path can name.
+///
+/// ```
+/// use annulus::fs;
+/// use std::time::SystemTime;
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-metadata-{}", std::process::id()));
+/// # fs::write(&path, "12345").await?;
+/// let known = fs::metadata(&path).await?;
+/// assert!(known.is_file() && known.len() == 5);
+/// let age = SystemTime::now().duration_since(known.modified()).unwrap_or_default();
+/// println!("changed {} s ago, mode {:o}", age.as_secs(), known.mode() & 0o777);
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata(FileStat);
 

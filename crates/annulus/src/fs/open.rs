@@ -27,6 +27,25 @@ const OWN: OFlags = OFlags::ACCMODE
     .union(OFlags::DIRECT);
 
 /// How to open a file: as [`std::fs::OpenOptions`], with direct I/O and a policy added.
+///
+/// ```
+/// use annulus::fs::OpenOptions;
+/// use std::io::ErrorKind;
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-open-{}", std::process::id()));
+/// let new = OpenOptions::new().write(true).create_new(true).mode(0o600);
+/// let file = new.open(&path).await?;
+/// file.write_all_at("1234", 0).await.0?;
+/// assert_eq!(new.open(&path).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+///
+/// let mut log = OpenOptions::new().append(true).open(&path).await?;
+/// log.write_all("5").await.0?; // Behind what is there.
+/// assert_eq!(log.metadata().await?.len(), 5);
+/// # annulus::fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     read: bool,

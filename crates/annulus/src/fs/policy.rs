@@ -6,6 +6,20 @@ use crate::name::named;
 ///
 /// io_uring hands most file operations to kernel workers, and the way there and back costs more than a call on cached data. But an
 /// inline call that waits for a device holds up everything else on the loop.
+///
+/// ```
+/// use annulus::fs::{OpenOptions, Policy};
+///
+/// // For a runtime whose files are all on a network file system, and one file that is in memory.
+/// let mut runtime = annulus::Runtime::builder().file_policy(Policy::Offload).build()?;
+/// runtime.block_on(async {
+///     let cpus = OpenOptions::new().read(true).policy(Policy::Inline).open("/proc/cpuinfo").await?;
+///     let (read, _text) = cpus.read_at(Vec::with_capacity(4096), 0).await;
+///     assert!(read? > 0);
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {

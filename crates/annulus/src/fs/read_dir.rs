@@ -19,6 +19,26 @@ use std::path::PathBuf;
 const CALL_BYTES: usize = 32 * 1024;
 
 /// The entries of a directory; see [`Dir::read_dir`]. The directory stays open as long as this.
+///
+/// ```
+/// use annulus::fs::{self, EntryKind};
+///
+/// # annulus::run(async {
+/// # let root = std::env::temp_dir().join(format!("annulus-read-dir-{}", std::process::id()));
+/// # fs::create_dir_all(root.join("sub")).await?;
+/// # fs::write(root.join("text"), "12345").await?;
+/// let mut entries = fs::read_dir(&root).await?;
+/// let mut bytes = 0;
+/// while let Some(entry) = entries.next_entry().await? {
+///     if entry.kind() == EntryKind::File {
+///         bytes += entry.metadata().await?.len();
+///     }
+/// }
+/// assert_eq!(bytes, 5);
+/// # fs::remove_dir_all(&root).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 pub struct ReadDir {
     dir: Dir,
     path: PathBuf,
@@ -29,6 +49,28 @@ pub struct ReadDir {
 }
 
 /// One entry of a directory.
+///
+/// It can be kept after the [`ReadDir`], for example to sort:
+///
+/// ```
+/// use annulus::fs;
+///
+/// # annulus::run(async {
+/// # let root = std::env::temp_dir().join(format!("annulus-entries-{}", std::process::id()));
+/// # fs::create_dir(&root).await?;
+/// # fs::write(root.join("b"), "").await?;
+/// # fs::write(root.join("a"), "").await?;
+/// let mut entries = fs::read_dir(&root).await?;
+/// let mut found = Vec::new();
+/// while let Some(entry) = entries.next_entry().await? {
+///     found.push(entry);
+/// }
+/// found.sort_by_key(|entry| entry.file_name());
+/// assert_eq!(found[0].path(), root.join("a"));
+/// # fs::remove_dir_all(&root).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     dir: Dir,
@@ -39,6 +81,26 @@ pub struct DirEntry {
 }
 
 /// What an entry is, according to the directory.
+///
+/// ```
+/// use annulus::fs::{self, DirEntry, EntryKind};
+///
+/// /// Whether an entry is a directory, also if the file system does not say so in its directories.
+/// async fn is_dir(entry: &DirEntry) -> std::io::Result<bool> {
+///     match entry.kind() {
+///         EntryKind::Dir => Ok(true),
+///         EntryKind::File | EntryKind::Symlink => Ok(false),
+///         _ => Ok(entry.metadata().await?.is_dir()),
+///     }
+/// }
+///
+/// # annulus::run(async {
+/// let mut entries = fs::read_dir("/proc/self/task").await?;
+/// let thread = entries.next_entry().await?.expect("a process has a thread");
+/// assert!(is_dir(&thread).await?);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryKind {

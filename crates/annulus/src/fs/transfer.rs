@@ -70,7 +70,7 @@ impl File {
     /// hand; 0 at the end, or if nothing fits.
     ///
     /// # Errors
-    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an offset above `i64::MAX`.
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         if let Err(error) = check_offset(offset) {
             return (Err(error), buf);
@@ -89,7 +89,8 @@ impl File {
     /// Writes at an offset: as many bytes as the memory has, or fewer if the device is full.
     ///
     /// # Errors
-    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment).
+    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an offset above
+    /// `i64::MAX`.
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_once(buf, offset).await,

@@ -50,7 +50,8 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Writes a file with these bytes, which replace its contents.
+/// Writes a file with these bytes, which replace its contents. If the future is dropped, the file may be made, emptied, or have a part
+/// of them.
 ///
 /// # Errors
 /// As [`File::create`] and [`File::write_all`].
@@ -212,7 +213,7 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
 
 /// Copies a file's bytes and permissions, which replace those of the other path; the number of bytes.
 ///
-/// Within a device the kernel copies, or lets both files share their blocks.
+/// Within a device the kernel copies, or lets both files share their blocks. If the future is dropped, a part may be copied.
 ///
 /// # Errors
 /// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` if both paths are the same file.

@@ -235,6 +235,7 @@ impl UnixDatagram {
     }
 
     /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has left.
+    /// Dropped before it is ready, it has sent nothing, and the descriptors are closed.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors.
