@@ -70,7 +70,7 @@ impl Stream {
     }
 
     /// No event will tell that a send went. If a task waits for that, this turn must not sleep.
-    #[inline]
+    #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
         shared.agenda.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
         shared.agenda.unsettled.push(self.id.index);
