@@ -24,9 +24,10 @@ pub(crate) fn ci() -> Outcome {
     part::run(&parts)
 }
 
-/// The test command of the README.
+/// The test command of the README, and the tests of a feature that changes the hot path, which the other tests leave out.
 pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace").run()?;
+    Step::new("cargo", "test -p annulus --features tracing --test tracing").run()?;
     Ok(Vec::new())
 }
 

@@ -103,6 +103,7 @@ pub mod stream;
 pub mod sync;
 pub mod task;
 pub mod time;
+mod trace;
 mod unwind;
 mod waiters;
 

@@ -13,6 +13,7 @@ use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::time::Instant;
+use crate::trace;
 use annulus_kernel::{Address, Fd, Ip, SocketOption};
 use std::future::poll_fn;
 use std::io;
@@ -95,9 +96,14 @@ impl ConnectOptions {
         let mut error = None;
         for address in resolve(address, self.timeout).await? {
             match self.connect_one(&core, address).await {
-                Ok(stream) => return Ok(stream),
+                Ok(stream) => {
+                    trace::event("connected", &address);
+                    return Ok(stream);
+                }
                 Err(e) => {
-                    error = Some(and_then(error, failed(e, Operation::Connect, address)));
+                    let failed = failed(e, Operation::Connect, address);
+                    trace::failure("a connection has failed", &failed);
+                    error = Some(and_then(error, failed));
                 }
             }
         }

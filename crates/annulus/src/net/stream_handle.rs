@@ -7,6 +7,7 @@ use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::streams::{Shared, Stream};
+use crate::trace;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel, SocketOption};
 use std::fmt;
@@ -46,9 +47,15 @@ impl StreamHandle {
         &self,
         poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        let inner = &mut *self.core.enter_running()?;
+        let mut entered = self.core.enter_running()?;
+        let inner = &mut *entered;
         let (stream, shared) = inner.streams.get(self.slot);
-        poll(stream, shared, &mut inner.io)
+        let polled = poll(stream, shared, &mut inner.io);
+        drop(entered);
+        if let Poll::Ready(Err(error)) = &polled {
+            trace::failure("a stream has failed", error);
+        }
+        polled
     }
 
     #[inline]
@@ -215,8 +222,13 @@ impl Drop for StreamHandle {
         if !self.is_released
             && let Ok(mut inner) = self.core.enter()
         {
-            let inner = &mut *inner;
-            inner.streams.drop_stream(&mut inner.io, self.slot);
+            #[cfg(feature = "tracing")]
+            let fd = inner.streams.get(self.slot).0.fd;
+            let lent = &mut *inner;
+            lent.streams.drop_stream(&mut lent.io, self.slot);
+            drop(inner);
+            #[cfg(feature = "tracing")]
+            trace::event("a stream is closed", &fd);
         }
     }
 }

@@ -11,6 +11,7 @@ use super::owner::{self, is_owner};
 use super::refs::Refs;
 use super::remote_flags::RemoteFlags;
 use crate::runtime::remote::Remote;
+use crate::trace::in_span;
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -128,6 +129,7 @@ pub(super) unsafe fn make<F>(
 where
     F: Future + 'static,
 {
+    let future = in_span(future, spawned_at);
     let head = Head {
         refs: Refs::new(2),
         remote_flags: RemoteFlags::new(),
@@ -137,13 +139,18 @@ where
         polled_at: Cell::new(0),
         remote,
         spawned_at,
-        vtable: &Task::<F>::VTABLE,
+        vtable: vtable(&future),
     };
     let joinable = Joinable { head, join_state: JoinState::new() };
     let task = Box::new(Task { joinable, future: UnsafeCell::new(Some(future)) });
     // A pointer to the whole box, so that it may be used for all of it.
     let task = NonNull::from(Box::leak(task)).cast();
     (TaskRef(task), JoinRef { task: TaskRef(task), _result: PhantomData })
+}
+
+/// The functions of the tasks with futures of this type, which may have no name.
+fn vtable<F: Future>(_: &F) -> &'static Vtable {
+    &Task::<F>::VTABLE
 }
 
 /// Makes a task and sends it to its owner. If that runtime has ended, the future is dropped here.

@@ -1,0 +1,183 @@
+//! What a subscriber of `tracing` is told: a span for each task, and events.
+
+mod common;
+
+use annulus::net::TcpStream;
+use annulus::time::Instant;
+use annulus::{Runtime, spawn, yield_now};
+use common::{pair, run, run_on};
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Metadata, Subscriber};
+
+/// Notes everything, a line each.
+#[derive(Clone, Default)]
+struct Notes {
+    lines: Arc<Mutex<Vec<String>>>,
+    spans: Arc<AtomicU64>,
+}
+
+impl Notes {
+    fn note(&self, line: String) {
+        self.lines.lock().unwrap().push(line);
+    }
+
+    /// The lines that contain this.
+    fn having(&self, part: &str) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter(|line| line.contains(part)).cloned().collect()
+    }
+}
+
+/// The fields of a span or an event.
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("annulus")
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let id = 1 + self.spans.fetch_add(1, Ordering::Relaxed);
+        let mut fields = Fields(String::new());
+        attributes.record(&mut fields);
+        assert!(attributes.is_root(), "a task does not belong to the one that spawned it");
+        self.note(format!("span {id}:{}", fields.0));
+        Id::from_u64(id)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.note(format!("{}{}", event.metadata().level(), fields.0));
+    }
+
+    fn enter(&self, id: &Id) {
+        self.note(format!("enter {};", id.into_u64()));
+    }
+
+    fn exit(&self, id: &Id) {
+        self.note(format!("exit {};", id.into_u64()));
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        self.note(format!("close {};", id.into_u64()));
+        true
+    }
+}
+
+#[test]
+fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
+    let notes = Notes::default();
+    let line = line!() + 3;
+    with_default(notes.clone(), || {
+        run(async {
+            let task = spawn(async {
+                yield_now().await;
+            });
+            task.await.expect("no panic");
+            Ok(())
+        });
+    });
+    let [span] = &notes.having("span ")[..] else { panic!("{:?}", notes.having("")) };
+    assert!(
+        span.starts_with("span 1: spawned_at=") && span.contains(&format!("tracing.rs:{line}:"))
+    );
+    // Two polls, and the drop.
+    assert_eq!((notes.having("enter 1;").len(), notes.having("exit 1;").len()), (3, 3));
+    assert_eq!(notes.having("close 1;").len(), 1);
+}
+
+#[test]
+fn connections_are_told_from_their_begin_to_their_end() {
+    let notes = Notes::default();
+    with_default(notes.clone(), || {
+        run(async {
+            let (client, server) = pair().await?;
+            drop((client, server));
+            let closed = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            // The port was free a moment ago.
+            TcpStream::connect(closed).await.map(drop).unwrap_err();
+            Ok(())
+        });
+    });
+    let told = |part| notes.having(part).len();
+    assert_eq!((told("accepted a connection"), told("connected")), (1, 1));
+    assert_eq!((told("a stream is closed"), told("a connection has failed")), (2, 1));
+    assert!(notes.having("TRACE").len() == 5, "{:?}", notes.having(""));
+}
+
+#[test]
+fn a_poll_that_holds_the_loop_is_a_warning() {
+    let notes = Notes::default();
+    let limit = Duration::from_millis(2);
+    let line = line!() + 3;
+    with_default(notes.clone(), || {
+        run_on(Runtime::builder().slow_poll(limit), async move {
+            let task = spawn(async move {
+                let began = Instant::now();
+                while began.elapsed() < limit {}
+            });
+            task.await.expect("no panic");
+            Ok(())
+        });
+    });
+    let warnings = notes.having("WARN");
+    let place = format!("tracing.rs:{line} held the loop for ");
+    assert!(warnings.iter().any(|warning| warning.contains(&place)), "{warnings:?}");
+}
+
+/// Panics at each event and span.
+struct Panics;
+
+impl Subscriber for Panics {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        panic!("a subscriber's panic");
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("a subscriber's panic");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_subscriber_that_panics_ends_nothing() {
+    with_default(Panics, || {
+        run(async {
+            let task = spawn(async {
+                let (mut client, mut server) = pair().await?;
+                client.send("hello").await?;
+                server.recv().await.map(|lease| lease.map(|lease| lease.len()))
+            });
+            assert_eq!(task.await.expect("no panic of the task")?, Some(5));
+            Ok(())
+        });
+    });
+}
