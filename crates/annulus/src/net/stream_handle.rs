@@ -7,6 +7,7 @@ use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::streams::{Shared, Stream};
+#[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel, SocketOption};
@@ -47,15 +48,23 @@ impl StreamHandle {
         &self,
         poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        let mut entered = self.core.enter_running()?;
-        let inner = &mut *entered;
+        #[cfg(feature = "tracing")]
+        return self.poll_lent(poll).map_err(|error| {
+            trace::failure("a stream has failed", &error);
+            error
+        });
+        #[cfg(not(feature = "tracing"))]
+        self.poll_lent(poll)
+    }
+
+    #[inline]
+    fn poll_lent<R>(
+        &self,
+        poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        let polled = poll(stream, shared, &mut inner.io);
-        drop(entered);
-        if let Poll::Ready(Err(error)) = &polled {
-            trace::failure("a stream has failed", error);
-        }
-        polled
+        poll(stream, shared, &mut inner.io)
     }
 
     #[inline]
