@@ -94,8 +94,8 @@ fn the_first_address_that_accepts_is_taken() {
         yield_now().await;
         let error = TcpStream::connect(("two", port)).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        for address in [format!("127.0.0.9:{port}"), format!("127.0.0.1:{port}")] {
-            assert!(error.to_string().contains(&address), "no {address} in: {error}");
+        for address in ["\"two\"", &format!("127.0.0.9:{port}"), &format!("127.0.0.1:{port}")] {
+            assert!(error.to_string().contains(address), "no {address} in: {error}");
         }
         Ok(())
     });

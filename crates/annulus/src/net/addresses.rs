@@ -32,6 +32,16 @@ pub enum Target {
     Host(String, u16),
 }
 
+impl Target {
+    /// The name to look up.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Addresses(_) => None,
+            Self::Host(host, _) => Some(host),
+        }
+    }
+}
+
 mod sealed {
     pub trait HasTarget {
         fn target(&self) -> std::io::Result<super::Target>;

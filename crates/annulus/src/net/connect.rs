@@ -4,7 +4,7 @@ use super::addresses::ToSocketAddrs;
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
 use super::option_methods::*;
-use super::resolve::{and_then, failed, last_error, resolve};
+use super::resolve::{and_then, failed, last_error, of_host, resolve_target};
 use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
@@ -94,7 +94,9 @@ impl ConnectOptions {
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         let core = current::get()?;
         let mut error = None;
-        for address in resolve(address, self.timeout).await? {
+        let target = address.target()?;
+        let host = target.host().map(str::to_owned);
+        for address in resolve_target(target, self.timeout).await? {
             match self.connect_one(&core, address).await {
                 Ok(stream) => {
                     trace::event("connected", &address);
@@ -107,7 +109,7 @@ impl ConnectOptions {
                 }
             }
         }
-        Err(last_error(error))
+        Err(of_host(host.as_deref(), last_error(error)))
     }
 
     async fn connect_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {

@@ -38,7 +38,15 @@ pub(super) async fn resolve(
     address: impl ToSocketAddrs,
     limit: Option<Duration>,
 ) -> io::Result<Vec<SocketAddr>> {
-    let (host, port) = match address.target()? {
+    resolve_target(address.target()?, limit).await
+}
+
+/// As [`resolve`], for what an address names.
+pub(super) async fn resolve_target(
+    target: Target,
+    limit: Option<Duration>,
+) -> io::Result<Vec<SocketAddr>> {
+    let (host, port) = match target {
         Target::Addresses(addresses) if addresses.is_empty() => return Err(last_error(None)),
         Target::Addresses(addresses) => {
             consume_budget().await;
@@ -127,11 +135,26 @@ pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error
         None => error,
         Some(before) => {
             let text = format!("{before}; {error}");
-            let named =
-                error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
-            named.unwrap_or_else(|error| io::Error::new(error.kind(), text))
+            with_text(error, text)
         }
     }
+}
+
+/// The failure of all addresses of a host, if it was looked up.
+pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
+    match host {
+        None => error,
+        Some(host) => {
+            let text = format!("{host:?}: {error}");
+            with_text(error, text)
+        }
+    }
+}
+
+/// The same error with another text.
+fn with_text(error: io::Error, text: String) -> io::Error {
+    let named = error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
+    named.unwrap_or_else(|error| io::Error::new(error.kind(), text))
 }
 
 /// The failure of all addresses.
