@@ -4,8 +4,8 @@
 mod common;
 
 use annulus::net::{TcpStream, UdpSocket};
-use annulus::{counters, nop, spawn};
-use common::{echo, pair, receive, receives_are_armed_once, run};
+use annulus::{Builder, Runtime, counters, nop, spawn};
+use common::{echo, pair, receive, receives_are_armed_once, run, run_on};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -60,7 +60,18 @@ async fn receive_exactly(client: &mut TcpStream, mut len: usize) -> io::Result<(
 
 #[test]
 fn a_request_allocates_nothing() {
-    run(async {
+    requests_allocate_nothing(Runtime::builder());
+}
+
+#[test]
+fn a_request_that_is_measured_allocates_nothing() {
+    let no_poll = Duration::from_secs(3600);
+    requests_allocate_nothing(Runtime::builder().slow_poll(no_poll));
+    requests_allocate_nothing(Runtime::builder().measure(true));
+}
+
+fn requests_allocate_nothing(builder: Builder) {
+    run_on(builder, async {
         let mut clients = Vec::new();
         for _ in 0..50 {
             let (client, server) = pair().await?;

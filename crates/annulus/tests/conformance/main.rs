@@ -133,6 +133,7 @@ suite! {
     stats::stats_count_what_is_open;
     stats::stats_count_tasks_and_timers;
     stats::stats_count_lent_buffers_and_bytes;
+    stats::polls_are_measured, with |builder| builder.slow_poll(std::time::Duration::from_secs(100_000));
     connections::both_ends_know_both_addresses;
     connections::a_client_connects_from_the_address_it_names;
     connections::a_reset_before_the_accept_is_counted;

@@ -55,6 +55,29 @@ pub(crate) async fn stats_count_tasks_and_timers() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn polls_are_measured() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let echo = spawn(async move {
+        while let Some(lease) = server.recv().await? {
+            server.send(lease).await?;
+        }
+        io::Result::Ok(())
+    });
+    for _ in 0..20 {
+        client.send("7").await?;
+        assert_eq!(client.recv().await?.expect("a byte").len(), 1);
+    }
+    let measured = stats().await?;
+    let timings = measured.timings.expect("it is measured");
+    // The future of this test, and the task that answers.
+    assert!(timings.poll.count() >= 40, "{timings:?}");
+    assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");
+    assert_eq!(timings.turn.count(), measured.turns, "all turns are timed");
+    assert!(timings.turn.max() <= measured.uptime && timings.slow_polls == 0);
+    client.shutdown().await?;
+    echo.await.expect("no panic")
+}
+
 pub(crate) async fn stats_count_lent_buffers_and_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let rest = stats().await?;
