@@ -69,8 +69,8 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
     }
     let measured = stats().await?;
     let timings = measured.timings.expect("it is measured");
-    // The future of this test, and the task that answers.
-    assert!(timings.poll.count() >= 40, "{timings:?}");
+    // The task that answers; this test's own future is polled by the loop, or by another one whose guest the runtime is.
+    assert!(timings.poll.count() >= 20, "{timings:?}");
     assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");
     assert_eq!(timings.turn.count(), measured.turns, "all turns are timed");
     assert!(timings.turn.max() <= measured.uptime && timings.slow_polls == 0);
