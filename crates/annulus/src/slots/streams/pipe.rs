@@ -28,13 +28,17 @@ impl Stream {
 
     /// The pipe has bytes, or has ended.
     pub(super) fn read_pipe(&mut self, shared: &mut Shared, io: &mut Io) {
+        if self.dropped {
+            return;
+        }
         match self.read_available(io) {
             Ok(0) => self.rx.end = Some(End::Eof),
-            // Another process was faster: the pipe is polled again.
-            Ok(_) | Err(Errno::AGAIN) => {}
+            Ok(_) => {}
+            // Another process was faster.
+            Err(Errno::AGAIN) => return self.want(shared, io),
             Err(errno) => self.rx.end = Some(End::Failed(errno)),
         }
-        self.after_recv(shared, io, false);
+        io.after.wakes.extend(self.rx.waker.take());
     }
 
     /// Reads into memory of the heap, which no unread bytes are in: a task waits.

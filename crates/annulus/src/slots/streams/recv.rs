@@ -224,9 +224,9 @@ impl Stream {
         }
     }
 
-    /// Goes on after an event: wakes the reader, and arms again or stops. Pipes call it too, for which sockets would pay with a call.
-    #[inline(always)]
-    pub(super) fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
+    /// Goes on after an event: wakes the reader, and arms again or stops.
+    #[inline]
+    fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
         if self.dropped {
             return;
         }
