@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 mod callgrind;
 mod check;
+mod compat;
 mod features;
 mod fuzz;
 mod instructions;
@@ -78,6 +79,12 @@ const VERBS: &[Verb] = &[
         arguments: "",
         about: "every test of the workspace",
         run: |_| verbs::test(),
+    },
+    Verb {
+        name: "compat",
+        arguments: "",
+        about: "format, lints and tests of compat/, with the libraries that it adapts to",
+        run: |_| compat::run(),
     },
     Verb {
         name: "asan",

@@ -2,12 +2,13 @@
 
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
-use crate::{check, features, fuzz, instructions, kernels, licences, peers, sanitizers};
+use crate::{check, compat, features, fuzz, instructions, kernels, licences, peers, sanitizers};
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 10] = [
+const MORE: [Part; 11] = [
     Part { name: "features", required: true, run: features::check },
     Part { name: "test", required: true, run: test },
+    Part { name: "compat", required: false, run: compat::run },
     Part { name: "msrv", required: false, run: features::msrv },
     Part { name: "instructions", required: false, run: || instructions::run(&[]) },
     Part { name: "kernels", required: false, run: kernels::quick },

@@ -1,0 +1,184 @@
+//! What hyper 1 asks of a runtime.
+//!
+//! ```
+//! use annulus::net::{TcpListener, TcpStream};
+//! use annulus_compat::hyper::{Clock, Io};
+//! use bytes::Bytes;
+//! use http_body_util::{BodyExt, Empty, Full};
+//! use hyper::service::service_fn;
+//! use hyper::{Request, Response};
+//! use std::convert::Infallible;
+//!
+//! annulus::run(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     annulus::spawn(async move {
+//!         let (stream, _) = listener.accept().await.unwrap();
+//!         let hello = async |_| Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))));
+//!         let serve = hyper::server::conn::http1::Builder::new()
+//!             .timer(Clock::new())
+//!             .serve_connection(Io::new(stream), service_fn(hello));
+//!         _ = serve.await;
+//!     });
+//!     let stream = Io::new(TcpStream::connect(address).await?);
+//!     let (mut client, connection) = hyper::client::conn::http1::handshake(stream).await?;
+//!     annulus::spawn(connection);
+//!     let request = Request::get("/").header("host", "localhost").body(Empty::<Bytes>::new())?;
+//!     let body = client.send_request(request).await?.into_body().collect().await?.to_bytes();
+//!     assert_eq!(body, "hello");
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! ```
+
+use crate::OnThread;
+use annulus::io::{AsyncRecv, AsyncSend};
+use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// A stream of annulus, or anything with its [`AsyncRecv`] and [`AsyncSend`], as hyper reads and writes it: bytes are copied once from the
+/// buffer that the kernel has filled, and writes are vectored.
+#[derive(Debug)]
+pub struct Io<S>(S);
+
+impl<S> Io<S> {
+    /// Wraps a stream.
+    pub fn new(stream: S) -> Self {
+        Self(stream)
+    }
+
+    /// The stream, as after an upgrade.
+    pub fn into_inner(self) -> S {
+        self.0
+    }
+
+    /// The stream.
+    pub fn inner(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<S: AsyncRecv + Unpin> Read for Io<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = &mut self.get_mut().0;
+        let bytes = ready!(stream.poll_fill_buf(cx))?;
+        let count = bytes.len().min(buf.remaining());
+        buf.put_slice(&bytes[..count]);
+        stream.consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncSend + Unpin> Write for Io<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().0.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().0.poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write_vectored(cx, slices)
+    }
+}
+
+/// Spawns hyper's tasks on the annulus runtime of the thread: for HTTP/2. Futures need not be `Send`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spawner;
+
+impl<F> Executor<F> for Spawner
+where
+    F: Future + 'static,
+{
+    fn execute(&self, future: F) {
+        annulus::spawn(future);
+    }
+}
+
+/// hyper's timers on annulus: header time-outs, keep-alives. On a simulated kernel they follow virtual time.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// The same moment by both clocks.
+    origin: (Instant, annulus::time::Instant),
+}
+
+impl Clock {
+    /// A clock of this thread's runtime.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "hyper's moments are of the standard clock; this is the only look at it"
+    )]
+    pub fn new() -> Self {
+        Self { origin: (Instant::now(), annulus::time::Instant::now()) }
+    }
+
+    fn until(&self, deadline: Instant) -> Timeout {
+        self.after(deadline.saturating_duration_since(self.now()))
+    }
+
+    fn after(&self, duration: Duration) -> Timeout {
+        Timeout(OnThread::new(Box::pin(annulus::time::sleep(duration))))
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Timer for Clock {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(self.after(duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(self.until(deadline))
+    }
+
+    fn now(&self) -> Instant {
+        self.origin.0 + self.origin.1.elapsed()
+    }
+
+    fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
+        *sleep = self.sleep_until(deadline);
+    }
+}
+
+/// A timer that hyper holds.
+struct Timeout(OnThread<Pin<Box<annulus::time::Sleep>>>);
+
+impl Sleep for Timeout {}
+
+impl Future for Timeout {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.get_mut().0).poll(cx)
+    }
+}

@@ -1,0 +1,171 @@
+//! Values that stay on their thread, whatever their type says.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+/// A value for libraries that ask for `Send` and never move it: it is `Send` and `Sync`, and can be used on the thread that made it only.
+///
+/// A use on another thread is an error ([`try_mut`](Self::try_mut)) or a panic that says so. Dropped on another thread, the value is
+/// leaked.
+///
+/// ```
+/// use annulus_compat::OnThread;
+/// use std::rc::Rc;
+///
+/// let mut value = OnThread::new(Rc::new(7));
+/// assert_eq!(**value.try_mut().unwrap(), 7);
+/// std::thread::spawn(move || assert!(value.try_mut().is_err())).join().unwrap();
+/// ```
+pub struct OnThread<T> {
+    value: ManuallyDrop<T>,
+    thread: u64,
+}
+
+// SAFETY: the value is reached, and dropped, on the thread that made it only: `is_here` is asked before each.
+unsafe impl<T> Send for OnThread<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for OnThread<T> {}
+
+impl<T> OnThread<T> {
+    /// A value of this thread.
+    pub fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), thread: this_thread() }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// On another thread than the one that made it.
+    pub fn try_mut(&mut self) -> Result<&mut T, WrongThread> {
+        if self.is_here() { Ok(&mut self.value) } else { Err(WrongThread) }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// On another thread than the one that made it.
+    pub fn try_ref(&self) -> Result<&T, WrongThread> {
+        if self.is_here() { Ok(&self.value) } else { Err(WrongThread) }
+    }
+
+    /// The pinned value.
+    ///
+    /// # Errors
+    /// On another thread than the one that made it.
+    pub fn try_pin(self: Pin<&mut Self>) -> Result<Pin<&mut T>, WrongThread> {
+        if !self.is_here() {
+            return Err(WrongThread);
+        }
+        // SAFETY: the value is pinned with its holder: nothing moves it out, and its drop runs in place.
+        Ok(unsafe { self.map_unchecked_mut(|this| &mut *this.value) })
+    }
+
+    fn is_here(&self) -> bool {
+        self.thread == this_thread()
+    }
+}
+
+impl<T> Drop for OnThread<T> {
+    fn drop(&mut self) {
+        if self.is_here() {
+            // SAFETY: it is dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+impl<F: Future> Future for OnThread<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        match self.try_pin() {
+            Ok(future) => future.poll(cx),
+            Err(wrong) => panic!("{wrong}"),
+        }
+    }
+}
+
+impl<T> fmt::Debug for OnThread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OnThread({})", std::any::type_name::<T>())
+    }
+}
+
+/// A value was used on another thread than the one that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongThread;
+
+impl fmt::Display for WrongThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "used on another thread than the one that made it: annulus keeps streams, tasks and timers on \
+             their thread; use a current-thread runtime",
+        )
+    }
+}
+
+impl std::error::Error for WrongThread {}
+
+impl From<WrongThread> for io::Error {
+    fn from(wrong: WrongThread) -> Self {
+        Self::other(wrong)
+    }
+}
+
+/// A number that no other thread of this process has or had.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn another_thread_neither_uses_nor_drops_it() {
+        let count = Rc::new(());
+        let mut value = OnThread::new(count.clone());
+        let mut value = std::thread::spawn(move || {
+            assert_eq!(value.try_mut().err(), Some(WrongThread));
+            assert_eq!(value.try_ref().err(), Some(WrongThread));
+            value
+        })
+        .join()
+        .unwrap();
+        assert!(value.try_mut().is_ok());
+        std::thread::spawn(move || drop(value)).join().unwrap();
+        assert_eq!(Rc::strong_count(&count), 2, "leaked, not dropped");
+        drop(OnThread::new(count.clone()));
+        assert_eq!(Rc::strong_count(&count), 2);
+    }
+
+    #[test]
+    fn a_poll_on_another_thread_says_so() {
+        let future = OnThread::new(std::future::pending::<()>());
+        let polled = std::thread::spawn(move || {
+            let mut future = Box::pin(future);
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            _ = future.as_mut().poll(&mut cx);
+        });
+        let panic = polled.join().unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains("another thread"), "{text}");
+    }
+}

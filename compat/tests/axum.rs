@@ -1,0 +1,139 @@
+//! axum 0.8, unpatched, in a runtime of tokio that has annulus as its guest.
+
+use annulus_compat::axum::{Incoming, SendStream};
+use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Router, body::Bytes};
+use futures_util::{SinkExt, StreamExt};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn run<F: Future<Output = Result<(), Failure>>>(body: F) {
+    let within = async { timeout(Duration::from_secs(60), body).await.expect("a hang") };
+    annulus_tokio::run(within).unwrap().unwrap();
+}
+
+fn router() -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/ws", get(upgrade))
+        .route(
+            "/slow",
+            get(async || {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                "slow"
+            }),
+        )
+}
+
+async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(async |mut socket| {
+        while let Some(Ok(message)) = socket.recv().await {
+            if !matches!(message, Message::Text(_) | Message::Binary(_)) {
+                continue;
+            }
+            if socket.send(message).await.is_err() {
+                break;
+            }
+        }
+    })
+}
+
+/// One request over a connection of tokio's own; the whole answer.
+async fn ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[test]
+fn requests_are_answered() {
+    run(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let address = incoming.local_addr()?;
+        tokio::spawn(async move { axum::serve(incoming, router()).await });
+        for _ in 0..50 {
+            let answer =
+                ask(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
+        }
+        let body = "b".repeat(100_000);
+        let request = format!(
+            "POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert!(ask(address, &request).await?.ends_with(&body));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_graceful_shutdown_finishes_what_has_begun() {
+    run(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let address = incoming.local_addr()?;
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        let serve = axum::serve(incoming, router());
+        let serve = serve.with_graceful_shutdown(async move { stopped.notified().await });
+        let served = tokio::spawn(async move { serve.await });
+        let slow = tokio::spawn(ask(
+            address,
+            "GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        ));
+        // The request is under way once another, later one was answered.
+        ask(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        stop.notify_one();
+        assert!(slow.await??.ends_with("slow"));
+        served.await??;
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nothing listens any more");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_websocket_echoes() {
+    run(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let address = incoming.local_addr()?;
+        tokio::spawn(async move { axum::serve(incoming, router()).await });
+        // The client's socket is annulus's, too.
+        let stream = SendStream::new(annulus::net::TcpStream::connect(address).await?);
+        let url = format!("ws://{address}/ws");
+        let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
+        for round in 0..100 {
+            let text = "x".repeat(round * 100);
+            socket.send(text.clone().into()).await?;
+            let answer = socket.next().await.expect("an answer")?;
+            assert_eq!(answer.into_text()?.as_str(), text);
+        }
+        socket.close(None).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_of_another_thread_is_an_error() {
+    let moved = annulus_tokio::run(async {
+        let (one, _other) = annulus::net::UnixStream::pair().unwrap();
+        let mut stream = SendStream::new(one);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(stream.write_all(b"x")).unwrap_err().to_string()
+        })
+        .join()
+        .unwrap()
+    });
+    assert!(moved.unwrap().contains("another thread"));
+}

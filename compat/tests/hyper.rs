@@ -1,0 +1,222 @@
+//! hyper 1, unpatched: servers and clients of HTTP/1 and HTTP/2, on io_uring, on epoll and on a simulated kernel.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Link, Sim};
+use annulus::time::{sleep, timeout};
+use annulus::{DriverChoice, Runtime};
+use annulus_compat::hyper::{Clock, Io, Spawner};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use std::error::Error;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Outcome = Result<(), Failure>;
+
+/// Bytes of the large body.
+const LARGE: usize = 3_000_000;
+
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Echoes a body of a POST, answers a GET with a large one, and everything else with 404.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let body = match (&method, path.as_str()) {
+        (&Method::POST, "/echo") => request.into_body().collect().await?.to_bytes(),
+        (&Method::GET, "/large") => Bytes::from(vec![b'x'; LARGE]),
+        _ => {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            return Ok(response);
+        }
+    };
+    Ok(Response::new(Full::new(body)))
+}
+
+fn serve(version: Version, listener: TcpListener) {
+    annulus::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let stream = Io::new(stream);
+            annulus::spawn(async move {
+                match version {
+                    Version::One => {
+                        let mut builder = hyper::server::conn::http1::Builder::new();
+                        builder.timer(Clock::new()).header_read_timeout(Duration::from_secs(5));
+                        _ = builder.serve_connection(stream, service_fn(answer)).await;
+                    }
+                    Version::Two => {
+                        let mut builder = hyper::server::conn::http2::Builder::new(Spawner);
+                        builder.timer(Clock::new());
+                        _ = builder.serve_connection(stream, service_fn(answer)).await;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// A client of either version.
+enum Client {
+    One(hyper::client::conn::http1::SendRequest<Full<Bytes>>),
+    Two(hyper::client::conn::http2::SendRequest<Full<Bytes>>),
+}
+
+impl Client {
+    async fn connect(version: Version, address: SocketAddr) -> Result<Self, Failure> {
+        let stream = Io::new(TcpStream::connect(address).await?);
+        Ok(match version {
+            Version::One => {
+                let (client, connection) = hyper::client::conn::http1::handshake(stream).await?;
+                annulus::spawn(connection);
+                Self::One(client)
+            }
+            Version::Two => {
+                let (client, connection) =
+                    hyper::client::conn::http2::handshake(Spawner, stream).await?;
+                annulus::spawn(connection);
+                Self::Two(client)
+            }
+        })
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &[u8],
+    ) -> Result<(u16, Bytes), Failure> {
+        let uri = format!("http://localhost{path}");
+        let request = Request::builder().method(method).uri(uri).header("host", "localhost");
+        let request = request.body(Full::new(Bytes::copy_from_slice(body)))?;
+        let response = match self {
+            Self::One(client) => client.send_request(request).await?,
+            Self::Two(client) => client.send_request(request).await?,
+        };
+        let status = response.status().as_u16();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    }
+}
+
+async fn converse(version: Version, address: &str) -> Outcome {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    serve(version, listener);
+    let mut client = Client::connect(version, address).await?;
+    for round in 0..20_u8 {
+        let body = vec![round; 1000 * usize::from(round)];
+        let (status, echoed) = client.ask(Method::POST, "/echo", &body).await?;
+        assert_eq!((status, echoed), (200, Bytes::from(body)));
+    }
+    let (status, large) = client.ask(Method::GET, "/large", &[]).await?;
+    assert_eq!((status, large.len()), (200, LARGE));
+    assert_eq!(client.ask(Method::GET, "/nothing", &[]).await?.0, 404);
+    Ok(())
+}
+
+fn on_real_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let mut runtime = Runtime::builder().driver(driver).build().unwrap();
+        let within = timeout(Duration::from_secs(60), body());
+        runtime.block_on(within).expect("a hang").unwrap();
+    }
+}
+
+#[test]
+fn http_1() {
+    on_real_drivers(|| converse(Version::One, "127.0.0.1:0"));
+}
+
+#[test]
+fn http_2() {
+    on_real_drivers(|| converse(Version::Two, "127.0.0.1:0"));
+}
+
+/// Simulated networks: slow and fast, with delays that differ. No faults: the conversation must succeed.
+#[test]
+fn both_on_simulated_networks() {
+    for seed in 0..20 {
+        for version in [Version::One, Version::Two] {
+            let link = Link {
+                latency: Duration::from_micros(seed * seed * 100),
+                jitter: Duration::from_micros(seed * 50),
+                ..Link::default()
+            };
+            let sim = Sim::builder(seed).link(link).build();
+            annulus::sim::run_on(&sim, Runtime::builder(), async {
+                converse(version, "10.0.0.1:80").await.map_err(std::io::Error::other)
+            })
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+/// hyper's header time-out follows virtual time: an hour of slow peers takes no time.
+#[test]
+fn a_peer_that_never_ends_its_header_is_cut_off() {
+    let sim = Sim::builder(1).build();
+    let ran = annulus::sim::run_on(&sim, Runtime::builder(), async {
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        serve(Version::One, listener);
+        let mut slow = TcpStream::connect("10.0.0.1:80").await?;
+        let start = annulus::time::Instant::now();
+        for byte in b"GET / HTTP/1.1\r\nhost: lo" {
+            if slow.send(vec![*byte]).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        // It answers with 408 or closes.
+        while let Ok(Some(_)) = slow.recv().await {}
+        std::io::Result::Ok(start.elapsed())
+    });
+    let took = ran.unwrap();
+    assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_connection_only() {
+    on_real_drivers(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        annulus::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let handler = service_fn(async |request: Request<Incoming>| {
+                    assert_ne!(request.uri().path(), "/panic", "as asked");
+                    Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from("fine"))))
+                });
+                let builder = hyper::server::conn::http1::Builder::new();
+                annulus::spawn(builder.serve_connection(Io::new(stream), handler));
+            }
+        });
+        let mut one = Client::connect(Version::One, address).await?;
+        assert!(one.ask(Method::GET, "/panic", &[]).await.is_err());
+        let mut other = Client::connect(Version::One, address).await?;
+        assert_eq!(other.ask(Method::GET, "/", &[]).await?.1, "fine");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
+    on_real_drivers(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let mut client = TcpStream::connect(address).await?;
+        client.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await?;
+        client.shutdown().await?;
+        let (stream, _) = listener.accept().await?;
+        let builder = hyper::server::conn::http1::Builder::new();
+        let served = builder.serve_connection(Io::new(stream), service_fn(answer)).await;
+        assert!(served.is_err());
+        Ok(())
+    });
+}
