@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import time
 
 from harness import PATIENCE, ends, reset, running, tool
 
@@ -55,8 +56,9 @@ def clients(server, count):
 def join(made):
     """A client joins when it is accepted, of which it is not told: one speaks until all others hear it, and another for that one."""
     for speaker, listeners in ((made[0], made[1:]), (made[1], made[:1])):
-        deaf = listeners
+        deaf, deadline = listeners, time.monotonic() + PATIENCE
         while deaf:
+            assert time.monotonic() < deadline, f"{len(deaf)} clients never hear {speaker.name}"
             speaker.say("hello")
             deaf = [client for client in deaf if not client.has_heard(speaker)]
     for speaker in made:

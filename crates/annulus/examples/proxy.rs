@@ -2,7 +2,8 @@
 //! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60`
 //!
 //! An end of one direction is passed on while the other continues. A connection over which nothing has come for so many
-//! seconds is closed. For each connection it prints how many bytes went each way, and how it ended.
+//! seconds is closed. For each connection it prints how many bytes went each way, and how it ended. Without the time-out and
+//! the counts meanwhile, `annulus::io::copy_bidirectional` is all of it.
 
 use annulus::net::{RecvHalf, SendHalf, TcpListener, TcpStream};
 use annulus::time::{Instant, sleep_until};
