@@ -107,8 +107,81 @@ mod trace;
 mod unwind;
 mod waiters;
 
-pub use annulus_driver::{Counter, Counters, Operations, UnknownOperations, Verbs};
+/// ```
+/// use annulus::Counter;
+///
+/// fn print(Counter { name, value, help, .. }: Counter) {
+///     println!("{value:>12} {name}: {help}");
+/// }
+///
+/// let runtime = annulus::Runtime::new()?;
+/// runtime.counters().iter().filter(|counter| counter.value > 0).for_each(print);
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_driver::Counter;
+/// ```
+/// use annulus::{Counters, net::UnixStream};
+///
+/// /// Messages that each call into the kernel has moved.
+/// fn batch(before: &Counters, after: &Counters, messages: u64) -> f64 {
+///     messages as f64 / (after.enters - before.enters).max(1) as f64
+/// }
+///
+/// # annulus::run(async {
+/// let (mut one, mut two) = UnixStream::pair()?;
+/// let before = annulus::counters().expect("in a runtime");
+/// for _ in 0..100 {
+///     one.send("a").await?;
+/// }
+/// two.recv_exact(100).await?;
+/// let after = annulus::counters().expect("in a runtime");
+/// assert!(batch(&before, &after, 100) > 1.0);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[doc(inline)]
+pub use annulus_driver::Counters;
+/// ```
+/// use annulus::{Operations, Runtime, Verbs};
+///
+/// let operations = Operations { verbs: Verbs::RecvSend, poll_first: true };
+/// assert_eq!("poll-recv-send".parse(), Ok(operations)); // As on a command line.
+/// match Runtime::builder().operations(operations).build() {
+///     Ok(runtime) => println!("{}", runtime.driver()),
+///     Err(error) => println!("only io_uring has a choice: {error}"),
+/// }
+/// ```
+#[doc(inline)]
+pub use annulus_driver::{Operations, UnknownOperations, Verbs};
+/// ```
+/// use annulus::{Runtime, SqPoll};
+/// use std::time::Duration;
+///
+/// let polls = SqPoll { idle: Duration::from_millis(10), cpu: None };
+/// match Runtime::builder().sq_poll(polls).build() {
+///     Ok(runtime) => println!("{}", runtime.driver()),
+///     Err(error) => println!("only io_uring has such a thread: {error}"),
+/// }
+/// ```
+#[doc(inline)]
 pub use annulus_ring::SqPoll;
+/// ```
+/// use annulus::{Feature, Features, Runtime};
+///
+/// /// The newest kernel whose features are all there, as major and minor version.
+/// fn level(features: &Features) -> Option<(u16, u16)> {
+///     let missing = features.iter().filter(|feature| !feature.present).map(|feature| feature.since);
+///     let first_missing = missing.min().unwrap_or((u16::MAX, 0));
+///     let present = features.iter().map(|Feature { since, .. }| *since);
+///     present.filter(|since| *since < first_missing).max()
+/// }
+///
+/// println!("{:?}", level(&Runtime::new()?.driver().features));
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_ring::{Feature, Features};
 pub use chunk::Chunk;
 pub use lease::Lease;
 pub use name::UnknownName;

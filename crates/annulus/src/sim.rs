@@ -33,7 +33,96 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
-pub use annulus_sim::{Counts, Device, Disk, Fault, Faults, Link, Profile, Sim};
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+/// use annulus::sim::{Link, Sim, run_on};
+/// use annulus::time::Instant;
+/// use std::time::Duration;
+///
+/// let link = Link { latency: Duration::from_millis(40), ..Link::default() };
+/// let sim = Sim::builder(1).link(link).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     let listener = TcpListener::bind("127.0.0.1:7000")?;
+///     let start = Instant::now();
+///     let _client = TcpStream::connect("127.0.0.1:7000").await?;
+///     assert!(start.elapsed() >= 2 * link.latency); // There and back.
+///     # drop(listener);
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::Link;
+/// ```
+/// use annulus::sim::{Profile, Sim, run_on};
+///
+/// let sim = Sim::builder(1).profile(Profile::old()).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     let (mut one, mut two) = annulus::net::UnixStream::pair()?;
+///     one.send("as on Linux 6.0").await?;
+///     assert!(two.recv().await?.is_some());
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::Profile;
+/// ```
+/// use annulus::sim::{Counts, Sim, run_on};
+/// use std::time::Duration;
+///
+/// let sim = Sim::builder(1).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     annulus::time::sleep(Duration::from_secs(3600)).await; // Takes no real time.
+///     std::io::Result::Ok(())
+/// })?;
+/// let Counts { submitted, completed, .. } = sim.counts();
+/// println!("{submitted} operations, {completed} completions; {:x}", sim.trace_hash());
+/// assert_eq!(sim.sockets(), 0); // Nothing leaked.
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::{Counts, Sim};
+/// A server that has synced its journal finds it again after a power cut, on any of the possible outcomes:
+///
+/// ```
+/// use annulus::fs::{self, File};
+/// use annulus::sim::{Device, Disk, Sim, run_on};
+/// use std::time::Duration;
+///
+/// let slow = Device { sync: Duration::from_millis(30), ..Device::default() };
+/// let sim = Sim::builder(1).disk(Disk::new(slow)).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     let mut journal = File::create("/journal").await?;
+///     journal.write_all("synced").await.0?;
+///     journal.sync_all().await?;
+///     journal.write_all(", and not").await.0
+/// })?;
+/// for seed in 0..10 {
+///     let sim = Sim::builder(2).disk(sim.disk().after_power_cut(seed)).build();
+///     let found = run_on(&sim, annulus::Runtime::builder(), fs::read("/journal"))?;
+///     assert!(found.starts_with(b"synced"));
+/// }
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::{Device, Disk};
+/// ```
+/// use annulus::net::UnixStream;
+/// use annulus::sim::{Fault, Faults, Sim, run_on};
+///
+/// // A receive gets less than there is, half of the times that it can.
+/// let sim = Sim::builder(1).faults(Faults::none().with(Fault::ShortRead, 500)).build();
+/// run_on(&sim, annulus::Runtime::builder(), async {
+///     let (mut one, mut two) = UnixStream::pair()?;
+///     one.send("a message").await?;
+///     assert_eq!(&*two.recv_exact(9).await?, b"a message"); // Gathered.
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::{Fault, Faults};
 
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///

@@ -2,7 +2,9 @@
 //! needs a block of code in its own documentation, in that of its methods, or in that of the module that shows it, if the
 //! block names the type.
 //!
-//! Futures and errors need none: the function that returns one has the example. Neither does what another crate defines.
+//! A type that is re-exported from another crate of the workspace needs one, too; there the block may stand at the re-export.
+//! Types that a macro makes are not seen. Futures and errors need none: the function that returns one has the example. Neither
+//! does what a foreign crate defines.
 //! `xtask/style/examples.txt` excepts further types, each with a reason.
 
 use std::fs;
@@ -16,6 +18,9 @@ use crate::step::{Failure, root};
 
 /// Traits whose types need no example.
 const EXEMPT: [&str; 2] = ["Future", "Error"];
+
+/// What the names of the workspace's crates begin with.
+const WORKSPACE: &str = "annulus_";
 
 /// The types that need no example, by their path in the crate, with the reason.
 pub(super) fn exceptions() -> Result<Vec<(String, String)>, Failure> {
@@ -88,6 +93,7 @@ impl Search<'_> {
                     self.module(&below(place, &child.ident.to_string()));
                 }
                 syn::Item::Use(import) if is_shown(&import.vis, &import.attrs) => {
+                    let docs = format!("{docs}\n{}", self::docs(&import.attrs));
                     let mut names = Vec::new();
                     leaves(&import.tree, &mut Vec::new(), &mut names);
                     for (shown, path) in names {
@@ -105,7 +111,11 @@ impl Search<'_> {
 
     /// Looks at a name that a module shows under another name or its own.
     fn exported(&mut self, place: &[String], docs: &str, shown: &str, path: &[String]) {
-        if let (Some(file), Some(name)) = (self.modules.definition(place, path), path.last()) {
+        let Some(name) = path.last() else { return };
+        if let Some(file) = self.modules.definition(place, path) {
+            return self.judge(place, docs, shown, file, name);
+        }
+        for file in sources(self.tree, &path[0], name) {
             self.judge(place, docs, shown, file, name);
         }
     }
@@ -129,6 +139,16 @@ impl Search<'_> {
     fn parsed(&self, path: &str) -> Option<syn::File> {
         syn::parse_file(&self.tree.file(path)?.text).ok()
     }
+}
+
+/// The sources of another crate of the workspace that mention a name; which of them define a type is for the caller to see.
+fn sources<'a>(tree: &'a Tree, of: &str, name: &str) -> Vec<&'a str> {
+    let Some(of) = of.strip_prefix(WORKSPACE) else { return Vec::new() };
+    let directory = format!("crates/{of}/src/");
+    let sources = tree.files.iter().filter(|file| {
+        file.is_rust() && file.path.starts_with(&directory) && file.text.contains(name)
+    });
+    sources.map(|file| file.path.as_str()).collect()
 }
 
 fn below(place: &[String], name: &str) -> Vec<String> {
@@ -305,6 +325,18 @@ mod tests {
         let found = lacking(&[("src/lib.rs", text)], &[]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("Receiver has no") && found[1].contains("Send has no"));
+    }
+
+    #[test]
+    fn types_of_the_workspaces_other_crates_need_one_at_the_re_export() {
+        let lib = format!(
+            "pub use annulus_inner::{{Bare, Shown}}; pub use other_crate::Foreign;\n{}pub use annulus_inner::Used;",
+            EXAMPLE.replace("f()", "Used")
+        );
+        let inner = format!("pub struct Bare; {EXAMPLE}pub struct Shown; pub struct Used;");
+        let files = [("src/lib.rs", &*lib), ("crates/inner/src/types.rs", &*inner)];
+        let found = lacking(&files, &[]);
+        assert_eq!(found, ["crates/inner/src/types.rs:1: Bare has no example in its docs"]);
     }
 
     #[test]

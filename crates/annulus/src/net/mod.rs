@@ -26,6 +26,18 @@ mod unix;
 
 pub use crate::op_error::{OpError, Operation};
 pub use addresses::ToSocketAddrs;
+/// ```
+/// use annulus::net::{Credentials, UnixStream};
+///
+/// # annulus::run(async {
+/// let (stream, _peer) = UnixStream::pair()?;
+/// let Credentials { pid, uid, .. } = stream.peer_cred()?;
+/// println!("process {pid} of user {uid}");
+/// assert_eq!(pid, std::process::id());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[doc(inline)]
 pub use annulus_kernel::Credentials;
 pub use connect::ConnectOptions;
 pub use datagram::{Datagram, Transmit};
