@@ -188,8 +188,10 @@ impl Text<'_> {
             let Some(histogram) = of(stats) else { continue };
             let shard = Escaped(shard);
             let mut line = |what: &str, le: &dyn Display, value: &dyn Display| {
-                let text = format_args!("annulus_{name}{what}{{shard=\"{shard}\"{le}}} {value}");
-                write(&mut self.out, text);
+                write(
+                    &mut self.out,
+                    format_args!("annulus_{name}{what}{{shard=\"{shard}\"{le}}} {value}"),
+                );
             };
             for bound in BOUNDS.map(|power| Duration::from_nanos((1 << power) - 1)) {
                 let le = format_args!(",le=\"{}\"", Seconds(bound)).to_string();
