@@ -100,8 +100,7 @@ impl Request {
                 _ => {}
             }
         }
-        let path = decode(target).ok_or(BAD)?;
-        Ok(Self { method: method.into(), path, keep_alive })
+        Ok(Self { method: method.into(), path: decode(target).ok_or(BAD)?, keep_alive })
     }
 
     /// The file, its type and its length.
