@@ -68,6 +68,26 @@ pub use annulus_sim::Link;
 #[doc(inline)]
 pub use annulus_sim::Profile;
 /// ```
+/// use annulus::sim::{Faults, Link, Random, Sim, SimBuilder};
+///
+/// /// Any network for each seed, on which connections work without faults.
+/// fn kernel(seed: u64) -> SimBuilder {
+///     Sim::builder(seed).link(Link::any(&mut Random::new(seed))).faults(Faults::none())
+/// }
+///
+/// for seed in 0..10 {
+///     annulus::sim::run_on(&kernel(seed).build(), annulus::Runtime::builder(), async {
+///         let (mut one, mut two) = annulus::net::UnixStream::pair()?;
+///         one.send("the same, only later").await?;
+///         assert_eq!(two.recv_exact(20).await?.len(), 20);
+///         std::io::Result::Ok(())
+///     })?;
+/// }
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::{Builder as SimBuilder, Random};
+/// ```
 /// use annulus::sim::{Counts, Sim, run_on};
 /// use std::time::Duration;
 ///

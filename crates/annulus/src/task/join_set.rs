@@ -104,13 +104,18 @@ impl<T> JoinSet<T> {
         self.spawn(result_of(offload(&core, call)))
     }
 
-    /// The result of the next task that finishes, [`JoinError`] if it panicked or was aborted; `None` if the set is empty.
-    /// Cancel-safe.
+    /// The result of the next task that finishes; `None` if the set is empty. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the task panicked or was aborted.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
     /// As [`join_next`](Self::join_next), by polling.
+    ///
+    /// # Errors
+    /// As there.
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         budget::poll_with(cx, || {
             if self.is_empty() {
@@ -124,6 +129,9 @@ impl<T> JoinSet<T> {
     }
 
     /// The result of a task that has finished, if there is one now.
+    ///
+    /// # Errors
+    /// As [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         loop {
             let number = self.finished.pop()?;

@@ -62,7 +62,7 @@ pub enum MissedTicks {
 /// let mut flush = interval(Duration::from_millis(2));
 /// let first = flush.tick().await; // At once.
 /// let second = flush.tick().await;
-/// assert_eq!(second - first, flush.period());
+/// assert!(second - first >= flush.period()); // More if the loop was held up meanwhile.
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
