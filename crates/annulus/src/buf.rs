@@ -7,10 +7,6 @@ use std::ops::{Bound, RangeBounds};
 /// Owned bytes that can be written to a file, and sent: all of them become a [`Chunk`](crate::Chunk), by its `From` or by
 /// [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a file.
 ///
-/// # Safety
-/// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
-/// when the value itself is moved.
-///
 /// ```
 /// use annulus::fs::{self, File, IoBuf};
 ///
@@ -31,6 +27,10 @@ use std::ops::{Bound, RangeBounds};
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+///
+/// # Safety
+/// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
+/// when the value itself is moved.
 pub unsafe trait IoBuf: Unpin + 'static {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
@@ -52,9 +52,6 @@ pub unsafe trait IoBuf: Unpin + 'static {
 
 /// Owned memory that a file can be read into.
 ///
-/// # Safety
-/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
-///
 /// A read fills what is given, so a part that is to stay is left out by a [slice](IoBuf::slice):
 ///
 /// ```
@@ -73,6 +70,9 @@ pub unsafe trait IoBuf: Unpin + 'static {
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+///
+/// # Safety
+/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
 pub unsafe trait IoBufMut: IoBuf {
     /// The first byte, to write to.
     fn as_mut_ptr(&mut self) -> *mut u8;

@@ -107,6 +107,8 @@ mod trace;
 mod unwind;
 mod waiters;
 
+/// A counter with its name and meaning, for code that prints or exports all of them.
+///
 /// ```
 /// use annulus::Counter;
 ///
@@ -120,6 +122,8 @@ mod waiters;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counter;
+/// What a runtime has done, and holds now: see [`counters`].
+///
 /// ```
 /// use annulus::{Counters, net::UnixStream};
 ///
@@ -142,6 +146,10 @@ pub use annulus_driver::Counter;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counters;
+#[doc(inline)]
+pub use annulus_driver::UnknownOperations;
+/// Which operations carry the bytes of streams: for [`Builder::operations`].
+///
 /// ```
 /// use annulus::{Operations, Runtime, Verbs};
 ///
@@ -153,7 +161,9 @@ pub use annulus_driver::Counters;
 /// }
 /// ```
 #[doc(inline)]
-pub use annulus_driver::{Operations, UnknownOperations, Verbs};
+pub use annulus_driver::{Operations, Verbs};
+/// A kernel thread that takes what is submitted: for [`Builder::sq_poll`].
+///
 /// ```
 /// use annulus::{Runtime, SqPoll};
 /// use std::time::Duration;
@@ -166,6 +176,8 @@ pub use annulus_driver::{Operations, UnknownOperations, Verbs};
 /// ```
 #[doc(inline)]
 pub use annulus_ring::SqPoll;
+/// What the kernel's io_uring offers: see [`DriverInfo`].
+///
 /// ```
 /// use annulus::{Feature, Features, Runtime};
 ///

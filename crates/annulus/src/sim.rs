@@ -33,6 +33,8 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
+/// The network of a simulated kernel.
+///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
 /// use annulus::sim::{Link, Sim, run_on};
@@ -53,6 +55,8 @@ use std::rc::Rc;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::Link;
+/// The version of a simulated kernel: what it has and lacks.
+///
 /// ```
 /// use annulus::sim::{Profile, Sim, run_on};
 ///
@@ -67,6 +71,8 @@ pub use annulus_sim::Link;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::Profile;
+/// The settings of a simulated kernel, and the generator that may choose them.
+///
 /// ```
 /// use annulus::sim::{Faults, Link, Random, Sim, SimBuilder};
 ///
@@ -87,6 +93,8 @@ pub use annulus_sim::Profile;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Builder as SimBuilder, Random};
+/// A simulated kernel, and what it counts.
+///
 /// ```
 /// use annulus::sim::{Counts, Sim, run_on};
 /// use std::time::Duration;
@@ -103,6 +111,8 @@ pub use annulus_sim::{Builder as SimBuilder, Random};
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Counts, Sim};
+/// A simulated disk, and its device.
+///
 /// A server that has synced its journal finds it again after a power cut, on any of the possible outcomes:
 ///
 /// ```
@@ -127,6 +137,8 @@ pub use annulus_sim::{Counts, Sim};
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Device, Disk};
+/// Faults of a simulated kernel, and how often they occur.
+///
 /// ```
 /// use annulus::net::UnixStream;
 /// use annulus::sim::{Fault, Faults, Sim, run_on};

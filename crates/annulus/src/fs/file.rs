@@ -81,11 +81,6 @@ pub struct Alignment {
 ///
 /// Dropping it closes the descriptor as soon as no call on it is in flight.
 ///
-/// # What dropping a future of it does
-///
-/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for the other end of a pipe has
-/// not begun. A file that is opened after its future was dropped is closed.
-///
 /// ```
 /// use annulus::fs::{File, OpenOptions};
 ///
@@ -103,6 +98,11 @@ pub struct Alignment {
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+///
+/// # What dropping a future of it does
+///
+/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for the other end of a pipe has
+/// not begun. A file that is opened after its future was dropped is closed.
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,

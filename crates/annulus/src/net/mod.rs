@@ -26,6 +26,8 @@ mod unix;
 
 pub use crate::op_error::{OpError, Operation};
 pub use addresses::ToSocketAddrs;
+/// The process, the user and the group at the other end of a Unix socket.
+///
 /// ```
 /// use annulus::net::{Credentials, UnixStream};
 ///

@@ -17,15 +17,6 @@ const GRAIN: usize = 64 * 1024;
 /// shared count for each stream that is to send them. What does not count: what tasks keep themselves, about 2 KiB for each
 /// connection, files, and what the kernel holds for sockets.
 ///
-/// # How it is reached
-/// As the limit comes near, each stream is allowed to hold less: an eighth of what is still free, of three quarters of the
-/// limit. A stream that holds more, undelivered and unsent bytes together, receives nothing more until it holds less, and
-/// its sends wait: so those that hold most stop first, and the others go on. The last quarter is for streams that hold little:
-/// 8 KiB each. Beyond the limit, a stream that holds nothing still makes one step at a time. Nothing is lost.
-///
-/// So what is held exceeds the limit at most by 4 KiB received and one chunk of the program's own for each stream, and by the
-/// 16 buffers of 4 KiB (of datagrams 4 of their full size) that the kernel always has.
-///
 /// One limit for the runtimes of two threads:
 ///
 /// ```
@@ -46,6 +37,15 @@ const GRAIN: usize = 64 * 1024;
 /// assert_eq!(limit.held(), 0);
 /// # std::io::Result::Ok(())
 /// ```
+///
+/// # How it is reached
+/// As the limit comes near, each stream is allowed to hold less: an eighth of what is still free, of three quarters of the
+/// limit. A stream that holds more, undelivered and unsent bytes together, receives nothing more until it holds less, and
+/// its sends wait: so those that hold most stop first, and the others go on. The last quarter is for streams that hold little:
+/// 8 KiB each. Beyond the limit, a stream that holds nothing still makes one step at a time. Nothing is lost.
+///
+/// So what is held exceeds the limit at most by 4 KiB received and one chunk of the program's own for each stream, and by the
+/// 16 buffers of 4 KiB (of datagrams 4 of their full size) that the kernel always has.
 #[derive(Clone)]
 pub struct MemoryLimit(Arc<Shared>);
 
