@@ -45,7 +45,8 @@
 //! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
-//! | `send` | once polled, the chunk is sent all the same, in order |
+//! | `send` | once polled, the chunk is sent all the same, in order; it is not if an earlier, dropped `send` still fills the queue |
+//! | `AsyncSend::send`, as of generic code | nothing of the chunk is sent |
 //! | `write`, `write_vectored` | nothing was accepted |
 //! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |

@@ -55,9 +55,9 @@ impl Signal {
     pub const SIGABRT: Self = Self(consts::SIGABRT);
     /// Memory of a file that is no longer there; only as sent by another process.
     pub const SIGBUS: Self = Self(consts::SIGBUS);
-    /// For the program to give a meaning.
+    /// Its meaning is the program's choice.
     pub const SIGUSR1: Self = Self(consts::SIGUSR1);
-    /// For the program to give a meaning.
+    /// Its meaning is the program's choice, as that of `SIGUSR1`.
     pub const SIGUSR2: Self = Self(consts::SIGUSR2);
     /// A pipe without a reader was written to.
     pub const SIGPIPE: Self = Self(consts::SIGPIPE);

@@ -123,7 +123,7 @@ pub async fn copy_range(
     send_part(from, start, len, to, |_| Ok(())).await
 }
 
-/// Sends `len` bytes of a file. `moved` hears of each step, without an await since it was made.
+/// Sends `len` bytes of a file. `moved` is called at each step, without an await since it was made.
 async fn send_part(
     from: &File,
     start: u64,

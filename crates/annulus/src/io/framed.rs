@@ -112,7 +112,8 @@ impl<S: AsyncRecv, C: Decoder> Framed<S, C> {
     ///
     /// # Errors
     /// Those of receiving, those of the decoder, and `InvalidData` for a message above the limit. After an error the next call returns
-    /// `None`, so that a loop over the messages ends; the one after that goes on.
+    /// `None`, so that a loop over the messages ends; the one after that goes on. A loop that answers an error and continues takes
+    /// that `None` first.
     pub async fn next(&mut self) -> Option<Result<C::Item, C::Error>> {
         poll_fn(|cx| self.poll_message(cx)).await
     }

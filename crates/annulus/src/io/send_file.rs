@@ -16,7 +16,7 @@ use std::io;
 /// The most bytes that a `sendfile` moves: about 100 µs of work.
 const STRIDE: u32 = 1024 * 1024;
 
-/// Sends `len` bytes of a file from `start` on, or up to its end; the number of bytes. `moved` hears of each step, without an await in
+/// Sends `len` bytes of a file from `start` on, or up to its end; the number of bytes. `moved` is called at each step, without an await in
 /// between.
 pub(super) async fn send_file(
     file: &File,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 /// What [`TcpStream::connect`](super::TcpStream::connect), [`UdpSocket::connect`](super::UdpSocket::connect) and
 /// [`lookup_host`](super::lookup_host) take: addresses of sockets, `"host:port"`, `("host", port)` and `(ip, port)`. A name is looked up
-/// without blocking the loop.
+/// without blocking the loop; `bind` takes the same, and looks a name up on the thread.
 ///
 /// The trait is sealed. That of the standard library would block the thread.
 ///

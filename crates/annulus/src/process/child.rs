@@ -71,7 +71,7 @@ impl Child {
         Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop, output_limit }
     }
 
-    /// Its number. Once its end was seen, another process may have it.
+    /// Its number. Once its end has been waited for, another process may have the same number.
     pub fn id(&self) -> u32 {
         self.running().id()
     }

@@ -104,7 +104,8 @@ impl<T> JoinSet<T> {
         self.spawn(result_of(offload(&core, call)))
     }
 
-    /// The result of the next task that finishes; `None` if the set is empty. Cancel-safe.
+    /// The result of the next task that finishes; `None`, at once, if the set is empty. Cancel-safe. A `select!` in a loop needs a guard
+    /// against the empty set, or it spins.
     ///
     /// # Errors
     /// [`JoinError`] if the task panicked or was aborted.

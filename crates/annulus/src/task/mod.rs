@@ -100,8 +100,9 @@ pub(crate) fn spawn_at<F>(
 where
     F: Future + 'static,
 {
-    let core = current::get()
-        .expect("annulus::spawn was called outside a runtime; call it inside annulus::run");
+    let Ok(core) = current::get() else {
+        panic!("annulus::spawn was called outside a runtime; call it inside annulus::run");
+    };
     core.request_turn();
     JoinHandle::new(core.run_queue.spawn(&core.remote, future, spawned_at))
 }

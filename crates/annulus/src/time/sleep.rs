@@ -63,7 +63,9 @@ impl Sleep {
             }
         }
         self.cancel();
-        let core = current::get().expect("a sleep was polled outside a runtime");
+        let core = current::get().unwrap_or_else(|_| {
+            panic!("a timer was polled outside a runtime; use it inside annulus::run")
+        });
         let fire = Fire::Wake(cx.waker().clone());
         let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, fire));
         self.timer = key.map(|key| (core, key));
