@@ -11,6 +11,7 @@ use super::{
 use crate::runtime::core::Core;
 use crate::runtime::{current, exposed};
 use annulus_kernel::{Fd, named};
+use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
@@ -90,7 +91,10 @@ impl Wanted {
             let text = format!("descriptor {number} is {is}; {wanted} is needed");
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
-        let Ok(kind) = socket_type(socket) else { return Err(refused("no socket".into())) };
+        let kind = match socket_type(socket) {
+            Err(Errno::NOTSOCK) => return Err(refused("no socket".into())),
+            kind => kind.map_err(named("getsockopt"))?,
+        };
         let family = socket_domain(socket).map_err(named("getsockopt"))?;
         let listens = socket_acceptconn(socket).map_err(named("getsockopt"))?;
         if self.families.contains(&family) && kind == self.kind && listens == self.listens {

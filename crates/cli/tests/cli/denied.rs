@@ -44,7 +44,11 @@ const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
     ),
     ("getrandom", libc::SYS_getrandom, [Serves; 3]),
     ("getsockname", libc::SYS_getsockname, [Refuses("getsockname: "); 3]),
-    ("getsockopt", libc::SYS_getsockopt, [Serves; 3]),
+    (
+        "getsockopt",
+        libc::SYS_getsockopt,
+        [Refuses("getsockopt: "), Refuses("getsockopt: "), Serves],
+    ),
     ("gettid", libc::SYS_gettid, [Serves; 3]),
     ("io_uring_enter", libc::SYS_io_uring_enter, [Refuses("allow io_uring_setup"), Serves, Serves]),
     ("io_uring_register", libc::SYS_io_uring_register, [Refuses("enabling"), Serves, Serves]),
