@@ -232,7 +232,7 @@ fn a_run_that_is_stopped_at_once_leaves_no_file() {
     let place = Place::new();
     assert_eq!(interrupt(&place, &[Signal::INT, Signal::INT]), Some(130));
     place.is_clean();
-    assert_eq!(interrupt(&place, &[Signal::HUP, Signal::TERM]), Some(143));
+    assert_eq!(interrupt(&place, &[Signal::TERM, Signal::TERM]), Some(143));
     place.is_clean();
 }
 
