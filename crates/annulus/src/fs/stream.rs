@@ -2,16 +2,18 @@
 
 use super::file::File;
 use super::transfer::{Read, Write};
+use crate::chunk::Chunk;
 use crate::io::{AsyncRecv, AsyncSend};
 use crate::task::{JoinHandle, spawn};
 use annulus_kernel::file::CURSOR;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, SeekFrom};
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The most bytes that are read ahead, or accepted, at a time.
+/// The most bytes that are read ahead, or copied and accepted, at a time.
 const PIECE: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -183,7 +185,7 @@ impl FileStream {
             if self.writing.is_some() && self.file.open.is_ordinary() {
                 ready!(self.poll_written(cx))?;
             }
-            let mut buf = std::mem::take(&mut self.next);
+            let mut buf = mem::take(&mut self.next);
             buf.clear();
             buf.reserve(PIECE);
             let mut args = Read { buf, done: 0, offset: CURSOR };
@@ -223,7 +225,7 @@ impl FileStream {
     /// Puts what was read behind what is unread.
     fn add(&mut self, mut read: Vec<u8>) {
         if self.unread().is_empty() {
-            std::mem::swap(&mut self.ahead, &mut read);
+            mem::swap(&mut self.ahead, &mut read);
         } else {
             self.ahead.drain(..self.consumed);
             self.ahead.extend_from_slice(&read);
@@ -245,6 +247,13 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
+    /// The file of a task that writes, so that what is accepted is written whatever becomes of the stream.
+    fn file_of_task(&self) -> io::Result<File> {
+        // Without a turning loop there is no task, and no other turn.
+        drop(self.file.open.core.enter_running()?);
+        self.file.try_clone()
+    }
+
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
         let written = ready!(Pin::new(writing).poll(cx));
@@ -256,7 +265,7 @@ impl FileStream {
 impl AsyncRecv for FileStream {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         // The file may have grown: its end is told again only for the bytes before it.
-        let told = std::mem::take(&mut self.ended);
+        let told = mem::take(&mut self.ended);
         while !told && self.unread().len() < n.max(1) {
             if ready!(self.poll_more(cx))? == 0 {
                 self.ended = true;
@@ -286,7 +295,7 @@ impl AsyncSend for FileStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_write_next(cx))?;
-        let mut buf = std::mem::take(&mut self.copy);
+        let mut buf = mem::take(&mut self.copy);
         buf.clear();
         for slice in slices {
             buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
@@ -300,13 +309,37 @@ impl AsyncSend for FileStream {
             self.copy = args.buf;
             return Poll::Ready(written);
         }
-        // Without a turning loop there is no task, and no other turn.
-        drop(self.file.open.core.enter_running()?);
-        // A task, so that what is accepted is written whatever becomes of the stream.
-        let file = self.file.try_clone()?;
+        let file = self.file_of_task()?;
         let write = async move { file.write_whole(args.buf, |_| CURSOR, &mut 0).await.0 };
         self.writing = Some(spawn(write));
         Poll::Ready(Ok(accepted))
+    }
+
+    /// Accepts the whole chunk, and does not copy it, once the writes before it are done.
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        // For no bytes, too: a copy takes bytes from its source once they are accepted at once.
+        ready!(self.poll_write_next(cx))?;
+        let total = chunk.len();
+        if total == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut args = Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR };
+        let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
+        if matches!(tried, Ok(count) if count == total) {
+            return Poll::Ready(Ok(()));
+        }
+        match tried.and_then(|done| Ok((done, self.file_of_task()?))) {
+            Ok((mut done, file)) => {
+                let write =
+                    async move { file.write_whole(args.buf, |_| CURSOR, &mut done).await.0 };
+                self.writing = Some(spawn(write));
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => {
+                *chunk = args.buf;
+                Poll::Ready(Err(error))
+            }
+        }
     }
 
     /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`].
