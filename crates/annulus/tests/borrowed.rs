@@ -17,6 +17,7 @@ use std::net;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net as unix;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const LOCAL: &str = "127.0.0.1:0";
 
@@ -77,6 +78,25 @@ fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
         drop((stream, listener, others, peer));
         let placeholder = 1;
         assert!(open_descriptors() <= before + placeholder);
+    }
+}
+
+#[test]
+fn a_truncated_stream_is_reset_also_if_its_descriptor_was_lent() {
+    let _alone = alone();
+    for choice in drivers() {
+        let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
+        let mut runtime = builder.build().unwrap();
+        let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap();
+        runtime.block_on(async {
+            let more_than_sockets_hold = vec![1; 64 << 20];
+            assert!(touch(stream.send(more_than_sockets_hold)).is_none());
+        });
+        let borrowed = stream.as_fd();
+        drop(runtime);
+        fcntl_getfd(borrowed).unwrap();
+        let error = io::copy(&mut peer, &mut io::sink()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
 }
 

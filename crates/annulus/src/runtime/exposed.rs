@@ -5,11 +5,14 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Linux};
+use rustix::net::connect_unspec;
+use rustix::net::sockopt::socket_linger;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The descriptors that were lent and are open.
 #[derive(Default)]
@@ -39,6 +42,13 @@ impl Exposed {
         // SAFETY: the caller was to close it, and does not: this is its only owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
+}
+
+/// Resets a connection whose close would do that, as a truncated stream's must (`SO_LINGER` of zero); true if it did. Unix sockets
+/// are not reset.
+pub(super) fn reset(fd: Fd) -> bool {
+    let socket = Linux::borrow(fd);
+    socket_linger(socket) == Ok(Some(Duration::ZERO)) && connect_unspec(socket).is_ok()
 }
 
 /// A descriptor of a handle, or if it has none that other code may use (after the runtime's end, in a simulation), one on which every

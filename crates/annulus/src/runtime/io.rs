@@ -4,7 +4,7 @@
 //! a note here, and the turn acts on it.
 
 use super::after::After;
-use super::exposed::Exposed;
+use super::exposed::{self, Exposed};
 use super::kernel_held::KernelHeld;
 use super::memory::{Memory, MemoryLimit};
 use super::recheck::{Recheck, Rechecks};
@@ -117,15 +117,17 @@ impl Io {
         self.driver.release(fd);
     }
 
-    /// Keeps a descriptor that was lent instead of closing it. Its peer sees the end.
+    /// Keeps a descriptor that was lent instead of closing it. Its peer sees what it would see of a close: the end, or a reset.
     #[cold]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {
         if !self.exposed.remove(fd) || !self.exposed.keep {
             return false;
         }
         self.driver.release(fd);
-        // Fails for sockets without a peer, and for pipes.
-        _ = self.driver.kernel().shutdown(fd, Shutdown::Both);
+        if !exposed::reset(fd) {
+            // Fails for sockets without a peer, and for pipes.
+            _ = self.driver.kernel().shutdown(fd, Shutdown::Both);
+        }
         self.exposed.keep(fd);
         true
     }
