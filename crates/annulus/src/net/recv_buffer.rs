@@ -1,8 +1,10 @@
 //! What a receiving handle keeps of leases that were shown and not wholly consumed.
 
-use super::stream_handle::StreamHandle;
+use super::stream_handle::{Message, StreamHandle};
 use crate::lease::Lease;
 use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 /// Bytes that were received, and that `recv` returns before it asks the stream.
@@ -17,6 +19,8 @@ struct Unread {
     first: Option<Lease>,
     /// What follows `first`, if that was completed with a part of a lease. Never an empty one, and never without `first`.
     next: Option<Lease>,
+    /// Came with these bytes, and are closed when none of them is left.
+    descriptors: Vec<OwnedFd>,
 }
 
 /// How much of a lease is copied behind one that is too short.
@@ -46,7 +50,21 @@ impl RecvBuffer {
     ) -> Poll<io::Result<Option<Lease>>> {
         match self.take() {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
-            None => stream.poll_shown(cx, false),
+            None => stream.poll_message(cx).map_ok(|message| message.map(|(lease, _)| lease)),
+        }
+    }
+
+    /// As [`poll_recv`](Self::poll_recv), with the descriptors of the bytes that were shown, or of those that the stream receives.
+    pub(super) fn poll_message(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Message>>> {
+        let Some(unread) = &mut self.0 else { return stream.poll_message(cx) };
+        let descriptors = mem::take(&mut unread.descriptors);
+        match unread.take() {
+            Some(lease) => Poll::Ready(Ok(Some((lease, descriptors)))),
+            None => stream.poll_message(cx),
         }
     }
 
@@ -136,7 +154,16 @@ impl Unread {
 
     fn take(&mut self) -> Option<Lease> {
         let next = self.next.take();
-        std::mem::replace(&mut self.first, next)
+        let first = mem::replace(&mut self.first, next);
+        self.close_descriptors_of_none();
+        first
+    }
+
+    #[inline]
+    fn close_descriptors_of_none(&mut self) {
+        if self.first.is_none() {
+            self.descriptors.clear();
+        }
     }
 
     #[inline]
@@ -145,6 +172,7 @@ impl Unread {
         first.advance(n);
         if first.is_empty() {
             self.first = self.next.take();
+            self.close_descriptors_of_none();
         }
     }
 
@@ -166,10 +194,13 @@ impl Unread {
     ) -> Poll<io::Result<()>> {
         while self.len() < n.max(1) {
             let next = match self.next.take() {
-                Some(next) => Some(next),
-                None => ready!(stream.poll_shown(cx, self.first.is_some()))?,
+                Some(next) => next,
+                None => {
+                    let Some((next, descriptors)) = ready!(stream.poll_message(cx))? else { break };
+                    self.descriptors.extend(descriptors);
+                    next
+                }
             };
-            let Some(next) = next else { break };
             match self.first.take() {
                 None => self.first = Some(next),
                 Some(first) => self.gather(stream, first, next, n, gather)?,

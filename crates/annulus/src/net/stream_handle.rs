@@ -15,6 +15,7 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -26,6 +27,9 @@ pub(crate) struct StreamHandle {
     /// The slot is free, or already closing.
     is_released: bool,
 }
+
+/// Received bytes, and the descriptors that came with them.
+pub(super) type Message = (Lease, Vec<OwnedFd>);
 
 /// What sends.
 pub(crate) trait AsStream {
@@ -72,18 +76,14 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
-    /// As [`poll_recv`](Self::poll_recv), for bytes that are shown, also behind those that were received last. Not inlined, so that
-    /// receives that show nothing stay as they are.
+    /// As [`poll_recv`](Self::poll_recv), with the descriptors that came with the bytes. Not inlined, so that receives of nothing but
+    /// bytes stay as they are.
     #[inline(never)]
-    pub(super) fn poll_shown(
-        &self,
-        cx: &Context<'_>,
-        behind: bool,
-    ) -> Poll<io::Result<Option<Lease>>> {
-        if behind {
-            self.core.enter_running()?.streams.get(self.slot).0.keep_descriptors();
-        }
-        self.poll_recv(cx)
+    pub(super) fn poll_message(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Message>>> {
+        self.poll_with(|stream, shared, io| {
+            let lease = ready!(stream.poll_recv(shared, io, cx))?;
+            Poll::Ready(Ok(lease.map(|lease| (lease, stream.take_descriptors()))))
+        })
     }
 
     /// What has been received; an error if that is nothing yet.

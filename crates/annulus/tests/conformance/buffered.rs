@@ -4,7 +4,7 @@ use crate::common::{pair, pattern, receive, touch};
 use annulus::net::{TcpStream, UnixOptions, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{spawn, yield_now};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -187,7 +187,7 @@ pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
     Ok(())
 }
 
-/// What was gathered comes with the descriptors of all its bytes; those of bytes that were consumed are closed with the next ones.
+/// What was gathered comes with the descriptors of all its bytes; those of bytes that were consumed are closed.
 pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
     let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
@@ -208,6 +208,37 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     other.consume(2);
     let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
     assert_eq!((&*bytes, descriptors.len()), (&b"gh"[..], 1));
+    Ok(())
+}
+
+/// A peek that is dropped while it waits changes nothing: each message comes with its own descriptors, or is taken without them.
+pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> io::Result<()> {
+    let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+    let (mut reader, writer) = std::io::pipe()?;
+    one.send_with_descriptors("taken", vec![writer.into()]).await?;
+    assert_eq!(other.fill_buf().await?, b"taken");
+    assert!(touch(other.peek(100)).is_none());
+    assert_eq!(other.recv().await?.as_deref(), Some(&b"taken"[..]));
+    let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
+    one.send_with_descriptors("second", vec![null()?]).await?;
+    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
+    assert_eq!((&*bytes, descriptors.len()), (&b"second"[..], 1));
+    assert_eq!(reader.read(&mut [0])?, 0, "what came with the first was closed");
+
+    one.send_with_descriptors("third", vec![null()?, null()?]).await?;
+    assert_eq!(other.fill_buf().await?, b"third");
+    let mut waiting = Box::pin(other.peek(100));
+    assert!(touch(&mut waiting).is_none());
+    one.send_with_descriptors("fourth", vec![null()?]).await?;
+    one.drain().await?;
+    for _ in 0..10 {
+        yield_now().await; // The fourth has come, and the peek does not gather it.
+    }
+    drop(waiting);
+    for (wanted, count) in [(&b"third"[..], 2), (b"fourth", 1)] {
+        let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("not the end");
+        assert_eq!((&*bytes, descriptors.len()), (wanted, count));
+    }
     Ok(())
 }
 

@@ -272,6 +272,7 @@ linux_suite! {
     connections::a_connection_that_was_reset_does_not_move;
     options::sockets_are_bound_to_an_interface;
     buffered::descriptors_of_shown_bytes_stay;
+    buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;
     unix::each_end_knows_the_process_of_the_other;
     unix::streams_pass_descriptors;
     unix::bytes_behind_a_descriptor_are_received;

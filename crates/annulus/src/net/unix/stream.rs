@@ -87,10 +87,7 @@ impl UnixStream {
     /// [`descriptors`](UnixOptions::descriptors).
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
-        let Some(bytes) = self.recv().await? else { return Ok(None) };
-        let inner = &mut *self.handle.core.enter()?;
-        let descriptors = inner.streams.get(self.handle.slot).0.take_descriptors();
-        Ok(Some((bytes, descriptors)))
+        poll_fn(|cx| self.unread.poll_message(&self.handle, cx)).await
     }
 
     /// Sends all of a chunk, and descriptors with its first byte. They stay open here until they have left.

@@ -24,19 +24,12 @@ pub(super) struct ScmRights {
     buffer: Option<Box<RecvMsgBuf>>,
     /// Came with the bytes that were received last.
     received: Vec<OwnedFd>,
-    /// The next bytes are gathered behind those, which were not taken.
-    keep: bool,
 }
 
 impl ScmRights {
     /// What came with the bytes that were received last.
     pub(super) fn take(&mut self) -> Vec<OwnedFd> {
         mem::take(&mut self.received)
-    }
-
-    /// The next bytes are gathered behind those that were received last: their descriptors stay.
-    pub(super) fn keep(&mut self) {
-        self.keep = true;
     }
 
     /// The operation that receives a message. Its memory stays here until [`on_recv`](Self::on_recv).
@@ -50,11 +43,8 @@ impl ScmRights {
         let buffer = self.buffer.take()?;
         let format = Format::UNIX_DESCRIPTORS;
         let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
-        if !mem::take(&mut self.keep) {
-            // Descriptors that came with bytes that were taken without them are closed.
-            self.received.clear();
-        }
-        self.received.extend(message.take_descriptors());
+        // Descriptors that came with bytes that were taken without them are closed.
+        self.received = message.take_descriptors();
         (len > 0).then(|| message.into_bytes())
     }
 }

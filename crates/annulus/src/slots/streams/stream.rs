@@ -80,13 +80,6 @@ impl Stream {
         self.scm_rights().map(ScmRights::take).unwrap_or_default()
     }
 
-    /// The next bytes are gathered behind those that were received last, which were not taken: nor were their descriptors.
-    pub(crate) fn keep_descriptors(&mut self) {
-        if let Some(scm_rights) = self.scm_rights() {
-            scm_rights.keep();
-        }
-    }
-
     pub(super) fn scm_rights(&mut self) -> Option<&mut ScmRights> {
         match self.special.as_deref_mut() {
             Some(Special::ScmRights(scm_rights)) => Some(scm_rights),
