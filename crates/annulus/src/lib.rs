@@ -51,7 +51,7 @@
 //! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |
 //! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
-//! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was accepted is written |
+//! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was accepted is written, also at the end of the runtime |
 //! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy goes on behind it |
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |

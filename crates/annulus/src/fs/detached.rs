@@ -3,6 +3,7 @@
 use super::file::File;
 use super::transfer::Write;
 use crate::lease::Lease;
+use crate::runtime::last_writes::AcceptedWrite;
 use crate::task::spawn;
 use annulus_kernel::file::CURSOR;
 use std::io;
@@ -30,11 +31,13 @@ impl File {
         let start = self.move_cursor(total as i64).map(|end| end - total as u64);
         let offset = move |done| start.as_ref().map_or(CURSOR, |start| start + done);
         let file = self.try_clone()?;
-        let task = spawn(async move {
+        let core = file.open.core.clone();
+        let write = async move {
             let mut done = 0;
             let (outcome, _) = file.write_whole(lease, offset, &mut done).await;
             (outcome, done)
-        });
+        };
+        let task = spawn(AcceptedWrite::new(core, write));
         let (outcome, done) = task.await.map_err(|error| io::Error::other(error.to_string()))?;
         if done < total {
             // It fails only if there is no cursor to move back.

@@ -50,6 +50,10 @@ impl Metadata {
         self.kind() == FileType::RegularFile
     }
 
+    pub(super) fn is_block_device(&self) -> bool {
+        self.kind() == FileType::BlockDevice
+    }
+
     /// A directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileType::Directory

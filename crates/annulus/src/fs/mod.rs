@@ -28,6 +28,7 @@ mod pending_call;
 mod policy;
 mod read_dir;
 mod send;
+mod shared_waker;
 mod stream;
 mod transfer;
 mod vectored;

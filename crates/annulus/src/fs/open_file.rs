@@ -36,9 +36,9 @@ impl OpenFile {
         self.metadata().map_or(0, Metadata::dev)
     }
 
-    /// Whether its calls wait for devices only. Those on a pipe or a terminal wait for its other end.
+    /// Whether its calls wait for devices only, at a cursor. Those on a pipe or a terminal wait for its other end.
     pub(super) fn is_ordinary(&self) -> bool {
-        self.metadata().is_some_and(Metadata::is_file)
+        self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
     }
 
     fn metadata(&self) -> Option<&Metadata> {

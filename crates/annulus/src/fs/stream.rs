@@ -1,9 +1,11 @@
 //! A file as a stream of bytes, for code that reads and writes borrowed memory.
 
 use super::file::File;
+use super::shared_waker::SharedWaker;
 use super::transfer::{Read, Write};
 use crate::chunk::Chunk;
 use crate::io::{AsyncRecv, AsyncSend};
+use crate::runtime::last_writes::AcceptedWrite;
 use crate::task::{JoinHandle, spawn};
 use annulus_kernel::file::CURSOR;
 use std::fmt;
@@ -11,6 +13,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, SeekFrom};
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The most bytes that are read ahead, or copied and accepted, at a time.
@@ -47,14 +50,15 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 /// # What dropping does
 ///
 /// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
-/// accepted are written, also if the stream is dropped; [`flush`](AsyncSend::flush) waits for that and reports errors, which otherwise
-/// the next call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
+/// accepted are written, also if the stream is dropped, and at the end of the runtime within its
+/// [timeout](crate::Builder::shutdown_timeout); [`flush`](AsyncSend::flush) waits for that and reports errors, which otherwise the next
+/// call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
     file: File,
     /// What was read ahead, of which the first `consumed` bytes were taken.
     ahead: Vec<u8>,
     consumed: usize,
-    /// The last read has found the end, and nothing was consumed since.
+    /// The last read has found the end, and `consume` was not called since.
     ended: bool,
     /// Memory of the next read.
     next: Vec<u8>,
@@ -63,6 +67,8 @@ pub struct FileStream {
     copy: Vec<u8>,
     writing: Option<JoinHandle<io::Result<()>>>,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
+    /// What is in flight wakes all tasks that wait for the stream.
+    waker: Arc<SharedWaker>,
     /// A seek that begins when it is polled.
     #[cfg(feature = "tokio-io")]
     target: Option<SeekFrom>,
@@ -81,6 +87,7 @@ impl File {
             copy: Vec::new(),
             writing: None,
             seeking: None,
+            waker: Arc::default(),
             #[cfg(feature = "tokio-io")]
             target: None,
         }
@@ -151,7 +158,11 @@ impl FileStream {
     pub(crate) fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let Some(to) = self.target else {
             ready!(self.poll_sought(cx))?;
-            return Poll::Ready(Ok(self.file.move_cursor(0)? - self.unread().len() as u64));
+            ready!(self.poll_written(cx))?;
+            ready!(self.poll_read_done(cx))?;
+            // Another handle of the same file may have moved the cursor.
+            let unread = self.unread().len() as u64;
+            return Poll::Ready(Ok(self.file.move_cursor(0)?.saturating_sub(unread)));
         };
         let sought = ready!(self.poll_seek(cx, to));
         self.target = None;
@@ -161,7 +172,7 @@ impl FileStream {
     /// A seek that has begun and was not awaited comes first.
     fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let Some((_, seeking)) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
-        let sought = ready!(seeking.as_mut().poll(cx));
+        let sought = ready!(self.waker.poll(seeking, cx));
         self.seeking = None;
         if sought.is_ok() {
             self.drop_ahead();
@@ -208,7 +219,7 @@ impl FileStream {
 
     fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Some(reading) = &mut self.reading else { return Poll::Ready(Ok(0)) };
-        let (read, buf) = ready!(reading.as_mut().poll(cx));
+        let (read, buf) = ready!(self.waker.poll(reading, cx));
         self.reading = None;
         self.add(buf);
         Poll::Ready(read)
@@ -247,16 +258,22 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// The file of a task that writes, so that what is accepted is written whatever becomes of the stream.
+    /// The file of a task that writes.
     fn file_of_task(&self) -> io::Result<File> {
         // Without a turning loop there is no task, and no other turn.
         drop(self.file.open.core.enter_running()?);
         self.file.try_clone()
     }
 
+    /// What is accepted is written whatever becomes of the stream.
+    fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
+        let core = self.file.open.core.clone();
+        self.writing = Some(spawn(AcceptedWrite::new(core, write)));
+    }
+
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
-        let written = ready!(Pin::new(writing).poll(cx));
+        let written = ready!(self.waker.poll(writing, cx));
         self.writing = None;
         Poll::Ready(written.map_err(io::Error::other).and_then(|written| written))
     }
@@ -264,6 +281,7 @@ impl FileStream {
 
 impl AsyncRecv for FileStream {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        ready!(self.poll_sought(cx))?;
         // The file may have grown: its end is told again only for the bytes before it.
         let told = mem::take(&mut self.ended);
         while !told && self.unread().len() < n.max(1) {
@@ -280,7 +298,8 @@ impl AsyncRecv for FileStream {
         let shown = self.unread().len();
         assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
         self.consumed += n;
-        self.ended &= n == 0;
+        // Also if nothing was there to consume: the next call looks again.
+        self.ended = false;
     }
 }
 
@@ -311,7 +330,7 @@ impl AsyncSend for FileStream {
         }
         let file = self.file_of_task()?;
         let write = async move { file.write_whole(args.buf, |_| CURSOR, &mut 0).await.0 };
-        self.writing = Some(spawn(write));
+        self.write_in_task(write);
         Poll::Ready(Ok(accepted))
     }
 
@@ -332,7 +351,7 @@ impl AsyncSend for FileStream {
             Ok((mut done, file)) => {
                 let write =
                     async move { file.write_whole(args.buf, |_| CURSOR, &mut done).await.0 };
-                self.writing = Some(spawn(write));
+                self.write_in_task(write);
                 Poll::Ready(Ok(()))
             }
             Err(error) => {

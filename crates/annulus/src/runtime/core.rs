@@ -4,6 +4,7 @@ use super::fork::ForkGuard;
 use super::host::Host;
 use super::inner::Inner;
 use super::kernel_held::KernelHeld;
+use super::last_writes::LastWrites;
 use super::remote::Remote;
 use crate::blocking::Blocking;
 use crate::fs::InlinePolicy;
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) inline_policy: InlinePolicy,
     /// Descriptors that handles had lent when the runtime ended.
     kept: RefCell<Vec<OwnedFd>>,
+    pub(super) last_writes: LastWrites,
     pub(crate) blocking: Blocking,
     guard: ForkGuard,
     /// If turns and polls are measured.
@@ -70,6 +72,7 @@ impl Core {
             inline_policy,
             blocking,
             kept: RefCell::default(),
+            last_writes: LastWrites::default(),
             guard,
             host: Host::default(),
             running: Cell::new(false),

@@ -15,6 +15,7 @@ pub(crate) mod inner;
 mod inspect;
 pub(crate) mod io;
 pub(crate) mod kernel_held;
+pub(crate) mod last_writes;
 mod lockdown;
 pub(crate) mod memory;
 pub(crate) mod recheck;

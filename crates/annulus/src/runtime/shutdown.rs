@@ -1,4 +1,4 @@
-//! The end of a runtime, in this order: tasks are dropped; queued sends are drained within the shutdown timeout; the state is taken
+//! The end of a runtime, in this order: tasks are dropped; queued sends and accepted writes are drained within the shutdown timeout; the state is taken
 //! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. What is
 //! left of the shutdown timeout then goes to blocking calls that have begun.
 //!
@@ -10,11 +10,14 @@ use super::core::Core;
 use super::inner::Inner;
 use crate::runtime::current;
 use crate::runtime::kernel_held::KernelHeld;
+use crate::task::RootWaker;
 use crate::time::Instant;
 use crate::unwind::{dispose, wake_each};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::thread::panicking;
 use std::time::Duration;
 
@@ -47,10 +50,12 @@ impl Core {
     }
 
     fn wind_down(&self, deadline: Instant) {
+        self.last_writes.open();
         self.drop_remains();
         if self.check_whole().is_ok() {
             self.drain(deadline);
         }
+        self.last_writes.close();
         let Some(mut inside) = self.take_inside() else { return };
         inside.stop_everything();
         let drained = self.reap(&mut inside) && self.check_whole().is_ok();
@@ -58,11 +63,19 @@ impl Core {
         self.set_over(inside.close(drained));
     }
 
-    /// Runs turns until everything queued has been sent, up to the deadline.
+    /// Runs turns until everything queued has been sent, and everything accepted written, up to the deadline.
     fn drain(&self, deadline: Instant) {
-        while self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
+        let flag = Arc::new(RootWaker::new(self.remote.clone()));
+        let waker = Waker::from(flag.clone());
+        loop {
+            flag.take();
+            let written = self.last_writes.poll(&mut Context::from_waker(&waker));
+            if written && !self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
+                return;
+            }
             let left = deadline.duration_since(self.now());
-            let hurry = self.enter().is_ok_and(|inner| !inner.io.driver.is_clear());
+            let is_clear = self.enter().is_ok_and(|inner| inner.io.driver.is_clear());
+            let hurry = flag.is_woken() || !is_clear;
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
             }

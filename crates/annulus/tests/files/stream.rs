@@ -4,9 +4,14 @@ use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, File, FileStream, OpenOptions, Policy};
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::spawn;
-use std::io::{self, ErrorKind, IoSlice, SeekFrom};
+use annulus::time::timeout;
+use annulus::{Runtime, spawn};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
 use std::process::Command;
+use std::time::Duration;
 
 /// Several times what is read ahead.
 const LEN: usize = 300_000;
@@ -202,4 +207,173 @@ async fn by_tokio(place: Place) -> io::Result<()> {
 fn foreign_traits_read_write_and_seek() {
     everywhere(by_futures);
     everywhere(by_tokio);
+}
+
+#[test]
+fn what_was_accepted_is_written_at_the_end_of_the_runtime() {
+    for mode in Mode::all() {
+        for keep in [false, true] {
+            let place = Place::new();
+            let path = place.join("a");
+            let mut runtime = mode.runtime().unwrap();
+            let accepted = runtime.block_on(async {
+                let mut file = File::create(&path).await?.into_stream();
+                file.write_all(b"accepted").await?;
+                file.send(vec![b'.'; 200_000]).await?;
+                io::Result::Ok(keep.then_some(file))
+            });
+            drop(runtime);
+            let written = std::fs::read(&path).unwrap();
+            assert!(written.starts_with(b"accepted..") && written.len() == 200_008, "{mode:?}");
+            drop(accepted.unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_runtime_does_not_wait_for_ever() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload) {
+        let place = Place::new();
+        let path = place.join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let builder = Runtime::builder().driver(mode.driver).file_policy(mode.policy);
+        let mut runtime = builder.shutdown_timeout(Duration::from_millis(10)).build().unwrap();
+        let reader = runtime.block_on(async {
+            let mut pipe = OpenOptions::new().read(true).write(true).open(&path).await?;
+            // More than it holds, which is never read.
+            let reader = pipe.try_clone()?;
+            pipe.write(vec![0; 65_536]).await.0?;
+            assert_eq!(pipe.into_stream().write(b"waits").await?, 5);
+            io::Result::Ok(reader)
+        });
+        drop(runtime);
+        drop(reader.unwrap());
+    }
+}
+
+async fn drop_a_seek(place: Place) -> io::Result<()> {
+    let text = pattern(100);
+    fs::write(place.join("a"), text.clone()).await?;
+    let mut file = File::open(place.join("a")).await?.into_stream();
+    file.recv_exact(40).await?;
+    _ = crate::touch(file.seek(SeekFrom::Start(10)));
+    assert!(file.fill_buf().await? == &text[10..]);
+    Ok(())
+}
+
+#[test]
+fn a_dropped_seek_comes_before_the_next_look() {
+    everywhere(drop_a_seek);
+}
+
+async fn grow(place: Place) -> io::Result<()> {
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt};
+    let mut writer = std::fs::File::create(place.join("a"))?;
+    let mut file = File::open(place.join("a")).await?.into_stream();
+    for _ in 0..3 {
+        let mut bytes = [0; 9];
+        assert_eq!(AsyncReadExt::read(&mut file, &mut bytes).await?, 0);
+        writer.write_all(b"a line\n")?;
+        assert_eq!(AsyncReadExt::read(&mut file, &mut bytes).await?, 7);
+        let mut line = String::new();
+        assert_eq!(AsyncBufReadExt::read_line(&mut file, &mut line).await?, 0);
+        writer.write_all(b"a line\n")?;
+        assert_eq!(AsyncBufReadExt::read_line(&mut file, &mut line).await?, 7);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_grows_is_read_on() {
+    everywhere(grow);
+}
+
+async fn share_the_cursor(place: Place) -> io::Result<()> {
+    use tokio::io::AsyncSeek;
+    fs::write(place.join("a"), pattern(100)).await?;
+    let mut file = both_ways(&place, "a").await?;
+    file.fill_buf().await?;
+    file.file().try_clone()?.seek(SeekFrom::Start(0)).await?;
+    assert_eq!(poll_fn(|cx| Pin::new(&mut file).poll_complete(cx)).await?, 0);
+    file.seek(SeekFrom::Start(0)).await?;
+    file.write_all(b"accepted").await?;
+    let position = poll_fn(|cx| Pin::new(&mut file).poll_complete(cx)).await?;
+    assert_eq!(position, 8, "behind what was accepted");
+    Ok(())
+}
+
+#[test]
+fn the_position_is_that_of_the_next_byte() {
+    everywhere(share_the_cursor);
+}
+
+/// The halves wait for each other's calls, and each is woken.
+async fn split(place: Place) -> io::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let file = both_ways(&place, "a").await?;
+    let (mut reading, mut writing) = tokio::io::split(file);
+    let writer = spawn(async move {
+        for _ in 0..20 {
+            writing.write_all(&pattern(1000)).await?;
+            writing.flush().await?;
+        }
+        io::Result::Ok(())
+    });
+    let reader = spawn(async move {
+        let mut bytes = [0; 100];
+        for _ in 0..20 {
+            _ = AsyncReadExt::read(&mut reading, &mut bytes).await?;
+        }
+        io::Result::Ok(())
+    });
+    let limit = Duration::from_secs(20);
+    timeout(limit, writer).await.expect("the writer is woken").expect("no panic")?;
+    timeout(limit, reader).await.expect("the reader is woken").expect("no panic")
+}
+
+#[test]
+fn the_halves_of_a_stream_may_be_in_two_tasks() {
+    everywhere(split);
+}
+
+/// A block device on a file, until it is dropped.
+struct Device(String);
+
+impl Device {
+    /// `None` without the right to make one.
+    fn on(image: &std::path::Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        let name = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| Self(name.trim().into()))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+async fn use_device(place: Place) -> io::Result<()> {
+    let text = pattern(LEN / 512 * 512);
+    std::fs::write(place.join("image"), &text)?;
+    let Some(device) = Device::on(&place.join("image")) else {
+        eprintln!("skipped: no block device can be made here");
+        return Ok(());
+    };
+    let opened = OpenOptions::new().read(true).write(true).open(&device.0).await?;
+    let mut file = opened.into_stream();
+    assert!(*file.recv_exact(512).await? == text[..512]);
+    file.write_all(b"behind what was consumed").await?;
+    let file = file.into_file().await?;
+    file.sync_all().await?;
+    let mut behind = [0; 24];
+    std::fs::File::open(&device.0)?.read_exact_at(&mut behind, 512)?;
+    assert_eq!(&behind, b"behind what was consumed");
+    Ok(())
+}
+
+#[test]
+fn a_block_device_has_a_cursor() {
+    everywhere(use_device);
 }

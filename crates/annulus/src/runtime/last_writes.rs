@@ -1,0 +1,76 @@
+//! Writes to files that were accepted: they are completed also if the runtime ends first, within its shutdown timeout.
+
+use super::core::Core;
+use std::cell::RefCell;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+type Write = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Writes whose tasks the end of the runtime has dropped; `None` unless it is ending.
+#[derive(Default)]
+pub(crate) struct LastWrites(RefCell<Option<Vec<Write>>>);
+
+impl LastWrites {
+    /// From here on writes are taken in.
+    pub(super) fn open(&self) {
+        *self.0.borrow_mut() = Some(Vec::new());
+    }
+
+    /// Gives up what is left.
+    pub(super) fn close(&self) {
+        drop(self.0.take());
+    }
+
+    fn push(&self, write: Write) {
+        if let Some(writes) = &mut *self.0.borrow_mut() {
+            writes.push(write);
+        }
+    }
+
+    /// Goes on with all of them; true if none is left.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> bool {
+        let mut writes = self.0.borrow_mut().as_mut().map(mem::take).unwrap_or_default();
+        writes.retain_mut(|write| write.as_mut().poll(cx).is_pending());
+        let all_done = writes.is_empty();
+        writes.into_iter().for_each(|write| self.push(write));
+        all_done
+    }
+}
+
+/// A write that was accepted, for a task. If the end of the runtime drops that, the write is completed there.
+pub(crate) struct AcceptedWrite<F: Future + 'static> {
+    core: Rc<Core>,
+    /// `None` once it is done.
+    write: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future + 'static> AcceptedWrite<F> {
+    pub(crate) fn new(core: Rc<Core>, write: F) -> Self {
+        Self { core, write: Some(Box::pin(write)) }
+    }
+}
+
+impl<F: Future + 'static> Future for AcceptedWrite<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let write = self.write.as_mut().expect("polled after its end");
+        let polled = write.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.write = None;
+        }
+        polled
+    }
+}
+
+impl<F: Future + 'static> Drop for AcceptedWrite<F> {
+    fn drop(&mut self) {
+        if let Some(write) = self.write.take() {
+            self.core.last_writes.push(Box::pin(async move { _ = write.await }));
+        }
+    }
+}
