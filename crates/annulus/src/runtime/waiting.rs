@@ -40,9 +40,7 @@ impl Inner {
         self.polls.add_waits(waits);
         self.file_ops.add_waits(waits);
         let now = self.io.now();
-        for (waker, deadline) in self.io.timers.waits() {
-            waits.note(&waker, || left(deadline, now));
-        }
+        self.io.timers.each_wait(|waker, deadline| waits.note(waker, || left(deadline, now)));
     }
 }
 

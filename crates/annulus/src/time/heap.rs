@@ -106,14 +106,13 @@ impl Timers {
         timers.into_values().map(|timer| timer.fire)
     }
 
-    /// The wakers of the timers that wake a task, with the deadlines.
-    pub(crate) fn waits(&mut self) -> Vec<(Waker, Instant)> {
-        let timers = &mut self.timers;
-        let wait = |node: &Node| match &timers.get(node.index).fire {
-            Fire::Wake(waker) => Some((waker.clone(), node.deadline)),
-            _ => None,
-        };
-        self.heap.iter().filter_map(wait).collect()
+    /// Shows the waker and the deadline of each timer that wakes a task. A waker is foreign: it is neither cloned nor dropped here.
+    pub(crate) fn each_wait(&mut self, mut show: impl FnMut(&Waker, Instant)) {
+        for node in &self.heap {
+            if let Fire::Wake(waker) = &self.timers.get(node.index).fire {
+                show(waker, node.deadline);
+            }
+        }
     }
 
     fn take(&mut self, index: u32) -> Fire {

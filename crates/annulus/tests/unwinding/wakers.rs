@@ -94,6 +94,25 @@ fn wakers_of_everything_go_one_by_one_at_the_end() {
     });
 }
 
+/// Listing what tasks wait for runs no code of a foreign waker: it neither clones nor drops it.
+#[test]
+fn the_wakers_of_timers_are_not_cloned_to_list_what_waits() {
+    everywhere(|mut stage| {
+        stage.play(async {
+            let mut sleep = Box::pin(sleep(Duration::from_secs(3600)));
+            let waker = waker_whose_clone_panics(false);
+            assert!(poll_with(sleep.as_mut(), &waker).is_pending());
+            let waits = spawn(yield_now());
+            _ = waker_whose_clone_panics(true);
+            assert_eq!(annulus::handle()?.tasks().await?.len(), 1);
+            _ = waker_whose_clone_panics(false);
+            waits.await?;
+            Ok(())
+        });
+        stage.end();
+    });
+}
+
 /// A joiner's waker is foreign if another executor polls the handle.
 #[test]
 fn joiners_wakers_that_panic_are_kept_in() {
