@@ -3,12 +3,13 @@
 //! A request is answered and its connection closed. The head of a request, the time it may take and the number of connections are
 //! limited, so that a client can neither hold memory nor keep others out for long.
 
+use super::ask::ask_all;
 use super::{Listen, Plan};
 use annulus::Handle;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener, TcpStream};
 use annulus::shards::Shard;
 use annulus::stats::{Stats, prometheus};
-use annulus::time::{self, Instant};
+use annulus::time;
 use anyhow::{Context, Result};
 use std::io;
 use std::sync::Arc;
@@ -21,8 +22,6 @@ pub(super) const FILES: usize = 1 + CONNECTIONS;
 const CONNECTIONS: usize = 16;
 /// How long a connection may take, from the request to its close.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the workers may take to answer; one whose loop does not turn is left out.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;
 /// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
@@ -42,18 +41,12 @@ pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(TcpListener, String)
 pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()> {
     let handles: Arc<[Handle]> = shard.handles().into();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let handles = Arc::clone(&handles);
-                drop(annulus::spawn(async move {
-                    // A client that fails or is slow is disconnected.
-                    _ = time::timeout(TIMEOUT, answer(stream, &handles)).await;
-                }));
-            }
-            // The client disconnected before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => return Err(error),
-        }
+        let (stream, _) = listener.accept().await?;
+        let handles = Arc::clone(&handles);
+        drop(annulus::spawn(async move {
+            // A client that fails or is slow is disconnected.
+            _ = time::timeout(TIMEOUT, answer(stream, &handles)).await;
+        }));
     }
 }
 
@@ -167,12 +160,11 @@ fn ok(text: &str, has_body: bool) -> Vec<u8> {
 
 /// The stats of the workers that answer in time, and which do.
 async fn metrics(handles: &[Handle]) -> String {
-    let deadline = Instant::now() + PATIENCE;
-    let mut answers: Vec<(String, Option<Stats>)> = Vec::new();
-    for (worker, handle) in handles.iter().enumerate() {
-        let answer = time::timeout_at(deadline, handle.stats()).await;
-        answers.push((worker.to_string(), answer.ok().and_then(Result::ok)));
-    }
+    let answers = ask_all(handles, Handle::stats).await.into_iter().enumerate();
+    let stats = |(worker, answer): (usize, Result<io::Result<Stats>, _>)| {
+        (worker.to_string(), answer.ok().and_then(Result::ok))
+    };
+    let answers: Vec<(String, Option<Stats>)> = answers.map(stats).collect();
     let up = answers.iter().map(|(worker, stats)| {
         format!("annulus_up{{shard=\"{worker}\"}} {}\n", u8::from(stats.is_some()))
     });

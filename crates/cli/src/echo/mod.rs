@@ -1,5 +1,6 @@
 //! `annulus echo`: an echo server.
 
+mod ask;
 mod datagrams;
 mod metrics;
 mod own_addresses;

@@ -216,8 +216,6 @@ async fn accept_all(mut acceptor: Acceptor, server: Rc<Server>) -> io::Result<()
             Ok(Some(stream)) => server.serve(stream),
             // The accepting worker shuts down, and so will this one.
             Ok(None) => pending().await,
-            // The client disconnected before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
         }
     }

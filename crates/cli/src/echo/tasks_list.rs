@@ -1,15 +1,11 @@
 //! SIGUSR1: what every task of every worker waits for.
 
+use super::ask::{ANSWER_TIMEOUT, ask_all};
 use crate::output::note;
 use annulus::Handle;
 use annulus::shards::Shard;
 use annulus::signal::{Signal, signals};
-use annulus::time::{self, Instant};
 use std::io;
-use std::time::Duration;
-
-/// How long the workers may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints the tasks of all workers on standard error at each SIGUSR1.
 pub(super) fn print_at_signal(shard: &Shard) -> io::Result<()> {
@@ -24,9 +20,8 @@ pub(super) fn print_at_signal(shard: &Shard) -> io::Result<()> {
 }
 
 async fn print(handles: &[Handle]) {
-    let deadline = Instant::now() + PATIENCE;
-    for (worker, handle) in handles.iter().enumerate() {
-        match time::timeout_at(deadline, handle.tasks()).await {
+    for (worker, answer) in ask_all(handles, Handle::tasks).await.into_iter().enumerate() {
+        match answer {
             Ok(Ok(tasks)) => {
                 let lines = tasks.iter().map(|task| format!("\n  {task}"));
                 let (count, lines) = (tasks.len(), lines.collect::<String>());
@@ -34,7 +29,7 @@ async fn print(handles: &[Handle]) {
             }
             Ok(Err(error)) => note(format_args!("annulus echo: worker {worker}: {error}")),
             Err(_elapsed) => note(format_args!(
-                "annulus echo: worker {worker}: its loop has not turned for {PATIENCE:?}"
+                "annulus echo: worker {worker}: its loop has not turned for {ANSWER_TIMEOUT:?}"
             )),
         }
     }
