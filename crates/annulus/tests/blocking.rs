@@ -242,6 +242,49 @@ fn if_no_thread_can_be_started_the_handle_says_so() {
     thread.join().unwrap();
 }
 
+/// The threads that there are make the calls, as many as may wait for them.
+#[test]
+fn a_pool_that_cannot_have_more_threads_is_full_as_one_that_may_not() {
+    let thread = thread::spawn(|| {
+        let builder = Runtime::builder().blocking_threads(4).blocking_queue(1);
+        let mut runtime = builder.build().unwrap();
+        runtime.block_on(async {
+            let (leave, left) = channel();
+            let ((tell, told), busy) = (channel(), until(left));
+            let busy = spawn_blocking(move || {
+                tell.send(()).unwrap();
+                busy();
+            });
+            told.recv().unwrap();
+            [libc::SYS_clone, libc::SYS_clone3]
+                .into_iter()
+                .for_each(|call| denied::deny(call, libc::EAGAIN));
+            let waits = try_spawn_blocking(|| 1).unwrap();
+            let full = try_spawn_blocking(|| 2).map(drop).unwrap_err().to_string();
+            for part in ["1 threads", "1 more", "no thread can be started", "ulimit -u"] {
+                assert!(full.contains(part), "no {part} in: {full}");
+            }
+            drop(leave);
+            busy.await.unwrap();
+            assert_eq!(waits.await.unwrap(), 1);
+            assert_eq!(try_spawn_blocking(|| 3).unwrap().await.unwrap(), 3);
+        });
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn outside_a_runtime_the_panic_names_the_function() {
+    let text = |call: fn()| {
+        let panic = std::panic::catch_unwind(call).unwrap_err();
+        panic.downcast_ref::<String>().unwrap().clone()
+    };
+    let with = text(|| drop(spawn_blocking(|| ())));
+    assert!(with.contains("annulus::spawn_blocking was called outside"), "{with}");
+    let with = text(|| drop(try_spawn_blocking(|| ())));
+    assert!(with.contains("annulus::task::try_spawn_blocking was called outside"), "{with}");
+}
+
 async fn spawn_and_wait() -> Result<(), annulus::JoinError> {
     spawn_blocking(|| ()).await
 }

@@ -33,6 +33,17 @@ impl Default for Limits {
     }
 }
 
+/// Why a pool has no room for a call.
+#[derive(Debug)]
+pub(crate) struct Full {
+    /// Threads, which are all in calls.
+    pub(crate) threads: usize,
+    /// Calls that wait for one.
+    pub(crate) waiting: usize,
+    /// Why no further thread can be started, if there are fewer than the limit says.
+    pub(crate) start_error: Option<io::Error>,
+}
+
 /// The threads of one runtime.
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Shared>);
@@ -64,14 +75,25 @@ impl Pool {
         Self(Arc::new(Shared { limits, state, work, ended }))
     }
 
-    /// The most threads, and how many calls wait for one, if no thread is free and as many wait as the limit says.
-    pub(crate) fn fullness(&self) -> Option<(usize, usize)> {
-        let (state, limits) = (self.0.state(), &self.0.limits);
+    /// Ensures that a call finds a free thread, or that fewer wait for one than the limit says. Starts a thread if that needs one.
+    /// While there is none at all, and after the end, it leaves the error to [`submit`](Self::submit).
+    ///
+    /// # Errors
+    /// If the pool is full.
+    pub(crate) fn make_room(&self) -> Result<(), Full> {
+        let mut state = self.0.state();
+        let has_free_thread = state.queue.len() < state.idle;
         let waiting = state.queue.len().saturating_sub(state.idle);
-        let is_full = state.threads >= limits.threads
-            && state.queue.len() >= state.idle
-            && waiting >= limits.queue;
-        is_full.then_some((limits.threads, waiting))
+        let has_room = has_free_thread || waiting < self.0.limits.queue;
+        if has_room || state.threads == 0 || state.closed {
+            return Ok(());
+        }
+        let start_error = match self.add_thread(&mut state) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => Some(no_thread(&error)),
+            None => None,
+        };
+        Err(Full { threads: state.threads, waiting, start_error })
     }
 
     /// Queues a call. Returns its number.
@@ -83,16 +105,12 @@ impl Pool {
         if state.closed {
             return Err(ended());
         }
-        if state.queue.len() >= state.idle && state.threads < self.0.limits.threads {
-            match self.start() {
-                Ok(()) => {
-                    state.threads += 1;
-                    state.idle += 1;
-                }
-                Err(error) if state.threads == 0 => return Err(no_thread(&error)),
-                // Those that run make this call too.
-                Err(_) => {}
-            }
+        // If there are threads, they make this call too.
+        if state.queue.len() >= state.idle
+            && let Some(Err(error)) = self.add_thread(&mut state)
+            && state.threads == 0
+        {
+            return Err(no_thread(&error));
         }
         let number = state.next;
         state.next += 1;
@@ -125,10 +143,19 @@ impl Pool {
         drop(outcome);
     }
 
-    fn start(&self) -> io::Result<()> {
+    /// Starts a thread, unless there are as many as the limit says.
+    fn add_thread(&self, state: &mut State) -> Option<io::Result<()>> {
+        if state.threads >= self.0.limits.threads {
+            return None;
+        }
         let shared = self.0.clone();
         let thread = thread::Builder::new().name("annulus-blocking".into());
-        thread.spawn(move || shared.run_jobs()).map(drop)
+        let started = thread.spawn(move || shared.run_jobs()).map(drop);
+        if started.is_ok() {
+            state.threads += 1;
+            state.idle += 1;
+        }
+        Some(started)
     }
 }
 
@@ -250,14 +277,15 @@ mod tests {
     fn it_is_full_once_all_threads_are_in_calls_and_as_many_wait_as_the_limit_says() {
         let pool = pool(1, 1, Duration::from_secs(1000));
         let calls = [held(), held()];
-        assert_eq!(pool.fullness(), None);
+        assert!(pool.make_room().is_ok());
         pool.submit(calls[0].0.clone()).unwrap();
-        assert_eq!(pool.fullness(), None, "one may wait");
+        assert!(pool.make_room().is_ok(), "one may wait");
         calls[0].1.recv().unwrap();
         let number = pool.submit(calls[1].0.clone()).unwrap();
-        assert_eq!(pool.fullness(), Some((1, 1)));
+        let full = pool.make_room().unwrap_err();
+        assert_eq!((full.threads, full.waiting, full.start_error.is_none()), (1, 1, true));
         pool.withdraw(number);
-        assert_eq!(pool.fullness(), None);
+        assert!(pool.make_room().is_ok());
         calls[0].2.send(()).unwrap();
         pool.close();
         assert!(pool.submit(calls[1].0.clone()).is_err(), "after the end");

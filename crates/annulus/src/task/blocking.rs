@@ -2,7 +2,7 @@
 
 use super::join::JoinHandle;
 use super::spawn_at;
-use crate::blocking::BlockingCall;
+use crate::blocking::{BlockingCall, Full};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::unwind::Panic;
@@ -43,11 +43,11 @@ where
     let core = current::get().expect(
         "annulus::spawn_blocking was called outside a runtime; call it inside annulus::run",
     );
-    spawn_at(result_of(offload(&core, call)), Location::caller())
+    spawn_on(&core, call, Location::caller())
 }
 
-/// As [`spawn_blocking`], but refuses the call if all threads are in calls, and as many calls wait for one as
-/// [`blocking_queue`](crate::Builder::blocking_queue) says: for programs that shed load instead of letting it queue up.
+/// As [`spawn_blocking`], but refuses the call if all threads are in calls, no further one can be started, and as many calls wait for
+/// one as [`blocking_queue`](crate::Builder::blocking_queue) says: for programs that shed load instead of letting it queue up.
 ///
 /// ```
 /// # annulus::run(async {
@@ -69,11 +69,22 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let full = current::with(|core| core.blocking.pool.fullness()).flatten();
-    match full {
-        Some((threads, waiting)) => Err(PoolFull { call, threads, waiting }),
-        None => Ok(spawn_blocking(call)),
+    let core = current::get().expect(
+        "annulus::task::try_spawn_blocking was called outside a runtime; call it inside annulus::run",
+    );
+    match core.blocking.pool.make_room() {
+        Err(full) => Err(PoolFull { call, full }),
+        Ok(()) => Ok(spawn_on(&core, call, Location::caller())),
     }
+}
+
+/// Spawns a task that makes the call in the runtime's pool.
+fn spawn_on<F, T>(core: &Core, call: F, caller: &'static Location<'static>) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    spawn_at(result_of(offload(core, call)), caller)
 }
 
 /// A call for the current runtime's pool, which need not be a task.
@@ -116,8 +127,7 @@ pub(super) async fn result_of<T>(call: impl Future<Output = io::Result<Result<T,
 /// ```
 pub struct PoolFull<F> {
     call: F,
-    threads: usize,
-    waiting: usize,
+    full: Full,
 }
 
 impl<F> PoolFull<F> {
@@ -129,12 +139,17 @@ impl<F> PoolFull<F> {
 
 impl<F> fmt::Display for PoolFull<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { threads, waiting, .. } = self;
+        let Full { threads, waiting, start_error } = &self.full;
         write!(
             f,
-            "the blocking pool is full: its {threads} threads are in calls, and {waiting} more wait; raise blocking_threads or \
-             blocking_queue of the Builder, or make fewer calls at once"
-        )
+            "the blocking pool is full: its {threads} threads are in calls, and {waiting} more wait; "
+        )?;
+        match start_error {
+            None => f.write_str(
+                "raise blocking_threads or blocking_queue of the Builder, or make fewer calls at once",
+            ),
+            Some(error) => fmt::Display::fmt(error, f),
+        }
     }
 }
 
