@@ -73,14 +73,17 @@ impl CancellationToken {
         Self(child)
     }
 
-    /// Cancels this token, its clones and all of its children, for good, and wakes what waits for it.
+    /// Cancels this token, its clones and all of its children, for good, and wakes what waits for them. When it returns, all of them
+    /// are cancelled, also if another thread had begun to cancel them.
     pub fn cancel(&self) {
-        let mut left = vec![self.0.clone()];
+        let (mut left, mut waiting) = (vec![self.0.clone()], Vec::new());
         while let Some(node) = left.pop() {
             let (waiters, children) = node.cancel();
-            wake_each(waiters.into_values());
-            left.extend(children.into_values().rev().filter_map(|child| child.upgrade()));
+            waiting.extend(waiters.into_values());
+            left.extend(children.into_iter().rev());
         }
+        // What is woken finds all of them cancelled.
+        wake_each(waiting);
     }
 
     /// Whether it is cancelled.
@@ -127,11 +130,15 @@ impl Node {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks it as cancelled. Returns what waits for that.
-    fn cancel(&self) -> (Waiting, Children) {
+    /// Marks it as cancelled. Returns what waits for that, and its children. They stay on its list, so that each call of
+    /// [`cancel`](CancellationToken::cancel) reaches all of them, whatever another one has done so far.
+    fn cancel(&self) -> (Waiting, Vec<Arc<Self>>) {
         let mut state = self.state();
         state.cancelled = true;
-        (take(&mut state.waiters), take(&mut state.children))
+        let waiters = take(&mut state.waiters);
+        // One whose last holder drops it just now waits for this lock to leave the list.
+        let children = state.children.values().filter_map(Weak::upgrade).collect();
+        (waiters, children)
     }
 }
 
@@ -161,6 +168,9 @@ struct Wait<T: Borrow<CancellationToken>> {
 
 impl<T: Borrow<CancellationToken>> Wait<T> {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if let Some(polled) = self.poll_known(cx) {
+            return polled;
+        }
         // Cloned and dropped outside of the lock: both run foreign code.
         let waker = cx.waker().clone();
         let mut state = self.token.borrow().0.state();
@@ -174,6 +184,16 @@ impl<T: Borrow<CancellationToken>> Wait<T> {
         drop(state);
         dispose_each(stale);
         Poll::Pending
+    }
+
+    /// The answer of a poll that has no waker to keep: the token is cancelled, or the waker that it has wakes the same task.
+    fn poll_known(&self, cx: &Context<'_>) -> Option<Poll<()>> {
+        let state = self.token.borrow().0.state();
+        if state.cancelled {
+            return Some(Poll::Ready(()));
+        }
+        let known = state.waiters.get(&self.number?)?;
+        known.will_wake(cx.waker()).then_some(Poll::Pending)
     }
 }
 

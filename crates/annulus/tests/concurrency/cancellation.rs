@@ -3,7 +3,11 @@ use crate::common::{run, touch};
 use annulus::sync::{CancellationToken, mpsc};
 use annulus::{spawn, yield_now};
 use futures_util::future::{Either, select};
+use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
 
 #[test]
 fn every_waiter_is_woken_also_on_another_thread() {
@@ -40,6 +44,30 @@ fn children_end_with_their_parent_and_not_the_other_way_round() {
     assert!(!parent.is_cancelled() && !two.is_cancelled());
     parent.cancel();
     assert!(two.is_cancelled() && parent.child_token().is_cancelled());
+}
+
+/// What the first wake finds is what another thread may find meanwhile, which cancels the same token.
+#[test]
+fn all_descendants_are_cancelled_before_anything_is_woken() {
+    struct Looks(CancellationToken, [CancellationToken; 2], AtomicBool);
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            self.0.cancel();
+            let all = self.1.iter().all(CancellationToken::is_cancelled);
+            self.2.store(all, Ordering::Relaxed);
+        }
+    }
+
+    let parent = CancellationToken::new();
+    let child = parent.child_token();
+    let descendants = [child.child_token(), child];
+    let looks = Arc::new(Looks(parent.clone(), descendants, AtomicBool::new(false)));
+    let mut waits = pin!(parent.cancelled());
+    let waker = looks.clone().into();
+    assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    parent.cancel();
+    assert!(looks.2.load(Ordering::Relaxed), "seen by what was woken");
 }
 
 /// A clone of a child is the same child; its parent may be gone.
