@@ -228,6 +228,16 @@ fn addresses_that_need_no_look_up() {
     });
 }
 
+#[test]
+fn names() {
+    delays_by_one_budget(async |count| {
+        for _ in 0..300 {
+            drop(lookup_host("localhost:1").await.unwrap());
+            count.up();
+        }
+    });
+}
+
 /// The entries of a directory are read by one call in a thousand of them.
 #[test]
 fn entries_of_a_directory() {
