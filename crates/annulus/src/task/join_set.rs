@@ -3,13 +3,13 @@
 use super::abort::AbortHandle;
 use super::blocking::{offload, result_of};
 use super::budget;
+use super::guarded::Guarded;
 use super::join::JoinHandle;
 use super::join_error::JoinError;
 use super::spawn_at;
 use crate::runtime::current;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::renew;
-use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -82,7 +82,7 @@ impl<T> JoinSet<T> {
         let number = self.next;
         self.next += 1;
         let report = Report { number, finished: self.finished.clone() };
-        let task = spawn_at(Member { future, _report: report }, Location::caller());
+        let task = spawn_at(Guarded::new(future, report), Location::caller());
         let aborts = task.abort_handle();
         self.tasks.insert(number, task);
         aborts
@@ -250,22 +250,5 @@ struct Report {
 impl Drop for Report {
     fn drop(&mut self) {
         self.finished.push(self.number);
-    }
-}
-
-pin_project! {
-    /// A task's future. It is dropped before the set is told.
-    struct Member<F> {
-        #[pin]
-        future: F,
-        _report: Report,
-    }
-}
-
-impl<F: Future> Future for Member<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().future.poll(cx)
     }
 }

@@ -38,6 +38,7 @@ mod abort;
 mod blocking;
 mod body;
 pub(crate) mod budget;
+mod guarded;
 mod join;
 mod join_error;
 mod join_set;

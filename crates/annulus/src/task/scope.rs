@@ -1,19 +1,18 @@
 //! A future that ends when its tasks have.
 
 use super::abort::AbortHandle;
+use super::guarded::Guarded;
 use super::join::JoinHandle;
 use super::spawn_at;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::renew;
-use pin_project_lite::pin_project;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 /// Runs `body`, then waits until every task that was spawned in its scope has ended, and returns what `body` returned. Tasks of the
 /// scope may spawn others in it: a [`Scope`] is cloned freely.
@@ -91,7 +90,7 @@ impl Scope {
         self.tasks.next.set(number + 1);
         self.tasks.live.borrow_mut().insert(number, None);
         let leave = Leave { number, tasks: self.tasks.clone() };
-        let task = spawn_at(Member { future, _leave: leave }, Location::caller());
+        let task = spawn_at(Guarded::new(future, leave), Location::caller());
         if self.tasks.over.get() {
             task.abort();
         }
@@ -161,22 +160,5 @@ impl Drop for Leave {
             let waiter = self.tasks.waiter.borrow_mut().take();
             wake_each(waiter);
         }
-    }
-}
-
-pin_project! {
-    /// A task's future. It is dropped before the scope is told.
-    struct Member<F> {
-        #[pin]
-        future: F,
-        _leave: Leave,
-    }
-}
-
-impl<F: Future> Future for Member<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().future.poll(cx)
     }
 }
