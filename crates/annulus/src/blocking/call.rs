@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 /// thread that makes it.
 ///
 /// It is an error if no thread can be started, and after the end of the pool.
-pub(crate) struct BlockingCall<F, T>(Way<F, T>);
+pub(crate) struct BlockingCall<F, T>(Route<F, T>);
 
-enum Way<F, T> {
+enum Route<F, T> {
     Pooled {
         pool: Pool,
         number: u64,
@@ -54,14 +54,14 @@ where
         let state = State { stage: Stage::Waiting(call), waiter: None };
         let shared = Arc::new(Shared(Mutex::new(state)));
         Self(match pool.submit(shared.clone()) {
-            Ok(number) => Way::Pooled { pool: pool.clone(), number, shared },
-            Err(error) => Way::Refused(Some(error)),
+            Ok(number) => Route::Pooled { pool: pool.clone(), number, shared },
+            Err(error) => Route::Refused(Some(error)),
         })
     }
 
     /// A call that is made when it is polled.
     pub(crate) fn inline(call: F) -> Self {
-        Self(Way::Inline(Some(call)))
+        Self(Route::Inline(Some(call)))
     }
 }
 
@@ -74,19 +74,19 @@ impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const READY: &str = "polled after it was ready";
         match &mut self.0 {
-            Way::Pooled { shared, .. } => shared.poll(cx),
-            Way::Inline(call) => {
+            Route::Pooled { shared, .. } => shared.poll(cx),
+            Route::Inline(call) => {
                 let call = call.take().expect(READY);
                 Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
             }
-            Way::Refused(error) => Poll::Ready(Err(error.take().expect(READY))),
+            Route::Refused(error) => Poll::Ready(Err(error.take().expect(READY))),
         }
     }
 }
 
 impl<F, T> Drop for BlockingCall<F, T> {
     fn drop(&mut self) {
-        if let Way::Pooled { pool, number, shared } = &self.0 {
+        if let Route::Pooled { pool, number, shared } = &self.0 {
             pool.withdraw(*number);
             shared.give_up();
         }
