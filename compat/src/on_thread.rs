@@ -24,7 +24,8 @@ use std::task::{Context, Poll};
 /// std::thread::spawn(move || assert!(value.try_mut().is_err())).join().unwrap();
 /// ```
 pub struct OnThread<T> {
-    value: ManuallyDrop<T>,
+    /// Boxed, so that memory of a pinned value that is not dropped is not freed either.
+    value: ManuallyDrop<Pin<Box<T>>>,
     thread: u64,
 }
 
@@ -36,15 +37,18 @@ unsafe impl<T> Sync for OnThread<T> {}
 impl<T> OnThread<T> {
     /// A value of this thread.
     pub fn new(value: T) -> Self {
-        Self { value: ManuallyDrop::new(value), thread: this_thread() }
+        Self { value: ManuallyDrop::new(Box::pin(value)), thread: this_thread() }
     }
 
     /// The value.
     ///
     /// # Errors
     /// On another thread than the one that made it.
-    pub fn try_mut(&mut self) -> Result<&mut T, WrongThread> {
-        if self.is_here() { Ok(&mut self.value) } else { Err(WrongThread) }
+    pub fn try_mut(&mut self) -> Result<&mut T, WrongThread>
+    where
+        T: Unpin,
+    {
+        self.try_pin().map(Pin::get_mut)
     }
 
     /// The value.
@@ -55,16 +59,12 @@ impl<T> OnThread<T> {
         if self.is_here() { Ok(&self.value) } else { Err(WrongThread) }
     }
 
-    /// The pinned value.
+    /// The value, which stays where it is.
     ///
     /// # Errors
     /// On another thread than the one that made it.
-    pub fn try_pin(self: Pin<&mut Self>) -> Result<Pin<&mut T>, WrongThread> {
-        if !self.is_here() {
-            return Err(WrongThread);
-        }
-        // SAFETY: the value is pinned with its holder: nothing moves it out, and its drop runs in place.
-        Ok(unsafe { self.map_unchecked_mut(|this| &mut *this.value) })
+    pub fn try_pin(&mut self) -> Result<Pin<&mut T>, WrongThread> {
+        if self.is_here() { Ok(self.value.as_mut()) } else { Err(WrongThread) }
     }
 
     fn is_here(&self) -> bool {
@@ -75,7 +75,7 @@ impl<T> OnThread<T> {
 impl<T> Drop for OnThread<T> {
     fn drop(&mut self) {
         if self.is_here() {
-            // SAFETY: it is dropped once, here, and not used afterwards.
+            // SAFETY: it is dropped once, here, and not used afterwards. On another thread neither the value nor its memory goes.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
@@ -85,7 +85,7 @@ impl<F: Future> Future for OnThread<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        match self.try_pin() {
+        match self.get_mut().try_pin() {
             Ok(future) => future.poll(cx),
             Err(wrong) => panic!("{wrong}"),
         }
@@ -154,6 +154,18 @@ mod tests {
         assert_eq!(Rc::strong_count(&count), 2, "leaked, not dropped");
         drop(OnThread::new(count.clone()));
         assert_eq!(Rc::strong_count(&count), 2);
+    }
+
+    /// A future that others point to is not freed without its drop.
+    #[test]
+    fn a_pinned_value_stays_where_it_is_if_another_thread_drops_its_holder() {
+        let notify: &'static tokio::sync::Notify = Box::leak(Box::default());
+        let mut holder = OnThread::new(notify.notified());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(Pin::new(&mut holder).poll(&mut cx).is_pending());
+        std::thread::spawn(move || drop(holder)).join().unwrap();
+        // Walks the list that the future is still linked into.
+        notify.notify_waiters();
     }
 
     #[test]

@@ -210,3 +210,24 @@ fn an_idle_guest_needs_no_turns() {
         assert!(before <= 6, "{driver:?}: {before} turns in an idle wait");
     }
 }
+
+#[test]
+fn measuring_sees_how_long_woken_tasks_wait() {
+    for driver in BOTH {
+        let builder = Runtime::builder().driver(driver).measure(true);
+        let mut guest = builder.build().unwrap().into_guest().unwrap();
+        let host = Host::of(&guest);
+        host.run(&mut guest, async {
+            let task = annulus::spawn(async {
+                for _ in 0..1000 {
+                    annulus::yield_now().await;
+                }
+            });
+            task.await.unwrap();
+        })
+        .unwrap();
+        let timings = guest.runtime().stats().unwrap().timings.unwrap();
+        let counts = [&timings.turn, &timings.poll, &timings.wake_to_poll].map(|h| h.count());
+        assert!(counts.iter().all(|count| *count > 10), "{driver:?}: {counts:?}");
+    }
+}

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -15,7 +16,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const TICK: Duration = Duration::from_millis(1);
 
 /// Takes turns until annulus cannot go on, and returns why. `Send`, as tokio demands, since the guest itself stays in its thread's state.
-pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>) -> io::Error {
+pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::Error {
+    if thread::current().id() != thread {
+        let text = "annulus was entered on another thread than the one that runs tokio's tasks";
+        return io::Error::other(text);
+    }
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| poll_turn(&notifier, &mut timer, cx)).await
 }
@@ -43,7 +48,7 @@ fn poll_turn(
 fn poll_timer(timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant, cx: &mut Context<'_>) {
     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
     let set = timer.deadline();
-    if set > deadline + TICK || set + TICK < deadline {
+    if timer.is_elapsed() || set > deadline + TICK || set + TICK < deadline {
         timer.as_mut().reset(deadline);
     }
     if timer.as_mut().poll(cx).is_ready() {

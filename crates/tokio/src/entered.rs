@@ -11,10 +11,12 @@ use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
+use tokio::task::coop::unconstrained;
 
 /// What this thread has of annulus.
 enum State {
@@ -31,7 +33,8 @@ thread_local! {
 }
 
 /// Makes a runtime of annulus, with default settings, the guest of the current-thread runtime of tokio that runs on this thread, until
-/// the value is dropped.
+/// the value is dropped. Call it on the thread that calls `block_on`, not in `spawn_blocking`: elsewhere nothing would take its turns, and
+/// [`Entered::failed`] says so.
 ///
 /// # Errors
 /// As [`enter_with`].
@@ -62,7 +65,8 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     // SAFETY: `OwnedFd` owns its descriptor, names it alone, and `AsyncFd` keeps it until it is dropped.
     let notifier = unsafe { AsyncFd::register_with_interest(notifier, Interest::READABLE) }?;
     STATE.with(|state| *state.borrow_mut() = State::Idle(guest));
-    let task = host.spawn(drive(notifier));
+    // Turns run other tasks, whose operations are not to be taken from the budget of this one.
+    let task = host.spawn(unconstrained(drive(notifier, thread::current().id())));
     Ok(Entered { task, _stays_here: PhantomData })
 }
 

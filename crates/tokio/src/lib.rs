@@ -45,7 +45,8 @@
 //!
 //! - Timers of annulus have tokio's resolution here, a millisecond.
 //! - tokio's runtime must have its I/O and time drivers: `enable_all`. Without them [`enter`] panics with tokio's message.
-//! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks; tasks of tokio have tokio's.
+//! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks. Tasks of tokio share a larger one of annulus
+//!   operations between two turns: then they wait until the others, and annulus, had their turn.
 //! - A multi-threaded runtime is refused, since it moves its tasks between threads. [`run_each`] runs one loop a core.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -247,3 +247,60 @@ fn each_core_has_its_own() {
     assert_eq!((threads[0].0, threads[1].0), (0, 1));
     assert_ne!(threads[0].1, threads[1].1);
 }
+
+#[test]
+fn a_thread_that_fails_ends_the_others() {
+    let ran = std::panic::catch_unwind(|| {
+        annulus_tokio::run_each(2, async |index| {
+            assert_eq!(index, 0, "the second one fails");
+            std::future::pending::<()>().await;
+        })
+    });
+    assert!(ran.is_err());
+}
+
+#[test]
+fn a_loop_over_what_is_always_ready_lets_the_others_run() {
+    on_both(async || {
+        let semaphore = annulus::sync::Semaphore::new(1);
+        let greedy = spawn_local(async move {
+            loop {
+                drop(semaphore.acquire().await.unwrap());
+            }
+        });
+        // Needs turns of annulus and polls of tokio.
+        let (mut one, mut other) = UnixStream::pair()?;
+        for _ in 0..10 {
+            one.send("x").await?;
+            assert_eq!(&*other.recv().await?.unwrap(), b"x");
+            tokio::task::yield_now().await;
+        }
+        greedy.abort();
+        Ok(())
+    });
+}
+
+#[test]
+fn entering_on_a_thread_that_runs_no_tasks_is_an_error_to_be_seen() {
+    host().block_on(async {
+        let failed = tokio::task::spawn_blocking(|| {
+            let mut entered = annulus_tokio::enter().unwrap();
+            tokio::runtime::Handle::current().block_on(entered.failed()).to_string()
+        });
+        let failed = timeout(LONG, failed).await.expect("a hang").unwrap();
+        assert!(failed.contains("another thread"), "{failed}");
+    });
+}
+
+#[test]
+fn a_short_timer_does_not_keep_the_thread_busy() {
+    on_both(async || {
+        let before = annulus::counters().unwrap().enters;
+        for _ in 0..20 {
+            annulus::time::sleep(Duration::from_micros(300)).await;
+        }
+        let turns = annulus::counters().unwrap().enters - before;
+        assert!(turns < 200, "{turns} turns for 20 timers");
+        Ok(())
+    });
+}

@@ -52,7 +52,8 @@ use std::time::Duration;
 /// # use std::future::Future;
 /// ```
 ///
-/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime, not for those of the host.
+/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime. Those of the host share 1024 operations that are ready at
+/// once between two turns; then each operation is pending until the next turn, which the host is told to take.
 ///
 /// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the
 /// [shutdown timeout](crate::Builder::shutdown_timeout).
@@ -89,6 +90,14 @@ pub enum GuestNext {
     Wait(Option<Duration>),
 }
 
+/// Operations that are ready at once which the host's tasks together may complete between two turns.
+const HOST_BUDGET: u32 = 1024;
+
+/// Tells the host of this thread's guest that a turn has something to do.
+fn request_turn() {
+    current::with(|core| core.request_turn());
+}
+
 impl Runtime {
     /// Makes this runtime the guest of another event loop on this thread: see [`Guest`].
     ///
@@ -103,6 +112,8 @@ impl Runtime {
         let entered = current::enter(&self.core)?;
         // Outside its turns, wakes of its tasks take the way of other threads, which ends the host's wait.
         owner::leave();
+        self.core.recorder.iter().for_each(|recorder| recorder.turn_begins());
+        budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier, entered: Some(entered), runtime: self })
     }
 }
@@ -121,7 +132,7 @@ impl Guest {
         owner::enter(&core.remote, &core.run_queue);
         let next = core.guest_turn();
         owner::leave();
-        budget::end();
+        budget::renew_for_host(HOST_BUDGET, request_turn);
         if matches!(next, Ok(GuestNext::Wait(_))) {
             core.watch_uses(true);
         }
@@ -179,7 +190,7 @@ impl Core {
         self.check_whole()?;
         self.enter()?.io.driver.disarm();
         self.remote.unpark();
-        self.recorder.iter().for_each(|recorder| recorder.turn_begins());
+        self.recorder.iter().for_each(|recorder| recorder.turn_resumes());
         self.run_tasks()?;
         self.turn(true, None)?;
         let settled = self.settle()?;

@@ -95,6 +95,16 @@ impl Recorder {
         }
     }
 
+    /// The turn goes on after its thread did something else, as that of a guest does.
+    pub(crate) fn turn_resumes(&self) {
+        if self.is_timed() {
+            let now = self.kernel.now();
+            self.turn_time.set(nanos(now));
+            self.turn_began.set(now);
+            self.last.set(now);
+        }
+    }
+
     #[cold]
     fn timed_turn_begins(&self) {
         let now = self.kernel.now();

@@ -17,6 +17,8 @@ const UNLIMITED: u32 = u32::MAX;
 
 thread_local! {
     static LEFT: Cell<u32> = const { Cell::new(UNLIMITED) };
+    /// Called when nothing is left between the turns of a guest.
+    static SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
 /// A task is about to be polled.
@@ -25,9 +27,24 @@ pub(crate) fn renew(budget: u32) {
     _ = LEFT.try_with(|left| left.set(budget));
 }
 
+/// The tasks of a host are about to be polled, by another event loop, until the next turn. `spent` is called when the budget is used up.
+pub(crate) fn renew_for_host(budget: u32, spent: fn()) {
+    renew(budget);
+    _ = SPENT.try_with(|call| call.set(Some(spent)));
+}
+
 /// The loop of this thread no longer runs tasks.
 pub(crate) fn end() {
     renew(UNLIMITED);
+    _ = SPENT.try_with(|call| call.set(None));
+}
+
+#[cold]
+fn spent(cx: &Context<'_>) {
+    cx.waker().wake_by_ref();
+    if let Ok(Some(spent)) = SPENT.try_with(Cell::get) {
+        spent();
+    }
 }
 
 /// Takes one unit for an operation that is ready. At zero the task is woken, to go on after the others.
@@ -42,7 +59,7 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
 pub(crate) fn poll_with<T>(cx: &Context<'_>, operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let left = LEFT.try_with(Cell::get).unwrap_or(UNLIMITED);
     if left == 0 {
-        cx.waker().wake_by_ref();
+        spent(cx);
         return Poll::Pending;
     }
     let polled = operation();
