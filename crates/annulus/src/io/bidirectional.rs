@@ -38,13 +38,13 @@ use std::task::{Context, Poll, ready};
 /// and are sent. A stream of a program's own may lose the piece that it had not wholly accepted.
 ///
 /// # Errors
-/// The first error of a direction, of the same kind; it wraps a [`CopyError`], which tells which direction failed and how many bytes
+/// The first error of a direction, of the same kind; it wraps a [`CopyError`], with the direction that failed and how many bytes
 /// had gone. What was accepted in the other direction is sent.
 pub async fn copy_bidirectional(
     a: &mut impl AsyncStream,
     b: &mut impl AsyncStream,
 ) -> io::Result<(u64, u64)> {
-    let (mut forth, mut back) = (Way::new(), Way::new());
+    let (mut forth, mut back) = (OneDirection::new(), OneDirection::new());
     let ended = poll_fn(|cx| {
         let forth_ended = forth.poll(cx, a, b).map_err(|error| (Direction::AToB, error))?;
         let back_ended = back.poll(cx, b, a).map_err(|error| (Direction::BToA, error))?;
@@ -64,7 +64,7 @@ pub async fn copy_bidirectional(
     }
 }
 
-/// A direction of [`copy_bidirectional`], as a [`CopyError`] tells it.
+/// A direction of [`copy_bidirectional`], named by a [`CopyError`].
 ///
 /// ```
 /// use annulus::io::Direction;
@@ -90,11 +90,11 @@ pub enum Direction {
 /// ```
 /// use annulus::io::{CopyError, Direction};
 ///
-/// fn is_client_to_blame(error: &std::io::Error) -> bool {
-///     let told = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-///     told.is_some_and(|told| told.direction() == Direction::AToB)
+/// fn failed_in_upload(error: &std::io::Error) -> bool {
+///     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
+///     inner.is_some_and(|error| error.direction() == Direction::AToB)
 /// }
-/// # assert!(!is_client_to_blame(&std::io::ErrorKind::NotFound.into()));
+/// # assert!(!failed_in_upload(&std::io::ErrorKind::NotFound.into()));
 /// ```
 #[derive(Debug)]
 pub struct CopyError {
@@ -122,12 +122,15 @@ impl CopyError {
 
 impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (way, (there, back)) = match self.direction {
+        let (from_to, (there, back)) = match self.direction {
             Direction::AToB => ("the first to the second", self.copied),
             Direction::BToA => ("the second to the first", (self.copied.1, self.copied.0)),
         };
         let error = &self.error;
-        write!(f, "copying from {way} stream, after {there} bytes ({back} the other way): {error}")
+        write!(
+            f,
+            "copying from {from_to} stream, after {there} bytes ({back} the other way): {error}"
+        )
     }
 }
 
@@ -135,7 +138,7 @@ impl fmt::Display for CopyError {
 impl Error for CopyError {}
 
 /// One direction: copies, then passes the end on.
-struct Way {
+struct OneDirection {
     transfer: Transfer,
     state: State,
 }
@@ -146,7 +149,7 @@ enum State {
     Ended,
 }
 
-impl Way {
+impl OneDirection {
     fn new() -> Self {
         Self { transfer: Transfer::new(u64::MAX), state: State::Copying }
     }
