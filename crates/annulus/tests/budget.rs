@@ -3,6 +3,7 @@
 mod common;
 
 use annulus::fs::{self, File};
+use annulus::io::{AsyncRecv, AsyncSend, FromFutures, FromTokio};
 use annulus::net::{TcpListener, TcpStream, lookup_host};
 use annulus::sync::{CancellationToken, Mutex, Notify, Semaphore, broadcast, mpsc, watch};
 use annulus::task::JoinSet;
@@ -13,8 +14,11 @@ use futures_util::StreamExt;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::ReadBuf;
 
 const ITEMS: u32 = 1_000_000;
 
@@ -311,5 +315,59 @@ fn a_budget_of_one_works_and_of_zero_is_refused() {
             sum += item;
         }
         assert_eq!(sum, 45);
+    });
+}
+
+/// A byte at a time, of which the next one is always there; it takes every byte.
+struct AlwaysReady(u32);
+
+impl AlwaysReady {
+    fn read(&mut self, memory: &mut [u8]) -> usize {
+        self.0 -= u32::from(self.0 > 0);
+        memory[0] = 7;
+        usize::from(self.0 > 0)
+    }
+}
+
+impl tokio::io::AsyncRead for AlwaysReady {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let count = self.get_mut().read(&mut byte);
+        buf.put_slice(&byte[..count]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl futures_util::AsyncRead for AlwaysReady {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        memory: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(self.get_mut().read(memory)))
+    }
+}
+
+async fn read_all(mut from: impl AsyncRecv, count: Count) {
+    while !from.fill_buf().await.unwrap().is_empty() {
+        from.consume(1);
+        count.up();
+    }
+}
+
+#[test]
+fn streams_of_other_crates() {
+    delays_by_one_budget(|count| read_all(FromTokio::new(AlwaysReady(ITEMS)), count));
+    delays_by_one_budget(|count| read_all(FromFutures::new(AlwaysReady(ITEMS)), count));
+    delays_by_one_budget(async |count| {
+        let mut sink = FromTokio::new(tokio::io::sink());
+        for _ in 0..ITEMS {
+            sink.write_all(b"7").await.unwrap();
+            count.up();
+        }
     });
 }

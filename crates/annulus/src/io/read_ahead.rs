@@ -1,4 +1,4 @@
-//! What an adapter has read and not given out yet.
+//! What an adapter has read and not given out yet, and what adapters of both foreign families of traits have in common.
 
 /// Memory of the first read, in bytes.
 const FIRST: usize = 8 * 1024;
@@ -9,8 +9,8 @@ pub(super) struct ReadAhead {
     memory: Vec<u8>,
     start: usize,
     end: usize,
-    /// Nothing comes any more.
-    pub(super) ended: bool,
+    /// The last read has found the end, and nothing was consumed since.
+    ended: bool,
 }
 
 impl ReadAhead {
@@ -49,8 +49,94 @@ impl ReadAhead {
         let shown = self.shown().len();
         assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
         self.start += n;
+        self.ended = false;
+    }
+
+    /// The bytes, as owned memory.
+    pub(super) fn into_vec(mut self) -> Vec<u8> {
+        self.memory.truncate(self.end);
+        self.memory.drain(..self.start);
+        self.memory
     }
 }
+
+/// The methods and traits of an adapter with the fields `stream` and `ahead`, by the traits and the function `read_some` of its
+/// module. A stream that is always ready takes of the task's budget.
+macro_rules! adapter {
+    ($adapter:ident, $poll_close:ident) => {
+        impl<S> $adapter<S> {
+            /// Adapts a stream.
+            pub fn new(stream: S) -> Self {
+                Self { stream, ahead: ReadAhead::default() }
+            }
+
+            /// The stream. Bytes of it may have been read ahead.
+            pub fn get_mut(&mut self) -> &mut S {
+                &mut self.stream
+            }
+
+            /// The stream, and what was read ahead of it.
+            pub fn into_parts(self) -> (S, Vec<u8>) {
+                (self.stream, self.ahead.into_vec())
+            }
+        }
+
+        impl<S: AsyncRead + Unpin> AsyncRecv for $adapter<S> {
+            fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+                let Self { stream, ahead } = self;
+                while ahead.wants(n) {
+                    ready!(budget::poll_take(cx));
+                    let count = ready!(read_some(stream, cx, ahead.free()))?;
+                    ahead.filled(count);
+                }
+                Poll::Ready(Ok(ahead.shown()))
+            }
+
+            fn consume(&mut self, n: usize) {
+                self.ahead.consume(n);
+            }
+        }
+
+        impl<S: AsyncWrite + Unpin> AsyncSend for $adapter<S> {
+            fn poll_write(
+                &mut self,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                ready!(budget::poll_take(cx));
+                Pin::new(&mut self.stream).poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                &mut self,
+                cx: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                ready!(budget::poll_take(cx));
+                Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+            }
+
+            fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.stream).poll_flush(cx)
+            }
+
+            fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.stream).$poll_close(cx)
+            }
+        }
+
+        impl<S: std::fmt::Debug> std::fmt::Debug for $adapter<S> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($adapter))
+                    .field("stream", &self.stream)
+                    .field("read_ahead", &self.ahead.shown().len())
+                    .finish()
+            }
+        }
+    };
+}
+
+pub(super) use adapter;
 
 #[cfg(test)]
 mod tests {
@@ -73,5 +159,8 @@ mod tests {
         assert_eq!(ahead.shown()[..3], [1, 2, 3]);
         ahead.consume(FIRST);
         assert_eq!(ahead.free().len(), 2 * FIRST);
+        fill(&mut ahead, &[4, 5, 6]);
+        ahead.consume(FIRST + 1);
+        assert_eq!(ahead.into_vec(), [5, 6], "without what was consumed, and what is free");
     }
 }

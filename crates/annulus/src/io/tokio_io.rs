@@ -1,11 +1,11 @@
 //! The traits of `tokio::io` (feature `tokio-io`).
 
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{ReadAhead, adapter};
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
 use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
-use std::fmt;
+use crate::task::budget;
 use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -101,7 +101,8 @@ impl AsyncSeek for FileStream {
 
 /// A stream that has the traits of `tokio::io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): what is generic over
 /// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with what is peeked at. The
-/// traits that the stream has stay.
+/// traits that the stream has stay. Its end is final until [`consume`](AsyncRecv::consume) is called, also with 0, as every read does: a
+/// file that grows and a terminal go on.
 ///
 /// Streams of this crate need no adapter. A stream that is not `Unpin` is put into a `Box::pin` first.
 ///
@@ -121,66 +122,14 @@ pub struct FromTokio<S> {
     ahead: ReadAhead,
 }
 
-impl<S> FromTokio<S> {
-    /// Adapts a stream.
-    pub fn new(stream: S) -> Self {
-        Self { stream, ahead: ReadAhead::default() }
-    }
+adapter!(FromTokio, poll_shutdown);
 
-    /// The stream. Bytes of it may have been read ahead.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.stream
-    }
-
-    /// The stream, and what was read ahead of it.
-    pub fn into_parts(self) -> (S, Vec<u8>) {
-        (self.stream, self.ahead.shown().to_vec())
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRecv for FromTokio<S> {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        while self.ahead.wants(n) {
-            let mut free = ReadBuf::new(self.ahead.free());
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
-            let count = free.filled().len();
-            self.ahead.filled(count);
-        }
-        Poll::Ready(Ok(self.ahead.shown()))
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.ahead.consume(n);
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncSend for FromTokio<S> {
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for FromTokio<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromTokio")
-            .field("stream", &self.stream)
-            .field("read_ahead", &self.ahead.shown().len())
-            .finish()
-    }
+fn read_some(
+    stream: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+    free: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut free = ReadBuf::new(free);
+    ready!(Pin::new(stream).poll_read(cx, &mut free))?;
+    Poll::Ready(Ok(free.filled().len()))
 }

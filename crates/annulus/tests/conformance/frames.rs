@@ -7,8 +7,24 @@ use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
 use futures_util::io::BufReader;
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::BufStream;
+use tokio::io::{AsyncRead, BufStream, ReadBuf};
+
+/// Each read gets the next piece, and an empty one is an end for the time being.
+struct Pieces(std::vec::IntoIter<&'static [u8]>);
+
+impl AsyncRead for Pieces {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        buf.put_slice(self.0.next().unwrap_or_default());
+        Poll::Ready(Ok(()))
+    }
+}
 
 /// The length of a frame of a length in two bytes, and as many bytes.
 fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
@@ -220,6 +236,12 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     let mut rest = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut ahead, &mut rest).await?;
     assert_eq!(rest, "and more");
+    // The end is looked at again: there may be more behind it.
+    let mut grows = FromTokio::new(Pieces(vec![&b"one"[..], b"", b"more"].into_iter()));
+    let mut memory = [0; 8];
+    for wanted in [3, 0, 4, 0] {
+        assert_eq!(AsyncRecv::read(&mut grows, &mut memory).await?, wanted);
+    }
     let mut written = Vec::new();
     written.write_all(b"a vector ").await?;
     AsyncSend::send(&mut written, "for tests").await?;
