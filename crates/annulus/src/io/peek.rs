@@ -44,6 +44,40 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
             self.from = Some(from);
             return Poll::Pending;
         }
-        from.poll_peek(cx, n)
+        match from.poll_peek(cx, n) {
+            Poll::Pending => Poll::Ready(Err(io::Error::other(
+                "poll_peek was ready, and pending before anything was consumed: it must stay ready",
+            ))),
+            ready => ready,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// Is ready every other time, against the rule of the trait.
+    struct Fickle(bool);
+
+    impl AsyncRecv for Fickle {
+        fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
+            self.0 = !self.0;
+            if self.0 { Poll::Ready(Ok(b"some")) } else { Poll::Pending }
+        }
+
+        fn consume(&mut self, _: usize) {}
+    }
+
+    #[test]
+    fn a_source_that_hides_what_it_has_shown_is_an_error() {
+        let mut from = Fickle(false);
+        let mut peek = Peek::new(&mut from, 1);
+        let cx = &mut Context::from_waker(Waker::noop());
+        let Poll::Ready(Err(error)) = Pin::new(&mut peek).poll(cx) else {
+            panic!("pending for ever, or ready with bytes that are not shown");
+        };
+        assert!(error.to_string().contains("poll_peek"), "{error}");
     }
 }
