@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus::fs::File;
+use annulus::fs::{File, OpenOptions, Policy};
 use annulus::io::copy_range;
 use annulus::net::TcpStream;
 use annulus::{DriverChoice, Runtime, counters};
@@ -104,6 +104,24 @@ fn a_file_without_pages_goes_behind_its_head_all_the_same() {
         let all = receive(&mut server, usize::MAX).await?;
         assert!(count > 100 && all.len() as u64 == HEAD.len() as u64 + count);
         assert!(all.starts_with(&[HEAD, b"Name:"].concat()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_head_leaves_if_the_copy_is_dropped() {
+    on_each_driver(async || {
+        let scratch = Scratch::new(&pattern(12_000))?;
+        let file = OpenOptions::new().read(true).policy(Policy::Inline).open(&scratch.0).await?;
+        let (mut client, mut server) = pair().await?;
+        // Until the turn has made so many calls that the next waits for another turn.
+        while let Some((read, _)) = touch(file.read_at(vec![0; 12_000], 0)) {
+            read?;
+        }
+        touch(client.send(HEAD)).expect("it is accepted at once")?;
+        assert!(touch(copy_range(&file, .., &mut client)).is_none(), "it waits for another turn");
+        assert_eq!(unsent(&client), 0);
+        assert_eq!(receive(&mut server, HEAD.len()).await?, HEAD);
         Ok(())
     });
 }

@@ -39,7 +39,7 @@ use std::ops::{Bound, RangeBounds};
 ///
 /// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and
 /// a file's cursor stands behind the copied bytes. From file to file both cursors move at the end, so a second copy starts from the
-/// beginning. A sink of a program's own may lose the piece that it had not wholly accepted.
+/// beginning. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has accepted a part, or nothing yet.
 ///
 /// # Errors
 /// Those of reading and of writing. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece

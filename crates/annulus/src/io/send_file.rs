@@ -5,13 +5,14 @@
 //! waits off the loop.
 
 use super::send::poll_room;
-use crate::chunk::Chunk;
+use super::transfer::Outgoing;
 use crate::fs::File;
 use crate::io::AsyncSend;
 use crate::net::StreamHandle;
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 
 /// The most bytes that a `sendfile` moves: about 100 µs of work.
 const STRIDE: u32 = 1024 * 1024;
@@ -27,13 +28,15 @@ pub(super) async fn send_file(
 ) -> io::Result<u64> {
     let mut sent = 0;
     // Bytes that were accepted before, such as a head, leave with the first pages.
-    let mut waits = len > 0 && to.send_queued()?;
+    let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
     while sent < len {
         poll_fn(|cx| to.poll_drain(cx)).await?;
         let (offset, most) = (start.saturating_add(sent), len - sent);
         let pages = send_pages(file, offset, most, to).await;
-        if std::mem::take(&mut waits) && !matches!(pages, Ok(Some(1..))) {
-            to.push_sent();
+        if let Some(head) = head.take()
+            && matches!(pages, Ok(Some(1..)))
+        {
+            mem::forget(head);
         }
         let count = match pages? {
             Some(count) => count,
@@ -49,6 +52,15 @@ pub(super) async fn send_file(
     Ok(sent)
 }
 
+/// Bytes that were sent and wait for pages: if none follow, or the copy is dropped before, they leave alone.
+struct HeldHead<'a>(&'a StreamHandle);
+
+impl Drop for HeldHead<'_> {
+    fn drop(&mut self) {
+        self.0.push_sent();
+    }
+}
+
 /// As [`send_file`], to what takes no pages: pieces are read and sent.
 pub(super) async fn send_pieces(
     file: &File,
@@ -62,14 +74,17 @@ pub(super) async fn send_pieces(
         poll_fn(|cx| poll_room(cx, to)).await?;
         let mut bytes = file.read_piece(start.saturating_add(sent)).await?;
         cut(&mut bytes, len - sent);
-        let count = bytes.len() as u64;
-        if count == 0 {
+        if bytes.is_empty() {
             break;
         }
-        let mut chunk = Chunk::from(bytes);
-        poll_fn(|cx| to.poll_send(cx, &mut chunk)).await?;
-        moved(count)?;
-        sent += count;
+        let mut piece = Outgoing::new(bytes);
+        poll_fn(|cx| {
+            let (accepted, polled) = piece.poll_send(cx, to);
+            sent += accepted as u64;
+            moved(accepted as u64)?;
+            polled
+        })
+        .await?;
     }
     poll_fn(|cx| to.poll_flush(cx)).await?;
     Ok(sent)

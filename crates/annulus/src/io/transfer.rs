@@ -8,19 +8,49 @@ use crate::task::budget;
 use std::io;
 use std::task::{Context, Poll, ready};
 
+/// Bytes on their way to a sink, which may accept parts.
+pub(super) struct Outgoing {
+    chunk: Chunk,
+    /// Bytes that are not accepted yet. A chunk that was sent may stay, to be dropped.
+    left: usize,
+}
+
+impl Outgoing {
+    const NONE: Self = Self { chunk: Chunk::EMPTY, left: 0 };
+
+    pub(super) fn new(bytes: impl Into<Chunk>) -> Self {
+        let chunk = bytes.into();
+        Self { left: chunk.len(), chunk }
+    }
+
+    /// How many bytes were accepted by this call; and whether that was the rest of them.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut dyn AsyncSend,
+    ) -> (usize, Poll<io::Result<()>>) {
+        if self.left == 0 {
+            return (0, Poll::Ready(Ok(())));
+        }
+        let sent = to.poll_send(cx, &mut self.chunk);
+        let left = if matches!(sent, Poll::Ready(Ok(()))) { 0 } else { self.chunk.len() };
+        let accepted = self.left.saturating_sub(left);
+        self.left = left;
+        (accepted, sent)
+    }
+}
+
 /// Bytes on their way from one stream to another.
 pub(super) struct Transfer {
     /// Received and not accepted yet; only if the sink accepts parts.
-    chunk: Chunk,
-    /// Length of `chunk` when it was received.
-    taken: usize,
+    received: Outgoing,
     copied: u64,
     limit: u64,
 }
 
 impl Transfer {
     pub(super) fn new(limit: u64) -> Self {
-        Self { chunk: Chunk::EMPTY, taken: 0, copied: 0, limit }
+        Self { received: Outgoing::NONE, copied: 0, limit }
     }
 
     /// Bytes that were accepted.
@@ -41,7 +71,9 @@ impl Transfer {
         to: &mut dyn AsyncSend,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.poll_send(cx, to))?;
+            let (accepted, sent) = self.received.poll_send(cx, to);
+            self.note(accepted);
+            ready!(sent)?;
             // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
             if let Err(error) = ready!(poll_room(cx, to)) {
                 return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });
@@ -49,22 +81,8 @@ impl Transfer {
             let Some(lease) = ready!(self.poll_next(cx, from))? else {
                 return Poll::Ready(Ok(()));
             };
-            self.taken = lease.len();
-            self.chunk = lease.into();
+            self.received = Outgoing::new(lease);
         }
-    }
-
-    /// Sends what was received.
-    fn poll_send(&mut self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
-        if self.taken == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        let sent = to.poll_send(cx, &mut self.chunk);
-        // A chunk that was sent may stay, to be dropped.
-        let left = if matches!(sent, Poll::Ready(Ok(()))) { 0 } else { self.chunk.len() };
-        self.note(self.taken - left);
-        self.taken = left;
-        sent
     }
 
     /// The next bytes, as far as the limit allows; `None` at the end, and at the limit.
@@ -73,16 +91,18 @@ impl Transfer {
         cx: &mut Context<'_>,
         from: &mut dyn AsyncRecv,
     ) -> Poll<io::Result<Option<Lease>>> {
-        let left = self.limit - self.copied;
+        let left = self.limit.saturating_sub(self.copied);
         if left == 0 {
             return Poll::Ready(Ok(None));
         }
         ready!(budget::poll_take(cx));
         if self.limit < u64::MAX {
+            // What is shown, and not what `poll_recv` returns, which may be more.
             let shown = ready!(from.poll_fill_buf(cx))?.len();
-            if shown as u64 > left {
-                return from.poll_recv_exact(cx, left as usize).map_ok(Some);
-            }
+            return match left.min(shown as u64) {
+                0 => Poll::Ready(Ok(None)),
+                count => from.poll_recv_exact(cx, count as usize).map_ok(Some),
+            };
         }
         from.poll_recv(cx)
     }
@@ -92,4 +112,37 @@ impl Transfer {
 #[cold]
 fn is_at_end(cx: &mut Context<'_>, from: &mut dyn AsyncRecv) -> bool {
     matches!(from.poll_fill_buf(cx), Poll::Ready(Ok([])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// Shows a few bytes, and receives all.
+    struct Shy(&'static [u8]);
+
+    impl AsyncRecv for Shy {
+        fn poll_peek(&mut self, _: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+            Poll::Ready(Ok(&self.0[..n.max(4).min(self.0.len())]))
+        }
+
+        fn consume(&mut self, n: usize) {
+            self.0 = &self.0[n..];
+        }
+
+        fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+            self.0.poll_recv(cx)
+        }
+    }
+
+    #[test]
+    fn a_source_that_shows_fewer_bytes_than_it_receives_is_read_up_to_the_limit() {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let (mut from, mut to) = (Shy(b"a body, and what follows"), Vec::new());
+        let mut transfer = Transfer::new(6);
+        assert!(matches!(transfer.poll(cx, &mut from, &mut to), Poll::Ready(Ok(()))));
+        assert_eq!((&to[..], from.0), (&b"a body"[..], &b", and what follows"[..]));
+        assert_eq!(transfer.copied(), 6);
+    }
 }

@@ -1,6 +1,6 @@
 //! Between files and streams.
 
-use crate::mode::everywhere;
+use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, File, OpenOptions, Policy};
 use annulus::io::{AsyncSend, CopySink, CopySource, copy, copy_at_most, copy_range};
@@ -10,6 +10,7 @@ use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
 use std::io::{self, SeekFrom};
 use std::sync::LazyLock;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// More than the socket buffers of both ends hold.
@@ -201,6 +202,51 @@ fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
         assert!(all[..4] == *b"head" && all[4..] == pattern()[..300_000]);
         Ok(())
     });
+}
+
+/// A sink of a program's own: every other poll it accepts a few bytes.
+#[derive(Default)]
+struct Slow {
+    got: Vec<u8>,
+    is_ready: bool,
+}
+
+impl AsyncSend for Slow {
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.is_ready = !self.is_ready;
+        if !self.is_ready {
+            return Poll::Pending;
+        }
+        let accepted = &bytes[..bytes.len().min(1000)];
+        self.got.extend_from_slice(accepted);
+        Poll::Ready(Ok(accepted.len()))
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}
+
+#[test]
+fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
+    let modes = Mode::all().into_iter().filter(|mode| mode.policy == Policy::Inline);
+    for mode in modes {
+        mode.run(|place| async move {
+            fs::write(place.join("from"), &pattern()[..20_000]).await?;
+            let mut file = File::open(place.join("from")).await?;
+            let mut slow = Slow::default();
+            while crate::touch(copy(&mut file, &mut slow)).transpose()?.is_none() {
+                assert_eq!(file.seek(SeekFrom::Current(0)).await?, slow.got.len() as u64);
+                annulus::yield_now().await;
+            }
+            assert!(slow.got == pattern()[..20_000]);
+            Ok(())
+        });
+    }
 }
 
 #[test]
