@@ -61,7 +61,7 @@ impl KeepAlive {
 }
 
 fn seconds(what: &str, time: Duration) -> io::Result<u32> {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     if !SECONDS.contains(&seconds) {
         return Err(out_of_range(what, &format!("{time:?}"), "1 to 32767 seconds"));
     }

@@ -52,6 +52,7 @@ pub(crate) async fn a_stream_is_probed_as_asked_for() -> io::Result<()> {
     let unknown = [
         (KeepAlive { time: Duration::ZERO, ..keepalive }, "time of 0ns"),
         (KeepAlive { interval: Duration::from_secs(32_768), ..keepalive }, "interval of 32768s"),
+        (KeepAlive { time: Duration::MAX, ..keepalive }, "time of 18446744073709551615.999999999s"),
         (KeepAlive { retries: 128, ..keepalive }, "retries of 128"),
     ];
     for (keepalive, named) in unknown {
