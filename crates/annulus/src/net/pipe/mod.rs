@@ -34,6 +34,9 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 /// The end of a pipe that is written to. When it is dropped, what was accepted is still written, within the runtime's
 /// [linger](crate::Builder::linger), then the reader sees the end.
 ///
+/// [`shutdown`](Self::shutdown) needs a descriptor for a moment. If there is none, it fails, and the reader sees the end when this is
+/// dropped.
+///
 /// A pipe whose reader has gone fails with `BrokenPipe`. That raises no SIGPIPE, unless the program has begun to handle that signal
 /// after this was made.
 ///

@@ -99,9 +99,11 @@ impl Stream {
 }
 
 /// Closes a pipe whose writer has ended, so that its reader sees the end. The descriptor stays until the handle goes.
+///
+/// # Errors
+/// Out of descriptors: the reader sees the end when the handle goes.
 #[cold]
-pub(super) fn end_pipe(io: &mut Io, fd: Fd) {
+pub(super) fn end_pipe(io: &mut Io, fd: Fd) -> Result<(), Errno> {
     io.driver.release(fd);
-    // Without a descriptor for that, the reader sees the end when the handle goes.
-    _ = pipe::end(fd);
+    pipe::end(fd)
 }

@@ -202,7 +202,9 @@ impl Stream {
         if !self.tx.ended && self.tx.is_idle() {
             self.tx.ended = true;
             if self.pipe().is_some() {
-                end_pipe(io, self.fd);
+                if let Err(errno) = end_pipe(io, self.fd) {
+                    self.tx.error.get_or_insert(errno);
+                }
             } else {
                 // The peer may have gone first, which is an end as well.
                 _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);

@@ -1,0 +1,44 @@
+//! What needs a descriptor and finds none, alone in its process, since it lowers the process's limit of open files.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::io::os_error;
+use annulus::pipe::pipe;
+use annulus::process::Command;
+use annulus::{DriverChoice, Runtime};
+use common::run_on;
+
+/// Sets the limit; the one before.
+fn limit_open_files(to: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain structure, written by the first call and read by the second.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, to);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
+
+#[test]
+fn without_a_descriptor_a_pipe_does_not_pretend_to_end() {
+    for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+        run_on(Runtime::builder().driver(choice), async {
+            let (mut sender, mut receiver) = pipe()?;
+            sender.send("text").await?;
+            sender.drain().await?;
+            assert_eq!(receiver.recv().await?.as_deref(), Some(&b"text"[..]));
+            let before = limit_open_files(0);
+            let ended = sender.shutdown().await;
+            let started = Command::new("true").spawn();
+            limit_open_files(before);
+            for error in [ended.unwrap_err(), started.unwrap_err()] {
+                assert_eq!(os_error(&error), Some(libc::EMFILE), "{error}");
+            }
+            drop(sender);
+            assert!(receiver.recv().await?.is_none(), "its reader sees the end all the same");
+            Ok(())
+        });
+    }
+}
