@@ -78,6 +78,7 @@ mod buf;
 #[cfg(feature = "bytes")]
 mod bytes;
 mod chunk;
+mod error_text;
 pub mod fs;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,5 +1,6 @@
 //! Errors that name the operation that failed, and the address.
 
+use crate::error_text::WithText;
 use crate::net::unix_address;
 use annulus_kernel::{Address, CallError, UnixName};
 use std::error::Error;
@@ -142,7 +143,7 @@ impl From<OpError> for io::Error {
     }
 }
 
-/// The system's number of an error, also of one that names operation and address, or the system call:
+/// The system's number of an error, also of one that names operation and address, the system call, a path or a program:
 /// [`io::Error::raw_os_error`] has none for these.
 ///
 /// ```
@@ -155,5 +156,6 @@ impl From<OpError> for io::Error {
 pub fn os_error(error: &io::Error) -> Option<i32> {
     let error = OpError::of(error).map_or(error, OpError::error);
     let of_call = || error.get_ref()?.downcast_ref::<CallError>()?.os_error();
-    error.raw_os_error().or_else(of_call)
+    let of_text = || os_error(error.get_ref()?.downcast_ref::<WithText>()?.error());
+    error.raw_os_error().or_else(of_call).or_else(of_text)
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use annulus::io::os_error;
 use annulus::process::{Command, Stdio};
 use annulus::signal::Signal;
 use annulus::sim::Sim;
@@ -207,8 +208,27 @@ fn a_program_that_cannot_be_started_is_named() {
         let error = Command::new("/nonexistent/program").spawn().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("/nonexistent/program"), "{error}");
+        assert_eq!(os_error(&error), Some(libc::ENOENT));
         let error = Command::new("/etc/passwd").status().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_command_starts_children_of_every_kind() {
+    on_each(|| async {
+        // More than a pipe holds.
+        let mut command = shell("[ $QUIET ] || head -c 100000 /dev/zero");
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
+        let mut child = command.env("QUIET", "yes").spawn()?;
+        assert!(child.stdout.is_none() && child.stderr.is_none(), "inherited again");
+        assert!(child.wait().await?.success() && command.status().await?.success());
+        command.env_remove("QUIET");
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
+        // Its pipes are closed: it ends, though nothing reads.
+        command.stdout(Stdio::piped()).stdin(Stdio::piped()).status().await?;
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
         Ok(())
     });
 }

@@ -1,6 +1,7 @@
 //! Addresses by name.
 
 use super::addresses::{Target, ToSocketAddrs};
+use crate::error_text;
 use crate::op_error::{OpError, Operation};
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -156,7 +157,7 @@ pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
 /// The same error with another text.
 fn with_text(error: io::Error, text: String) -> io::Error {
     let named = error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
-    named.unwrap_or_else(|error| io::Error::new(error.kind(), text))
+    named.unwrap_or_else(|error| error_text::with_text(error, text))
 }
 
 /// The failure of all addresses.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::process::{ExitStatus, Output};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::time::Duration;
 
 /// The signal that ends a process, which cannot prevent that.
@@ -71,6 +71,17 @@ impl Child {
         Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop, output_limit }
     }
 
+    /// Takes the ends of its pipes over.
+    pub(super) fn take_pipes(
+        &mut self,
+        (stdin, stdout, stderr): (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>),
+    ) -> io::Result<()> {
+        self.stdin = stdin.map(Sender::try_from).transpose()?;
+        self.stdout = stdout.map(Receiver::try_from).transpose()?;
+        self.stderr = stderr.map(Receiver::try_from).transpose()?;
+        Ok(())
+    }
+
     /// Its number. Once its end has been waited for, another process may have the same number.
     pub fn id(&self) -> u32 {
         self.running().id()
@@ -115,6 +126,9 @@ impl Child {
     /// Streams that are not piped, or were taken, are empty.
     ///
     /// A process that it has started and that outlives it may hold its streams open: then this waits for that, too.
+    ///
+    /// After an error, and if the future is dropped, the child is [dropped](crate::process#children-that-are-dropped): its pipes are
+    /// closed, and it goes on, or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
     ///
     /// # Errors
     /// `InvalidData` for more than [`Command::output_limit`](super::Command::output_limit) bytes of a stream; those of the pipes; as

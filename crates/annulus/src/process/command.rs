@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::running::{Running, reap_orphans};
-use crate::pipe::{Receiver, Sender};
+use crate::error_text::with_text;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -132,7 +132,7 @@ impl Command {
     }
 
     /// The command of the standard library, for settings that are missing here. Standard streams that are chosen there count as not
-    /// chosen for [`output`](Self::output).
+    /// chosen for [`output`](Self::output), after which they are inherited.
     pub fn as_std_mut(&mut self) -> &mut std::process::Command {
         &mut self.inner
     }
@@ -145,26 +145,27 @@ impl Command {
     pub fn spawn(&mut self) -> io::Result<Child> {
         let core = Running::check()?;
         reap_orphans();
-        let mut child = self.inner.spawn().map_err(|error| self.failed(&error))?;
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::watch(core, child).map_err(|error| self.failed(&error))?;
+        let mut child = self.inner.spawn().map_err(|error| self.failed(error))?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let running = Running::watch(core, child).map_err(|error| self.failed(error))?;
         let mut child = Child::new(running, self.kill_on_drop, self.output_limit);
-        let pipes = || {
-            child.stdin = stdin.map(Sender::try_from).transpose()?;
-            child.stdout = stdout.map(Receiver::try_from).transpose()?;
-            child.stderr = stderr.map(Receiver::try_from).transpose()?;
-            Ok(child)
-        };
-        pipes().map_err(|error| self.failed(&error))
+        if let Err(error) = child.take_pipes(pipes) {
+            // A child that is not returned does not go on. This fails only if the process is another user's by now.
+            _ = child.start_kill();
+            return Err(self.failed(error));
+        }
+        Ok(child)
     }
 
-    /// Starts it, and waits for its end. Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read, call [`output`](Self::output). Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait`].
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
-        self.spawn()?.wait().await
+        let mut child = self.spawn()?;
+        // A child whose pipe is full would wait for ever.
+        (child.stdin, child.stdout, child.stderr) = (None, None, None);
+        child.wait().await
     }
 
     /// Starts it, and collects what it writes until its end. Standard streams that were not chosen are: an empty input, and pipes.
@@ -173,22 +174,30 @@ impl Command {
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     pub async fn output(&mut self) -> io::Result<Output> {
-        let [stdin, stdout, stderr] = self.chosen;
-        if !stdin {
-            self.inner.stdin(Stdio::null());
-        }
-        if !stdout {
-            self.inner.stdout(Stdio::piped());
-        }
-        if !stderr {
-            self.inner.stderr(Stdio::piped());
-        }
-        self.spawn()?.wait_with_output().await
+        self.set_default(Stdio::null, Stdio::piped);
+        let spawned = self.spawn();
+        // What is started next inherits them again.
+        self.set_default(Stdio::inherit, Stdio::inherit);
+        spawned?.wait_with_output().await
     }
 
-    fn failed(&self, error: &io::Error) -> io::Error {
-        let program = self.inner.get_program();
-        io::Error::new(error.kind(), format!("starting {}: {error}", program.display()))
+    /// Sets the standard streams that were not chosen.
+    fn set_default(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
+        let [stdin, stdout, stderr] = self.chosen;
+        if !stdin {
+            self.inner.stdin(input());
+        }
+        if !stdout {
+            self.inner.stdout(output());
+        }
+        if !stderr {
+            self.inner.stderr(output());
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> io::Error {
+        let text = format!("starting {}: {error}", self.inner.get_program().display());
+        with_text(error, text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A process that runs, or ended and was not waited for; and the awaiting of its end.
 
+use crate::error_text::with_text;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::{named, process};
@@ -48,7 +49,7 @@ impl Running {
             let error = io::Error::from(errno);
             let text =
                 format!("no descriptor of a process, which children need (Linux 5.3): {error}");
-            io::Error::new(error.kind(), text)
+            with_text(error, text)
         })?;
         Ok(core)
     }

@@ -2,6 +2,7 @@
 
 use super::adopt::prepare;
 use super::{Receiver, Sender};
+use crate::error_text::with_text;
 use crate::runtime::current;
 use rustix::fs::OFlags;
 use std::fs;
@@ -61,7 +62,7 @@ impl OpenOptions {
     /// Opens the end to send to.
     ///
     /// # Errors
-    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`) if no reader has opened the other end.
+    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`, by [`os_error`](crate::io::os_error)) if no reader has opened the other end.
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::WRONLY, "writing")?;
@@ -85,7 +86,7 @@ impl OpenOptions {
         let opened = options.open(path).and_then(|file| adopt(file.into()));
         opened.map_err(|error| {
             let text = format!("opening the pipe {}: {error}", path.display());
-            io::Error::new(error.kind(), text)
+            with_text(error, text)
         })
     }
 }
