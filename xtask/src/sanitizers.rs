@@ -20,8 +20,17 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
-const PURE: [&str; 8] =
-    ["lease", "slots::datagrams", "shared", "task", "time::heap", "fs::aligned", "buf", "owned"];
+const PURE: [&str; 9] = [
+    "lease",
+    "slots::datagrams",
+    "shared",
+    "task",
+    "time::heap",
+    "fs::aligned",
+    "buf",
+    "bytes",
+    "owned",
+];
 
 /// Runs the tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
@@ -47,7 +56,8 @@ pub(crate) fn miri() -> Outcome {
         return Ok(vec![hint.into()]);
     }
     let modules = PURE.map(|module| format!("{module}::")).join(" ");
-    let tests = format!("run nightly cargo miri test -p annulus --lib -- {modules}");
+    let tests =
+        format!("run nightly cargo miri test -p annulus --features bytes --lib -- {modules}");
     Step::new("rustup", &tests).run()?;
     Ok(Vec::new())
 }

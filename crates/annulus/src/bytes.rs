@@ -22,7 +22,14 @@ owned_bytes! {
 // SAFETY: only this handle can use the capacity, which does not move with it.
 unsafe impl IoBufMut for BytesMut {
     fn as_mut_ptr(&mut self) -> *mut u8 {
-        self[..].as_mut_ptr()
+        let len = self.len();
+        // SAFETY: no byte is initialised in a length of 0.
+        unsafe { self.set_len(0) };
+        // Of the slice of the initialised bytes the pointer would be good for these only.
+        let start = self.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: so many were initialised before, and are still.
+        unsafe { self.set_len(len) };
+        start
     }
 
     fn bytes_total(&mut self) -> usize {
@@ -33,6 +40,26 @@ unsafe impl IoBufMut for BytesMut {
         if count > self.len() {
             // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
             unsafe { self.set_len(count) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_capacity_is_written_through_one_pointer() {
+        for len in [0, 3, 16] {
+            let mut buf = BytesMut::with_capacity(16);
+            buf.resize(len, 1);
+            let total = buf.bytes_total();
+            // SAFETY: `bytes_total` bytes are writable, and all of them are written before they are called initialised.
+            unsafe {
+                buf.as_mut_ptr().write_bytes(7, total);
+                buf.set_init(total);
+            }
+            assert!(buf.len() == total && buf.iter().all(|byte| *byte == 7));
         }
     }
 }
