@@ -45,7 +45,11 @@ fn a_timeout_lets_a_ready_future_through_and_ends_a_slow_one() {
     run(async {
         assert_eq!(timeout(Duration::ZERO, async { 1 }).await, Ok(1));
         let slow = timeout(MS, std::future::pending::<()>()).await;
-        assert_eq!(slow.unwrap_err().to_string(), "timed out");
+        assert_eq!(slow.unwrap_err().to_string(), "not ready within 1ms");
+        let late = timeout_at(Instant::now(), std::future::pending::<()>()).await;
+        let error = io::Error::from(late.unwrap_err());
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "not ready by the deadline");
         Ok(())
     });
 }

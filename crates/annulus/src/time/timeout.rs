@@ -13,12 +13,12 @@ use std::time::Duration;
 /// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. What dropping does is documented at each future:
 /// dropped receives and accepts lose nothing.
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
-    Timeout { future, sleep: sleep(duration) }
+    Timeout { future, sleep: sleep(duration), elapsed: Elapsed { limit: Some(duration) } }
 }
 
 /// As [`timeout`], until a moment.
 pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
-    Timeout { future, sleep: sleep_until(deadline) }
+    Timeout { future, sleep: sleep_until(deadline), elapsed: Elapsed { limit: None } }
 }
 
 pin_project! {
@@ -29,6 +29,7 @@ pin_project! {
         future: F,
         #[pin]
         sleep: Sleep,
+        elapsed: Elapsed,
     }
 }
 
@@ -48,24 +49,30 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(value) = this.future.poll(cx) {
             return Poll::Ready(Ok(value));
         }
-        this.sleep.poll(cx).map(|()| Err(Elapsed(())))
+        this.sleep.poll(cx).map(|()| Err(*this.elapsed))
     }
 }
 
-/// The time limit came first.
+/// The time limit came first; it tells which one: `not ready within 700ms`. As an [`io::Error`] it is `TimedOut`, with the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elapsed(());
+pub struct Elapsed {
+    /// `None` for a moment.
+    limit: Option<Duration>,
+}
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("timed out")
+        match self.limit {
+            Some(limit) => write!(f, "not ready within {limit:?}"),
+            None => f.write_str("not ready by the deadline"),
+        }
     }
 }
 
 impl std::error::Error for Elapsed {}
 
 impl From<Elapsed> for io::Error {
-    fn from(_: Elapsed) -> Self {
-        io::ErrorKind::TimedOut.into()
+    fn from(elapsed: Elapsed) -> Self {
+        Self::new(io::ErrorKind::TimedOut, elapsed)
     }
 }
