@@ -31,6 +31,9 @@ use std::ops::{Bound, RangeBounds};
 /// # Safety
 /// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
 /// when the value itself is moved.
+#[diagnostic::on_unimplemented(
+    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+)]
 pub unsafe trait IoBuf: Unpin + 'static {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
@@ -73,6 +76,9 @@ pub unsafe trait IoBuf: Unpin + 'static {
 ///
 /// # Safety
 /// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
+#[diagnostic::on_unimplemented(
+    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+)]
 pub unsafe trait IoBufMut: IoBuf {
     /// The first byte, to write to.
     fn as_mut_ptr(&mut self) -> *mut u8;

@@ -51,6 +51,9 @@ use std::task::{Context, Poll, ready};
 /// call. Those that fill memory of the caller ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
 /// have read.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
+#[diagnostic::on_unimplemented(
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+)]
 pub trait AsyncRecv {
     /// Shows the next bytes in one piece: at least `n` of them, and at least one; fewer only at the end of the stream, none if nothing
     /// is left. They stay until they are consumed, and a call that was ready is ready again until then.

@@ -30,6 +30,9 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
+#[diagnostic::on_unimplemented(
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+)]
 pub trait AsyncSend {
     /// Accepts a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is accepted.
     ///
@@ -182,6 +185,9 @@ pub trait AsyncSend {
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
+#[diagnostic::on_unimplemented(
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+)]
 pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
