@@ -46,6 +46,13 @@ fn the_end_drops_every_waiting_task() {
 }
 
 #[test]
+fn halves_that_outlive_the_runtime_say_so() {
+    let (receiving, sending) = run(pair()).0.split();
+    let error = TcpStream::reunite(receiving, sending).unwrap_err();
+    assert!(error.to_string().contains("the runtime has ended"), "{error}");
+}
+
+#[test]
 fn the_end_sends_what_was_accepted() {
     // More than the socket buffers hold.
     let big = pattern(32 << 20);

@@ -119,9 +119,8 @@ pub(super) fn reunite(
     mut sending: SendHalf,
     family: Family,
 ) -> Result<(StreamHandle, RecvBuffer), ReuniteError> {
-    let is_one = Rc::ptr_eq(&receiving.handle, &sending.handle);
-    if !is_one || Family::of(&receiving.handle).ok() != Some(family) {
-        return Err(ReuniteError { receiving, sending });
+    if let Err(reason) = check_halves(&receiving, &sending, family) {
+        return Err(ReuniteError { receiving, sending, reason });
     }
     sending.reunited = true;
     drop(sending);
@@ -130,10 +129,23 @@ pub(super) fn reunite(
     Ok((handle, unread))
 }
 
+/// # Errors
+/// Why the halves are not a stream that has this kind of addresses.
+fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Result<(), String> {
+    if !Rc::ptr_eq(&receiving.handle, &sending.handle) {
+        return Err("the halves are of different streams".into());
+    }
+    match Family::of(&receiving.handle) {
+        Ok(is) if is == family => Ok(()),
+        Ok(is) => Err(format!("the halves are of a {is:?} stream, not of a {family:?} stream")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The addresses of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    Internet,
+    Tcp,
     Unix,
 }
 
@@ -141,7 +153,7 @@ impl Family {
     fn of(handle: &StreamHandle) -> io::Result<Self> {
         let domain = handle.query(SocketQuery::Domain)?;
         let is_unix = domain == u32::from(AddressFamily::UNIX.as_raw());
-        Ok(if is_unix { Self::Unix } else { Self::Internet })
+        Ok(if is_unix { Self::Unix } else { Self::Tcp })
     }
 }
 
@@ -165,11 +177,12 @@ pub struct ReuniteError {
     pub receiving: RecvHalf,
     /// The sending half.
     pub sending: SendHalf,
+    reason: String,
 }
 
 impl fmt::Display for ReuniteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the halves are not of one stream of this type")
+        f.write_str(&self.reason)
     }
 }
 

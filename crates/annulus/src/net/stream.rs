@@ -95,7 +95,7 @@ impl TcpStream {
         }
     }
 
-    const FAMILY: Family = Family::Internet;
+    const FAMILY: Family = Family::Tcp;
 
     stream_methods!();
 
