@@ -306,11 +306,6 @@ impl File {
         self.site_of(None).wait_for_budget().await;
     }
 
-    /// The descriptor, which stays the file's.
-    pub fn as_raw_fd(&self) -> RawFd {
-        self.open.fd()
-    }
-
     /// A call that names no memory, and answers only if it succeeded.
     pub(super) async fn plain(
         &self,
