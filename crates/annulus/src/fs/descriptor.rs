@@ -9,8 +9,8 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-/// The descriptor, for calls that are missing here; it stays open while it is borrowed. Under a simulated kernel it is one on which every
-/// call fails with `EBADF`.
+/// The descriptor, for calls that are missing here; it stays open while it is borrowed. Under a simulated kernel it is a number that no
+/// descriptor has: every call fails with `EBADF`.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         let fd = self.open.fd;

@@ -49,11 +49,13 @@ macro_rules! lends {
 lends!(StreamHandle ListenerHandle DatagramHandle);
 
 macro_rules! as_fd {
-    ($($type:ty)+) => {$(
+    ($($type:ident $($more:literal)?)+) => {$(
         /// The descriptor, for options and calls that are missing here. It stays open while it is borrowed. Do not read from it, write to
         /// it or make it blocking: bytes would be lost to, or overtake, those of this handle.
         ///
-        /// After the runtime's end and under a simulated kernel it is a descriptor on which every call fails with `EBADF`.
+        $(#[doc = $more])?
+        ///
+        /// After the runtime's end and under a simulated kernel it is a number that no descriptor has: every call fails with `EBADF`.
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
                 self.handle().lend()
@@ -69,7 +71,9 @@ macro_rules! as_fd {
     )+};
 }
 
-as_fd!(TcpStream TcpListener UdpSocket UnixStream UnixListener UnixDatagram Sender Receiver);
+as_fd!(TcpStream TcpListener UdpSocket UnixStream UnixListener UnixDatagram Receiver
+    Sender " After `shutdown` it leads to the pipe no more. If it was lent, the reader sees the end of the pipe not at the runtime's end, but
+when the last handle of the runtime is gone.");
 
 const INTERNET: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
 const UNIX: &[AddressFamily] = &[AddressFamily::UNIX];

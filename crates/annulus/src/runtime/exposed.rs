@@ -8,10 +8,7 @@ use annulus_kernel::{Fd, Linux};
 use rustix::net::connect_unspec;
 use rustix::net::sockopt::socket_linger;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::sync::OnceLock;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// The descriptors that were lent and are open.
@@ -51,19 +48,10 @@ pub(super) fn reset(fd: Fd) -> bool {
     socket_linger(socket) == Ok(Some(Duration::ZERO)) && connect_unspec(socket).is_ok()
 }
 
-/// A descriptor of a handle, or if it has none that other code may use (after the runtime's end, in a simulation), one on which every
-/// call fails with `EBADF`.
+/// A descriptor of a handle, or if it has none that other code may use (after the runtime's end, in a simulation), a number on which
+/// every call fails with `EBADF`.
 pub(crate) fn borrowed<'a>(fd: Option<Fd>) -> BorrowedFd<'a> {
-    fd.map_or_else(none, Linux::borrow)
-}
-
-/// A descriptor that can only be closed and duplicated (`O_PATH`).
-fn none() -> BorrowedFd<'static> {
-    static NONE: OnceLock<File> = OnceLock::new();
-    const O_PATH: i32 = 0o10_000_000;
-    let open = || std::fs::OpenOptions::new().read(true).custom_flags(O_PATH).open("/");
-    NONE.get_or_init(|| {
-        open().expect("the root directory can be opened: is the process out of descriptors?")
-    })
-    .as_fd()
+    // SAFETY: the number is not -1. No descriptor has it, now or later: the kernel's limit of them (`fs.nr_open`) is at most
+    // 2^31 - 64. So it is never one that other code owns.
+    fd.map_or_else(|| unsafe { BorrowedFd::borrow_raw(RawFd::MAX) }, Linux::borrow)
 }
