@@ -37,9 +37,10 @@ use std::ops::{Bound, RangeBounds};
 ///
 /// # What dropping the future does
 ///
-/// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and
-/// a file's cursor stands behind the copied bytes. From file to file both cursors move at the end, so a second copy starts from the
-/// beginning. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has accepted a part, or nothing yet.
+/// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
+/// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file both
+/// cursors move at the end, so a second copy starts from the beginning. From a stream to a sink of a program's own, the rest of a piece is
+/// lost of which the sink has accepted a part, or nothing yet.
 ///
 /// # Errors
 /// Those of reading and of writing. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
