@@ -48,8 +48,8 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 ///     assert_eq!(sender.try_send("second"), Err(TrySendError::Full("second")));
 ///     sender
 /// });
-/// assert_eq!(receiver.recv().await, Some("first"));
 /// let sender = thread.join().unwrap();
+/// assert_eq!(receiver.recv().await, Some("first"));
 /// drop(receiver);
 /// assert_eq!(sender.send("third").await, Err(SendError("third")));
 /// # std::io::Result::Ok(())
