@@ -1,47 +1,20 @@
 //! Invariants 11, 17 and 18: the hot path allocates nothing, a request is one system call, an idle runtime sleeps.
-#![allow(unsafe_code)]
 
+#[path = "common/allocations.rs"]
+mod allocations;
 mod common;
 
+use allocations::allocations;
 use annulus::net::{TcpStream, UdpSocket};
 use annulus::{Builder, Runtime, counters, nop, spawn};
 use common::{echo, pair, receive, receives_are_armed_once, run, run_on};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything to the system's allocator; the counter allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract, passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Lists of the runtime's may still grow once, when more is queued than ever before.
 const LISTS: u64 = 8;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 async fn ping(client: &mut TcpStream, rounds: usize) -> io::Result<()> {
     for _ in 0..rounds {

@@ -1,46 +1,18 @@
 //! Received bytes are shown where the kernel has put them, and copied once into memory of the caller.
-#![allow(unsafe_code)]
 
+#[path = "common/allocations.rs"]
+mod allocations;
 mod common;
 
+use allocations::allocations;
 use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
 use annulus::net::UnixStream;
 use annulus::sim::Sim;
 use annulus::{Builder, DriverChoice, Runtime};
 use common::{pair, run_on};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything to the system's allocator; the counter allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract, passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 /// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated kernel.
 fn on_all<F: Future<Output = io::Result<()>>>(

@@ -278,7 +278,7 @@ impl Builder {
     /// Counts polls of tasks that take this long or longer and so keep the others waiting, and keeps the last of them with the places
     /// that spawned their tasks: [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing` each is a warning, too.
     ///
-    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll, some 25 ns.
+    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll.
     /// A poll that never returns is not found: nothing else runs then; [`Handle::stats_blocking`](crate::Handle::stats_blocking) times out.
     pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.measuring = match (limit.into(), self.measuring) {
