@@ -179,8 +179,6 @@ fn threads_of_the_pool() {
     assert_eq!(pool_threads(), 0);
     runtime.block_on(async { spawn_blocking(|| ()).await }).unwrap();
     assert_eq!(pool_threads(), 1);
-    runtime.block_on(async { spawn_blocking(|| ()).await }).unwrap();
-    assert_eq!(pool_threads(), 1, "the same again");
     drop(runtime);
     // The runtime waited until the thread had nothing more to do; its end in the system may come later.
     while pool_threads() > 0 {
