@@ -204,11 +204,19 @@ impl Chunk {
         }
     }
 
-    /// Splits off the first `n` bytes, without a copy.
+    /// Splits off the first `n` bytes, without a copy: for an [`AsyncSend`](crate::io::AsyncSend) that accepts a part.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    ///
+    /// let mut chunk = Chunk::from("accepted, and not");
+    /// drop(chunk.split_to(8));
+    /// assert_eq!(chunk.as_ref(), b", and not");
+    /// ```
     ///
     /// # Panics
     /// If `n` is more than the length.
-    pub(crate) fn split_to(&mut self, n: usize) -> Self {
+    pub fn split_to(&mut self, n: usize) -> Self {
         match &mut self.0 {
             Repr::Lease(bytes) => Self(Repr::Lease(bytes.split_to(n))),
             Repr::Static(bytes) => {

@@ -1,0 +1,103 @@
+//! The server's side of a handshake.
+
+use super::{TlsStream, limit};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
+
+/// Makes sessions of servers. A clone shares the settings.
+///
+/// ```
+/// use annulus::io::{AsyncRecv, AsyncSend};
+/// use annulus::net::TcpListener;
+/// use annulus_compat::rustls::TlsAcceptor;
+///
+/// async fn serve(listener: TcpListener, acceptor: TlsAcceptor) -> std::io::Result<()> {
+///     loop {
+///         let (stream, peer) = listener.accept().await?;
+///         let acceptor = acceptor.clone();
+///         // Its own task, so that a slow handshake delays no other.
+///         annulus::spawn(async move {
+///             match acceptor.accept(stream).await {
+///                 Ok(mut stream) => _ = stream.send("hello").await,
+///                 Err(error) => eprintln!("{peer}: {error}"),
+///             }
+///         });
+///     }
+/// }
+/// # drop(serve);
+/// ```
+#[derive(Clone)]
+pub struct TlsAcceptor {
+    acceptor: tokio_rustls::TlsAcceptor,
+    limit: Option<Duration>,
+}
+
+impl TlsAcceptor {
+    /// An acceptor with settings of rustls: certificates, ALPN, which clients to trust.
+    pub fn new(config: impl Into<Arc<ServerConfig>>) -> Self {
+        Self { acceptor: config.into().into(), limit: limit::DEFAULT }
+    }
+
+    /// An acceptor for every client, with a chain of certificates, its own first, and their private key, both as PEM, and with the
+    /// protocols that it speaks, the preferred first: `&["h2", "http/1.1"]`, or none.
+    ///
+    /// # Errors
+    /// `InvalidInput`, which says what is wrong, for PEM that is not valid or has no certificate or key, and for a key of another
+    /// certificate.
+    pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[&str]) -> io::Result<Self> {
+        let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| invalid("certificates", error))?;
+        if chain.is_empty() {
+            return Err(invalid("certificates", "there is no section CERTIFICATE"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid("key", error))?;
+        let builder = ServerConfig::builder_with_provider(crypto::ring::default_provider().into());
+        let mut config = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid("versions", error))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|error| invalid("certificates and key", error))?;
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Self::new(config))
+    }
+
+    /// How long a handshake may take: 10 s by default. `None` is without limit.
+    #[must_use]
+    pub fn handshake_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limit = limit.into();
+        self
+    }
+
+    /// Makes a session with a client.
+    ///
+    /// Dropping the future closes the stream.
+    ///
+    /// # Errors
+    /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does not speak TLS, refuses the certificate, or
+    /// has none that is trusted where one is asked for; the client is told by an alert. `UnexpectedEof` if the stream ends in the
+    /// handshake. And those of the stream.
+    ///
+    /// [`rustls::Error`]: tokio_rustls::rustls::Error
+    pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        Ok(limit::within(self.limit, self.acceptor.accept(stream)).await?.into())
+    }
+}
+
+fn invalid(what: &str, why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("TLS {what}: {why}"))
+}
+
+impl std::fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsAcceptor").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! TLS by rustls, for servers and clients.
+//!
+//! tokio-rustls and futures-rustls run over streams of annulus as they are, by the traits of tokio and of `futures-io`. What this module
+//! adds is short: a time limit on handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that
+//! code that is generic over streams runs over it.
+//!
+//! ```
+//! use annulus::io::{AsyncRecv, AsyncSend};
+//! use annulus::net::{TcpListener, TcpStream};
+//! use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
+//! use rustls::{ClientConfig, RootCertStore};
+//!
+//! annulus::run(async {
+//!     // A certificate of its own, for this example.
+//!     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+//!     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+//!     let acceptor = TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &[])?;
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     annulus::spawn(async move {
+//!         let (stream, _) = listener.accept().await?;
+//!         let mut stream = acceptor.accept(stream).await?;
+//!         stream.send("hello").await?;
+//!         stream.shutdown().await
+//!     });
+//!
+//!     let mut roots = RootCertStore::empty();
+//!     roots.add(made.cert.der().clone())?;
+//!     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+//!     let stream = TcpStream::connect(address).await?;
+//!     let mut stream = TlsConnector::new(config).connect("localhost", stream).await?;
+//!     let mut greeting = Vec::new();
+//!     stream.read_to_end(&mut greeting, 1024).await?;
+//!     assert_eq!(greeting, b"hello");
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! # Other ways in
+//!
+//! - What tokio-rustls makes becomes a [`TlsStream`] by `From`: a session of its `LazyConfigAcceptor`, which chooses certificates by the name
+//!   that the client asks for, or one with other limits.
+//! - Both directions in two tasks: `tokio::io::split`, and [`FromTokio`](annulus::io::FromTokio) around each half.
+//! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `axum` a `SendStream`, around the session.
+//! - Handshakes use the cryptography of `ring`; settings that were made with another provider bring theirs.
+//!
+//! # What dropping a future does
+//!
+//! | future | dropped before it is ready |
+//! |---|---|
+//! | `TlsAcceptor::accept`, `TlsConnector::connect` | the stream is closed |
+//! | `TlsStream`: `recv`, `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost |
+//! | `TlsStream`: `write`, `write_vectored` | nothing was accepted |
+//! | `TlsStream`: `send`, `write_all` | a part was accepted |
+//! | `TlsStream`: `flush`, `shutdown` | what was accepted stays, and leaves with the next call |
+
+mod acceptor;
+mod connector;
+mod futures_io;
+mod gathered;
+mod limit;
+mod stream;
+
+pub use acceptor::TlsAcceptor;
+pub use connector::TlsConnector;
+pub use stream::TlsStream;

@@ -1,0 +1,288 @@
+//! A session over a stream.
+
+use super::gathered::Gathered;
+use annulus::Chunk;
+use annulus::io::{AsyncRecv, AsyncSend};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::CertificateDer};
+
+/// A TLS session of either side, over a stream `S` of annulus or any other that has tokio's traits.
+///
+/// It has the traits of [`annulus::io`], so code that is generic over [`AsyncStream`](annulus::io::AsyncStream) runs over TCP, Unix
+/// sockets and TLS; those of tokio and of `futures-io`; and with feature `hyper` it goes into a `hyper::Io`.
+///
+/// - **Receiving** shows the plaintext of a record where rustls has decrypted it; what spans records is gathered.
+/// - **Sending** encrypts and passes on. If the stream below accepts no more, what is encrypted already, at most 64 KiB and a record, waits in
+///   the session, and leaves with the next write, `send`, receive by `AsyncRecv`, `flush` or `shutdown`. [`send`](AsyncSend::send) leaves none
+///   behind. After `write` call [`flush`](AsyncSend::flush), as over any stream that is not a bare socket.
+/// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then ends the sending direction below; receiving goes on. A session
+///   that is dropped sends none, and its peer can tell that from the end.
+/// - **The end of the peer** is `None` only after its `close_notify`. If the stream below ends without one, the error is `UnexpectedEof`:
+///   what came may have been cut.
+///
+/// ```
+/// use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
+/// use annulus::net::UnixStream;
+/// use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
+/// # fn client(certificate: rustls::pki_types::CertificateDer<'static>) -> rustls::ClientConfig {
+/// #     let mut roots = rustls::RootCertStore::empty();
+/// #     roots.add(certificate).unwrap();
+/// #     rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
+/// # }
+///
+/// /// Answers lines, over whatever it is.
+/// async fn serve(mut stream: impl AsyncStream) -> std::io::Result<()> {
+///     while let Some(line) = stream.recv_until(b'\n', 1024).await? {
+///         stream.send(line.to_ascii_uppercase()).await?;
+///     }
+///     stream.shutdown().await
+/// }
+///
+/// # annulus::run(async {
+/// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+/// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+/// let acceptor = TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &["lines"])?;
+/// let (one, two) = UnixStream::pair()?;
+/// annulus::spawn(async move { serve(acceptor.accept(two).await?).await });
+///
+/// let mut config = client(made.cert.der().clone());
+/// config.alpn_protocols = vec![b"lines".to_vec()];
+/// let mut stream = TlsConnector::new(config).connect("localhost", one).await?;
+/// assert_eq!(stream.alpn_protocol(), Some(&b"lines"[..]));
+/// stream.send("hello\n").await?;
+/// assert_eq!(stream.recv_until(b'\n', 1024).await?.as_deref(), Some(&b"HELLO\n"[..]));
+/// stream.shutdown().await?;
+/// assert!(stream.recv().await?.is_none());
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct TlsStream<S> {
+    session: tokio_rustls::TlsStream<S>,
+    /// Plaintext that was taken out of the session, since more was asked for than one record has.
+    gathered: Gathered,
+    /// After this no byte of the session can be trusted.
+    failed: Option<Error>,
+}
+
+impl<S> TlsStream<S> {
+    /// The protocol that both sides have agreed on by ALPN; `None` without ALPN.
+    pub fn alpn_protocol(&self) -> Option<&[u8]> {
+        self.state().alpn_protocol()
+    }
+
+    /// The version of TLS.
+    pub fn protocol_version(&self) -> Option<ProtocolVersion> {
+        self.state().protocol_version()
+    }
+
+    /// The peer's chain of certificates, its own first; `None` if it has shown none.
+    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.state().peer_certificates()
+    }
+
+    /// The name that the client has asked for (SNI); `None` on a client, and if it sent none.
+    pub fn server_name(&self) -> Option<&str> {
+        match &self.session {
+            tokio_rustls::TlsStream::Server(session) => session.get_ref().1.server_name(),
+            tokio_rustls::TlsStream::Client(_) => None,
+        }
+    }
+
+    /// The stream below.
+    pub fn get_ref(&self) -> &S {
+        self.session.get_ref().0
+    }
+
+    /// The stream below: for its settings. What is read or written there is missing in the session, which then fails.
+    pub fn get_mut(&mut self) -> &mut S {
+        self.session.get_mut().0
+    }
+
+    /// What rustls knows of the session.
+    pub fn state(&self) -> &CommonState {
+        self.session.get_ref().1
+    }
+}
+
+impl<S> From<tokio_rustls::TlsStream<S>> for TlsStream<S> {
+    fn from(session: tokio_rustls::TlsStream<S>) -> Self {
+        Self { session, gathered: Gathered::default(), failed: None }
+    }
+}
+
+impl<S> From<tokio_rustls::server::TlsStream<S>> for TlsStream<S> {
+    fn from(session: tokio_rustls::server::TlsStream<S>) -> Self {
+        tokio_rustls::TlsStream::from(session).into()
+    }
+}
+
+impl<S> From<tokio_rustls::client::TlsStream<S>> for TlsStream<S> {
+    fn from(session: tokio_rustls::client::TlsStream<S>) -> Self {
+        tokio_rustls::TlsStream::from(session).into()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
+    fn session(&mut self) -> Pin<&mut tokio_rustls::TlsStream<S>> {
+        Pin::new(&mut self.session)
+    }
+
+    /// Whether the session can be read.
+    fn check(&self) -> io::Result<()> {
+        match &self.failed {
+            Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what rustls has found wrong with what it received.
+    fn note(&mut self, error: &io::Error) {
+        self.failed = error.get_ref().and_then(|cause| cause.downcast_ref().cloned());
+    }
+
+    /// Waits for plaintext in the session; how many bytes it shows, 0 at the end.
+    fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.check()?;
+        let polled = self.session().poll_fill_buf(cx).map_ok(<[u8]>::len);
+        polled.map(|shown| shown.inspect_err(|error| self.note(error)))
+    }
+
+    /// Passes on what waits in the session: answers to the peer too, such as a new key. The next write gets its error.
+    fn pass_on(&mut self, cx: &mut Context<'_>) {
+        if self.state().wants_write() {
+            _ = self.session().poll_flush(cx);
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        while self.gathered.shown().len() < n.max(1) {
+            let polled = self.poll_plaintext(cx);
+            // One task at a time has the stream, so this replaces no other's waker.
+            self.pass_on(cx);
+            let shown = ready!(polled)?;
+            if shown == 0 || (shown >= n && self.gathered.shown().is_empty()) {
+                break;
+            }
+            let Self { session, gathered, .. } = self;
+            gathered.add(ready!(Pin::new(&mut *session).poll_fill_buf(cx))?);
+            Pin::new(session).consume(shown);
+        }
+        if self.gathered.shown().is_empty() {
+            return Pin::new(&mut self.session).poll_fill_buf(cx);
+        }
+        Poll::Ready(Ok(self.gathered.shown()))
+    }
+
+    fn consume(&mut self, n: usize) {
+        if self.gathered.shown().is_empty() {
+            self.session().consume(n);
+        } else {
+            self.gathered.consume(n);
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.session().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.session().poll_write_vectored(cx, slices)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.session().poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.session().poll_shutdown(cx)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        while !chunk.is_empty() {
+            match ready!(self.poll_write(cx, chunk.as_ref()))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => drop(chunk.split_to(count)),
+            }
+        }
+        self.poll_flush(cx)
+    }
+}
+
+// Of tokio. Halves of `tokio::io::split` are polled by two tasks, so receiving wakes none of those that send.
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let gathered = this.gathered.shown();
+        if gathered.is_empty() {
+            this.check()?;
+            let read = ready!(this.session().poll_read(cx, buf));
+            return Poll::Ready(read.inspect_err(|error| this.note(error)));
+        }
+        let count = gathered.len().min(buf.remaining());
+        buf.put_slice(&gathered[..count]);
+        this.gathered.consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncBufRead for TlsStream<S> {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        if this.gathered.shown().is_empty() {
+            ready!(this.poll_plaintext(cx))?;
+            return Pin::new(&mut this.session).poll_fill_buf(cx);
+        }
+        Poll::Ready(Ok(this.gathered.shown()))
+    }
+
+    fn consume(self: Pin<&mut Self>, n: usize) {
+        AsyncRecv::consume(self.get_mut(), n);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().session().poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().session().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().session().poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().session().poll_write_vectored(cx, slices)
+    }
+}

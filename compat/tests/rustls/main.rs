@@ -1,0 +1,9 @@
+//! rustls by tokio-rustls and futures-rustls, unpatched, and by `annulus_compat::rustls`: on io_uring, on epoll, inside tokio, and on a simulated
+//! kernel.
+
+mod bounds;
+mod certificates;
+mod endings;
+mod handshakes;
+mod transfers;
+mod worlds;

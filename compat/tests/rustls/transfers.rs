@@ -1,0 +1,205 @@
+//! Bytes in both directions, compared.
+
+use crate::certificates::{NAME, authority, session};
+use crate::worlds::{World, everywhere};
+use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromFutures, FromTokio};
+use rustls::pki_types::ServerName;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Bytes of one direction. Simulated bytes are not fewer of their kind, only slower.
+fn total(world: World) -> u64 {
+    if world == World::Simulated { 1 << 20 } else { 16 << 20 }
+}
+
+/// What one direction carries from an offset on.
+fn fill(direction: u8, offset: u64, bytes: &mut [u8]) {
+    for (at, byte) in (offset..).zip(bytes) {
+        *byte = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 ^ direction;
+    }
+}
+
+fn check(direction: u8, offset: u64, bytes: &[u8]) {
+    let mut expected = vec![0; bytes.len()];
+    fill(direction, offset, &mut expected);
+    assert!(bytes == expected, "direction {direction}, from {offset} on");
+}
+
+async fn write_all(mut to: impl AsyncWrite + Unpin, direction: u8, total: u64) -> io::Result<()> {
+    let mut buf = vec![0; 50_000];
+    let mut offset = 0;
+    while offset < total {
+        let count = (total - offset).min(50_000) as usize;
+        fill(direction, offset, &mut buf[..count]);
+        to.write_all(&buf[..count]).await?;
+        offset += count as u64;
+    }
+    to.shutdown().await
+}
+
+async fn read_all(mut from: impl AsyncRead + Unpin, direction: u8, total: u64) -> io::Result<()> {
+    let mut buf = vec![0; 70_000];
+    let mut offset = 0;
+    loop {
+        let count = from.read(&mut buf).await?;
+        if count == 0 {
+            break;
+        }
+        check(direction, offset, &buf[..count]);
+        offset += count as u64;
+    }
+    assert_eq!(offset, total);
+    Ok(())
+}
+
+/// Both directions at once.
+async fn duplex<C, S>(client: C, server: S, total: u64) -> io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (client_reads, client_writes) = tokio::io::split(client);
+    let (server_reads, server_writes) = tokio::io::split(server);
+    tokio::try_join!(
+        write_all(client_writes, 1, total),
+        read_all(server_reads, 1, total),
+        write_all(server_writes, 2, total),
+        read_all(client_reads, 2, total),
+    )?;
+    Ok(())
+}
+
+/// Sends parts, and compares what comes back; then ends.
+async fn ask(mut stream: impl AsyncStream, total: u64) -> io::Result<()> {
+    const PART: u64 = 1 << 16;
+    for offset in (0..total).step_by(PART as usize) {
+        let mut part = vec![0; PART as usize];
+        fill(3, offset, &mut part);
+        stream.send(part).await?;
+        check(3, offset, &stream.recv_exact(PART as usize).await?);
+    }
+    stream.shutdown().await?;
+    assert!(stream.recv().await?.is_none());
+    Ok(())
+}
+
+async fn echo(mut stream: impl AsyncStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    stream.shutdown().await
+}
+
+fn server_name() -> ServerName<'static> {
+    ServerName::try_from(NAME).unwrap()
+}
+
+#[test]
+fn tokio_rustls_over_our_streams() {
+    everywhere(async |world| {
+        let (client, server) = world.pair().await?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(authority().client()));
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority().server()));
+        let (client, server) =
+            tokio::try_join!(connector.connect(server_name(), client), acceptor.accept(server))?;
+        duplex(client, server, total(world)).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn futures_rustls_over_our_streams() {
+    everywhere(async |world| {
+        let (client, server) = world.pair().await?;
+        let connector = futures_rustls::TlsConnector::from(Arc::new(authority().client()));
+        let acceptor = futures_rustls::TlsAcceptor::from(Arc::new(authority().server()));
+        let (client, server) =
+            tokio::try_join!(connector.connect(server_name(), client), acceptor.accept(server))?;
+        let (client, server) = (FromFutures::new(client), FromFutures::new(server));
+        tokio::try_join!(ask(client, total(world)), echo(server))?;
+        Ok(())
+    });
+}
+
+#[test]
+fn sessions_by_the_traits_of_annulus() {
+    everywhere(async |world| {
+        let (client, server) = session(world).await?;
+        tokio::try_join!(ask(client, total(world)), echo(server))?;
+        Ok(())
+    });
+}
+
+#[test]
+fn sessions_by_the_traits_of_tokio() {
+    everywhere(async |world| {
+        let (client, server) = session(world).await?;
+        duplex(client, server, total(world)).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn sessions_by_the_traits_of_futures_io() {
+    everywhere(async |world| {
+        let (client, server) = session(world).await?;
+        let (client, server) = (FromFutures::new(client), FromFutures::new(server));
+        tokio::try_join!(ask(client, total(world) / 4), echo(server))?;
+        Ok(())
+    });
+}
+
+/// Each half is in a task of its own.
+#[test]
+fn halves_in_two_tasks() {
+    everywhere(async |world| {
+        let (mut client, server) = session(world).await?;
+        let (reads, writes) = tokio::io::split(server);
+        let (mut reads, mut writes) = (FromTokio::new(reads), FromTokio::new(writes));
+        let sends = annulus::spawn(async move {
+            for number in 0..100_u32 {
+                writes.send(format!("{number}\n")).await?;
+            }
+            AsyncSend::shutdown(&mut writes).await
+        });
+        let receives =
+            annulus::spawn(async move { reads.recv_exact(5).await.map(|text| text.to_vec()) });
+        for number in 0..100 {
+            let line = client.recv_until(b'\n', 80).await?.expect("a line");
+            assert_eq!(*line, *format!("{number}\n").as_bytes());
+        }
+        client.send("thank").await?;
+        sends.await??;
+        assert_eq!(receives.await??, b"thank");
+        Ok(())
+    });
+}
+
+/// A frame that spans records is shown in one piece, and what is behind it stays.
+#[test]
+fn frames_span_records() {
+    everywhere(async |world| {
+        let (mut client, mut server) = session(world).await?;
+        let sends = annulus::spawn(async move {
+            for part in ["ab", "cd", "efg\nrest\n", "tail"] {
+                client.send(part).await?;
+            }
+            AsyncSend::shutdown(&mut client).await?;
+            io::Result::Ok(client)
+        });
+        assert_eq!(server.peek(5).await?[..5], *b"abcde");
+        assert_eq!(server.peek(1).await?[..2], *b"ab", "a look takes nothing");
+        server.consume(1);
+        assert_eq!(*server.recv_exact(3).await?, *b"bcd");
+        assert_eq!(server.recv_until(b'\n', 80).await?.as_deref(), Some(&b"efg\n"[..]));
+        // tokio's traits go on behind what was shown.
+        let mut text = String::new();
+        server.peek(2).await?;
+        assert_eq!(AsyncReadExt::read_to_string(&mut server, &mut text).await?, 9);
+        assert_eq!(text, "rest\ntail");
+        assert!(server.peek(1).await?.is_empty(), "the end is shown each time");
+        drop(sends.await??);
+        Ok(())
+    });
+}

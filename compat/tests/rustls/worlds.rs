@@ -1,0 +1,74 @@
+//! Where the tests run.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Fault, Faults, Link, Sim};
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime};
+use annulus_compat::rustls::TlsStream;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Outcome = Result<(), Failure>;
+/// A session over TCP.
+pub(crate) type Session = TlsStream<TcpStream>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum World {
+    Uring,
+    Epoll,
+    Guest,
+    /// A network with delays that differ, on which receives often get less than there is.
+    Simulated,
+}
+
+impl World {
+    pub(crate) const ALL: [Self; 4] = [Self::Uring, Self::Epoll, Self::Guest, Self::Simulated];
+
+    /// Runs the body in it.
+    pub(crate) fn run<F: Future<Output = Outcome>>(self, body: impl FnOnce(Self) -> F) {
+        // Of the runtime, so that on the simulated kernel it is of virtual time.
+        let within = async { timeout(Duration::from_secs(120), body(self)).await.expect("a hang") };
+        let ran = match self {
+            Self::Uring => on(DriverChoice::Auto, within),
+            Self::Epoll => on(DriverChoice::Epoll, within),
+            Self::Guest => annulus_tokio::run(within).unwrap(),
+            Self::Simulated => {
+                let latency = Duration::from_millis(1);
+                let link = Link { latency, jitter: latency, ..Link::default() };
+                let faults = Faults::none().with(Fault::ShortRead, 300);
+                let sim = Sim::builder(7).link(link).faults(faults).build();
+                annulus::sim::run_on(&sim, Runtime::builder(), within)
+            }
+        };
+        ran.unwrap_or_else(|error| panic!("{self:?}: {error}"));
+    }
+
+    /// Listens somewhere.
+    pub(crate) fn listen(self) -> io::Result<TcpListener> {
+        match self {
+            Self::Simulated => TcpListener::bind("10.0.0.1:443"),
+            _ => TcpListener::bind("127.0.0.1:0"),
+        }
+    }
+
+    /// Both ends of a new connection.
+    pub(crate) async fn pair(self) -> io::Result<(TcpStream, TcpStream)> {
+        let listener = self.listen()?;
+        let client = TcpStream::connect(listener.local_addr()?).await?;
+        Ok((client, listener.accept().await?.0))
+    }
+}
+
+fn on(driver: DriverChoice, body: impl Future<Output = Outcome>) -> Outcome {
+    Runtime::builder().driver(driver).build().unwrap().block_on(body)
+}
+
+/// Runs the body in every world.
+pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn(World) -> F) {
+    for world in World::ALL {
+        world.run(&body);
+    }
+}
