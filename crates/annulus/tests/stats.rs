@@ -114,15 +114,17 @@ fn every_task_is_listed_with_its_place_and_what_it_waits_for() {
         assert!(at(&tasks, sleeping).waits_for[0].starts_with("for a timer in "));
         assert!(at(&tasks, idle).waits_for.is_empty() && !at(&tasks, idle).is_ready);
         assert!(at(&tasks, ready).is_ready);
-        assert!(tasks.iter().all(|task| task.polls.is_none()), "not measured: {tasks:?}");
+        assert_eq!((at(&tasks, idle).polls, at(&tasks, ready).polls), (1, 0));
+        assert!(tasks.iter().all(|task| task.last_poll.is_none()), "not measured: {tasks:?}");
         let text = at(&tasks, idle).to_string();
-        assert!(text.ends_with(&format!("stats.rs:{idle} waits for a task or another thread")));
+        let end = format!("stats.rs:{idle} waits for a task or another thread; polled 1 ×");
+        assert!(text.ends_with(&end), "{text}");
         Ok(())
     });
 }
 
 #[test]
-fn the_polls_of_each_task_are_counted_if_that_is_measured() {
+fn the_last_poll_of_each_task_is_known_if_that_is_measured() {
     run_on(Runtime::builder().measure(true), async {
         let line = line!() + 1;
         let task = spawn(async {
@@ -131,13 +133,13 @@ fn the_polls_of_each_task_are_counted_if_that_is_measured() {
             sleep(Duration::from_secs(3600)).await;
         });
         let before = annulus::handle()?.tasks().await?;
-        assert_eq!(at(&before, line).polls, None, "it has not run");
+        assert_eq!(at(&before, line).last_poll, None, "it has not run");
         sleep(Duration::from_millis(20)).await;
         let after = annulus::handle()?.tasks().await?;
-        let polls = at(&after, line).polls.expect("it has run");
-        assert_eq!(polls.count, 3);
+        assert_eq!(at(&after, line).polls, 3);
+        let last = at(&after, line).last_poll.expect("it has run");
         // The clock of a turn is coarse, and never ahead.
-        assert!(polls.last > Duration::ZERO, "{polls:?}");
+        assert!(last > Duration::ZERO, "{last:?}");
         assert!(at(&after, line).to_string().contains("; polled 3 ×, last "));
         drop(task);
         Ok(())

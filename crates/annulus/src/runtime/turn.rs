@@ -51,11 +51,8 @@ impl Core {
     }
 
     #[cold]
-    fn run_measured(&self, recorder: &Recorder) {
-        match recorder.is_timed() {
-            true => self.run_queue.run(BUDGET, recorder),
-            false => self.run_queue.run(BUDGET, &recorder.counting()),
-        }
+    fn run_timed(&self, recorder: &Recorder) {
+        self.run_queue.run(BUDGET, recorder);
     }
 
     /// Runs the tasks that are ready, and those that other threads have woken.
@@ -66,9 +63,9 @@ impl Core {
         if self.remote.take_stop() {
             return Err(stopped());
         }
-        match self.recorder.as_deref() {
+        match self.timing() {
             None => self.run_queue.run(BUDGET, &Unmeasured),
-            Some(recorder) => self.run_measured(recorder),
+            Some(recorder) => self.run_timed(recorder),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::inner::Inner;
 use crate::slots::waits::Waits;
-use crate::stats::{Polls, TaskInfo};
+use crate::stats::TaskInfo;
 use crate::task::Task;
 use crate::time::Instant;
 
@@ -14,11 +14,13 @@ impl Core {
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
         self.enter().ok()?.add_waits(&mut waits);
         let now = self.kernel.now();
+        let is_measured = |task: &Task| task.polls > 0 && self.recorder.is_some();
         let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
             spawned_at: task.spawned_at,
             is_ready: task.queued,
             waits_for,
-            polls: task.polls.map(|(count, at)| Polls { count, last: now.saturating_sub(at) }),
+            polls: task.polls,
+            last_poll: is_measured(&task).then(|| now.saturating_sub(task.polled_at)),
         };
         Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
     }

@@ -26,7 +26,7 @@ mod wake_marks;
 
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
-pub use task_info::{Polls, TaskInfo};
+pub use task_info::TaskInfo;
 pub use timings::{SlowPoll, Timings};
 
 use crate::runtime::DriverKind;

@@ -15,9 +15,6 @@ pub(crate) trait Probe {
 
     /// The ready tasks were polled.
     fn polls_end(&self);
-
-    /// When a task that is polled now is noted to have run, in nanoseconds of the kernel's clock; `None` if that is not noted.
-    fn time(&self) -> Option<u64>;
 }
 
 /// Measures nothing.
@@ -35,9 +32,4 @@ impl Probe for Unmeasured {
 
     #[inline]
     fn polls_end(&self) {}
-
-    #[inline]
-    fn time(&self) -> Option<u64> {
-        None
-    }
 }

@@ -10,9 +10,10 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Of so many turns, the first two are timed: the second, since tasks that are woken by tasks run one turn later.
-const PERIOD: u32 = 64;
-const TIMED: u32 = 2;
+/// How often turns are timed, in nanoseconds: so the cost has a bound, and a program with few turns has them all timed.
+const PERIOD: u64 = 100_000_000;
+/// Turns that are timed then: two, since tasks that are woken by tasks run one turn later.
+const TIMED: u8 = 2;
 /// Slow polls that are kept.
 const KEPT: usize = 16;
 /// Marks of a turn: one for each poll, and a few.
@@ -36,10 +37,10 @@ pub(crate) struct Recorder {
     slow_poll: Option<Duration>,
     /// When the runtime was built.
     began: Duration,
-    /// The number of this turn, which wraps.
-    turn: Cell<u32>,
-    /// About when this turn began, in nanoseconds of the kernel's clock.
-    turn_time: Cell<u64>,
+    /// Turns to be timed, this one included; constant if all are.
+    timed: Cell<u8>,
+    /// From when on the next ones are timed, in nanoseconds of the kernel's clock.
+    next: Cell<u64>,
     /// In a timed turn: when it began, and the last reading.
     turn_began: Cell<Duration>,
     last: Cell<Duration>,
@@ -66,9 +67,8 @@ impl Recorder {
             run_queue,
             slow_poll,
             began,
-            // The next one, which begins before anything is polled, is 0.
-            turn: Cell::new(u32::MAX),
-            turn_time: Cell::new(nanos(began)),
+            timed: Cell::new(slow_poll.map_or(0, |_| TIMED)),
+            next: Cell::new(0),
             turn_began: Cell::new(began),
             last: Cell::new(began),
             wakes: RefCell::new(WakeMarks::with_capacity(MARKS)),
@@ -84,22 +84,35 @@ impl Recorder {
     /// The loop has returned from the kernel.
     #[inline]
     pub(crate) fn turn_begins(&self) {
-        let turn = self.turn.get().wrapping_add(1);
-        self.turn.set(turn);
+        if self.is_timed() {
+            return self.after_timed_turn();
+        }
+        let now = nanos(self.kernel.tick());
+        self.run_queue.set_time(now);
+        if now >= self.next.get() {
+            self.next.set(now + PERIOD);
+            self.timed.set(TIMED);
+            self.timed_turn_begins();
+        }
+    }
+
+    #[cold]
+    fn after_timed_turn(&self) {
+        if self.slow_poll.is_none() {
+            self.timed.set(self.timed.get() - 1);
+        }
         if self.is_timed() {
             return self.timed_turn_begins();
         }
-        self.turn_time.set(nanos(self.kernel.tick()));
-        if turn % PERIOD == TIMED {
-            self.wakes.borrow_mut().pause();
-        }
+        self.wakes.borrow_mut().pause();
+        self.run_queue.set_time(nanos(self.kernel.tick()));
     }
 
     /// The turn goes on after its thread did something else, as that of a guest does.
     pub(crate) fn turn_resumes(&self) {
         if self.is_timed() {
             let now = self.kernel.now();
-            self.turn_time.set(nanos(now));
+            self.run_queue.set_time(nanos(now));
             self.turn_began.set(now);
             self.last.set(now);
         }
@@ -108,7 +121,7 @@ impl Recorder {
     #[cold]
     fn timed_turn_begins(&self) {
         let now = self.kernel.now();
-        self.turn_time.set(nanos(now));
+        self.run_queue.set_time(nanos(now));
         self.turn_began.set(now);
         self.last.set(now);
         self.note_wakes(now);
@@ -132,13 +145,7 @@ impl Recorder {
     /// Whether the clock is read in this turn.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
-        self.slow_poll.is_some() || self.turn.get() % PERIOD < TIMED
-    }
-
-    /// The probe of a turn in which the clock is not read.
-    #[inline]
-    pub(crate) fn counting(&self) -> Counting {
-        Counting(self.turn_time.get())
+        self.timed.get() > 0
     }
 
     /// Reads the clock; the time since the last reading.
@@ -193,32 +200,6 @@ impl Probe for Recorder {
 
     fn polls_end(&self) {
         self.note_wakes(self.last.get());
-    }
-
-    fn time(&self) -> Option<u64> {
-        Some(self.turn_time.get())
-    }
-}
-
-/// The probe of a turn in which the clock is not read: only polls are counted. It has the time at which the turn began.
-pub(crate) struct Counting(u64);
-
-impl Probe for Counting {
-    #[inline]
-    fn polls_begin(&self) {}
-
-    #[inline]
-    fn task_taken(&self) {}
-
-    #[inline]
-    fn polled(&self, _: Option<&'static Location<'static>>) {}
-
-    #[inline]
-    fn polls_end(&self) {}
-
-    #[inline]
-    fn time(&self) -> Option<u64> {
-        Some(self.0)
     }
 }
 

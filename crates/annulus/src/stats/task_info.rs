@@ -28,19 +28,11 @@ pub struct TaskInfo {
     /// What it waits for, as far as the runtime knows: sockets, files, timers, signals. Empty if it waits for another task, for another
     /// thread, or for nothing.
     pub waits_for: Vec<String>,
-    /// How often it was polled, and how long ago last, if the runtime was built with [`Builder::measure`](crate::Builder::measure); `None`
-    /// before the first poll. The time is up to a few milliseconds too long, since the clock is a coarse one.
-    pub polls: Option<Polls>,
-}
-
-/// The polls of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Polls {
-    /// How many there were.
-    pub count: u64,
-    /// How long ago the last one was: a task that is not ready has waited for so long.
-    pub last: Duration,
+    /// How often it was polled.
+    pub polls: u64,
+    /// How long ago it was polled last, if the runtime was built with [`Builder::measure`](crate::Builder::measure): a task that is not
+    /// ready has waited for so long. Up to a few milliseconds too long, since the clock is a coarse one. `None` before the first poll.
+    pub last_poll: Option<Duration>,
 }
 
 impl fmt::Display for TaskInfo {
@@ -52,8 +44,9 @@ impl fmt::Display for TaskInfo {
             [] => f.write_str("for a task or another thread")?,
             waits => f.write_str(&waits.join(", "))?,
         }
-        match self.polls {
-            Some(Polls { count, last }) => write!(f, "; polled {count} ×, last {last:?} ago"),
+        write!(f, "; polled {} ×", self.polls)?;
+        match self.last_poll {
+            Some(ago) => write!(f, ", last {ago:?} ago"),
             None => Ok(()),
         }
     }

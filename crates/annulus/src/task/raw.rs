@@ -48,7 +48,7 @@ struct Head {
     state: Cell<State>,
     /// The owner's: the index in the list of live tasks.
     index: Cell<u32>,
-    /// The owner's: how often it was polled, and when last, if that is measured.
+    /// The owner's: how often it was polled, and in nanoseconds when last, or 0 if the runtime keeps no time.
     polls: Cell<u64>,
     polled_at: Cell<u64>,
     remote: Arc<Remote>,
@@ -263,7 +263,7 @@ impl Owned<'_> {
         self.head().index.get()
     }
 
-    /// Notes a poll.
+    /// Notes a poll at this time.
     #[inline]
     pub(super) fn note_poll(&self, time: u64) {
         let head = self.head();
@@ -271,11 +271,10 @@ impl Owned<'_> {
         head.polled_at.set(time);
     }
 
-    /// How often it was polled, and when last; `None` if no poll was noted.
-    pub(super) fn polls(&self) -> Option<(u64, Duration)> {
+    /// How often it was polled, and when last.
+    pub(super) fn polls(&self) -> (u64, Duration) {
         let head = self.head();
-        let at = Duration::from_nanos(head.polled_at.get());
-        (head.polls.get() > 0).then(|| (head.polls.get(), at))
+        (head.polls.get(), Duration::from_nanos(head.polled_at.get()))
     }
 
     /// Notes that a new task was linked at this index of the list. The caller must queue it.

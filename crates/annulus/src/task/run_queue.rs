@@ -29,6 +29,8 @@ pub(crate) struct RunQueue {
     spawned: Cell<u64>,
     /// What a task may do each time it is polled: see `budget`.
     task_budget: Cell<u32>,
+    /// When the tasks that run now are noted to have run, in nanoseconds; 0 if that is not measured.
+    time: Cell<u64>,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -38,20 +40,29 @@ pub(crate) struct Task {
     pub(crate) spawned_at: &'static Location<'static>,
     /// It is in the run queue.
     pub(crate) queued: bool,
-    /// How often it was polled, and when last, if that is measured.
-    pub(crate) polls: Option<(u64, Duration)>,
+    /// How often it was polled.
+    pub(crate) polls: u64,
+    /// When it was polled last, if there was a poll and the queue was told the time.
+    pub(crate) polled_at: Duration,
 }
 
 impl RunQueue {
     pub(crate) fn new() -> Self {
         let queue = RefCell::new(VecDeque::with_capacity(64));
         let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
-        let (spawned, task_budget) = (Cell::new(0), Cell::new(budget::DEFAULT));
-        Self { queue, live, closed, spawned, task_budget, _not_send: PhantomData }
+        let (spawned, time) = (Cell::new(0), Cell::new(0));
+        let task_budget = Cell::new(budget::DEFAULT);
+        Self { queue, live, closed, spawned, task_budget, time, _not_send: PhantomData }
     }
 
     pub(crate) fn set_task_budget(&self, budget: u32) {
         self.task_budget.set(budget);
+    }
+
+    /// The time of the tasks that are polled from now on, in nanoseconds.
+    #[inline]
+    pub(crate) fn set_time(&self, nanos: u64) {
+        self.time.set(nanos);
     }
 
     /// A task is about to be polled.
@@ -108,9 +119,7 @@ impl RunQueue {
             self.renew_budget();
             // SAFETY: tasks in the queue are queued.
             let state = unsafe { self.owned(&task).run() };
-            if let Some(time) = probe.time() {
-                self.owned(&task).note_poll(time);
-            }
+            self.owned(&task).note_poll(self.time.get());
             probe.polled(Some(task.spawned_at()));
             match state {
                 State::Queued => self.push(task),
@@ -155,11 +164,11 @@ impl RunQueue {
     pub(crate) fn tasks(&self) -> Vec<Task> {
         let rests =
             |task: &TaskRef| !matches!(self.owned(task).state(), State::Running | State::Notified);
-        let task = |task: TaskRef| Task {
-            waker: task.waker(),
-            spawned_at: task.spawned_at(),
-            polls: self.owned(&task).polls(),
-            queued: self.owned(&task).state() == State::Queued,
+        let task = |task: TaskRef| {
+            let (polls, polled_at) = self.owned(&task).polls();
+            let queued = self.owned(&task).state() == State::Queued;
+            let (waker, spawned_at) = (task.waker(), task.spawned_at());
+            Task { waker, spawned_at, polls, polled_at, queued }
         };
         self.live_tasks().into_iter().filter(rests).map(task).collect()
     }
