@@ -67,6 +67,11 @@ impl TlsAcceptor {
         Ok(Self::new(config))
     }
 
+    /// The settings of rustls.
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        self.acceptor.config()
+    }
+
     /// How long a handshake may take: 10 s by default. `None` is without limit.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {

@@ -36,6 +36,11 @@ impl TlsConnector {
         Self { connector: config.into().into(), limit: limit::DEFAULT }
     }
 
+    /// The settings of rustls.
+    pub fn config(&self) -> &Arc<ClientConfig> {
+        self.connector.config()
+    }
+
     /// How long a handshake may take: 10 s by default. `None` is without limit.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
