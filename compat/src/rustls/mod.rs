@@ -42,6 +42,8 @@
 //! - What tokio-rustls makes becomes a [`TlsStream`] by `From`: a session of its `LazyConfigAcceptor`, which chooses certificates by the name
 //!   that the client asks for, or one with other limits.
 //! - Both directions in two tasks: `tokio::io::split`, and [`FromTokio`](annulus::io::FromTokio) around each half.
+//! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` a `TlsIncoming`
+//!   around it, for `axum::serve`.
 //! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `axum` a `SendStream`, around the session.
 //! - Handshakes use the cryptography of `ring`; settings that were made with another provider bring theirs.
 //!
@@ -50,6 +52,7 @@
 //! | future | dropped before it is ready |
 //! |---|---|
 //! | `TlsAcceptor::accept`, `TlsConnector::connect` | the stream is closed |
+//! | `TlsListener::accept` | nothing is lost: handshakes go on, and the next call returns the session |
 //! | `TlsStream`: `recv`, `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost |
 //! | `TlsStream`: `write`, `write_vectored` | nothing was accepted |
 //! | `TlsStream`: `send`, `write_all` | a part was accepted |
@@ -59,9 +62,15 @@ mod acceptor;
 mod connector;
 mod futures_io;
 mod gathered;
+#[cfg(feature = "axum")]
+mod incoming;
 mod limit;
+mod listener;
 mod stream;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
+#[cfg(feature = "axum")]
+pub use incoming::TlsIncoming;
+pub use listener::TlsListener;
 pub use stream::TlsStream;

@@ -5,5 +5,7 @@ mod bounds;
 mod certificates;
 mod endings;
 mod handshakes;
+mod http;
+mod listeners;
 mod transfers;
 mod worlds;

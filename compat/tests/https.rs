@@ -1,0 +1,207 @@
+//! The examples that serve HTTPS, run as processes, under clients that were written elsewhere: curl, and `openssl s_client`.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The directory of the examples. Cargo builds them with all tests, but not with this one alone.
+fn examples() -> &'static PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let test = std::env::current_exe().expect("its path");
+        let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let words = ["build", "--quiet", "--locked", "--all-features", "--manifest-path", manifest];
+        let names = ["--example", "https", "--example", "https_tokio", "--example", "axum_tls"];
+        let mut build = Command::new(std::env::var("CARGO").expect("of Cargo"));
+        build.args(words).args(names).arg("--target-dir").arg(profile.parent().expect("target"));
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        assert!(build.status().expect("cargo runs").success(), "the examples are not built");
+        profile.join("examples")
+    })
+}
+
+/// A certificate for localhost, signed by itself, and its key: the paths of both.
+fn certificate() -> &'static (String, String) {
+    static PATHS: OnceLock<(String, String)> = OnceLock::new();
+    PATHS.get_or_init(|| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let write = |name: &str, text: String| {
+            let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let key = write("https_key.pem", made.signing_key.serialize_pem());
+        (write("https_certificate.pem", made.cert.pem()), key)
+    })
+}
+
+/// A program that serves, until it is dropped.
+struct Server {
+    child: Child,
+    lines: io::Lines<BufReader<std::process::ChildStdout>>,
+    port: u16,
+}
+
+impl Server {
+    fn start(name: &str, driver: &str, options: &[&str]) -> Self {
+        let (certificate, key) = certificate();
+        let mut program = Command::new(examples().join(name));
+        program.args(["127.0.0.1:0", "--cert", certificate, "--key", key]).args(options);
+        program.env("ANNULUS_DRIVER", driver).stdout(Stdio::piped());
+        // The errors of clients that are hostile on purpose.
+        program.stderr(Stdio::null());
+        let mut child = program.spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut server = Self { child, lines, port: 0 };
+        server.port = server.listens("https");
+        server
+    }
+
+    /// The port of the next line, which names a scheme.
+    fn listens(&mut self, scheme: &str) -> u16 {
+        let line = self.lines.next().expect("it says where it listens").unwrap();
+        let address = line.strip_prefix(&format!("listening on {scheme}://127.0.0.1:"));
+        address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+    }
+
+    /// Asks by curl, which trusts the certificate: version and body.
+    fn ask(&self, path: &str, version: &str) -> String {
+        let url = format!("https://localhost:{}{path}", self.port);
+        let asked = curl(&["--cacert", &certificate().0, version, "-w", "%{http_version}", &url]);
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8(asked.stdout).unwrap()
+    }
+
+    /// Ends it as ctrl-c does.
+    fn interrupt(mut self) {
+        let signal = format!("kill -INT {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err(), "nothing listens any more");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn curl(arguments: &[&str]) -> Output {
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--noproxy", "*", "--max-time", "30"]).args(arguments);
+    curl.output().expect("curl runs")
+}
+
+/// Whether a client is there; if not, a line says what was skipped, past the capture of a test's output.
+fn has(client: &str, version: &str) -> bool {
+    let found = Command::new(client).arg(version).output().is_ok();
+    if !found {
+        _ = writeln!(io::stderr(), "skipped: HTTPS by {client}: apt-get install {client}");
+    }
+    found
+}
+
+/// What every program must answer.
+fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
+    if !has("curl", "--version") {
+        return;
+    }
+    let server = Server::start(name, driver, &[]);
+    assert_eq!(server.ask(path, "--http2"), format!("{two}\n2"));
+    assert_eq!(server.ask(path, "--http1.1"), format!("{one}\n1.1"));
+
+    // A client that has no reason to trust it ends the handshake; the server goes on.
+    let url = format!("https://localhost:{}{path}", server.port);
+    assert_eq!(
+        curl(&[&url]).status.code(),
+        Some(60),
+        "its code for a certificate it does not trust"
+    );
+    // So does one that speaks no TLS, and one that says nothing.
+    let plain = format!("http://127.0.0.1:{}{path}", server.port);
+    assert!(!curl(&[&plain]).status.success());
+    let silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    assert_eq!(server.ask(path, "--http2"), format!("{two}\n2"));
+    drop(silent);
+    if has("openssl", "version") {
+        by_openssl(&server);
+    }
+    server.interrupt();
+}
+
+/// The handshake by a second implementation.
+fn by_openssl(server: &Server) {
+    let target = format!("127.0.0.1:{}", server.port);
+    for (version, alpn, says) in
+        [("-tls1_3", "h2", "ALPN protocol: h2"), ("-tls1_2", "http/1.1", "ALPN protocol: http/1.1")]
+    {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-connect", &target, "-servername", "localhost", version]);
+        client.args(["-alpn", alpn, "-verify_return_error", "-CAfile", &certificate().0]);
+        let ran = client.stdin(Stdio::null()).output().expect("openssl runs");
+        let text = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && text.contains(says), "{text}");
+        assert!(text.contains("Verify return code: 0 (ok)"), "{text}");
+    }
+}
+
+const HELLO: [&str; 2] = ["hello over HTTP/2.0", "hello over HTTP/1.1"];
+
+#[test]
+fn the_example_on_hyper() {
+    check("https", "auto", "/", HELLO);
+    check("https", "epoll", "/", HELLO);
+}
+
+#[test]
+fn its_twin_on_tokio() {
+    check("https_tokio", "auto", "/", HELLO);
+}
+
+#[test]
+fn the_example_on_axum() {
+    check("axum_tls", "auto", "/hello/you", ["hello, you"; 2]);
+    check("axum_tls", "epoll", "/hello/you", ["hello, you"; 2]);
+}
+
+#[test]
+fn both_versions_without_tls() {
+    if !has("curl", "--version") {
+        return;
+    }
+    for (name, driver) in [("https", "auto"), ("https", "epoll"), ("https_tokio", "auto")] {
+        let mut server = Server::start(name, driver, &["--plain", "127.0.0.1:0"]);
+        let url = format!("http://127.0.0.1:{}/", server.listens("http"));
+        for (option, body) in ["--http2-prior-knowledge", "--http1.1"].into_iter().zip(HELLO) {
+            let asked = curl(&[option, &url]);
+            assert_eq!(String::from_utf8_lossy(&asked.stdout).trim_end(), body);
+        }
+        server.interrupt();
+    }
+}
+
+#[test]
+fn files_that_are_not_there_or_not_valid_are_named() {
+    let (certificate, key) = certificate();
+    for name in ["https", "axum_tls"] {
+        let error = |files: [&str; 4]| {
+            let mut program = Command::new(examples().join(name));
+            let ran = program.arg("127.0.0.1:0").args(files).output().unwrap();
+            assert_eq!(ran.status.code(), Some(1));
+            String::from_utf8(ran.stderr).unwrap()
+        };
+        let text = error(["--cert", "/no/such.pem", "--key", key]);
+        assert!(text.contains("/no/such.pem: No such file"), "{text}");
+        let text = error(["--cert", key, "--key", key]);
+        assert!(text.contains("no section CERTIFICATE"), "{text}");
+        let text = error(["--cert", certificate, "--key", certificate]);
+        assert!(text.contains("TLS key"), "{text}");
+    }
+}
