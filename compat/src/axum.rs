@@ -23,14 +23,13 @@
 //! ```
 
 use crate::OnThread;
-use annulus::net::{TcpListener, TcpStream, ToSocketAddrs};
+use annulus::net::{TcpListener, ToSocketAddrs};
 use axum::serve::Listener;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub use crate::send_stream::SendStream;
 
 /// How long a listener that has failed waits before it tries again, as axum's own does.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -84,63 +83,5 @@ impl Listener for Incoming {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local_addr()
-    }
-}
-
-/// A stream for libraries that ask for tokio's traits and `Send`. A use on another thread than the one that made it is an error.
-#[derive(Debug)]
-pub struct SendStream<S = TcpStream>(OnThread<S>);
-
-impl<S> SendStream<S> {
-    /// Wraps a stream of this thread.
-    pub fn new(stream: S) -> Self {
-        Self(OnThread::new(stream))
-    }
-
-    fn pin(self: Pin<&mut Self>) -> io::Result<Pin<&mut S>>
-    where
-        S: Unpin,
-    {
-        Ok(Pin::new(self.get_mut().0.try_mut()?))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for SendStream<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.pin()?.poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for SendStream<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.pin()?.poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pin()?.poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pin()?.poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.pin()?.poll_write_vectored(cx, slices)
     }
 }

@@ -1,12 +1,24 @@
-//! hyper, axum and rustls, unchanged, on annulus.
+//! hyper, tower, axum and rustls, unchanged, on annulus.
 //!
 //! annulus keeps everything on one thread: its streams, tasks and timers are not `Send`. Libraries differ in what they ask for:
 //!
 //! | library | asks for | here |
 //! |---|---|---|
 //! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Spawner`], [`hyper::Clock`] |
-//! | axum 0.8 | tokio's traits, `Send`, and `tokio::spawn` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
+//! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
+//! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
+//! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
+//!
+//! # Which one do I need?
+//!
+//! | you have | take |
+//! |---|---|
+//! | a server of hyper with a loop of its own | `hyper` |
+//! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2 |
+//! | axum handlers that use tokio's timers, tasks, sockets, or axum's WebSockets | `axum` and `annulus-tokio` |
+//! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
+//! | any of these over TLS | `rustls` besides |
 //!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
@@ -16,8 +28,15 @@
 pub mod axum;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+#[cfg(feature = "hyper-util")]
+pub mod hyper_util;
 mod on_thread;
+mod on_thread_io;
 #[cfg(feature = "rustls")]
 pub mod rustls;
+#[cfg(feature = "axum")]
+mod send_stream;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use on_thread::{OnThread, WrongThread};

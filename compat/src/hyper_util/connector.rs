@@ -1,0 +1,235 @@
+//! Connecting to what a URI names.
+
+use super::race;
+use crate::OnThread;
+use crate::hyper::Io;
+use annulus::net::{ConnectOptions, TcpStream, UnixStream, lookup_host};
+use annulus::time::timeout;
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tower_service::Service;
+
+/// How long an attempt has the network for itself before the next address is tried beside it: what RFC 8305 recommends.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Connects to the host of a URI over TCP, for hyper-util's client and for whatever takes a `tower_service::Service<Uri>`.
+///
+/// The name is looked up off the loop. Of several addresses, the first that answers wins (RFC 8305): they are tried in the order of the
+/// look-up, families in turns, and another one is begun when an attempt fails, or has not succeeded within
+/// [`attempt_delay`](Self::attempt_delay). `TCP_NODELAY` is on.
+///
+/// ```
+/// use annulus::net::{ConnectOptions, KeepAlive};
+/// use annulus_compat::hyper_util::Connector;
+/// use std::time::Duration;
+/// use tower_service::Service;
+///
+/// annulus::run(async {
+///     let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
+///     let port = listener.local_addr()?.port();
+///     let mut connector = Connector::new()
+///         .timeout(Duration::from_secs(5)) // The look-up and all attempts together.
+///         .options(ConnectOptions::new().keepalive(KeepAlive::default()));
+///     let stream = connector.call(format!("http://localhost:{port}").parse()?).await?;
+///     assert_eq!(stream.inner().try_ref()?.peer_addr()?.port(), port);
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// })
+/// # .unwrap();
+/// ```
+///
+/// A [`Connecting`] that is dropped cancels its attempts and closes their sockets; a look-up that has begun goes on, and its answer is dropped.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    options: ConnectOptions,
+    timeout: Option<Duration>,
+    attempt_delay: Duration,
+    enforce_http: bool,
+}
+
+impl Default for Connector {
+    fn default() -> Self {
+        Self {
+            options: ConnectOptions::new(),
+            timeout: None,
+            attempt_delay: ATTEMPT_DELAY,
+            enforce_http: true,
+        }
+    }
+}
+
+impl Connector {
+    /// Default options of sockets, and only the system's time limit (minutes).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Options of the sockets: the local address, keep-alive, buffers. Their `timeout` holds for each attempt.
+    pub fn options(mut self, options: ConnectOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Time allowed for the look-up and all attempts together. After it the error is `TimedOut`.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// After how long without a result the next address is tried beside the ones before; 250 ms by default. With `Duration::MAX` one is tried
+    /// after the other.
+    pub fn attempt_delay(mut self, delay: Duration) -> Self {
+        self.attempt_delay = delay;
+        self
+    }
+
+    /// Whether a scheme other than `http` is an error, which is the default. A connector of TLS that wraps this one turns it off.
+    pub fn enforce_http(mut self, on: bool) -> Self {
+        self.enforce_http = on;
+        self
+    }
+
+    async fn connect(self, uri: Uri) -> io::Result<Io<OnThread<TcpStream>>> {
+        let (host, port) = self.target(&uri)?;
+        let connect = async {
+            let addresses = lookup_host((host.as_str(), port)).await?.collect();
+            race::connect(self.options, addresses, self.attempt_delay).await
+        };
+        let connected = match self.timeout {
+            None => connect.await,
+            Some(limit) => timeout(limit, connect).await.unwrap_or_else(|_| Err(too_late(limit))),
+        };
+        let stream = connected.map_err(|error| of_target(&host, port, &error))?;
+        Ok(Io::new(OnThread::new(stream)))
+    }
+
+    /// The host and the port that a URI names.
+    fn target(&self, uri: &Uri) -> io::Result<(String, u16)> {
+        let scheme = uri.scheme_str();
+        if self.enforce_http && scheme != Some("http") {
+            let text = format!(
+                "{uri}: this connector takes URIs of the scheme http only; a connector of TLS that wraps it sets \
+                 enforce_http(false)"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
+            let text =
+                format!("{uri}: no host; a client needs a whole URI, as http://host:port/path");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let secure = matches!(scheme, Some("https" | "wss"));
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Io<OnThread<TcpStream>>;
+    type Error = io::Error;
+    type Future = Connecting<TcpStream>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Connecting<TcpStream> {
+        Connecting::new(self.clone().connect(uri))
+    }
+}
+
+/// A connection in the making. Polled on another thread than the one that began it, it is an error; dropped before it is ready, it
+/// cancels the attempt.
+pub struct Connecting<S>(OnThread<Attempt<S>>);
+
+type Attempt<S> = Pin<Box<dyn Future<Output = io::Result<Io<OnThread<S>>>>>>;
+
+impl<S> Connecting<S> {
+    pub(super) fn new(
+        connect: impl Future<Output = io::Result<Io<OnThread<S>>>> + 'static,
+    ) -> Self {
+        Self(OnThread::new(Box::pin(connect)))
+    }
+}
+
+impl<S> Future for Connecting<S> {
+    type Output = io::Result<Io<OnThread<S>>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().0.try_mut()?.as_mut().poll(cx)
+    }
+}
+
+impl<S> fmt::Debug for Connecting<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connecting")
+    }
+}
+
+/// The ends of the TCP connection that a response came over, among the extensions of the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionInfo {
+    /// This side's address.
+    pub local_addr: SocketAddr,
+    /// The server's address.
+    pub peer_addr: SocketAddr,
+}
+
+impl Connection for Io<OnThread<TcpStream>> {
+    fn connected(&self) -> Connected {
+        match ends(self) {
+            Ok((local_addr, peer_addr)) => {
+                Connected::new().extra(ConnectionInfo { local_addr, peer_addr })
+            }
+            // It has failed already, as its first use will say.
+            Err(_) => Connected::new(),
+        }
+    }
+}
+
+fn ends(stream: &Io<OnThread<TcpStream>>) -> io::Result<(SocketAddr, SocketAddr)> {
+    let stream = stream.inner().try_ref()?;
+    Ok((stream.local_addr()?, stream.peer_addr()?))
+}
+
+impl Connection for Io<OnThread<UnixStream>> {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+fn too_late(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {limit:?}"))
+}
+
+fn of_target(host: &str, port: u16, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("connecting to {host}:{port}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_uris() {
+        let connector = Connector::new();
+        let target = |uri: &str| connector.target(&uri.parse().unwrap());
+        assert_eq!(target("http://a.example/x").unwrap(), ("a.example".into(), 80));
+        assert_eq!(target("http://[::1]:81/").unwrap(), ("::1".into(), 81));
+        let error = target("https://a.example/").unwrap_err().to_string();
+        assert!(error.contains("https://a.example/") && error.contains("enforce_http"), "{error}");
+        assert!(target("/path").unwrap_err().to_string().starts_with("/path: "));
+        let any = Connector::new().enforce_http(false);
+        let secure = any.target(&"https://a.example".parse().unwrap()).unwrap();
+        assert_eq!(secure, ("a.example".into(), 443));
+        let path = any.target(&"/path".parse().unwrap()).unwrap_err().to_string();
+        assert!(path.contains("no host"), "{path}");
+    }
+}

@@ -1,0 +1,52 @@
+//! hyper-util's pooled client on annulus: connectors for [`Client`](hyper_util::client::legacy::Client).
+//!
+//! The client runs on [`Spawner`](crate::hyper::Spawner) and [`Clock`](crate::hyper::Clock). Set the clock as the pool's timer too:
+//! without it, idle connections are not closed when their time is over.
+//!
+//! ```
+//! use annulus_compat::hyper::{Clock, Spawner};
+//! use annulus_compat::hyper_util::Connector;
+//! use bytes::Bytes;
+//! use http_body_util::{BodyExt, Empty};
+//! use hyper_util::client::legacy::Client;
+//! use std::time::Duration;
+//!
+//! # fn hello(listener: annulus::net::TcpListener) {
+//! #     use annulus_compat::hyper::Io;
+//! #     annulus::spawn(async move {
+//! #         let (stream, _) = listener.accept().await.unwrap();
+//! #         let hello = hyper::service::service_fn(async |_| {
+//! #             Ok::<_, std::convert::Infallible>(hyper::Response::new("hello".to_owned()))
+//! #         });
+//! #         _ = hyper::server::conn::http1::Builder::new().serve_connection(Io::new(stream), hello).await;
+//! #     });
+//! # }
+//! annulus::run(async {
+//! #   let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
+//! #   let uri = format!("http://{}/", listener.local_addr()?).parse()?;
+//! #   hello(listener);
+//!     let client: Client<_, Empty<Bytes>> = Client::builder(Spawner)
+//!         .timer(Clock::new())
+//!         .pool_timer(Clock::new())
+//!         .pool_idle_timeout(Duration::from_secs(30))
+//!         .build(Connector::new().timeout(Duration::from_secs(5)));
+//!     let response = client.get(uri).await?;
+//!     assert_eq!(response.into_body().collect().await?.to_bytes(), "hello");
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! Connections of HTTP/2 need `http2_only(true)`, since plain TCP does not negotiate the version.
+//!
+//! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
+//! [`Io`](crate::hyper::Io), [`Spawner`](crate::hyper::Spawner) and [`Clock`](crate::hyper::Clock) as they are. What asks for a stream that
+//! is `Send`, as `serve_connection_with_upgrades` does, gets `Io<OnThread<_>>`: [`OnThread`](crate::OnThread) has the traits of its stream.
+//! Feature `tower` has a whole server on top of them.
+
+mod connector;
+mod race;
+mod unix;
+
+pub use connector::{Connecting, ConnectionInfo, Connector};
+pub use unix::UnixConnector;

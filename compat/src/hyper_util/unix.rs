@@ -1,0 +1,57 @@
+//! Connecting to a Unix socket, whatever the URI.
+
+use super::connector::Connecting;
+use crate::OnThread;
+use crate::hyper::Io;
+use annulus::net::UnixStream;
+use hyper::Uri;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// Connects to one Unix socket, for hyper-util's client: of the URI only the path and the host of the header are used.
+///
+/// ```
+/// use annulus_compat::hyper_util::UnixConnector;
+/// use tower_service::Service;
+///
+/// annulus::run(async {
+///     let path = std::env::temp_dir().join(format!("annulus-compat-doc-{}", std::process::id()));
+///     let listener = annulus::net::UnixListener::bind(&path)?;
+///     let mut connector = UnixConnector::new(&path);
+///     let _stream = connector.call("http://localhost/".parse()?).await?;
+///     listener.accept().await?;
+///     std::fs::remove_file(path)?;
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct UnixConnector(Arc<PathBuf>);
+
+impl UnixConnector {
+    /// Connects to the socket at this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(Arc::new(path.into()))
+    }
+}
+
+impl Service<Uri> for UnixConnector {
+    type Response = Io<OnThread<UnixStream>>;
+    type Error = io::Error;
+    type Future = Connecting<UnixStream>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Connecting<UnixStream> {
+        let path = self.0.clone();
+        Connecting::new(async move {
+            let stream = UnixStream::connect(path.as_path()).await?;
+            Ok(Io::new(OnThread::new(stream)))
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Streams that are checked at each use, with the traits of `annulus::io`.
+
+use crate::OnThread;
+use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::{Chunk, Lease};
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+/// On another thread than the one that made it, every operation is an error.
+impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.try_mut()?.poll_peek(cx, n)
+    }
+
+    fn consume(&mut self, n: usize) {
+        match self.try_mut() {
+            Ok(stream) => stream.consume(n),
+            Err(wrong) => assert_eq!(n, 0, "{wrong}; nothing was shown here"),
+        }
+    }
+
+    fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.try_mut()?.poll_fill_buf(cx)
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.try_mut()?.poll_recv(cx)
+    }
+
+    fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
+        self.try_mut()?.poll_recv_exact(cx, n)
+    }
+}
+
+/// On another thread than the one that made it, every operation is an error.
+impl<S: AsyncSend + Unpin> AsyncSend for OnThread<S> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.try_mut()?.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.try_mut()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.try_mut()?.poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.try_mut()?.poll_write_vectored(cx, slices)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        self.try_mut()?.poll_send(cx, chunk)
+    }
+}

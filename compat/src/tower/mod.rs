@@ -1,0 +1,101 @@
+//! A server of HTTP/1 and HTTP/2 for `tower` services, on annulus alone: axum's `Router`, gRPC services of tonic, services of hyper.
+//!
+//! ```
+//! use annulus::net::{TcpListener, TcpStream};
+//! use annulus::sync::CancellationToken;
+//! use annulus_compat::tower::serve;
+//! use axum::{Router, routing::get};
+//!
+//! annulus::run(async {
+//!     let router = Router::new().route("/", get(async || "hello"));
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     let stop = CancellationToken::new();
+//!     let server = serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+//!     let server = annulus::spawn(server.into_future());
+//!
+//!     let mut client = TcpStream::connect(address).await?;
+//!     client.send("GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+//!     let mut answer = Vec::new();
+//!     while let Some(lease) = client.recv().await? {
+//!         answer.extend_from_slice(&lease);
+//!     }
+//!     assert!(answer.ends_with(b"hello"));
+//!     stop.cancel();
+//!     server.await?
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! [`serve`] takes `tower` services, [`serve_hyper`] those of hyper (`service_fn`), and [`serve_with`] makes one for each connection, which
+//! therefore knows its peer.
+//!
+//! # axum on annulus alone, or inside tokio
+//!
+//! axum asks its handlers for futures that are `Send`, but never sends them. On annulus alone, a handler
+//!
+//! - works as it is if it computes, or awaits what needs no runtime: channels, other futures, bodies of requests;
+//! - wraps what uses streams, files and timers of annulus in an [`OnThread`](crate::OnThread):
+//!   `OnThread::new(annulus::time::sleep(delay)).await`;
+//! - must use nothing that needs a runtime of tokio: `tokio::time`, `tokio::net`, `tokio::spawn`, and what is made of them. Among those are
+//!   axum's own `WebSocketUpgrade::on_upgrade`, which calls `tokio::spawn`, and `tower`'s `timeout` and `buffer`. For WebSockets, see below;
+//!   for a time limit, [`Serve::request_timeout`].
+//!
+//! A program with such handlers keeps tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and
+//! [`Incoming`](crate::axum::Incoming) (feature `axum`), or with this server, which runs there too.
+//!
+//! # WebSockets
+//!
+//! An upgraded connection implements hyper's `Read` and `Write`; `hyper_util::rt::TokioIo` makes tokio's traits of them, which need no runtime,
+//! and `tokio-tungstenite` speaks the protocol:
+//!
+//! ```
+//! use axum::extract::Request;
+//! use axum::http::{StatusCode, header};
+//! use axum::response::{IntoResponse, Response};
+//! use futures_util::{SinkExt, StreamExt};
+//! use hyper_util::rt::TokioIo;
+//! use tokio_tungstenite::WebSocketStream;
+//! use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};
+//!
+//! async fn echo(mut request: Request) -> Response {
+//!     let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
+//!         return StatusCode::BAD_REQUEST.into_response();
+//!     };
+//!     let accept = derive_accept_key(key.as_bytes());
+//!     let upgrade = hyper::upgrade::on(&mut request);
+//!     annulus::spawn(async move {
+//!         let stream = TokioIo::new(upgrade.await?);
+//!         let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+//!         while let Some(message) = socket.next().await.transpose()? {
+//!             if !message.is_close() {
+//!                 socket.send(message).await?;
+//!             }
+//!         }
+//!         Ok::<_, Box<dyn std::error::Error>>(())
+//!     });
+//!     let headers = [
+//!         (header::CONNECTION, "upgrade".to_owned()),
+//!         (header::UPGRADE, "websocket".to_owned()),
+//!         (header::SEC_WEBSOCKET_ACCEPT, accept),
+//!     ];
+//!     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+//! }
+//!
+//! let router: axum::Router = axum::Router::new().route("/", axum::routing::get(echo));
+//! ```
+//!
+//! # A handler that panics
+//!
+//! ends its connection in HTTP/1, and its stream in HTTP/2. The server goes on.
+
+mod connection;
+mod in_flight;
+mod limits;
+mod listen;
+mod serve;
+mod service;
+mod write_limit;
+
+pub use listen::Listen;
+pub use serve::{Serve, serve, serve_hyper, serve_with};

@@ -1,0 +1,398 @@
+//! The server: accepts connections, and drains them at its end.
+
+use super::connection::{self, BoxError, Settings};
+use super::limits::Limits;
+use super::listen::Listen;
+use crate::hyper::{Clock, Spawner};
+use annulus::JoinSet;
+use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::sync::CancellationToken;
+use annulus::time::{Sleep, sleep, timeout};
+use hyper::body::{Body, Incoming};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use std::fmt;
+use std::future::{Future, IntoFuture, Ready, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long a listener that has failed waits before it tries again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves a `tower` service, such as axum's `Router`, to all connections of a listener. Awaiting the result runs the server.
+///
+/// Each request gets a clone of the service.
+///
+/// ```no_run
+/// use annulus::net::TcpListener;
+/// use annulus_compat::tower::serve;
+/// use axum::{Router, routing::get};
+///
+/// fn main() -> std::io::Result<()> {
+///     annulus::run(async {
+///         let router = Router::new().route("/", get(async || "hello"));
+///         serve(TcpListener::bind("127.0.0.1:8080")?, router).await
+///     })
+/// }
+/// ```
+pub fn serve<L, S, B>(
+    listener: L,
+    service: S,
+) -> Bare<L, impl FnMut(&L::Peer) -> TowerToHyperService<S>>
+where
+    L: Listen,
+    S: tower_service::Service<Request<Incoming>, Response = Response<B>> + Clone,
+{
+    serve_with(listener, move |_: &L::Peer| TowerToHyperService::new(service.clone()))
+}
+
+/// As [`serve`], for a service of hyper, of which each connection gets a clone.
+///
+/// ```
+/// use annulus::net::TcpListener;
+/// use annulus_compat::tower::serve_hyper;
+/// use hyper::service::service_fn;
+/// use hyper::{Request, Response, body::Incoming};
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+///
+/// async fn hello(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+///     Ok(Response::new("hello".to_owned()))
+/// }
+///
+/// annulus::run(async {
+///     let server = serve_hyper(TcpListener::bind("127.0.0.1:0")?, service_fn(hello))
+///         .with_graceful_shutdown(annulus::time::sleep(Duration::from_millis(1)));
+///     server.await
+/// })
+/// # .unwrap();
+/// ```
+pub fn serve_hyper<L, S, B>(listener: L, service: S) -> Bare<L, impl FnMut(&L::Peer) -> S>
+where
+    L: Listen,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone,
+{
+    serve_with(listener, move |_: &L::Peer| service.clone())
+}
+
+/// As [`serve_hyper`], with a service made for each connection from the address of its peer.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+/// use annulus_compat::tower::serve_with;
+/// use hyper::service::service_fn;
+/// use hyper::{Request, Response, body::Incoming};
+/// use std::convert::Infallible;
+/// use std::net::SocketAddr;
+///
+/// annulus::run(async {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let address = listener.local_addr()?;
+///     let server = serve_with(listener, |peer: &SocketAddr| {
+///         let peer = *peer;
+///         service_fn(async move |_: Request<Incoming>| Ok::<_, Infallible>(Response::new(peer.to_string())))
+///     });
+///     annulus::spawn(server.into_future());
+///
+///     let mut client = TcpStream::connect(address).await?;
+///     client.send("GET / HTTP/1.0\r\n\r\n").await?;
+///     let mut answer = Vec::new();
+///     while let Some(lease) = client.recv().await? {
+///         answer.extend_from_slice(&lease);
+///     }
+///     assert!(answer.ends_with(client.local_addr()?.to_string().as_bytes()));
+///     std::io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+///
+/// For axum's `ConnectInfo`, the service inserts it into the request's extensions, and passes the request on to the `Router`.
+pub fn serve_with<L, M, S>(listener: L, make: M) -> Bare<L, M>
+where
+    L: Listen,
+    M: FnMut(&L::Peer) -> S,
+{
+    Serve {
+        listener,
+        make,
+        handshake: |stream| std::future::ready(Ok(stream)),
+        http: auto::Builder::new(Spawner),
+        limits: Limits::default(),
+        on_error: None,
+        signal: None,
+    }
+}
+
+/// A server without a handshake: it serves the stream as it was accepted.
+type Bare<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<Stream<L>>>>;
+
+type Stream<L> = <L as Listen>::Stream;
+
+/// A server to be: see [`serve`]. Awaiting it runs it; the future is ready after a
+/// [graceful shutdown](Self::with_graceful_shutdown), and never without one.
+///
+/// Dropping the future closes the listener and drops the connections; with what was accepted for sending, the runtime deals as always.
+/// Upgraded connections belong to what was spawned for them, so neither a drop nor a graceful shutdown ends them.
+///
+/// ```
+/// use annulus::net::TcpListener;
+/// use annulus_compat::tower::serve;
+/// use axum::{Router, routing::get};
+/// use std::time::Duration;
+///
+/// annulus::run(async {
+///     let router = Router::new().route("/", get(async || "hello"));
+///     serve(TcpListener::bind("127.0.0.1:0")?, router)
+///         .max_connections(10_000)
+///         .header_read_timeout(Duration::from_secs(10))
+///         .idle_timeout(Duration::from_secs(120))
+///         .request_timeout(Duration::from_secs(30))
+///         .configure(|mut http| {
+///             http.http2().max_concurrent_streams(100);
+///             http
+///         })
+///         .on_error(|error| eprintln!("{error}"))
+///         .with_graceful_shutdown(annulus::time::sleep(Duration::from_millis(1)))
+///         .drain_timeout(Duration::from_secs(5))
+///         .await
+/// })
+/// # .unwrap();
+/// ```
+pub struct Serve<L, M, H> {
+    listener: L,
+    make: M,
+    handshake: H,
+    http: auto::Builder<Spawner>,
+    limits: Limits,
+    on_error: Option<Box<dyn Fn(BoxError)>>,
+    signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl<L, M, H> Serve<L, M, H> {
+    /// Ends the server once this future is ready: the listener is closed at once, connections without a request are closed, and the others
+    /// after the responses to the requests that they have begun.
+    pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + 'static) -> Self {
+        self.signal = Some(Box::pin(signal));
+        self
+    }
+
+    /// How long the last connections may take after that; then they are dropped. By default there is no limit.
+    pub fn drain_timeout(mut self, limit: Duration) -> Self {
+        self.limits.drain = Some(limit);
+        self
+    }
+
+    /// How many connections may be open at once; others wait in the kernel's backlog. With 0 none is accepted. By default there is no limit.
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.limits.connections = count;
+        self
+    }
+
+    /// How long the head of a request of HTTP/1 may take, from the end of the response before it; and a [handshake](Self::handshake). Then
+    /// the connection is closed. 30 seconds by default; `None` for no limit.
+    pub fn header_read_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limits.header = limit.into();
+        self
+    }
+
+    /// How long a connection may have no request in flight, whatever bytes come: then it is closed as its protocol does (HTTP/2 tells the
+    /// peer), and dropped if that takes as long again. 60 seconds by default; `None` for no limit. In HTTP/1,
+    /// [`header_read_timeout`](Self::header_read_timeout) ends an idle connection too.
+    pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limits.idle = limit.into();
+        self
+    }
+
+    /// How long the service may take until the head of its response, which includes what it reads of the request's body: then its future is
+    /// dropped, and the answer is `408 Request Timeout`. No limit by default.
+    pub fn request_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limits.request = limit.into();
+        self
+    }
+
+    /// How long a peer may take no byte of what it is being sent: then its connection is dropped, also an upgraded one. 60 seconds by default;
+    /// `None` for no limit. What waits for such a peer meanwhile is bounded by the
+    /// [send bound](annulus::Builder::send_bound) of its stream and hyper's buffer.
+    pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limits.write = limit.into();
+        self
+    }
+
+    /// Changes hyper's settings: the versions of HTTP, keep-alive, windows, sizes. Timers and the
+    /// [limit on headers](Self::header_read_timeout) are set afterwards.
+    pub fn configure(
+        mut self,
+        change: impl FnOnce(auto::Builder<Spawner>) -> auto::Builder<Spawner>,
+    ) -> Self {
+        self.http = change(self.http);
+        self
+    }
+
+    /// Is told the errors of connections: of a peer that breaks off or breaks the protocol, a time limit, a service's error. By default they
+    /// are dropped.
+    pub fn on_error(
+        mut self,
+        tell: impl Fn(Box<dyn std::error::Error + Send + Sync>) + 'static,
+    ) -> Self {
+        self.on_error = Some(Box::new(tell));
+        self
+    }
+
+    /// Makes the stream to serve of the one that was accepted, as TLS does, in the task of the connection, and within
+    /// [`header_read_timeout`](Self::header_read_timeout). An error ends the connection.
+    ///
+    /// ```
+    /// use annulus::net::{TcpListener, TcpStream};
+    /// use annulus_compat::tower::serve;
+    /// use axum::Router;
+    ///
+    /// /// Takes the line that a load balancer sends ahead, `PROXY ...`, off the stream.
+    /// async fn proxied(mut stream: TcpStream) -> std::io::Result<TcpStream> {
+    ///     use annulus::io::AsyncRecv;
+    ///     stream.recv_until(b'\n', 107).await?;
+    ///     Ok(stream)
+    /// }
+    ///
+    /// # annulus::run(async {
+    /// let server = serve(TcpListener::bind("127.0.0.1:0")?, Router::new()).handshake(proxied);
+    /// # drop(server);
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    pub fn handshake<F, Fut, T>(self, handshake: F) -> Serve<L, M, F>
+    where
+        L: Listen,
+        F: Fn(L::Stream) -> Fut,
+        Fut: Future<Output = io::Result<T>>,
+    {
+        let Self { listener, make, http, limits, on_error, signal, .. } = self;
+        Serve { listener, make, handshake, http, limits, on_error, signal }
+    }
+}
+
+impl<L, M, S, B, H, F, T> IntoFuture for Serve<L, M, H>
+where
+    L: Listen + 'static,
+    M: FnMut(&L::Peer) -> S + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Future: 'static,
+    S::Error: Into<BoxError>,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+    H: Fn(L::Stream) -> F + 'static,
+    F: Future<Output = io::Result<T>> + 'static,
+    T: AsyncRecv + AsyncSend + Unpin + 'static,
+{
+    type Output = io::Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+impl<L: Listen, M, H> Serve<L, M, H> {
+    async fn run<S, B, F, T>(mut self) -> io::Result<()>
+    where
+        M: FnMut(&L::Peer) -> S,
+        S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+        S::Future: 'static,
+        S::Error: Into<BoxError>,
+        B: Body + 'static,
+        B::Error: Into<BoxError>,
+        H: Fn(L::Stream) -> F,
+        F: Future<Output = io::Result<T>> + 'static,
+        T: AsyncRecv + AsyncSend + Unpin + 'static,
+    {
+        let stop = CancellationToken::new();
+        let settings = Rc::new(Settings {
+            http: timed(self.http, self.limits.header),
+            limits: self.limits,
+            on_error: self.on_error,
+            stop: stop.clone(),
+        });
+        let mut accepting = Accepting {
+            listener: &self.listener,
+            most: self.limits.connections,
+            signal: self.signal,
+            connections: JoinSet::new(),
+            pause: None,
+        };
+        while let Some((stream, peer)) = poll_fn(|cx| accepting.poll_next(cx)).await {
+            let (service, stream) = ((self.make)(&peer), (self.handshake)(stream));
+            accepting.connections.spawn(connection::run(stream, service, settings.clone()));
+        }
+        let connections = accepting.connections;
+        drop(self.listener);
+        stop.cancel();
+        drain(connections, self.limits.drain).await;
+        Ok(())
+    }
+}
+
+/// Waits until all have ended, and drops those that do not within the limit.
+async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
+    let all = async { while connections.join_next().await.is_some() {} };
+    match limit {
+        None => all.await,
+        // What is left is dropped below.
+        Some(limit) => _ = timeout(limit, all).await,
+    }
+    connections.shutdown().await;
+}
+
+fn timed(mut http: auto::Builder<Spawner>, header: Option<Duration>) -> auto::Builder<Spawner> {
+    http.http1().timer(Clock::new()).header_read_timeout(header);
+    http.http2().timer(Clock::new());
+    http
+}
+
+/// What the server waits for until its end.
+struct Accepting<'a, L> {
+    listener: &'a L,
+    most: usize,
+    signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    connections: JoinSet<()>,
+    /// After an error of the listener.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<L: Listen> Accepting<'_, L> {
+    /// The next connection; `None` if the server is to end.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(L::Stream, L::Peer)>> {
+        if let Some(signal) = &mut self.signal
+            && signal.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {}
+        while self.connections.len() < self.most {
+            if let Some(pause) = &mut self.pause
+                && pause.as_mut().poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            self.pause = None;
+            match self.listener.poll_accept(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(accepted)) => return Poll::Ready(Some(accepted)),
+                Poll::Ready(Err(_)) => self.pause = Some(Box::pin(sleep(PAUSE))),
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<L: fmt::Debug, M, H> fmt::Debug for Serve<L, M, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serve")
+            .field("listener", &self.listener)
+            .field("limits", &self.limits)
+            .finish()
+    }
+}

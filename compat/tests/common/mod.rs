@@ -1,0 +1,50 @@
+//! What runs a test's body on each driver, as a guest of tokio, and on a simulated kernel.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use annulus::sim::Sim;
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime};
+use std::error::Error;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// Turns a hang into a failure.
+const LONG: Duration = Duration::from_secs(60);
+
+/// On io_uring, on epoll, and as a guest of tokio.
+pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    on_drivers(&body);
+    as_guest(body());
+}
+
+/// On io_uring and on epoll.
+pub(crate) fn on_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let mut runtime = Runtime::builder().driver(driver).build().unwrap();
+        runtime.block_on(timeout(LONG, body())).expect("a hang").unwrap();
+    }
+}
+
+/// As a guest of tokio.
+pub(crate) fn as_guest<F: Future<Output = Outcome>>(body: F) {
+    let within = async { tokio::time::timeout(LONG, body).await.expect("a hang") };
+    annulus_tokio::run(within).unwrap().unwrap();
+}
+
+/// On a simulated kernel, in virtual time; its network has delays, and no faults.
+pub(crate) fn simulated<F: Future<Output = Outcome>>(body: impl FnOnce(Rc<Sim>) -> F) {
+    simulated_with(Runtime::builder(), body);
+}
+
+/// As [`simulated`], with settings of the runtime.
+pub(crate) fn simulated_with<F: Future<Output = Outcome>>(
+    builder: annulus::Builder,
+    body: impl FnOnce(Rc<Sim>) -> F,
+) {
+    let sim = Sim::builder(1).build();
+    annulus::sim::run_on(&sim, builder, body(sim.clone())).unwrap();
+}

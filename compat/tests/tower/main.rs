@@ -1,0 +1,371 @@
+//! The server for services of tower and hyper: axum's router, unpatched, on annulus alone and as a guest.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod limits;
+mod websocket;
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sync::{CancellationToken, oneshot};
+use annulus::time::{Instant, sleep};
+use annulus_compat::OnThread;
+use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::tower::{Serve, serve, serve_hyper, serve_with};
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use common::{Outcome, as_guest, everywhere, on_drivers, simulated};
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::{IntoFuture, pending};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn router() -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/panic", get(panics))
+        .route("/sleep", get(sleeps))
+        .route("/ws", get(websocket::upgrade))
+        .route("/endless", get(endless))
+}
+
+async fn panics() -> &'static str {
+    panic!("as asked")
+}
+
+/// Waits by a timer of annulus.
+async fn sleeps() -> &'static str {
+    OnThread::new(sleep(SECOND * 100)).await;
+    "slept"
+}
+
+async fn endless() -> Body {
+    Body::from_stream(futures_util::stream::repeat_with(|| {
+        io::Result::Ok(Bytes::from(vec![b'x'; 100_000]))
+    }))
+}
+
+/// A server that runs, and ends when it is told to.
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: annulus::JoinHandle<io::Result<()>>,
+    errors: Rc<RefCell<Vec<String>>>,
+}
+
+/// Starts the router's server with settings.
+fn start<F>(address: &str, settings: impl FnOnce(Serve<TcpListener, Make, Plain>) -> F) -> Running
+where
+    F: IntoFuture<Output = io::Result<()>, IntoFuture: 'static>,
+{
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
+    let told = errors.clone();
+    let make: Make = |_| TowerToHyperService::new(router());
+    let server = serve_with(listener, make)
+        .with_graceful_shutdown(stop.clone().cancelled_owned())
+        .on_error(move |error| told.borrow_mut().push(chain(&*error)));
+    let ended = annulus::spawn(settings(server).into_future());
+    Running { address, stop, ended, errors }
+}
+
+type Make = fn(&SocketAddr) -> TowerToHyperService<Router>;
+type Plain = fn(TcpStream) -> std::future::Ready<io::Result<TcpStream>>;
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+async fn client_1(address: SocketAddr) -> Result<http1::SendRequest<Full<Bytes>>, common::Failure> {
+    let stream = Io::new(OnThread::new(TcpStream::connect(address).await?));
+    let (client, connection) = http1::handshake(stream).await?;
+    annulus::spawn(connection.with_upgrades());
+    Ok(client)
+}
+
+async fn client_2(address: SocketAddr) -> Result<http2::SendRequest<Full<Bytes>>, common::Failure> {
+    let stream = Io::new(TcpStream::connect(address).await?);
+    let (client, connection) =
+        http2::Builder::new(Spawner).timer(Clock::new()).handshake(stream).await?;
+    annulus::spawn(connection);
+    Ok(client)
+}
+
+fn to(path: &str, body: &[u8]) -> hyper::Request<Full<Bytes>> {
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let request = hyper::Request::builder().method(method).header("host", "x");
+    let body = Full::new(Bytes::copy_from_slice(body));
+    request.uri(format!("http://x{path}")).body(body).unwrap()
+}
+
+async fn text(response: hyper::Response<hyper::body::Incoming>) -> Result<Bytes, hyper::Error> {
+    Ok(response.into_body().collect().await?.to_bytes())
+}
+
+/// All that a peer sends until the end of the stream, or until it breaks off.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while let Ok(Some(lease)) = stream.recv().await {
+        bytes.extend_from_slice(&lease);
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn both_versions(address: &str) -> Outcome {
+    let server = start(address, |server| server);
+    let (mut one, mut two) = (client_1(server.address).await?, client_2(server.address).await?);
+    for round in 1..10_u8 {
+        let body = vec![round; 10_000 * usize::from(round)];
+        assert_eq!(text(one.send_request(to("/echo", &body)).await?).await?, body);
+        assert_eq!(text(two.send_request(to("/echo", &body)).await?).await?, body);
+    }
+    assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
+    let missing = one.send_request(to("/nothing", b"")).await?;
+    assert_eq!(missing.status(), 404);
+    server.stop.cancel();
+    server.ended.await??;
+    assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
+    Ok(())
+}
+
+#[test]
+fn a_router_serves_both_versions() {
+    everywhere(|| both_versions("127.0.0.1:0"));
+    simulated(|_| both_versions("10.0.0.1:80"));
+}
+
+#[test]
+fn clones_of_a_service_and_services_of_hyper() {
+    everywhere(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let tower = annulus::spawn(serve(listener, router()).into_future());
+        let mut client = client_1(address).await?;
+        assert_eq!(text(client.send_request(to("/", b"")).await?).await?, "hello");
+        tower.abort();
+
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        // Neither it nor its future is `Send`.
+        let count = Rc::new(Cell::new(0));
+        let counting = service_fn(move |_| {
+            let count = count.clone();
+            async move {
+                count.update(|count| count + 1);
+                sleep(Duration::from_millis(1)).await;
+                Ok::<_, Infallible>(hyper::Response::new(count.get().to_string()))
+            }
+        });
+        annulus::spawn(serve_hyper(listener, counting).into_future());
+        for expected in ["1", "2", "3"] {
+            let mut client = client_1(address).await?;
+            assert_eq!(text(client.send_request(to("/", b"")).await?).await?, expected);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_service_knows_its_peer() {
+    everywhere(async || {
+        let tell = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string();
+        let router = Router::new().route("/", get(tell));
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let server = serve_with(listener, move |peer: &SocketAddr| {
+            TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(*peer))))
+        });
+        annulus::spawn(server.into_future());
+        let mut client = TcpStream::connect(address).await?;
+        client.send("GET / HTTP/1.0\r\n\r\n").await?;
+        let answer = rest(&mut client).await;
+        assert!(answer.ends_with(&client.local_addr()?.to_string()), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_graceful_shutdown_finishes_what_has_begun() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server);
+        let (mut slow_1, mut slow_2) =
+            (client_1(server.address).await?, client_2(server.address).await?);
+        let slow_1 =
+            annulus::spawn(
+                async move { text(slow_1.send_request(to("/sleep", b"")).await?).await },
+            );
+        let slow_2 =
+            annulus::spawn(
+                async move { text(slow_2.send_request(to("/sleep", b"")).await?).await },
+            );
+        let mut idle = TcpStream::connect(server.address).await?;
+        idle.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+        sleep(SECOND).await;
+        let begun = Instant::now();
+        server.stop.cancel();
+        assert!(rest(&mut idle).await.ends_with("hello"));
+        assert!(begun.elapsed() < SECOND, "an idle connection is closed at once");
+        sleep(SECOND).await;
+        assert!(TcpStream::connect(server.address).await.is_err(), "nothing listens any more");
+        assert!(!server.ended.is_finished());
+        assert_eq!((slow_1.await??, slow_2.await??), ("slept".into(), "slept".into()));
+        server.ended.await??;
+        assert!(begun.elapsed() < SECOND * 101);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_graceful_shutdown_on_real_drivers() {
+    everywhere(async || {
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, may_go_on) = oneshot::channel::<()>();
+        let once = Rc::new(Cell::new(Some((begun, may_go_on))));
+        let slow = service_fn(move |_| {
+            let (begun, may_go_on) = once.take().expect("one request");
+            async move {
+                begun.send(()).unwrap();
+                may_go_on.await.unwrap();
+                Ok::<_, Infallible>(hyper::Response::new("finished".to_owned()))
+            }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        let server = serve_hyper(listener, slow)
+            .with_graceful_shutdown(stop.clone().cancelled_owned())
+            .into_future();
+        let ended = annulus::spawn(server);
+        let mut client = client_1(address).await?;
+        let asked =
+            annulus::spawn(async move { text(client.send_request(to("/", b"")).await?).await });
+        has_begun.await?;
+        stop.cancel();
+        go_on.send(()).unwrap();
+        assert_eq!(asked.await??, "finished");
+        ended.await??;
+        assert!(TcpStream::connect(address).await.is_err(), "nothing listens any more");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_connection_or_stream_only() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut one = client_1(server.address).await?;
+        assert!(one.send_request(to("/panic", b"")).await.is_err());
+        let mut two = client_2(server.address).await?;
+        assert!(two.send_request(to("/panic", b"")).await.is_err());
+        assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
+        let mut other = client_1(server.address).await?;
+        assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
+        server.stop.cancel();
+        server.ended.await??;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_that_breaks_off_is_an_error_of_the_handler() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut client = TcpStream::connect(server.address).await?;
+        client.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await?;
+        client.shutdown().await?;
+        // axum's extractor of the body has failed.
+        let answer = rest(&mut client).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+        server.stop.cancel();
+        server.ended.await??;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_no_http_is_told() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut client = TcpStream::connect(server.address).await?;
+        client.send("SSH-2.0-OpenSSH_9.2\r\n\r\n\r\n").await?;
+        assert!(rest(&mut client).await.starts_with("HTTP/1.1 400"));
+        server.stop.cancel();
+        server.ended.await??;
+        assert_eq!(server.errors.borrow().len(), 1, "{:?}", server.errors);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_server_that_is_dropped_drops_its_connections() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut client = TcpStream::connect(server.address).await?;
+        client.send("GET /sleep HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+        let mut other = client_1(server.address).await?;
+        assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
+        server.ended.abort();
+        assert_eq!(rest(&mut client).await, "");
+        assert!(TcpStream::connect(server.address).await.is_err(), "nothing listens any more");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_handler_uses_annulus_by_a_checked_send() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server);
+        let begun = Instant::now();
+        let mut client = client_1(server.address).await?;
+        assert_eq!(text(client.send_request(to("/sleep", b"")).await?).await?, "slept");
+        assert!(limits::about(100, begun.elapsed()));
+        Ok(())
+    });
+}
+
+/// A server whose signal never comes goes on; its future has to be awaited for anything to happen.
+#[test]
+fn a_server_without_a_signal_runs_until_it_is_dropped() {
+    on_drivers(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let server = serve(listener, router()).with_graceful_shutdown(pending());
+        let asked = async {
+            let mut client = client_1(address).await?;
+            text(client.send_request(to("/", b"")).await?).await.map_err(common::Failure::from)
+        };
+        let server = std::pin::pin!(server.into_future());
+        let asked = std::pin::pin!(asked);
+        match futures_util::future::select(server, asked).await {
+            futures_util::future::Either::Right((asked, _)) => assert_eq!(asked?, "hello"),
+            futures_util::future::Either::Left((ended, _)) => panic!("{ended:?}"),
+        }
+        Ok(())
+    });
+}

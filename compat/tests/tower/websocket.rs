@@ -1,0 +1,104 @@
+//! Upgraded connections.
+
+use crate::*;
+
+pub(crate) async fn upgrade(mut request: Request) -> Response {
+    let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let accept = derive_accept_key(key.as_bytes());
+    let upgrade = hyper::upgrade::on(&mut request);
+    annulus::spawn(async move {
+        let stream = TokioIo::new(upgrade.await?);
+        let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        while let Some(message) = socket.next().await.transpose()? {
+            if !message.is_close() {
+                socket.send(message).await?;
+            }
+        }
+        Ok::<_, common::Failure>(())
+    });
+    let headers = [
+        (header::CONNECTION, "upgrade".to_owned()),
+        (header::UPGRADE, "websocket".to_owned()),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+async fn websocket_echoes(address: SocketAddr) -> Outcome {
+    // `Send`, as tungstenite's handshake does not ask for, and hyper's upgrade does.
+    let stream = annulus_compat::axum::SendStream::new(TcpStream::connect(address).await?);
+    let url = format!("ws://{address}/ws");
+    let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
+    for round in 0..50 {
+        let text = "x".repeat(round * 500);
+        socket.send(text.clone().into()).await?;
+        let answer = socket.next().await.expect("an answer")?;
+        assert_eq!(answer.into_text()?.as_str(), text);
+    }
+    socket.close(None).await?;
+    assert!(matches!(socket.next().await, Some(Ok(Message::Close(_))) | None));
+    Ok(())
+}
+
+#[test]
+fn a_websocket_outlives_the_server_that_upgraded_it() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let stream =
+            annulus_compat::axum::SendStream::new(TcpStream::connect(server.address).await?);
+        let url = format!("ws://{}/ws", server.address);
+        let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
+        server.stop.cancel();
+        server.ended.await??;
+        socket.send("still there?".into()).await?;
+        assert_eq!(socket.next().await.expect("an answer")?.into_text()?.as_str(), "still there?");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_websocket_echoes() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        websocket_echoes(server.address).await
+    });
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server);
+        websocket_echoes(server.address).await
+    });
+}
+
+/// axum's own upgrade spawns on tokio: as a guest it works, on annulus alone the handler panics, and the server goes on.
+#[test]
+fn the_upgrade_of_axum_needs_tokio() {
+    use axum::extract::ws::WebSocketUpgrade;
+    let router = || {
+        let echo = async |upgrade: WebSocketUpgrade| {
+            upgrade.on_upgrade(async |mut socket| {
+                while let Some(Ok(message)) = socket.recv().await {
+                    if !matches!(message, axum::extract::ws::Message::Close(_)) {
+                        socket.send(message).await.unwrap();
+                    }
+                }
+            })
+        };
+        Router::new().route("/ws", get(echo)).route("/", get(async || "hello"))
+    };
+    as_guest(async move {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        annulus::spawn(serve(listener, router()).into_future());
+        websocket_echoes(address).await
+    });
+    on_drivers(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        annulus::spawn(serve(listener, router()).into_future());
+        assert!(websocket_echoes(address).await.is_err());
+        let mut client = client_1(address).await?;
+        assert_eq!(text(client.send_request(to("/", b"")).await?).await?, "hello");
+        Ok(())
+    });
+}
