@@ -95,7 +95,9 @@ where
 ///     let address = listener.local_addr()?;
 ///     let server = serve_with(listener, |peer: &SocketAddr| {
 ///         let peer = *peer;
-///         service_fn(async move |_: Request<Incoming>| Ok::<_, Infallible>(Response::new(peer.to_string())))
+///         service_fn(move |_: Request<Incoming>| {
+///             std::future::ready(Ok::<_, Infallible>(Response::new(peer.to_string())))
+///         })
 ///     });
 ///     annulus::spawn(server.into_future());
 ///
