@@ -10,7 +10,7 @@ use crate::step::{Failure, Outcome, Step, root, target};
 const UNAVAILABLE: Option<i32> = Some(3);
 
 /// Words in a peer's file `serves` for peers that are not echo servers, each with its check.
-const CONTESTS: [&str; 4] = ["bulk", "examples", "file", "nop"];
+const CONTESTS: [&str; 5] = ["bulk", "examples", "file", "nop", "programs"];
 /// What CI checks: the peers in C, which take a second to build, and the two others with the fewest dependencies. All
 /// together take minutes and more than a hundred downloads.
 const QUICK: [&str; 6] =
@@ -68,7 +68,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The program that checks it, with its arguments: contenders of `bench nop`, `bench file` and `bench bulk`, and the twins
+/// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
 /// of the examples, name theirs in the file `serves`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));

@@ -1,8 +1,9 @@
-//! The CPU clock of another process.
+//! The CPU clocks of other processes.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// CPU time of all threads of a process in ns, including threads that have ended.
 ///
@@ -16,6 +17,19 @@ pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
         0 => read(clock),
         error => Err(io::Error::from_raw_os_error(error)),
     }
+}
+
+/// CPU time of all children of this process that have ended and were waited for, with their own such children.
+pub(crate) fn children_cpu() -> io::Result<Duration> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the call writes one `rusage`, into `usage`.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it wrote.
+    let usage = unsafe { usage.assume_init() };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
 fn read(clock: libc::clockid_t) -> io::Result<u64> {
@@ -33,7 +47,6 @@ fn read(clock: libc::clockid_t) -> io::Result<u64> {
 mod tests {
     use super::*;
     use annulus_load::clock::{process_cpu, thread_cpu};
-    use std::time::Duration;
 
     #[test]
     fn a_thread_that_has_ended_still_counts() {
@@ -46,6 +59,16 @@ mod tests {
         let used = cpu_ns(std::process::id()).expect("our own clock") - before;
         assert!(used >= 5_000_000, "{used} ns");
         assert!(u128::from(before) <= process_cpu().as_nanos());
+    }
+
+    #[test]
+    fn a_child_counts_once_it_has_ended() {
+        let before = children_cpu().expect("our own");
+        let work = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", work]);
+        crate::child::output(command).expect("it works");
+        assert!(children_cpu().expect("our own") > before);
     }
 
     #[test]

@@ -24,9 +24,9 @@ const SERVES: &str = "serves";
 /// The file that lists a peer's modes.
 const MODES: &str = "modes";
 
-/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file` or `bench
-/// bulk`, or twins of the examples.
-const CONTESTS: [&str; 4] = ["nop", "file", "bulk", "examples"];
+/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`, `bench bulk`
+/// or `bench programs`, or twins of the examples.
+const CONTESTS: [&str; 5] = ["nop", "file", "bulk", "programs", "examples"];
 
 /// The directory of all peers, and the directory of their builds.
 #[derive(Clone, Debug)]

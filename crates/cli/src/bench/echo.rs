@@ -238,7 +238,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Parses half the width of an interval: above 0, at most 1.
-fn precision(text: &str) -> Result<f64, String> {
+pub(super) fn precision(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
         _ => Err("write a number above 0 and at most 1, such as 0.03".into()),

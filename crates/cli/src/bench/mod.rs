@@ -9,6 +9,7 @@ mod programs;
 mod results;
 mod run;
 mod suite;
+mod whole;
 
 use annulus_lab::echo::Transport;
 use anyhow::Result;
@@ -32,6 +33,7 @@ enum Bench {
     Bulk(bulk::BulkArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
+    Programs(whole::WholeArgs),
     Suite(suite::SuiteArgs),
 }
 
@@ -43,6 +45,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Bench::Bulk(args) => bulk::run(args),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
+        Bench::Programs(args) => whole::run(args),
         Bench::Suite(args) => suite::run(args),
     }
 }

@@ -17,4 +17,5 @@ mod suite;
 mod udp;
 mod unix;
 mod usage;
+mod whole;
 mod workers;

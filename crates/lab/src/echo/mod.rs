@@ -17,6 +17,7 @@ use crate::bench::{
 use crate::cores::Cores;
 use crate::process::Spec;
 use crate::scratch::Scratch;
+use crate::server::Server;
 use crate::usage::UsageError;
 
 pub use catalogue::{Catalogue, Choice};
@@ -223,7 +224,7 @@ impl Setup {
         }
         if let Ok(spec) = &prepared
             && self.is_lenient
-            && let Err(error) = servers::Server::start(spec)
+            && let Err(error) = Server::start(spec)
         {
             return Ok(Err(error.to_string()));
         }

@@ -1,0 +1,169 @@
+//! `annulus bench programs`: comparisons of whole programs, under clients of others.
+
+use super::args::Pins;
+use super::run::{OutputArgs, compare, peers};
+use crate::usage::UsageError;
+use annulus_lab::bench::{Plan, Precision, Rounds};
+use annulus_lab::distinct;
+use annulus_lab::whole::{PRECISE, Setup, WORKS, Work};
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+Starts every server, pinned to one core, and keeps all running; each is started
+anew every few rounds. A client that is installed here (wrk, h2load) runs on
+another core and loads them in turn, round after round. The first server runs a
+second time as a control: it must be equal to itself.
+
+CPU time is the server's, over the whole run of the client, connecting and
+closing included. Requests and latency are those that the client reports. System
+calls are counted by perf in a run of its own, a second for each.
+
+A CPU ratio is a server's CPU time per request over the baseline's, taken within
+each round: the median, with its bootstrap 95 % interval.
+
+Work http: hyper 1 on runtimes, with the same handler and the same settings
+  servers  tokio (baseline), uring, epoll (ours), guest (ours inside tokio, tasks
+           of tokio), guest-tasks (the same, tasks of ours), monoio, compio
+  loads    plain (50 connections), plain-500, plain-1, 16k (bodies of 16 KiB),
+           pipelined (16 deep), h2 (100 connections with 10 streams)
+
+Examples:
+  annulus bench programs http                           about 12 minutes
+  annulus bench programs http --loads plain --servers tokio,uring --rounds 30
+  annulus bench programs http --precision 0.01 --json -";
+
+/// Compare whole programs under wrk and h2load: CPU time a request, requests/s, latency, system calls
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct WholeArgs {
+    /// What they are compared by
+    #[arg(default_value = "http", value_parser = work)]
+    work: &'static Work,
+    /// Servers by name [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    servers: Vec<String>,
+    /// Loads by name [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    loads: Vec<String>,
+    /// How often each server is measured under each load
+    #[arg(long, value_name = "COUNT", default_value_t = 12,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: u64,
+    /// Measure further rounds until half the width of every CPU ratio's interval is at most this, such as 0.03
+    #[arg(long, value_name = "RATIO", value_parser = super::echo::precision)]
+    precision: Option<f64>,
+    /// The most rounds that --precision may take
+    #[arg(long, value_name = "COUNT", default_value_t = 60, requires = "precision",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds_max: u64,
+    /// How long a slice is measured, in whole seconds
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    #[command(flatten)]
+    pins: Pins,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: WholeArgs) -> Result<ExitCode> {
+    let json = args.output.json.clone();
+    let setup = setup(&args)?;
+    compare(json, || setup.prepare())
+}
+
+fn setup(args: &WholeArgs) -> Result<Setup> {
+    let work = args.work;
+    let least = args.rounds as usize;
+    let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
+    let precision = args.precision.map(|half_width| Precision { metric: PRECISE, half_width });
+    Ok(Setup {
+        work,
+        plan: Plan {
+            name: format!("programs {}", work.name),
+            rounds: Rounds { least, most, precision },
+            seed: args.output.seed,
+        },
+        contenders: chosen("server", &args.servers, work.contenders, |one| one.name)?,
+        loads: chosen("load", &args.loads, work.loads, |load| load.name)?,
+        seconds: args.seconds,
+        cores: args.pins.choose()?,
+        peers: peers(),
+    })
+}
+
+/// Those with these names, each once, or all.
+fn chosen<T>(
+    what: &str,
+    names: &[String],
+    all: &'static [T],
+    name_of: fn(&T) -> &'static str,
+) -> Result<Vec<&'static T>, UsageError> {
+    if names.is_empty() {
+        return Ok(all.iter().collect());
+    }
+    distinct(names, |name| format!("{what} '{name}'"))?;
+    let find = |name: &String| {
+        let known = || all.iter().map(name_of).collect::<Vec<_>>().join(", ");
+        let found = all.iter().find(|one| name_of(one) == name);
+        found.ok_or_else(|| UsageError(format!("no {what} '{name}': there are {}", known())))
+    };
+    names.iter().map(find).collect()
+}
+
+fn work(name: &str) -> Result<&'static Work, String> {
+    let known = || WORKS.iter().map(|work| work.name).collect::<Vec<_>>().join(", ");
+    Work::find(name).ok_or_else(|| format!("there are: {}", known()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::args::tests::parsed;
+
+    fn of(line: &str) -> Result<Setup> {
+        setup(&parsed(line).unwrap())
+    }
+
+    #[test]
+    fn everything_is_measured_unless_something_is_named() {
+        let all = of("").unwrap();
+        assert_eq!((all.contenders.len(), all.loads.len()), (7, 6));
+        let some = of("http --servers uring,tokio --loads h2 --precision 0.01").unwrap();
+        let names: Vec<_> = some.contenders.iter().map(|one| one.name).collect();
+        assert_eq!((names, some.loads[0].name), (vec!["uring", "tokio"], "h2"));
+        assert_eq!((some.plan.rounds.least, some.plan.rounds.most), (12, 60));
+    }
+
+    #[test]
+    fn without_arguments_it_ends_within_a_quarter_of_an_hour() {
+        let setup = of("").unwrap();
+        let pairs = (setup.contenders.len() + 1) * setup.loads.len();
+        // A slice in each round, and one to count system calls.
+        let slices = pairs * (setup.plan.rounds.least + 1);
+        assert!(setup.cost().as_secs_f64() * slices as f64 <= 15.0 * 60.0, "{slices} slices");
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_known() {
+        for (line, part) in [
+            ("--servers tokyo", "no server 'tokyo': there are tokio, uring, "),
+            ("--servers uring,uring", "server 'uring' is given twice"),
+            ("--loads fast", "no load 'fast': there are plain, "),
+            ("--server-pin 9999", "--server-pin 9999: this process may use "),
+        ] {
+            let error = of(line).unwrap_err();
+            assert!(
+                error.is::<UsageError>() && error.to_string().contains(part),
+                "{line}: {error}"
+            );
+        }
+        let error = parsed::<WholeArgs>("gopher").unwrap_err().to_string();
+        assert!(error.contains("gopher") && error.contains("there are: http"), "{error}");
+        for line in ["--seconds 0", "--rounds 0", "--rounds-max 20", "--precision 0"] {
+            assert!(parsed::<WholeArgs>(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Whole programs under clients of others: wrk and h2load.
+//!
+//! A [`Work`] is data: the servers that do it, and the [`Load`]s, each a client with its connections. Servers are peers
+//! (`peers/README.md` has their contract), pinned to a core; the client runs on another. CPU time is the server's, from
+//! the client's start to its end; requests and latency are those that the client reports.
+
+mod catalogue;
+mod client;
+mod servers;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::bench::{
+    Bench, CLIENT_CPU_SHARE, CPU, Column, Contenders, Format, Layout, Metric, PLAIN, Plan,
+    Prepared, RATE, Role, parameters,
+};
+use crate::cores::Cores;
+use crate::peer::Peers;
+use crate::scratch::Scratch;
+
+pub use catalogue::{Contender, Load, WORKS, Work};
+pub use client::Client;
+
+use servers::{Place, Servers};
+
+/// The key of the metric that a precision may be asked for.
+pub const PRECISE: &str = CPU.key;
+
+/// The winner by CPU time must not have fewer requests than this, as a multiple of the other's …
+const LEAST_RATE: f64 = 0.97;
+
+/// … nor a higher p99 than this.
+const MOST_P99: f64 = 1.1;
+
+const VALUE: &[Column] = &[Column::Value];
+const RATIO: &[Column] = &[Column::Value, Column::Ratio];
+
+const METRICS: [Metric; 7] = [
+    Metric {
+        title: "requests/s",
+        noun: "requests/s",
+        role: Role::Guard(LEAST_RATE),
+        columns: RATIO,
+        ..RATE
+    },
+    Metric { role: Role::Primary, columns: RATIO, format: Format::Significant, ..CPU },
+    Metric {
+        key: "syscalls",
+        title: "calls",
+        of: |sample| sample.get("syscalls"),
+        format: Format::Decimals(2),
+        ..PLAIN
+    },
+    Metric { columns: VALUE, ..latency("mean_us", "mean µs", |sample| sample.get("mean_us")) },
+    Metric { columns: VALUE, ..latency("p50_us", "p50 µs", |sample| sample.get("p50_us")) },
+    Metric {
+        noun: "p99",
+        role: Role::Guard(MOST_P99),
+        columns: RATIO,
+        ..latency("p99_us", "p99 µs", |sample| sample.get("p99_us"))
+    },
+    Metric {
+        key: CLIENT_CPU_SHARE,
+        of: |sample| sample.get(CLIENT_CPU_SHARE),
+        columns: &[],
+        ..PLAIN
+    },
+];
+
+const fn latency(
+    key: &'static str,
+    title: &'static str,
+    of: fn(&crate::bench::Sample) -> Option<f64>,
+) -> Metric {
+    Metric { key, title, of, role: Role::Compared, format: Format::Micros, ..PLAIN }
+}
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The work.
+    pub work: &'static Work,
+    /// Its rounds.
+    pub plan: Plan,
+    /// The servers.
+    pub contenders: Vec<&'static Contender>,
+    /// The loads.
+    pub loads: Vec<&'static Load>,
+    /// How long a slice is measured, in whole seconds, since wrk counts those.
+    pub seconds: u64,
+    /// The cores of servers and clients.
+    pub cores: Cores,
+    /// The peers.
+    pub peers: Option<Peers>,
+}
+
+impl Setup {
+    /// Builds the servers and starts them.
+    ///
+    /// # Errors
+    /// If a server cannot be built or started, or no server or no load is left.
+    pub fn prepare(self) -> Result<Prepared> {
+        let Setup { work, plan, contenders, loads, seconds, cores, peers } = self;
+        let (loads, missing) = available(loads)?;
+        let found = contenders.iter().map(|contender| contender.prepare(peers.as_ref(), cores));
+        let mut contenders = Contenders::gather(found, Some(work.baseline))?;
+        contenders.missing.extend(missing);
+        let scratch = Scratch::within(&std::env::temp_dir())
+            .context("cannot make a directory for the clients' scripts: set TMPDIR elsewhere")?;
+        let place = Place { core: cores.load, seconds, scripts: scratch.path().to_owned() };
+        let specs = contenders.all().cloned().collect();
+        let measure = Servers::start(specs, loads.clone(), place)?;
+        let Cores { server, load } = cores;
+        let bench = Bench {
+            plan,
+            terms: format!(" of {seconds} s, servers on core {server}, clients on core {load}"),
+            legend: "; CPU µs: of the server, a request; calls: the server's system calls, a request",
+            layout: Layout::Cells,
+            contenders,
+            cells: loads.iter().map(|load| load.cell()).collect(),
+            metrics: METRICS.into(),
+            idle: None,
+            cores: Some(cores),
+            parameters: parameters(json!({
+                "work": work.name, "seconds": seconds, "server_core": server, "load_core": load,
+            })),
+        };
+        Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
+    }
+
+    /// About how long a slice takes.
+    pub fn cost(&self) -> Duration {
+        /// To start and to end a client.
+        const CLIENT: Duration = Duration::from_millis(80);
+        Duration::from_secs(self.seconds) + CLIENT
+    }
+}
+
+/// The loads with a client that is installed, and what is left out for want of a program.
+fn available(loads: Vec<&'static Load>) -> Result<(Vec<&'static Load>, Vec<String>)> {
+    let (mut left, mut missing) = (Vec::new(), Vec::new());
+    for load in loads {
+        match load.client.missing() {
+            None => left.push(load),
+            Some(why) => missing.push(format!("load {} is left out: {why}", load.name)),
+        }
+    }
+    ensure!(!left.is_empty(), "no load is left: {}", missing.join("; "));
+    let perf = client::missing("perf", "linux-perf");
+    missing.extend(perf.map(|why| format!("system calls are not counted: {why}")));
+    Ok((left, missing))
+}

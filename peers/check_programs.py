@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Checks the servers of `bench programs` in a directory: starts each, in each of its modes, and requests what the loads request.
+
+    check_programs.py DIRECTORY
+
+Requests are curl's (Debian: curl). Exit code: 0 all do, 1 one does not, 2 usage, 3 it cannot run on this machine.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+MODES = {"annulus": [["uring"], ["epoll"], ["guest"], ["guest-tasks"]]}
+OPTIONS = {"http1": ["--http1.1"], "http2": ["--http2-prior-knowledge"]}
+ANSWERS = {"/": b"hello\n", "/16k": b"x" * 16384}
+PATIENCE = 60  # seconds; reaching it is the failure
+UNAVAILABLE = 3
+
+
+def answers(address, service, scheme="http"):
+    """What is wrong with the answers of the server there."""
+    curl = ["curl", "--silent", "--fail", "--max-time", "20", *OPTIONS[service]]
+    for path, body in ANSWERS.items():
+        run = subprocess.run([*curl, f"{scheme}://{address}{path}"], capture_output=True, timeout=PATIENCE)
+        if run.returncode != 0 or run.stdout != body:
+            return f"{path}: curl {run.returncode}, {len(run.stdout)} bytes"
+    missing = subprocess.run([*curl, f"{scheme}://{address}/none"], capture_output=True, timeout=PATIENCE)
+    return None if missing.returncode == 22 else f"/none: curl {missing.returncode}"
+
+
+def check(program, service, mode):
+    """Why a server fails, or none; whether this machine has what it needs."""
+    server = subprocess.Popen([program, "0", service, *mode], stderr=subprocess.PIPE, text=True)
+    try:
+        line = server.stderr.readline()
+        ready = re.search(r"listening on (127\.0\.0\.1:\d+)", line)
+        if not ready:
+            server.wait(PATIENCE)
+            return line.strip(), server.returncode != UNAVAILABLE
+        return answers(ready[1], service), True
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not shutil.which("curl"):
+        print("no curl: apt-get install curl", file=sys.stderr)
+        return UNAVAILABLE
+    good, available = True, True
+    for program in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+        for service in OPTIONS:
+            for mode in MODES.get(program.name, [[]]):
+                why, is_available = check(program, service, mode)
+                print(" ".join([program.name, service, *mode]), "ok" if why is None else f"no: {why}")
+                good &= why is None
+                available &= is_available
+    return 0 if good else 1 if available else UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio.
+
+use annulus::net::{ListenOptions, TcpStream};
+use annulus::{DriverChoice, Runtime, time};
+use annulus_compat::hyper::{Io, Spawner};
+use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, must, serve, task};
+
+/// Spawns the task of a connection.
+type Spawn = fn(Service, TcpStream);
+
+fn main() {
+    let task = task(&["uring", "epoll", "guest", "guest-tasks"]);
+    let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
+    // As axum spawns its connections.
+    let of_tokio: Spawn =
+        |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
+    match task.mode.as_deref() {
+        Some("guest") => must(annulus_tokio::run(accept(task, of_tokio))),
+        Some("guest-tasks") => must(annulus_tokio::run(accept(task, of_annulus))),
+        Some("epoll") => alone(DriverChoice::Epoll, accept(task, of_annulus)),
+        _ => alone(DriverChoice::Uring, accept(task, of_annulus)),
+    }
+}
+
+fn alone(driver: DriverChoice, server: impl Future<Output = ()>) {
+    must(Runtime::builder().driver(driver).build()).block_on(server)
+}
+
+async fn accept(task: Task, spawn: Spawn) {
+    let listener = must(ListenOptions::new().backlog(BACKLOG as u32).bind(task.address));
+    announce(must(listener.local_addr()));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => spawn(task.service, stream),
+            Err(_) => time::sleep(SHORTAGE).await,
+        }
+    }
+}
+
+async fn connection(service: Service, stream: TcpStream) {
+    serve(service, Io::new(stream), Spawner).await;
+}

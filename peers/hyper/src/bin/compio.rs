@@ -1,0 +1,41 @@
+//! hyper on compio, io_uring, by cyper-core.
+
+use std::io;
+use std::net::SocketAddr;
+
+use compio::driver::ProactorBuilder;
+use compio::net::{TcpListener, TcpSocket};
+use compio::runtime::{self, RuntimeBuilder};
+use compio::time;
+use cyper_core::{CompioExecutor, HyperStream};
+use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, ring, serve, task};
+
+fn main() {
+    let task = task(&[]);
+    let mut proactor = ProactorBuilder::new();
+    proactor.coop_taskrun(true).taskrun_flag(true);
+    ring(RuntimeBuilder::new().with_proactor(proactor).build()).block_on(accept(task))
+}
+
+async fn accept(task: Task) {
+    let listener = must(bind(task.address).await);
+    announce(must(listener.local_addr()));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // The connection works without it, too.
+                let _ = stream.set_nodelay(true);
+                let stream = HyperStream::new_plain(stream);
+                runtime::spawn(serve(task.service, stream, CompioExecutor)).detach();
+            }
+            Err(_) => time::sleep(SHORTAGE).await,
+        }
+    }
+}
+
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4().await?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address).await?;
+    socket.listen(BACKLOG).await
+}
