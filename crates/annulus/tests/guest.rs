@@ -228,6 +228,6 @@ fn measuring_sees_how_long_woken_tasks_wait() {
         .unwrap();
         let timings = guest.runtime().stats().unwrap().timings.unwrap();
         let counts = [&timings.turn, &timings.poll, &timings.wake_to_poll].map(|h| h.count());
-        assert!(counts.iter().all(|count| *count > 10), "{driver:?}: {counts:?}");
+        assert!(counts.iter().all(|count| *count > 0), "{driver:?}: {counts:?}");
     }
 }
