@@ -9,7 +9,6 @@ use annulus_driver::Driver;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -186,9 +185,22 @@ impl Inner {
 
 impl Core {
     /// A turn of a guest.
-    fn guest_turn(self: &Rc<Self>) -> io::Result<GuestNext> {
+    fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_whole()?;
         self.enter()?.io.driver.disarm();
+        let is_idle = self.turn_for_host()?;
+        let inner = &mut *self.enter()?;
+        // What comes after is told by the descriptor.
+        if is_idle && inner.io.driver.arm() {
+            Ok(GuestNext::Wait(inner.until_timer()))
+        } else {
+            Ok(GuestNext::Turn)
+        }
+    }
+
+    /// Runs the tasks that are ready, and takes a turn that does not wait. True if nothing is left to do: then it is parked.
+    pub(crate) fn turn_for_host(&self) -> io::Result<bool> {
+        self.check_whole()?;
         self.remote.unpark();
         self.recorder.iter().for_each(|recorder| recorder.turn_resumes());
         self.run_tasks()?;
@@ -196,11 +208,12 @@ impl Core {
         let settled = self.settle()?;
         let inner = &mut *self.enter()?;
         let is_idle = settled && self.run_queue.is_empty() && self.own_work(|| inner.is_idle());
-        // What comes after these two is told by the descriptor.
-        if is_idle && self.remote.park() && inner.io.driver.arm() {
-            Ok(GuestNext::Wait(inner.until_timer()))
-        } else {
-            Ok(GuestNext::Turn)
-        }
+        Ok(is_idle && self.remote.park())
+    }
+
+    /// How long it is until the next timer.
+    #[cfg(feature = "sim")]
+    pub(crate) fn until_timer(&self) -> io::Result<Option<Duration>> {
+        Ok(self.enter()?.until_timer())
     }
 }

@@ -138,8 +138,8 @@ impl Runtime {
         self.core.remote.wake_fd().is_some()
     }
 
-    #[cfg(test)]
-    pub(crate) fn core(&self) -> &Core {
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn core(&self) -> &Rc<Core> {
         &self.core
     }
 

@@ -51,11 +51,12 @@ impl Net {
         if to.is_ipv4() != (socket.domain == Domain::Inet) {
             return Err(Errno::AFNOSUPPORT);
         }
-        let to = reachable(to);
+        let to = reachable(self.on_host(to));
+        let own = self.host.unwrap_or(to.ip());
         let local = match socket.local {
-            Some(local) if local.ip().is_unspecified() => (to.ip(), local.port()).into(),
+            Some(local) if local.ip().is_unspecified() => (own, local.port()).into(),
             Some(local) => local,
-            None => (to.ip(), self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?).into(),
+            None => (own, self.ports.free_port().map_err(|_| Errno::ADDRNOTAVAIL)?).into(),
         };
         let socket = self.socket_mut(id);
         socket.local = Some(local);
@@ -66,7 +67,8 @@ impl Net {
     }
 
     fn attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
-        let delay = self.link.delay(&mut self.random);
+        let link = self.links.of(self.sockets.at(id));
+        let delay = link.delay(&mut self.random);
         self.schedule(self.time.now() + wait + delay, id, Change::Attempt(nth));
     }
 

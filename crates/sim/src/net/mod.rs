@@ -4,7 +4,9 @@ mod connect;
 mod datagram_queue;
 mod datagrams;
 mod flow;
+mod hosts;
 mod link;
+mod links;
 mod names;
 mod options;
 mod partition;
@@ -29,6 +31,7 @@ use crate::slab::Slab;
 use crate::timeline::{Nanos, Timeline};
 use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketQuery, SocketType};
 use datagram_queue::DatagramQueue;
+use links::Links;
 use names::Names;
 use options::Options;
 use partition::Partitions;
@@ -36,7 +39,7 @@ use ports::{Binding, Ports};
 use rustix::io::Errno;
 use socket::Listening;
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most connections that a listener keeps for `accept`, even if it asks for more (`somaxconn`).
 const MOST_WAITING: u32 = 4096;
@@ -75,7 +78,9 @@ pub(crate) struct Net {
     names: Names,
     /// Datagrams in flight.
     in_flight: Slab<Datagram>,
-    link: Link,
+    links: Links,
+    /// The host that calls; `None` is one that has every address.
+    host: Option<IpAddr>,
     partitions: Partitions,
     random: Random,
     /// Sockets whose waiting operations must be tried again.
@@ -95,7 +100,8 @@ impl Net {
             udp_ports: Ports::new(),
             names: Names::default(),
             in_flight: Slab::new(),
-            link,
+            links: Links::new(link),
+            host: None,
             partitions: Partitions::default(),
             random,
             woken: VecDeque::new(),
@@ -110,7 +116,7 @@ impl Net {
         kind: SocketType,
         nonblocking: bool,
     ) -> SocketId {
-        let mut socket = Socket::new(domain, Options::new(&self.link));
+        let mut socket = Socket::new(domain, Options::new(&self.links.usual));
         socket.nonblocking = nonblocking;
         socket.datagrams = (kind == SocketType::Datagram).then(Box::<DatagramQueue>::default);
         self.sockets.insert(socket)
@@ -202,6 +208,8 @@ impl Net {
         if socket.local.is_some() {
             return Err(Errno::INVAL);
         }
+        let to = self.bindable(to)?;
+        let socket = self.sockets.at_mut(id);
         let datagram = socket.is_datagram();
         let binding = Binding {
             socket: id,
@@ -299,7 +307,9 @@ impl Net {
             return self.hold(id, change);
         }
         self.socket_mut(id).events -= 1;
-        self.apply(id, change);
+        if !self.is_lost(id, change) {
+            self.apply(id, change);
+        }
         self.reap(id);
     }
 
@@ -323,11 +333,12 @@ impl Net {
     /// Schedules a change behind everything that is in flight to `to`. Within the host it is applied at once.
     #[inline]
     fn travel(&mut self, to: SocketId, bytes: u32, change: Change) {
-        let Self { sockets, link, random, time, .. } = self;
+        let Self { sockets, links, random, time, .. } = self;
         let socket = sockets.at_mut(to);
         if socket.unix.is_some() {
             return self.apply(to, change);
         }
+        let link = links.of(socket);
         let (now, occupied) = (time.now(), link.time_on_wire(bytes));
         let at = socket.inbound.wire.schedule(now, occupied, link.delay(random));
         socket.events += 1;

@@ -1,5 +1,6 @@
 //! Partitions: pairs of addresses between which nothing arrives.
 
+use super::links::Pair;
 use super::{Change, Event, Net, SocketId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -7,27 +8,36 @@ use std::net::IpAddr;
 /// What is cut off from what, and what it keeps from arriving.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
-    pairs: Vec<(IpAddr, IpAddr)>,
+    pairs: Vec<Pair>,
+    /// Hosts that are down.
+    down: Vec<IpAddr>,
     /// Changes of connections, in the order in which they would have arrived.
     held: VecDeque<(SocketId, Change)>,
 }
 
 impl Partitions {
     fn separate(&self, a: IpAddr, b: IpAddr) -> bool {
-        !self.pairs.is_empty() && self.pairs.contains(&pair(a, b))
+        if self.pairs.is_empty() && self.down.is_empty() {
+            return false;
+        }
+        let pair = Pair::new(a, b);
+        self.pairs.contains(&pair) || self.down.iter().any(|down| pair.has(*down))
     }
-}
 
-/// The two in an order of their own: a partition has no direction.
-fn pair(a: IpAddr, b: IpAddr) -> (IpAddr, IpAddr) {
-    let (a, b) = (a.to_canonical(), b.to_canonical());
-    (a.min(b), a.max(b))
+    pub(super) fn switch_off(&mut self, host: IpAddr) {
+        self.switch_on(host);
+        self.down.push(host);
+    }
+
+    pub(super) fn switch_on(&mut self, host: IpAddr) {
+        self.down.retain(|down| *down != host);
+    }
 }
 
 impl Net {
     pub(crate) fn partition(&mut self, a: IpAddr, b: IpAddr) {
-        if !self.is_partitioned(a, b) {
-            self.partitions.pairs.push(pair(a, b));
+        if !self.partitions.pairs.contains(&Pair::new(a, b)) {
+            self.partitions.pairs.push(Pair::new(a, b));
         }
     }
 
@@ -35,7 +45,12 @@ impl Net {
     pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
         // What is due by now would have arrived during the partition.
         self.run();
-        self.partitions.pairs.retain(|cut| *cut != pair(a, b));
+        self.partitions.pairs.retain(|cut| *cut != Pair::new(a, b));
+        self.release_held();
+    }
+
+    /// Lets arrive what nothing holds any more.
+    pub(super) fn release_held(&mut self) {
         for (id, change) in std::mem::take(&mut self.partitions.held) {
             match self.is_cut_off(id) {
                 true => self.partitions.held.push_back((id, change)),

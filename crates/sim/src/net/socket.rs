@@ -60,6 +60,8 @@ pub(crate) struct Socket {
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
+    /// Its host has crashed.
+    pub(crate) vanished: bool,
     /// No file refers to it.
     pub(crate) released: bool,
     /// Scheduled events that refer to it.
@@ -84,6 +86,7 @@ impl Socket {
             inbound: Flow::default(),
             stopped_sending: false,
             stopped_receiving: false,
+            vanished: false,
             released: false,
             events: 0,
             readers: Vec::new(),

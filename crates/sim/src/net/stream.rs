@@ -82,7 +82,7 @@ impl Net {
     }
 
     fn transmit(&mut self, to: SocketId) {
-        let segment = self.link.segment as usize;
+        let segment = self.links.of(self.socket(to)).segment as usize;
         loop {
             let socket = self.socket_mut(to);
             let count = socket.inbound.sendable(socket.window(), segment);

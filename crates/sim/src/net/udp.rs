@@ -43,7 +43,7 @@ impl Net {
         if is_broadcast(to.ip()) && !socket.options.broadcast {
             return Err(Errno::ACCESS);
         }
-        Ok(reachable(to))
+        Ok(reachable(self.on_host(to)))
     }
 
     /// The address that a datagram is sent from; a socket without a port gets one.
@@ -60,7 +60,7 @@ impl Net {
         let local = self.socket(id).local.ok_or(Errno::INVAL)?;
         let own = Some(local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
         let wish = meta.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
-        let ip = wish.or(own).unwrap_or_else(|| source_address_for(to.ip()));
+        let ip = wish.or(own).or(self.host).unwrap_or_else(|| source_address_for(to.ip()));
         if ip.is_ipv4() != to.is_ipv4() {
             return Err(Errno::NETUNREACH);
         }
@@ -112,12 +112,16 @@ impl Net {
 
     /// Sends a datagram: once, twice or not at all.
     fn transmit_datagram(&mut self, id: SocketId, datagram: Datagram) {
-        let copies = if self.random.chance(self.link.duplication) { 2 } else { 1 };
-        let lost = self.random.chance(self.link.loss);
+        let link = match datagram.route {
+            Some((from, to)) => *self.links.between(from.ip(), to.ip()),
+            None => self.links.usual,
+        };
+        let copies = if self.random.chance(link.duplication) { 2 } else { 1 };
+        let lost = self.random.chance(link.loss);
         for _ in 0..copies {
-            let occupied = self.link.time_on_wire(datagram.bytes.len() as u32);
-            let delay = self.link.delay(&mut self.random);
-            let extra_delay = self.link.extra_delay(&mut self.random);
+            let occupied = link.time_on_wire(datagram.bytes.len() as u32);
+            let delay = link.delay(&mut self.random);
+            let extra_delay = link.extra_delay(&mut self.random);
             let now = self.time.now();
             let at = self.socket_mut(id).inbound.wire.schedule(now, occupied, delay) + extra_delay;
             if !lost {
@@ -163,7 +167,7 @@ impl Net {
         if to.is_none_or(|to| to.is_multicast() || is_broadcast(to)) {
             return self.settle(&datagram);
         }
-        let delay = self.link.delay(&mut self.random);
+        let delay = self.links.usual.delay(&mut self.random);
         let datagram = self.in_flight.insert(datagram);
         self.time.schedule(self.time.now() + delay, Event::Unreachable(datagram));
     }

@@ -77,6 +77,23 @@ impl World {
         self.wake();
     }
 
+    /// Lets time pass until any ring has work. False if nothing can happen and there is no deadline.
+    pub(crate) fn pass_until(&mut self, deadline: Option<Nanos>) -> bool {
+        while !self.rings.iter().any(|(_, ring)| ring.has_work()) {
+            let next = match (self.net.time.next(), deadline) {
+                (None, None) => return false,
+                (next, deadline) => next.unwrap_or(u64::MAX).min(deadline.unwrap_or(u64::MAX)),
+            };
+            self.net.time.advance_to(next);
+            self.net.run();
+            self.wake();
+            if deadline.is_some_and(|deadline| deadline <= next) {
+                break;
+            }
+        }
+        true
+    }
+
     /// Consumes up to `count` entries.
     fn submit(&mut self, ring: u32, count: u32) -> Result<u32, Errno> {
         if self.occurs(Fault::EnterAgain) {

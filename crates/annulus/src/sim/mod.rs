@@ -28,6 +28,16 @@
 //! # .unwrap();
 //! ```
 
+mod disturb;
+mod host;
+mod network;
+mod orders;
+mod seeds;
+
+pub use disturb::{Disturbance, Disturbances};
+pub use network::Network;
+pub use seeds::{FailedSeed, check, find_failure};
+
 use crate::{Builder, DriverChoice, Runtime};
 use std::future::Future;
 use std::io;
@@ -196,8 +206,14 @@ pub fn run_on<T, E: From<io::Error>>(
 
 /// The error of a run in which all tasks wait and no event can come.
 fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
-    let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
-    lines.extend(runtime.waiting().into_iter().map(|task| format!("  {task}")));
-    lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));
+    let waiting = runtime.waiting().into_iter().map(|task| format!("  {task}"));
+    let lines: Vec<_> = std::iter::once(deadlock_of(sim)).chain(waiting).collect();
     io::Error::new(io::ErrorKind::Deadlock, lines.join("\n"))
+}
+
+/// What is open and in flight in a deadlock.
+fn deadlock_of(sim: &Sim) -> String {
+    let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
+    lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));
+    lines.join("\n")
 }

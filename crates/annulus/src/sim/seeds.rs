@@ -1,0 +1,104 @@
+//! A test once for each of many seeds.
+
+use crate::task::panic_message;
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs only this seed.
+const ONE: &str = "ANNULUS_SIM_SEED";
+/// Runs so many seeds.
+const MANY: &str = "ANNULUS_SIM_SEEDS";
+
+/// Runs a test once for each seed, and panics at the first that fails, with the seed and the command that replays it. A panic of the test
+/// is a failure.
+///
+/// `ANNULUS_SIM_SEED=n` runs only the seed `n`, and prints what disturbs the network; `ANNULUS_SIM_SEEDS=n` runs `n` seeds from the first
+/// on.
+///
+/// ```
+/// use annulus::sim::{Network, check};
+///
+/// check(0..50, |seed| {
+///     let network = Network::new(seed);
+///     network.client("test", async { std::io::Result::Ok(()) })?;
+///     network.run()
+/// });
+/// ```
+///
+/// # Panics
+/// If the test fails for a seed; or if one of these variables is no number.
+#[track_caller]
+pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
+    let seeds = match (number(ONE), number(MANY)) {
+        (Some(seed), _) => seed..seed.saturating_add(1),
+        (None, Some(count)) => seeds.start..seeds.start.saturating_add(count),
+        (None, None) => seeds,
+    };
+    if let Some(failed) = find_failure(seeds, test) {
+        panic!("{failed}");
+    }
+}
+
+/// As [`check`], for a test of such a test: the first seed that fails, of these. No variable counts.
+///
+/// ```
+/// let failed = annulus::sim::find_failure(0..100, |seed| if seed < 17 { Ok(()) } else { Err("too large") });
+/// assert_eq!(failed.unwrap().seed, 17);
+/// ```
+pub fn find_failure<E: fmt::Display>(
+    seeds: impl IntoIterator<Item = u64>,
+    mut test: impl FnMut(u64) -> Result<(), E>,
+) -> Option<FailedSeed> {
+    seeds.into_iter().find_map(|seed| {
+        let message = match catch_unwind(AssertUnwindSafe(|| test(seed))) {
+            Ok(Ok(())) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic_message(&panic).to_owned(),
+        };
+        Some(FailedSeed { seed, message })
+    })
+}
+
+/// A seed for which a test has failed. It is displayed with the command that runs it again.
+///
+/// ```
+/// use annulus::sim::{FailedSeed, find_failure};
+///
+/// let failed: FailedSeed = find_failure([4], |_| Err("lost an update")).expect("it always fails");
+/// assert_eq!((failed.seed, &*failed.message), (4, "lost an update"));
+/// assert!(failed.to_string().contains("ANNULUS_SIM_SEED=4 cargo test"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedSeed {
+    /// The seed.
+    pub seed: u64,
+    /// The error, or the message of the panic.
+    pub message: String,
+}
+
+impl fmt::Display for FailedSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, message } = self;
+        write!(f, "seed {seed}: {message}\nreplay: {ONE}={seed} cargo test")?;
+        let thread = std::thread::current();
+        match thread.name().filter(|name| *name != "main") {
+            Some(test) => write!(f, " {test} -- --exact --nocapture"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a single seed was asked for.
+pub(super) fn is_replay() -> bool {
+    std::env::var_os(ONE).is_some()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    let Ok(number) = text.parse() else {
+        panic!("{variable}={text} is not a number; give one from 0 to {}", u64::MAX)
+    };
+    Some(number)
+}

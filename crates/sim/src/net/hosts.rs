@@ -1,0 +1,108 @@
+//! Hosts: which address a program has, and what a crash leaves of its connections.
+
+use super::links::Pair;
+use super::{Change, Link, Net, SocketId, State};
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
+
+impl Net {
+    /// The host that calls from now on; `None` is one that has every address.
+    pub(crate) fn set_host(&mut self, host: Option<IpAddr>) {
+        self.host = host;
+    }
+
+    /// The address that a program means on the host that calls: wildcards and the loopback are the host's own.
+    pub(super) fn on_host(&self, address: SocketAddr) -> SocketAddr {
+        match self.host {
+            Some(host) if is_own(address.ip()) && host.is_ipv4() == address.is_ipv4() => {
+                (host, address.port()).into()
+            }
+            _ => address,
+        }
+    }
+
+    /// The address to bind, on the host that calls.
+    pub(super) fn bindable(&self, address: SocketAddr) -> Result<SocketAddr, Errno> {
+        let address = self.on_host(address);
+        let is_own = self.host.is_none_or(|host| host == address.ip());
+        let is_group = address.ip().is_multicast() || super::udp::is_broadcast(address.ip());
+        if is_own || is_group { Ok(address) } else { Err(Errno::ADDRNOTAVAIL) }
+    }
+
+    /// A host loses its power. Its peers are not told: their connections are half-open, until [`restart`](Self::restart) lets it answer
+    /// with resets what they send.
+    pub(crate) fn crash(&mut self, host: IpAddr) {
+        self.run();
+        self.partitions.switch_off(host);
+        let is_here = |local: SocketAddr| local.ip() == host;
+        let concerned = self.sockets.iter().filter(|(_, socket)| {
+            socket.unix.is_none() && !socket.is_datagram() && socket.local.is_some_and(is_here)
+        });
+        let ids: Vec<SocketId> = concerned.map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.vanish(id));
+    }
+
+    fn vanish(&mut self, id: SocketId) {
+        let socket = self.socket_mut(id);
+        if !matches!(socket.state, State::Open | State::Connecting) {
+            return;
+        }
+        socket.state = State::Closed;
+        socket.vanished = true;
+        if let Some(peer) = socket.peer {
+            self.socket_mut(peer).inbound.discard_unsent();
+        }
+    }
+
+    /// The host is there again, and knows of no connection. What was on its way to it arrives now.
+    pub(crate) fn restart(&mut self, host: IpAddr) {
+        self.run();
+        self.partitions.switch_on(host);
+        self.release_held();
+    }
+
+    /// Gives a pair of addresses a link of its own, or the usual one.
+    pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {
+        self.links.set(Pair::new(a, b), link);
+    }
+
+    /// Resets the connections between two addresses, at both ends.
+    pub(crate) fn reset_between(&mut self, a: IpAddr, b: IpAddr) {
+        let ends = (a.to_canonical(), b.to_canonical());
+        let ids: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter_map(|(id, socket)| {
+                let (local, remote) = (socket.local?.ip(), socket.remote?.ip());
+                let is_between = (local.to_canonical(), remote.to_canonical()) == ends;
+                (is_between && socket.is_open() && !socket.is_datagram()).then_some(id)
+            })
+            .collect();
+        ids.into_iter().for_each(|id| self.reset_both(id));
+    }
+
+    /// Whether a change concerns a connection that one end has lost in a crash. Then it is dealt with.
+    pub(super) fn is_lost(&mut self, id: SocketId, change: Change) -> bool {
+        let (segment, is_sent) = match change {
+            Change::Segment(len) => (len as usize, true),
+            Change::EndOfStream => (0, true),
+            Change::Attempt(_) | Change::Established | Change::Refused | Change::Reset => {
+                (0, false)
+            }
+        };
+        let socket = self.socket(id);
+        let (vanished, peer) = (socket.vanished, socket.peer);
+        if !vanished && !(is_sent && peer.is_some_and(|peer| self.socket(peer).vanished)) {
+            return false;
+        }
+        self.socket_mut(id).inbound.lose(segment);
+        if let Some(peer) = peer.filter(|_| vanished && is_sent) {
+            self.schedule_change(peer, Change::Reset);
+        }
+        true
+    }
+}
+
+fn is_own(ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified()
+}
