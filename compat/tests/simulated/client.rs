@@ -1,0 +1,103 @@
+//! The client: requests that are repeated until they are answered, over connections that may fail.
+
+use crate::service::Kind;
+use annulus::JoinHandle;
+use annulus::net::TcpStream;
+use annulus::time::{sleep, timeout};
+use annulus_compat::hyper::{Io, Spawner};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::{http1, http2};
+use hyper::{Method, Request, StatusCode};
+use std::time::Duration;
+
+/// How long an attempt may take, and how long it is to the next.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(100);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+enum Sender {
+    One(http1::SendRequest<Full<Bytes>>),
+    Two(http2::SendRequest<Full<Bytes>>),
+}
+
+/// A connection, whose task ends with it.
+struct Connection {
+    sender: Sender,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A client of either version.
+pub(crate) struct Client {
+    kind: Kind,
+    connection: Option<Connection>,
+    /// Attempts so far.
+    pub(crate) attempts: u64,
+}
+
+impl Client {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, connection: None, attempts: 0 }
+    }
+
+    /// The answer to a request, which is repeated until there is one.
+    pub(crate) async fn ask(&mut self, method: Method, path: &str, body: &Bytes) -> Bytes {
+        loop {
+            self.attempts += 1;
+            match timeout(PATIENCE, self.attempt(method.clone(), path, body.clone())).await {
+                Ok(Ok(answer)) => return answer,
+                // Nothing is known of this attempt: the request may have been answered.
+                Ok(Err(_)) | Err(_) => self.connection = None,
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+        let request = Request::builder().method(method).uri(format!("http://server{path}"));
+        let request = request.header("host", "server").body(Full::new(body))?;
+        if self.connection.is_none() {
+            self.connection = Some(Connection::open(self.kind).await?);
+        }
+        let connection = self.connection.as_mut().expect("it was opened");
+        let response = match &mut connection.sender {
+            Sender::One(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Sender::Two(sender) => sender.send_request(request).await?,
+        };
+        assert_eq!(response.status(), StatusCode::OK);
+        Ok(response.into_body().collect().await?.to_bytes())
+    }
+}
+
+impl Connection {
+    async fn open(kind: Kind) -> Result<Self, Failure> {
+        let stream = Io::new(TcpStream::connect("server:80").await?);
+        Ok(match kind {
+            Kind::Http1 | Kind::Axum => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                Self { sender: Sender::One(sender), task: spawn(connection) }
+            }
+            Kind::Http2 => {
+                let (sender, connection) = http2::handshake(Spawner, stream).await?;
+                Self { sender: Sender::Two(sender), task: spawn(connection) }
+            }
+        })
+    }
+}
+
+/// Drives a connection. Its errors are those of its requests, too.
+fn spawn(connection: impl Future<Output = hyper::Result<()>> + 'static) -> JoinHandle<()> {
+    annulus::spawn(async {
+        _ = connection.await;
+    })
+}

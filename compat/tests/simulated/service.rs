@@ -1,0 +1,199 @@
+//! The service: hyper's HTTP/1 and HTTP/2 and axum's router, each as a program would have it.
+
+use crate::ledger::Ledger;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::time::{Instant, sleep, timeout};
+use annulus_compat::hyper::{Clock, Io, Spawner};
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service, service_fn};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::service::TowerToHyperService;
+use std::cell::Cell;
+use std::error::Error;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A connection takes no new request after this time, and ends `LEAVE` later at the latest.
+const AGE: Duration = Duration::from_secs(20);
+const LEAVE: Duration = Duration::from_secs(5);
+/// The header of a request has to come within this time; a peer has to answer a ping.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Which service runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Http1,
+    Http2,
+    /// axum's router, over HTTP/1.
+    Axum,
+}
+
+/// What the service tells of its connections, over all starts.
+#[derive(Clone, Default)]
+pub(crate) struct Gauge(Rc<Values>);
+
+#[derive(Default)]
+struct Values {
+    open: Cell<usize>,
+    most_memory: Cell<usize>,
+    oldest: Cell<Duration>,
+}
+
+/// A connection of the gauge.
+struct Counted(Gauge, Instant);
+
+impl Gauge {
+    fn count(&self) -> Counted {
+        self.0.open.set(self.0.open.get() + 1);
+        Counted(self.clone(), Instant::now())
+    }
+
+    /// Notes what the runtime holds for its streams.
+    fn weigh(&self) {
+        let held = annulus::stats().map_or(0, |stats| stats.memory.held);
+        self.0.most_memory.set(self.0.most_memory.get().max(held));
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.0.open.get()
+    }
+
+    pub(crate) fn most_memory(&self) -> usize {
+        self.0.most_memory.get()
+    }
+
+    /// The longest time that a connection was open.
+    pub(crate) fn oldest(&self) -> Duration {
+        self.0.oldest.get()
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let values = &self.0.0;
+        values.open.set(values.open.get() - 1);
+        values.oldest.set(values.oldest.get().max(self.1.elapsed()));
+    }
+}
+
+/// The most that a connection may be open.
+pub(crate) const OLDEST: Duration = Duration::from_secs(20 + 5 + 1);
+
+/// The program of the server's host.
+pub(crate) async fn run(kind: Kind, ledger: Ledger, gauge: Gauge) -> io::Result<()> {
+    let listener = TcpListener::bind("0.0.0.0:80")?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        gauge.weigh();
+        let (ledger, counted) = (ledger.clone(), gauge.count());
+        annulus::spawn(async move {
+            match kind {
+                Kind::Http1 => serve_http1(stream, of_hyper(ledger)).await,
+                Kind::Http2 => serve_http2(stream, of_hyper(ledger)).await,
+                Kind::Axum => serve_http1(stream, of_axum(ledger)).await,
+            }
+            drop(counted);
+        });
+    }
+}
+
+async fn serve_http1<S, B>(stream: TcpStream, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(Clock::new()).header_read_timeout(PATIENCE);
+    let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
+    if let Either::Right((_, running)) = select(connection.as_mut(), pin!(sleep(AGE))).await {
+        let _ = running;
+        connection.as_mut().graceful_shutdown();
+        // Its error is the peer's.
+        _ = timeout(LEAVE, connection).await;
+    }
+}
+
+async fn serve_http2<S, B>(stream: TcpStream, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Future: 'static,
+    B: Body<Data: Send> + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut builder = http2::Builder::new(Spawner);
+    builder.timer(Clock::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    // The date is of the real clock, and its length on the wire depends on it: Huffman's code has shorter and longer digits.
+    builder.auto_date_header(false);
+    let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
+    if let Either::Right((_, running)) = select(connection.as_mut(), pin!(sleep(AGE))).await {
+        let _ = running;
+        connection.as_mut().graceful_shutdown();
+        _ = timeout(LEAVE, connection).await;
+    }
+}
+
+type Answer = Result<Response<Full<Bytes>>, hyper::Error>;
+type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+fn of_hyper(
+    ledger: Ledger,
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<Full<Bytes>>,
+    Error = hyper::Error,
+    Future = LocalFuture<Answer>,
+> {
+    service_fn(move |request| Box::pin(answer(ledger.clone(), request)) as LocalFuture<Answer>)
+}
+
+async fn answer(ledger: Ledger, request: Request<Incoming>) -> Answer {
+    let path = request.uri().path().to_owned();
+    let mut parts = path.split('/').skip(1);
+    let body = match (request.method(), parts.next(), parts.next(), parts.next()) {
+        (&Method::POST, Some("deposit"), Some(key), Some(amount)) => {
+            let (Ok(id), Ok(amount)) = (key.parse(), amount.parse()) else {
+                return Ok(refusal(StatusCode::BAD_REQUEST));
+            };
+            ledger.deposit(id, amount).await;
+            Bytes::from(key.to_owned())
+        }
+        (&Method::POST, Some("echo"), None, None) => {
+            request.into_body().collect().await?.to_bytes()
+        }
+        (&Method::GET, Some("balance"), None, None) => Bytes::from(ledger.balance().to_string()),
+        _ => return Ok(refusal(StatusCode::NOT_FOUND)),
+    };
+    Ok(Response::new(Full::new(body)))
+}
+
+fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+/// The same service by axum. Any router is a tower service, and needs no runtime of tokio.
+fn of_axum(ledger: Ledger) -> TowerToHyperService<axum::Router> {
+    let router = axum::Router::new()
+        .route("/deposit/{key}/{amount}", post(deposit))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/balance", get(async |State(ledger): State<Ledger>| ledger.balance().to_string()))
+        .with_state(ledger);
+    TowerToHyperService::new(router)
+}
+
+async fn deposit(State(ledger): State<Ledger>, Path((key, amount)): Path<(u64, u64)>) -> String {
+    ledger.deposit(key, amount).await;
+    key.to_string()
+}
