@@ -44,10 +44,14 @@ impl Ledger {
         if self.with(|accounts| accounts.stored.contains_key(&key)) {
             return;
         }
-        // A timer stays on its thread, and axum's handlers have to be `Send`.
-        OnThread::new(sleep(STORES)).await;
-        let checks = self.checks;
-        self.with(|accounts| accounts.store(key, amount, checks));
+        let ledger = self.clone();
+        // A task of its own, so that a client that leaves does not end it half-way. Its handle stays on its thread, and axum's handlers
+        // have to be `Send`.
+        let stored = annulus::spawn(async move {
+            sleep(STORES).await;
+            ledger.with(|accounts| accounts.store(key, amount, ledger.checks));
+        });
+        OnThread::new(stored).await.expect("it does not panic");
     }
 
     /// The balance.

@@ -4,16 +4,15 @@ use crate::ledger::Ledger;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{Instant, sleep, timeout};
 use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::tower;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::service::TowerToHyperService;
 use std::cell::Cell;
 use std::error::Error;
 use std::io;
@@ -32,11 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub(crate) enum Kind {
     Http1,
     Http2,
-    /// axum's router, over HTTP/1.
+    /// axum's router by `tower::serve`, over HTTP/1.
     Axum,
 }
 
-/// What the service tells of its connections, over all starts.
+/// What is seen of the server, over all its starts.
 #[derive(Clone, Default)]
 pub(crate) struct Gauge(Rc<Values>);
 
@@ -47,40 +46,39 @@ struct Values {
     oldest: Cell<Duration>,
 }
 
-/// A connection of the gauge.
-struct Counted(Gauge, Instant);
+/// Notes how long a connection was open.
+struct Timed(Gauge, Instant);
 
 impl Gauge {
-    fn count(&self) -> Counted {
-        self.0.open.set(self.0.open.get() + 1);
-        Counted(self.clone(), Instant::now())
+    /// Looks at the runtime ten times a second.
+    async fn watch(self) {
+        while let Some(stats) = annulus::stats() {
+            self.0.open.set(stats.resources.streams);
+            self.0.most_memory.set(self.0.most_memory.get().max(stats.memory.held));
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 
-    /// Notes what the runtime holds for its streams.
-    fn weigh(&self) {
-        let held = annulus::stats().map_or(0, |stats| stats.memory.held);
-        self.0.most_memory.set(self.0.most_memory.get().max(held));
-    }
-
+    /// Streams that were open when it looked last.
     pub(crate) fn open(&self) -> usize {
         self.0.open.get()
     }
 
+    /// The most bytes that streams held together.
     pub(crate) fn most_memory(&self) -> usize {
         self.0.most_memory.get()
     }
 
-    /// The longest time that a connection was open.
+    /// The longest time that a connection of hyper was open.
     pub(crate) fn oldest(&self) -> Duration {
         self.0.oldest.get()
     }
 }
 
-impl Drop for Counted {
+impl Drop for Timed {
     fn drop(&mut self) {
-        let values = &self.0.0;
-        values.open.set(values.open.get() - 1);
-        values.oldest.set(values.oldest.get().max(self.1.elapsed()));
+        let oldest = &self.0.0.oldest;
+        oldest.set(oldest.get().max(self.1.elapsed()));
     }
 }
 
@@ -89,20 +87,34 @@ pub(crate) const OLDEST: Duration = Duration::from_secs(20 + 5 + 1);
 
 /// The program of the server's host.
 pub(crate) async fn run(kind: Kind, ledger: Ledger, gauge: Gauge) -> io::Result<()> {
+    annulus::spawn(gauge.clone().watch());
     let listener = TcpListener::bind("0.0.0.0:80")?;
+    if kind == Kind::Axum {
+        return serve_axum(listener, ledger).await;
+    }
     loop {
         let (stream, _) = listener.accept().await?;
-        gauge.weigh();
-        let (ledger, counted) = (ledger.clone(), gauge.count());
+        let (ledger, timed) = (ledger.clone(), Timed(gauge.clone(), Instant::now()));
         annulus::spawn(async move {
             match kind {
-                Kind::Http1 => serve_http1(stream, of_hyper(ledger)).await,
                 Kind::Http2 => serve_http2(stream, of_hyper(ledger)).await,
-                Kind::Axum => serve_http1(stream, of_axum(ledger)).await,
+                _ => serve_http1(stream, of_hyper(ledger)).await,
             }
-            drop(counted);
+            drop(timed);
         });
     }
+}
+
+/// axum's router by `tower::serve`. It needs no runtime of tokio.
+async fn serve_axum(listener: TcpListener, ledger: Ledger) -> io::Result<()> {
+    let router = axum::Router::new()
+        .route("/deposit/{key}/{amount}", post(deposit))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/balance", get(async |State(ledger): State<Ledger>| ledger.balance().to_string()))
+        .with_state(ledger);
+    let server = tower::serve(listener, router);
+    let server = server.header_read_timeout(PATIENCE).idle_timeout(PATIENCE);
+    server.request_timeout(PATIENCE).write_timeout(PATIENCE).await
 }
 
 async fn serve_http1<S, B>(stream: TcpStream, service: S)
@@ -115,8 +127,7 @@ where
     let mut builder = http1::Builder::new();
     builder.timer(Clock::new()).header_read_timeout(PATIENCE);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
-    if let Either::Right((_, running)) = select(connection.as_mut(), pin!(sleep(AGE))).await {
-        let _ = running;
+    if timeout(AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         // Its error is the peer's.
         _ = timeout(LEAVE, connection).await;
@@ -136,8 +147,7 @@ where
     // The date is of the real clock, and its length on the wire depends on it: Huffman's code has shorter and longer digits.
     builder.auto_date_header(false);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
-    if let Either::Right((_, running)) = select(connection.as_mut(), pin!(sleep(AGE))).await {
-        let _ = running;
+    if timeout(AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         _ = timeout(LEAVE, connection).await;
     }
@@ -181,16 +191,6 @@ fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;
     response
-}
-
-/// The same service by axum. Any router is a tower service, and needs no runtime of tokio.
-fn of_axum(ledger: Ledger) -> TowerToHyperService<axum::Router> {
-    let router = axum::Router::new()
-        .route("/deposit/{key}/{amount}", post(deposit))
-        .route("/echo", post(async |body: Bytes| body))
-        .route("/balance", get(async |State(ledger): State<Ledger>| ledger.balance().to_string()))
-        .with_state(ledger);
-    TowerToHyperService::new(router)
 }
 
 async fn deposit(State(ledger): State<Ledger>, Path((key, amount)): Path<(u64, u64)>) -> String {

@@ -239,25 +239,25 @@ fn tasks_of_one_host_wake_those_of_another() -> io::Result<()> {
     Ok(())
 }
 
+/// The error of a run whose client does not end.
+fn hangs(client: impl Future<Output = io::Result<()>> + 'static) -> io::Error {
+    let network = Network::new(3);
+    network.host("server", echo).unwrap();
+    network.client("client", client).unwrap();
+    network.time_limit(1000 * SECOND);
+    network.run().expect_err("it cannot end")
+}
+
 #[test]
 fn a_run_that_cannot_end_is_an_error() {
-    let run = |client: fn() -> std::pin::Pin<Box<dyn Future<Output = io::Result<()>>>>| {
-        let network = Network::new(3);
-        network.host("server", echo).unwrap();
-        network.client("hangs", client()).unwrap();
-        network.time_limit(1000 * SECOND);
-        network.run().expect_err("it cannot end")
-    };
-    let deadlock = run(|| Box::pin(std::future::pending()));
+    let deadlock = hangs(std::future::pending());
     assert_eq!(deadlock.kind(), ErrorKind::Deadlock);
-    assert!(deadlock.to_string().contains("hangs: task"), "{deadlock}");
+    assert!(deadlock.to_string().contains("client: task"), "{deadlock}");
     assert!(deadlock.to_string().contains("server: task"), "{deadlock}");
-    let endless = run(|| {
-        Box::pin(async {
-            loop {
-                sleep(SECOND).await;
-            }
-        })
+    let endless = hangs(async {
+        loop {
+            sleep(SECOND).await;
+        }
     });
     assert_eq!(endless.kind(), ErrorKind::TimedOut);
     assert!(endless.to_string().starts_with("the run takes longer than 1000s"), "{endless}");
@@ -268,7 +268,10 @@ fn failures_name_their_host_and_bad_names_are_errors() -> io::Result<()> {
     let network = Network::new(1);
     assert_eq!(network.run().expect_err("no client").kind(), ErrorKind::InvalidInput);
     network.host("server", async || Err::<(), _>("no licence"))?;
-    network.client("client", async { io::Result::Ok(sleep(SECOND).await) })?;
+    network.client("client", async {
+        sleep(SECOND).await;
+        io::Result::Ok(())
+    })?;
     assert_eq!(network.run().expect_err("the host's").to_string(), "server: no licence");
 
     let network = Network::new(1);

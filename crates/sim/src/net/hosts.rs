@@ -92,7 +92,8 @@ impl Net {
         };
         let socket = self.socket(id);
         let (vanished, peer) = (socket.vanished, socket.peer);
-        if !vanished && !(is_sent && peer.is_some_and(|peer| self.socket(peer).vanished)) {
+        let is_from_vanished = is_sent && peer.is_some_and(|peer| self.socket(peer).vanished);
+        if !vanished && !is_from_vanished {
             return false;
         }
         self.socket_mut(id).inbound.lose(segment);
