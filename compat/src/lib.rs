@@ -1,4 +1,4 @@
-//! hyper, tower, axum and rustls, unchanged, on annulus.
+//! hyper, tower, axum, tonic and rustls, unchanged, on annulus.
 //!
 //! annulus keeps everything on one thread: its streams, tasks and timers are not `Send`. Libraries differ in what they ask for:
 //!
@@ -7,6 +7,7 @@
 //! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Spawner`], [`hyper::Clock`] |
 //! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
 //! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
+//! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`tonic::Incoming`], inside tokio |
 //! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
 //!
@@ -18,6 +19,7 @@
 //! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2 |
 //! | axum handlers that use tokio's timers, tasks, sockets, or axum's WebSockets | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
+//! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these over TLS | `rustls` besides |
 //!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
@@ -34,8 +36,10 @@ mod on_thread;
 mod on_thread_io;
 #[cfg(feature = "rustls")]
 pub mod rustls;
-#[cfg(feature = "axum")]
+#[cfg(any(feature = "axum", feature = "tonic-transport"))]
 mod send_stream;
+#[cfg(any(feature = "tonic", feature = "tonic-transport"))]
+pub mod tonic;
 #[cfg(feature = "tower")]
 pub mod tower;
 

@@ -1,9 +1,11 @@
-//! Streams that are checked at each use, with the traits of `annulus::io`.
+//! Streams that are checked at each use, with the traits of `annulus::io` and `Stream`.
 
 use crate::OnThread;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::{Chunk, Lease};
 use std::io::{self, IoSlice};
+#[cfg(any(feature = "tower", feature = "tonic-transport"))]
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// On another thread than the one that made it, every operation is an error.
@@ -56,5 +58,18 @@ impl<S: AsyncSend + Unpin> AsyncSend for OnThread<S> {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
         self.try_mut()?.poll_send(cx, chunk)
+    }
+}
+
+/// Polled on another thread than the one that made it, it panics and says so.
+#[cfg(any(feature = "tower", feature = "tonic-transport"))]
+impl<S: futures_core::Stream> futures_core::Stream for OnThread<S> {
+    type Item = S::Item;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        match self.get_mut().try_pin() {
+            Ok(stream) => stream.poll_next(cx),
+            Err(wrong) => panic!("{wrong}"),
+        }
     }
 }

@@ -1,0 +1,177 @@
+//! The client's side: what clients of tonic send their calls over.
+
+use super::deadline::{Deadline, TIMEOUT, allowed, header};
+use super::received::{ReceivedBody, of_transport};
+use crate::hyper::{Clock, Spawner};
+use crate::hyper_util::Connector;
+use hyper::header::HeaderName;
+use hyper::{Request, Response, Uri};
+use hyper_util::client::legacy::connect::Connect;
+use hyper_util::client::legacy::{Builder, Client, ResponseFuture};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::Status;
+use tonic::body::Body;
+use tower_service::Service;
+
+/// How long connecting may take, if the connector is ours.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What clients of tonic are made with, on annulus alone: all calls share one connection of HTTP/2 to a server, made at the first call, and again
+/// at the next call after it was seen to have ended. Clones share it. A server that cannot be reached is the status `UNAVAILABLE`, and so are calls
+/// whose connection breaks off; they are not repeated, since the server may have begun them.
+///
+/// A call whose future is dropped is cancelled, and the server is told; so is one whose response is dropped.
+///
+/// ```
+/// use annulus_compat::hyper_util::Connector;
+/// use annulus_compat::tonic::Channel;
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let channel = Channel::new("http://127.0.0.1:50051".parse()?)?.timeout(Duration::from_secs(10));
+/// // The same with settings of its own.
+/// let connector = Connector::new().timeout(Duration::from_secs(1));
+/// let watched = Channel::with("http://127.0.0.1:50051".parse()?, connector, |http| {
+///     http.http2_keep_alive_interval(Duration::from_secs(30)).http2_keep_alive_while_idle(true);
+/// })?;
+/// # drop((channel, watched));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct Channel<C = Connector> {
+    client: Client<C, Body>,
+    origin: Uri,
+    timeout: Option<Duration>,
+}
+
+impl Channel {
+    /// A channel to `http://host:port`. It connects at its first call, within 20 seconds.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a URI without a scheme or a host, or with a path.
+    pub fn new(origin: Uri) -> io::Result<Self> {
+        Self::with(origin, Connector::new().timeout(CONNECT_TIMEOUT), |_| ())
+    }
+}
+
+impl<C: Connect + Clone> Channel<C> {
+    /// As [`new`](Channel::new), with a connector, which may speak TLS or connect to a Unix socket, and settings of HTTP/2.
+    ///
+    /// # Errors
+    /// As [`new`](Channel::new).
+    pub fn with(
+        origin: Uri,
+        connector: C,
+        configure: impl FnOnce(&mut Builder),
+    ) -> io::Result<Self> {
+        let is_origin = origin.scheme().is_some() && matches!(origin.path(), "" | "/");
+        if !is_origin || origin.query().is_some() {
+            let text = format!("{origin}: a channel takes scheme://host:port, without a path");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let mut client = Client::builder(Spawner);
+        client.timer(Clock::new()).pool_timer(Clock::new()).pool_idle_timeout(None);
+        configure(&mut client);
+        let client = client.http2_only(true).build(connector);
+        Ok(Self { client, origin, timeout: None })
+    }
+
+    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server is told. No limit by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl<C> Service<Request<Body>> for Channel<C>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    type Response = Response<ReceivedBody>;
+    type Error = Status;
+    type Future = Calling;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Calling {
+        *request.uri_mut() = at_origin(&self.origin, request.uri());
+        let set = match allowed(request.headers()) {
+            Err(status) => return Calling { state: State::Refused(Some(status)), deadline: None },
+            Ok(set) => set,
+        };
+        if let (None, Some(timeout)) = (set, self.timeout) {
+            request.headers_mut().insert(HeaderName::from_static(TIMEOUT), header(timeout));
+        }
+        let deadline = set.or(self.timeout).map(Deadline::after);
+        Calling { state: State::Sent(self.client.request(request)), deadline }
+    }
+}
+
+/// The URI of a call, whose client may know only the path.
+fn at_origin(origin: &Uri, uri: &Uri) -> Uri {
+    let mut parts = origin.clone().into_parts();
+    parts.path_and_query = uri.path_and_query().cloned();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
+impl<C: Clone> Clone for Channel<C> {
+    fn clone(&self) -> Self {
+        let Self { client, origin, timeout } = self;
+        Self { client: client.clone(), origin: origin.clone(), timeout: *timeout }
+    }
+}
+
+impl<C> fmt::Debug for Channel<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({})", self.origin)
+    }
+}
+
+/// A call over a [`Channel`], until the head of its response. Dropping it cancels the call.
+pub struct Calling {
+    state: State,
+    deadline: Option<Deadline>,
+}
+
+enum State {
+    Refused(Option<Status>),
+    Sent(ResponseFuture),
+}
+
+impl Future for Calling {
+    type Output = Result<Response<ReceivedBody>, Status>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let response = match &mut this.state {
+            State::Sent(response) => response,
+            State::Refused(status) => {
+                return Poll::Ready(Err(status.take().expect("not polled after it was ready")));
+            }
+        };
+        if let Poll::Ready(response) = Pin::new(response).poll(cx) {
+            let deadline = this.deadline.take();
+            return Poll::Ready(match response {
+                Ok(response) => Ok(response.map(|body| ReceivedBody::new(body, deadline))),
+                Err(error) => Err(of_transport(&error)),
+            });
+        }
+        match this.deadline.as_mut().map(|deadline| deadline.poll_over(cx)) {
+            Some(Poll::Ready(status)) => Poll::Ready(Err(status)),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for Calling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Calling")
+    }
+}

@@ -1,0 +1,196 @@
+//! The server's side: services whose calls have deadlines.
+
+use super::deadline::{Deadline, allowed};
+use crate::tower::{self, Listen, Serve};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::service::TowerToHyperService;
+use pin_project_lite::pin_project;
+use std::future::{Future, Ready};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::Status;
+use tower_service::Service;
+
+/// Serves a service of tonic, or `tonic::service::Routes` of several, over HTTP/2, with [`Deadlines`]. Awaiting the result runs the server;
+/// its settings are those of [`tower::serve`]. Messages have tonic's limits of size (4 MB received), which a service changes.
+///
+/// ```
+/// use annulus::net::TcpListener;
+/// use annulus_compat::tonic::serve;
+/// use std::time::Duration;
+/// use tonic::service::Routes;
+/// # mod greeter { include!("../../examples/grpc/greeter.rs"); }
+/// use greeter::Greeter;
+///
+/// annulus::run(async {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     serve(listener, Routes::new(Greeter))
+///         .idle_timeout(Duration::from_secs(300))
+///         .configure(|mut http| {
+///             http.http2().max_concurrent_streams(200).keep_alive_interval(Duration::from_secs(60));
+///             http
+///         })
+///         .with_graceful_shutdown(annulus::time::sleep(Duration::from_millis(1)))
+///         .await
+/// })
+/// # .unwrap();
+/// ```
+#[expect(clippy::type_complexity, reason = "a server without a handshake")]
+pub fn serve<L, S, B>(
+    listener: L,
+    service: S,
+) -> Serve<
+    L,
+    impl FnMut(&L::Peer) -> TowerToHyperService<Deadlines<S>>,
+    fn(L::Stream) -> Ready<io::Result<L::Stream>>,
+>
+where
+    L: Listen,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone,
+{
+    tower::serve(listener, Deadlines::new(service)).configure(|http| http.http2_only())
+}
+
+/// A service whose calls end at their deadline, as the header `grpc-timeout` says: its future, or the body of its response, is dropped, and the
+/// client gets the status `DEADLINE_EXCEEDED`. A header that cannot be read is `INVALID_ARGUMENT`.
+///
+/// [`serve`] wraps its service in one; for [`tower::serve`] it is wrapped by hand:
+///
+/// ```
+/// use annulus_compat::tonic::Deadlines;
+/// use std::time::Duration;
+/// # mod greeter { include!("../../examples/grpc/greeter.rs"); }
+/// # use greeter::Greeter;
+///
+/// // No call takes longer than a minute, whatever the client allows.
+/// let service = Deadlines::new(Greeter).limit(Duration::from_secs(60));
+/// # drop(service);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Deadlines<S> {
+    service: S,
+    limit: Option<Duration>,
+}
+
+impl<S> Deadlines<S> {
+    /// Deadlines as clients set them.
+    pub fn new(service: S) -> Self {
+        Self { service, limit: None }
+    }
+
+    /// The most that a call may take, also if the client sets no deadline or a later one.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+impl<S, R, B> Service<Request<R>> for Deadlines<S>
+where
+    S: Service<Request<R>, Response = Response<B>>,
+{
+    type Response = Response<TimedBody<B>>;
+    type Error = S::Error;
+    type Future = Timed<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<R>) -> Timed<S::Future> {
+        match allowed(request.headers()) {
+            Err(status) => Timed { call: None, refused: Some(status), deadline: None },
+            Ok(allowed) => {
+                let limit = allowed.into_iter().chain(self.limit).min();
+                let call = Some(self.service.call(request));
+                Timed { call, refused: None, deadline: limit.map(Deadline::after) }
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// A call of a [`Deadlines`], until the head of its response.
+    pub struct Timed<F> {
+        #[pin]
+        call: Option<F>,
+        refused: Option<Status>,
+        deadline: Option<Deadline>,
+    }
+}
+
+impl<F, B, E> Future for Timed<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<TimedBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let Some(call) = this.call.as_mut().as_pin_mut() else {
+            let refused = this.refused.take().expect("not polled after it was ready");
+            return Poll::Ready(Ok(only_a_status(refused)));
+        };
+        if let Poll::Ready(response) = call.poll(cx) {
+            let deadline = this.deadline.take();
+            let body = |body| TimedBody { body: Some(body), deadline };
+            return Poll::Ready(response.map(|response| response.map(body)));
+        }
+        let over = this.deadline.as_mut().map(|deadline| deadline.poll_over(cx));
+        let Some(Poll::Ready(status)) = over else { return Poll::Pending };
+        this.call.set(None);
+        Poll::Ready(Ok(only_a_status(status)))
+    }
+}
+
+fn only_a_status<B>(status: Status) -> Response<TimedBody<B>> {
+    status.into_http::<()>().map(|()| TimedBody { body: None, deadline: None })
+}
+
+pin_project! {
+    /// The body of a response of [`Deadlines`]: at the deadline it ends with the status in its trailers.
+    pub struct TimedBody<B> {
+        #[pin]
+        body: Option<B>,
+        deadline: Option<Deadline>,
+    }
+}
+
+impl<B: Body> Body for TimedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut this = self.project();
+        let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let over = this.deadline.as_mut().map(|deadline| deadline.poll_over(cx));
+        let Some(Poll::Ready(status)) = over else { return body.poll_frame(cx) };
+        this.body.set(None);
+        Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            None => SizeHint::with_exact(0),
+            Some(body) if self.deadline.is_none() => body.size_hint(),
+            // It may end before.
+            Some(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    status.add_header(&mut trailers).expect("the text is escaped");
+    trailers
+}

@@ -1,0 +1,79 @@
+//! What a channel receives.
+
+use super::deadline::Deadline;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::{Code, Status};
+
+/// The body of a response that came over a [`Channel`](super::Channel); at the call's deadline it is an error. Dropping it cancels the call.
+#[derive(Debug)]
+pub struct ReceivedBody {
+    body: Option<Incoming>,
+    deadline: Option<Deadline>,
+}
+
+impl ReceivedBody {
+    pub(super) fn new(body: Incoming, deadline: Option<Deadline>) -> Self {
+        Self { body: Some(body), deadline }
+    }
+}
+
+impl Body for ReceivedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        // What has come in time is passed on.
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(|error| of_transport(&error))));
+        }
+        match this.deadline.as_mut().map(|deadline| deadline.poll_over(cx)) {
+            Some(Poll::Ready(status)) => {
+                this.body = None;
+                Poll::Ready(Some(Err(status)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+/// The status of a call whose connection or stream has failed, with the whole chain of causes as its text.
+pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
+    let mut text = error.to_string();
+    let mut code = Code::Unavailable;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        if let Some(reason) = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason) {
+            code = of_reset(reason);
+        }
+        cause = error.source();
+    }
+    Status::new(code, text)
+}
+
+/// What gRPC takes a reset of HTTP/2 for.
+fn of_reset(reason: h2::Reason) -> Code {
+    match reason {
+        h2::Reason::REFUSED_STREAM => Code::Unavailable,
+        h2::Reason::CANCEL => Code::Cancelled,
+        h2::Reason::ENHANCE_YOUR_CALM => Code::ResourceExhausted,
+        h2::Reason::INADEQUATE_SECURITY => Code::PermissionDenied,
+        _ => Code::Internal,
+    }
+}

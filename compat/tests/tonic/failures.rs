@@ -1,0 +1,150 @@
+//! What goes wrong.
+
+use crate::greeter::{Client, Greeter, HelloRequest};
+use crate::trouble::{flooded, streaming, unary};
+use crate::{channel, common, hello, start};
+use annulus::net::TcpListener;
+use annulus::sim::Sim;
+use annulus::time::sleep;
+use annulus_compat::tonic::{Channel, serve};
+use common::{everywhere, simulated};
+use std::future::IntoFuture;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tonic::{Code, Request};
+
+#[test]
+fn messages_have_limits() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0");
+        let large = |bytes: usize| Request::new(hello(&bytes.to_string()));
+        let reply = unary(channel(&server), "/test.Trouble/Large", large(4_000_000)).await?;
+        assert_eq!(reply.into_inner().message.len(), 4_000_000);
+        let status = unary(channel(&server), "/test.Trouble/Large", large(5_000_000)).await;
+        assert_eq!(status.unwrap_err().code(), Code::OutOfRange, "received by the client");
+        let mut client = Client::new(channel(&server));
+        let status = client.say(hello(&"x".repeat(5_000_000))).await.unwrap_err();
+        assert_eq!(status.code(), Code::OutOfRange, "received by the server");
+        let mut client = Client::new(channel(&server)).max_decoding_message_size(10);
+        assert_eq!(client.say(hello("a longer one")).await.unwrap_err().code(), Code::OutOfRange);
+        Ok(())
+    });
+}
+
+#[test]
+fn unknown_methods_and_services() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0");
+        for method in ["/test.Trouble/Nothing", "/no.Service/Nothing"] {
+            let status = unary(channel(&server), method, Request::new(hello(""))).await;
+            assert_eq!(status.unwrap_err().code(), Code::Unimplemented, "{method}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_call_only() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0");
+        let channel = channel(&server);
+        let mut other = Client::new(channel.clone());
+        other.say(hello("before")).await?;
+        let request = Request::new(hello(""));
+        let status = unary(channel.clone(), "/test.Trouble/Panic", request).await.unwrap_err();
+        assert!(matches!(status.code(), Code::Cancelled | Code::Internal), "{status:?}");
+        assert_eq!(other.say(hello("after")).await?.into_inner().message, "hello, after");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_server_that_is_not_there_and_comes_back() {
+    everywhere(async || {
+        // Closed at once, unlike one of annulus, which is closed at the end of the turn.
+        let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut client = Client::new(Channel::new(format!("http://{address}").parse()?)?);
+        let status = client.say(hello("one")).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(status.message().contains(&address.to_string()), "{status}");
+        for round in ["two", "three"] {
+            // The listener before is closed at the end of a turn.
+            let listener = loop {
+                match TcpListener::bind(address) {
+                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                        annulus::yield_now().await
+                    }
+                    other => break other?,
+                }
+            };
+            let server = serve(listener, Greeter);
+            let server = annulus::spawn(server.into_future());
+            // Until the end of the connection before was seen, calls fail.
+            let reply = loop {
+                match client.say(hello(round)).await {
+                    Err(status) if status.code() == Code::Unavailable => annulus::yield_now().await,
+                    other => break other?,
+                }
+            };
+            assert_eq!(reply.into_inner().message, format!("hello, {round}"));
+            server.abort();
+            _ = server.await;
+        }
+        Ok(())
+    });
+}
+
+/// The connection breaks off while a call waits.
+#[test]
+fn a_call_whose_connection_ends_is_told() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0");
+        let request = Request::new(hello(""));
+        let mut ticks = streaming(channel(&server), "/test.Trouble/Tick", request).await?;
+        assert_eq!(ticks.message().await?.unwrap().message, "0");
+        server.ended.abort();
+        let status = ticks.message().await.unwrap_err();
+        assert!(matches!(status.code(), Code::Unavailable | Code::Cancelled), "{status:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_graceful_shutdown_finishes_calls() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80");
+        let request = Request::new(hello("100"));
+        let channel = channel(&server);
+        let call = unary(channel, "/test.Trouble/Wait", request);
+        let call = annulus::spawn(call);
+        sleep(Duration::from_secs(1)).await;
+        server.stop.cancel();
+        assert_eq!(call.await??.into_inner().message, "waited");
+        server.ended.await??;
+        Ok(())
+    });
+}
+
+/// A client that takes one message and no more: HTTP/2's windows and the stream's bound hold the server back.
+#[test]
+fn a_client_that_does_not_read_holds_little() {
+    simulated(async |_: Rc<Sim>| {
+        let server = start("10.0.0.1:80");
+        let request = Request::new(HelloRequest::default());
+        let mut flood = streaming(channel(&server), "/test.Trouble/Flood", request).await?;
+        flood.message().await?;
+        sleep(Duration::from_secs(10)).await;
+        let sent = flooded();
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(flooded(), sent);
+        let held = annulus::stats().expect("in a runtime").memory.held;
+        assert!(sent > 10_000 && sent < 8_000_000, "{sent}");
+        assert!(held < 4_000_000, "{held}");
+        // And goes on when it reads.
+        for _ in 0..1000 {
+            flood.message().await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,54 @@
+//! tonic's own server and channel, as a guest of tokio.
+
+use crate::greeter::{Client, Greeter};
+use crate::trouble::{Trouble, unary};
+use crate::{channel, common, converse, hello, start};
+use annulus_compat::hyper_util::Connector;
+use annulus_compat::tonic::{Channel, Incoming};
+use common::as_guest;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tonic::transport::{Endpoint, Server};
+use tonic::{Code, Request};
+
+#[test]
+fn the_server_and_the_channel_of_tonic() {
+    as_guest(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let origin = format!("http://{}", incoming.local_addr()?);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = Server::builder().add_service(Greeter).add_service(Trouble);
+        let stopped = async { _ = stopped.await };
+        let served = tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped));
+        let endpoint = Endpoint::try_from(origin)?.connect_timeout(Duration::from_secs(10));
+        let channel = endpoint.connect_with_connector(Connector::new()).await?;
+        converse(channel.clone()).await?;
+        let request = Request::new(hello(""));
+        let peer = unary(channel.clone(), "/test.Trouble/Peer", request).await?;
+        assert!(peer.into_inner().message.starts_with("127.0.0.1:"));
+        let mut request = Request::new(hello("3600"));
+        request.set_timeout(Duration::from_millis(10));
+        let status = unary(channel, "/test.Trouble/Wait", request).await.unwrap_err();
+        assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
+        stop.send(()).unwrap();
+        served.await??;
+        Ok(())
+    });
+}
+
+/// Each of ours with the other of tonic.
+#[test]
+fn both_speak_with_each_other() {
+    as_guest(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let origin = format!("http://{}", incoming.local_addr()?);
+        tokio::spawn(Server::builder().add_service(Greeter).serve_with_incoming(incoming));
+        converse(Channel::new(origin.parse()?)?).await?;
+        let server = start("127.0.0.1:0");
+        let endpoint = Endpoint::try_from(server.origin.clone())?;
+        converse(endpoint.connect_with_connector(Connector::new()).await?).await?;
+        let mut client = Client::new(channel(&server));
+        client.say(hello("all")).await?;
+        Ok(())
+    });
+}
