@@ -3,7 +3,7 @@
 
 mod common;
 
-use annulus::net::UdpSocket;
+use annulus::net::{Transmit, UdpSocket};
 use annulus::sim::{Fault, Faults, Sim};
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime};
@@ -24,6 +24,13 @@ async fn transfer(size: usize) -> io::Result<()> {
         for piece in text.chunks(size) {
             let came = timeout(PATIENCE, receiver.recv()).await;
             assert!(*came.expect("a datagram in time")? == *piece, "round {round}");
+        }
+        // Borrowed, which the system is asked to take at once.
+        let how = Transmit::to(receiver.local_addr()?).segment_size(size as u16);
+        sender.try_send(&text, &how)?;
+        for piece in text.chunks(size) {
+            let came = timeout(PATIENCE, receiver.recv()).await;
+            assert!(*came.expect("a datagram in time")? == *piece, "borrowed, round {round}");
         }
     }
     sender.drain().await

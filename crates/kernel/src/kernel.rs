@@ -139,6 +139,10 @@ pub unsafe trait Kernel {
     /// (`MSG_MORE`).
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
+    /// `sendmsg(2)` of a datagram that is not to wait for space (`MSG_DONTWAIT`): `to` an address in the kernel's layout, with these
+    /// control messages.
+    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()>;
+
     /// `setsockopt(2)`.
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()>;
 

@@ -1,6 +1,7 @@
 //! Linux: the system calls of rustix behind the trait.
 #![allow(unsafe_code)]
 
+mod message;
 mod option;
 
 use crate::address::{Address, UnixName};
@@ -246,6 +247,10 @@ unsafe impl Kernel for Linux {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more;
         let nothing = &mut SendAncillaryBuffer::default();
         Ok(net::sendmsg(Self::borrow(fd), slices, nothing, flags)?)
+    }
+
+    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
+        message::send(Self::borrow(fd), to, control, bytes)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

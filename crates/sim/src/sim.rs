@@ -275,6 +275,10 @@ unsafe impl Kernel for Sim {
         self.call(|world| world.send_now(fd.raw(), slices))
     }
 
+    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
+        self.call(|world| world.send_datagram_now(fd.raw(), to, control, bytes))
+    }
+
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
         self.call(|world| world.set_option(fd.raw(), option))
     }

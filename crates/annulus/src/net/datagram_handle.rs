@@ -57,13 +57,11 @@ impl DatagramHandle {
         SendDatagram { handle: self, datagram: Some((chunk, meta)), id: None }
     }
 
-    /// Copies a datagram into a buffer of the runtime's own, to leave with the turn.
+    /// Sends a datagram at once, or copies it, to leave with the turn.
     pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
         let inner = &mut *self.core.enter_running()?;
-        let mut buffer = inner.io.spares.take();
-        buffer.extend_from_slice(bytes);
         let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.try_send(shared, &mut inner.io, Chunk::copied(buffer), meta)
+        slot.try_send_borrowed(shared, &mut inner.io, bytes, meta)
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {

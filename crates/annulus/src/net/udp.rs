@@ -194,7 +194,8 @@ impl UdpSocket {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
-    /// Copies a datagram, to leave at the end of the turn. It never waits.
+    /// Sends a datagram of borrowed bytes. It never waits. A small one is copied, to leave at the end of the turn. One of 4 KiB or
+    /// more, or as many bytes in segments, goes to the kernel at once without a copy if nothing is queued and the socket has no peer.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready). Otherwise as

@@ -222,6 +222,31 @@ pub(crate) async fn try_send_copies() -> io::Result<()> {
     poll_fn(|cx| one.poll_send_ready(cx)).await
 }
 
+/// Large ones go to the kernel at once, and small ones with the turn: none overtakes another, whether something is queued or not.
+pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Result<()> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let how = Transmit::to(receiver.local_addr()?).tos(0b10);
+    receiver.set_recv_tos(true)?;
+    for lens in [[9000, 10, 20_000], [4096, 30_000, 5000], [1, 12_000, 4095], [65_507, 0, 4097]] {
+        for len in lens {
+            sender.try_send(&pattern(len), &how)?;
+        }
+        for len in lens {
+            let datagram = receiver.recv_datagram().await?;
+            assert!(*datagram.bytes == *pattern(len), "{len} bytes of {lens:?}");
+            assert_eq!((datagram.source, datagram.ecn()), (sender.local_addr()?, Some(0b10)));
+        }
+        let text = pattern(lens[2]);
+        sender.try_send(&text, &how.segment_size(1000))?;
+        for part in text.chunks(1000) {
+            assert!(*receiver.recv().await? == *part, "a segment of {}", lens[2]);
+        }
+    }
+    let error = sender.try_send(&pattern(65_508), &how).unwrap_err();
+    assert!(error.to_string().contains("above the limit of 65507"), "{error}");
+    sender.drain().await
+}
+
 /// A flood that is not read meanwhile: the kernel counts every datagram that it drops, and each of the others arrives once.
 pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()> {
     let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;

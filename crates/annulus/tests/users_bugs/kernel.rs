@@ -103,6 +103,10 @@ unsafe impl Kernel for Bent {
         Linux.send_now(fd, slices, more)
     }
 
+    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
+        Linux.send_datagram_now(fd, to, control, bytes)
+    }
+
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
         Linux.set_option(fd, option)
     }

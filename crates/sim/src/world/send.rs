@@ -1,10 +1,12 @@
 //! One try of a send.
 
 use super::World;
+use super::control::meta;
 use crate::faults::Fault;
 use crate::net::{OutgoingDatagram, SendMeta, SocketId};
 use crate::op::{Answer, Body, Notification, Op, Outcome, Send, Source};
 use crate::timeline::Nanos;
+use annulus_kernel::Address;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -64,6 +66,28 @@ impl World {
         self.net.transmit_from(socket);
         self.wake();
         Ok(count)
+    }
+
+    /// Sends a datagram of the caller's as a system call. No descriptors are among the control messages.
+    pub(crate) fn send_datagram_now(
+        &mut self,
+        fd: i32,
+        to: &[u8],
+        control: &[u8],
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        if self.occurs(Fault::NoMemory) {
+            return Err(Errno::NOMEM);
+        }
+        let to = (!to.is_empty()).then(|| Address::from_bytes(to));
+        let outgoing = OutgoingDatagram { to: to.as_ref(), len: bytes.len(), meta: meta(control)? };
+        if outgoing.meta.segment.is_some() && self.occurs(Fault::SegmentsRefused) {
+            return Err(Errno::IO);
+        }
+        self.net.send_datagram(socket, &outgoing, &mut Vec::new(), || bytes.to_vec())?;
+        self.wake();
+        Ok(())
     }
 
     /// The completion of a zero-copy send is not the last: its notification comes later.

@@ -11,7 +11,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 /// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
-const MOST_SEGMENTS: usize = 64;
+pub(super) const MOST_SEGMENTS: usize = 64;
 /// Largest payloads: 65,535 bytes of packet, less the headers.
 const MOST_V4: usize = 65_507;
 const MOST_V6: usize = 65_527;
@@ -86,7 +86,7 @@ impl DatagramSlot {
         chunk: Chunk,
         meta: SendMeta,
     ) -> io::Result<()> {
-        if let Err(error) = self.check(shared, io, &chunk, &meta) {
+        if let Err(error) = self.check(shared, io, chunk.len(), &meta) {
             chunk.retire(&mut io.spares, &mut io.after);
             return Err(error);
         }
@@ -100,11 +100,11 @@ impl DatagramSlot {
     }
 
     #[inline]
-    fn check(
+    pub(super) fn check(
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
-        chunk: &Chunk,
+        len: usize,
         meta: &SendMeta,
     ) -> io::Result<()> {
         if let Some(error) = self.send.failures.take_of(&meta.to) {
@@ -117,7 +117,7 @@ impl DatagramSlot {
             return Ok(());
         }
         let most = most_of(meta);
-        check_size(meta.segment_size.map_or(chunk.len(), usize::from), most)?;
+        check_size(meta.segment_size.map_or(len, usize::from), most)?;
         meta.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
@@ -175,7 +175,7 @@ impl DatagramSlot {
     }
 }
 
-fn most_of(meta: &SendMeta) -> usize {
+pub(super) fn most_of(meta: &SendMeta) -> usize {
     if meta.v4 { MOST_V4 } else { MOST_V6 }
 }
 

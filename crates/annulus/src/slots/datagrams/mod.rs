@@ -13,6 +13,7 @@
 mod accepting;
 mod close;
 mod deferred;
+mod direct;
 mod errors;
 mod format;
 mod outgoing;
@@ -120,6 +121,8 @@ pub(crate) struct Shared {
     unsettled: Vec<u32>,
     /// The outcome of a send is awaited, or more is to follow: this turn must not wait.
     sleepless: bool,
+    /// Bytes that went directly in this turn.
+    sent_directly: usize,
 }
 
 impl Datagrams {

@@ -21,7 +21,7 @@ pub(crate) struct SendMeta {
 }
 
 /// Space for the control messages of a datagram without descriptors: segment size, service class, packet information.
-const CONTROL: usize = space(2) + space(4) + space(20);
+pub(super) const CONTROL: usize = space(2) + space(4) + space(20);
 
 /// What is known about an outgoing datagram.
 ///
@@ -97,7 +97,7 @@ impl OutgoingDatagram {
         let start = if to.is_empty() { ptr::null() } else { to.as_ptr() };
         (self.header.name, self.header.name_len) = (start, to.len() as u32);
         if self.chunk.control().is_empty() {
-            self.header.control_len = self.write_control();
+            self.header.control_len = self.meta.write_control(&mut self.control);
             self.header.control = self.control.as_ptr();
         } else {
             self.header.control_len = self.chunk.control().len();
@@ -105,13 +105,16 @@ impl OutgoingDatagram {
         }
         ptr::from_ref(&self.header).cast()
     }
+}
 
-    fn write_control(&mut self) -> usize {
-        let SendMeta { segment_size, tos, source, v4, .. } = self.meta;
+impl SendMeta {
+    /// Writes the control messages of the datagram; how many bytes they take.
+    pub(super) fn write_control(&self, control: &mut [u8; CONTROL]) -> usize {
+        let Self { segment_size, tos, source, v4, .. } = *self;
         if segment_size.is_none() && tos.is_none() && source.is_none() {
             return 0;
         }
-        let mut writer = ControlWriter::new(&mut self.control, Direction::Sent);
+        let mut writer = ControlWriter::new(control, Direction::Sent);
         let class = |tos| if v4 { Control::Tos(tos) } else { Control::TrafficClass(tos) };
         let controls = [
             segment_size.map(Control::SegmentSize),
@@ -122,9 +125,7 @@ impl OutgoingDatagram {
         debug_assert!(fit, "there is space for one of each");
         writer.len()
     }
-}
 
-impl SendMeta {
     /// To the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }

@@ -186,6 +186,7 @@ impl Datagrams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         self.shared.sleepless = false;
+        self.shared.sent_directly = 0;
         let mut listed = mem::take(&mut self.shared.sends);
         for index in listed.drain(..) {
             if let Some(slot) = self.slots.peek(index)
