@@ -32,7 +32,9 @@
 //! ```
 
 use crate::OnThread;
+use crate::clock::Origin;
 use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::time::sleep_until;
 use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
 use std::future::Future;
 use std::io;
@@ -123,26 +125,17 @@ where
 /// hyper's timers on annulus: header time-outs, keep-alives. On a simulated kernel they follow virtual time.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The same moment by both clocks.
-    origin: (Instant, annulus::time::Instant),
+    origin: Origin,
 }
 
 impl Clock {
     /// A clock of this thread's runtime.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "hyper's moments are of the standard clock; this is the only look at it"
-    )]
     pub fn new() -> Self {
-        Self { origin: (Instant::now(), annulus::time::Instant::now()) }
+        Self { origin: Origin::new() }
     }
 
-    fn until(&self, deadline: Instant) -> Timeout {
-        self.after(deadline.saturating_duration_since(self.now()))
-    }
-
-    fn after(&self, duration: Duration) -> Timeout {
-        Timeout(OnThread::new(Box::pin(annulus::time::sleep(duration))))
+    fn at(&self, deadline: annulus::time::Instant) -> Timeout {
+        Timeout(OnThread::new(Box::pin(sleep_until(deadline))))
     }
 }
 
@@ -154,15 +147,15 @@ impl Default for Clock {
 
 impl Timer for Clock {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(self.after(duration))
+        Box::pin(self.at(annulus::time::Instant::now() + duration))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(self.until(deadline))
+        Box::pin(self.at(self.origin.ours(deadline)))
     }
 
     fn now(&self) -> Instant {
-        self.origin.0 + self.origin.1.elapsed()
+        self.origin.now()
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {

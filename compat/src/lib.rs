@@ -1,4 +1,4 @@
-//! hyper, tower, axum, tonic and rustls, unchanged, on annulus.
+//! hyper, tower, axum, tonic, quinn and rustls, unchanged, on annulus.
 //!
 //! annulus keeps everything on one thread: its streams, tasks and timers are not `Send`. Libraries differ in what they ask for:
 //!
@@ -10,6 +10,7 @@
 //! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`tonic::Incoming`], inside tokio |
 //! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
+//! | quinn 0.11 | its own `Runtime`, `AsyncUdpSocket`, `AsyncTimer`, and `Send` | feature `quinn`: [`quinn::server`], [`quinn::client`] |
 //!
 //! # Which one do I need?
 //!
@@ -21,6 +22,7 @@
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these over TLS | `rustls` besides |
+//! | QUIC by quinn, which has TLS of its own | `quinn` |
 //!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
@@ -28,12 +30,16 @@
 
 #[cfg(feature = "axum")]
 pub mod axum;
+#[cfg(any(feature = "hyper", feature = "quinn"))]
+mod clock;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "hyper-util")]
 pub mod hyper_util;
 mod on_thread;
 mod on_thread_io;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 #[cfg(feature = "rustls")]
 pub mod rustls;
 #[cfg(any(feature = "axum", feature = "tonic-transport"))]

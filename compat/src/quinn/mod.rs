@@ -1,0 +1,96 @@
+//! quinn 0.11, QUIC, on annulus: its tasks, timers and datagrams.
+//!
+//! [`server`] and [`client`] make quinn's own `Endpoint`; everything after that is quinn's API. quinn asks for `Send`, so its tasks
+//! are `Send` and run on the thread of the runtime that the endpoint was made in. Endpoints, connections and streams may be used from
+//! other threads, as with tokio: what they ask for is done on that thread.
+//!
+//! ```
+//! use annulus_compat::quinn::{client, server};
+//! use quinn::rustls::RootCertStore;
+//! use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
+//! use quinn::{ClientConfig, ServerConfig};
+//! use std::sync::Arc;
+//!
+//! annulus::run(async {
+//!     let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
+//!     let certificate = identity.cert.der().clone();
+//!     let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());
+//!     let config = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
+//!     let server = server(config, "127.0.0.1:0".parse()?)?;
+//!     let address = server.local_addr()?;
+//!     annulus::spawn(async move {
+//!         let connection = server.accept().await?.await.ok()?;
+//!         let (mut send, mut recv) = connection.accept_bi().await.ok()?;
+//!         let message = recv.read_to_end(100).await.ok()?;
+//!         send.write_all(&message).await.ok()?;
+//!         send.finish().ok()?;
+//!         connection.closed().await; // What was sent arrives before the connection is dropped.
+//!         Some(())
+//!     });
+//!
+//!     let mut roots = RootCertStore::empty();
+//!     roots.add(certificate)?;
+//!     let mut client = client("127.0.0.1:0".parse()?)?;
+//!     client.set_default_client_config(ClientConfig::with_root_certificates(Arc::new(roots))?);
+//!     let connection = client.connect(address, "localhost")?.await?;
+//!     let (mut send, mut recv) = connection.open_bi().await?;
+//!     send.write_all(b"hello").await?;
+//!     send.finish()?;
+//!     assert_eq!(recv.read_to_end(100).await?, b"hello");
+//!     connection.close(0u32.into(), b"done");
+//!     client.wait_idle().await; // The close reaches the server.
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! Datagrams leave with the kernel's segmentation (`UDP_SEGMENT`) and arrive coalesced (`UDP_GRO`), with their congestion
+//! notification (ECN) and the local address they were sent to; none is fragmented. A datagram that the system refuses is lost, as on a
+//! network, and quinn sends its content again: no error of one destination ends an endpoint.
+//!
+//! Under [`annulus::sim`] quinn's timers follow virtual time. quinn draws keys and connection ids from the system's random numbers, so
+//! a run is not the same bit for bit.
+
+mod runtime;
+mod socket;
+mod timer;
+
+pub use runtime::Runtime;
+pub use socket::Socket;
+
+use annulus::net::{UdpOptions, UdpSocket};
+use quinn::{Endpoint, EndpointConfig, ServerConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// An endpoint that accepts connections at an address, and can also make some. For port 0 the system chooses a port.
+///
+/// # Errors
+/// As [`UdpSocket::bind`]; outside a runtime.
+pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Endpoint> {
+    endpoint(EndpointConfig::default(), Some(config), UdpSocket::bind(address)?)
+}
+
+/// An endpoint that only makes connections, from this address. `[::]:0` reaches IPv6 and IPv4 peers, `0.0.0.0:0` those of IPv4.
+///
+/// # Errors
+/// As [`UdpSocket::bind`]; outside a runtime.
+pub fn client(address: SocketAddr) -> io::Result<Endpoint> {
+    let options = UdpOptions::new();
+    let options = if address.is_ipv6() { options.only_v6(false) } else { options };
+    endpoint(EndpointConfig::default(), None, options.bind(address)?)
+}
+
+/// An endpoint on a socket that has options of its own, as large buffers in the kernel. The socket must not be connected.
+///
+/// # Errors
+/// Outside a runtime, and as [`Socket::new`].
+pub fn endpoint(
+    config: EndpointConfig,
+    server: Option<ServerConfig>,
+    socket: UdpSocket,
+) -> io::Result<Endpoint> {
+    let (runtime, socket) = (Arc::new(Runtime::new()?), Arc::new(Socket::new(socket)?));
+    Endpoint::new_with_abstract_socket(config, server, socket, runtime)
+}

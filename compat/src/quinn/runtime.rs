@@ -1,0 +1,68 @@
+//! What quinn asks of a runtime.
+
+use super::socket::Socket;
+use super::timer::Timer;
+use crate::clock::Origin;
+use annulus::net::UdpSocket;
+use quinn::{AsyncTimer, AsyncUdpSocket};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The annulus runtime of a thread, as quinn asks for one.
+///
+/// For `quinn::Endpoint::new` and `Endpoint::new_with_abstract_socket`, which have more parameters than the functions of this module:
+///
+/// ```
+/// use annulus_compat::quinn::Runtime;
+/// use quinn::{Endpoint, EndpointConfig};
+/// use std::sync::Arc;
+///
+/// annulus::run(async {
+///     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+///     let runtime = Arc::new(Runtime::new()?);
+///     let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)?;
+///     println!("from {}", endpoint.local_addr()?);
+///     std::io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    handle: annulus::Handle,
+    origin: Origin,
+}
+
+impl Runtime {
+    /// The runtime that runs on this thread.
+    ///
+    /// # Errors
+    /// Outside a runtime.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { handle: annulus::handle()?, origin: Origin::new() })
+    }
+}
+
+impl quinn::Runtime for Runtime {
+    /// May be made on any thread, and is polled on the runtime's.
+    fn new_timer(&self, deadline: Instant) -> Pin<Box<dyn AsyncTimer>> {
+        Box::pin(Timer::new(self.origin, deadline))
+    }
+
+    /// Spawns on the runtime, from any thread. After its end the future is dropped.
+    fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        _ = self.handle.spawn(future);
+    }
+
+    /// # Errors
+    /// On another thread than the runtime's; `Unsupported` under a simulated kernel: make an endpoint of a socket of annulus there.
+    fn wrap_udp_socket(&self, socket: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+        Ok(Arc::new(Socket::new(UdpSocket::from_std(socket)?)?))
+    }
+
+    fn now(&self) -> Instant {
+        self.origin.now()
+    }
+}

@@ -1,0 +1,127 @@
+//! Endpoints of both sides, and the runtimes that bodies run in.
+
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime};
+use annulus_compat::quinn::{client, server};
+use quinn::rustls::RootCertStore;
+use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
+use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
+use std::error::Error;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// What ends a test that hangs.
+const HANG: Duration = Duration::from_secs(100);
+
+/// The configurations of both sides, with a certificate for `localhost`.
+pub(crate) fn configs(transport: TransportConfig) -> Outcome<(ServerConfig, ClientConfig)> {
+    let transport = Arc::new(transport);
+    let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
+    let certificate = identity.cert.der().clone();
+    let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());
+    let mut server = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
+    server.transport_config(transport.clone());
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate)?;
+    let mut client = ClientConfig::with_root_certificates(Arc::new(roots))?;
+    client.transport_config(transport);
+    Ok((server, client))
+}
+
+/// A server, and a client that trusts it.
+pub(crate) fn endpoints(
+    at: &str,
+    from: &str,
+    transport: TransportConfig,
+) -> Outcome<(Endpoint, Endpoint)> {
+    let (server_config, client_config) = configs(transport)?;
+    let server = server(server_config, at.parse()?)?;
+    let mut client = client(from.parse()?)?;
+    client.set_default_client_config(client_config);
+    Ok((server, client))
+}
+
+pub(crate) fn on_loopback() -> Outcome<(Endpoint, Endpoint)> {
+    endpoints("127.0.0.1:0", "127.0.0.1:0", TransportConfig::default())
+}
+
+pub(crate) async fn connect(client: &Endpoint, to: SocketAddr) -> Outcome<Connection> {
+    Ok(client.connect(to, "localhost")?.await?)
+}
+
+/// Both ends of a new connection.
+pub(crate) async fn pair(
+    server: &Endpoint,
+    client: &Endpoint,
+) -> Outcome<(Connection, Connection)> {
+    let accepting = async { Outcome::Ok(server.accept().await.ok_or("closed")?.await?) };
+    let (theirs, ours) = tokio::join!(accepting, connect(client, server.local_addr()?));
+    Outcome::Ok((theirs?, ours?))
+}
+
+/// Echoes the streams and datagrams of all connections of an endpoint, in tasks.
+pub(crate) fn echo(server: &Endpoint) {
+    let server = server.clone();
+    annulus::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            annulus::spawn(async move { echo_connection(incoming.await?).await });
+        }
+    });
+}
+
+async fn echo_connection(connection: Connection) -> Outcome {
+    let datagrams = connection.clone();
+    annulus::spawn(async move {
+        while let Ok(datagram) = datagrams.read_datagram().await {
+            datagrams.send_datagram(datagram)?;
+        }
+        Outcome::Ok(())
+    });
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+        annulus::spawn(async move {
+            while let Some(chunk) = recv.read_chunk(usize::MAX, true).await? {
+                send.write_chunk(chunk.bytes).await?;
+            }
+            send.finish()?;
+            Outcome::Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// Sends bytes over a stream of an echo server and compares what comes back.
+pub(crate) async fn exchange(connection: &Connection, bytes: &[u8]) -> Outcome {
+    let (mut send, mut recv) = connection.open_bi().await?;
+    let sending = async {
+        send.write_all(bytes).await?;
+        send.finish()?;
+        Outcome::Ok(())
+    };
+    let (sent, got) = tokio::join!(sending, recv.read_to_end(bytes.len() + 1));
+    sent?;
+    if got? == bytes { Ok(()) } else { Err("other bytes came back".into()) }
+}
+
+/// Bytes that differ by place and by `salt`.
+pub(crate) fn pattern(salt: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 251 + salt * 7) as u8).collect()
+}
+
+/// Runs a body on io_uring and on epoll.
+pub(crate) fn on_real_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let mut runtime = Runtime::builder().driver(driver).build().unwrap();
+        runtime.block_on(timeout(HANG, body())).expect("a hang").unwrap();
+    }
+}
+
+/// As [`on_real_drivers`], and in a runtime of tokio that has annulus as its guest.
+pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    on_real_drivers(&body);
+    annulus_tokio::run(timeout(HANG, body())).unwrap().expect("a hang").unwrap();
+}

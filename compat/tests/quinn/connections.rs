@@ -1,0 +1,177 @@
+//! Connections between endpoints of this module.
+
+use crate::common::*;
+use annulus::net::UdpSocket;
+use annulus_compat::quinn::Socket;
+use quinn::{Connection, ConnectionError, TransportConfig, VarInt};
+use std::sync::Arc;
+
+async fn converse(at: &str, from: &str) -> Outcome {
+    let (server, client) = endpoints(at, from, TransportConfig::default())?;
+    echo(&server);
+    let connection = connect(&client, server.local_addr()?).await?;
+    for len in [0, 1, 1200, 100_000, 1_000_000] {
+        exchange(&connection, &pattern(len, len)).await?;
+    }
+    for number in 0..20 {
+        let sent = pattern(number, 50 * number);
+        connection.send_datagram(sent.clone().into())?;
+        assert_eq!(connection.read_datagram().await?, sent);
+    }
+    connection.close(0u32.into(), b"");
+    client.wait_idle().await;
+    server.wait_idle().await;
+    Ok(())
+}
+
+#[test]
+fn streams_and_datagrams_come_back() {
+    everywhere(|| converse("127.0.0.1:0", "127.0.0.1:0"));
+}
+
+#[test]
+fn over_ipv6() {
+    everywhere(|| converse("[::1]:0", "[::1]:0"));
+}
+
+/// The client's socket is for both protocols, and its peer has an IPv4 address.
+#[test]
+fn from_ipv6_to_ipv4() {
+    everywhere(|| converse("127.0.0.1:0", "[::]:0"));
+}
+
+/// 100 MB, of which each byte is verified, in far fewer sends than datagrams.
+#[test]
+fn a_large_transfer() {
+    const PART: usize = 1_000_003;
+    const PARTS: usize = 100;
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        let (theirs, ours) = pair(&server, &client).await?;
+        let expected = pattern(1, PART);
+        let sent = expected.clone();
+        let before = annulus::counters().expect("in a runtime");
+        let sending = annulus::spawn(async move {
+            let mut stream = ours.open_uni().await?;
+            for _ in 0..PARTS {
+                stream.write_all(&sent).await?;
+            }
+            stream.finish()?;
+            stream.stopped().await?;
+            Outcome::Ok(ours.stats())
+        });
+        let (mut stream, mut at) = (theirs.accept_uni().await?, 0);
+        while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+            at = verified(&expected, at, &chunk.bytes);
+        }
+        assert_eq!(at, PART * PARTS);
+        let stats = sending.await??;
+        let (sent, sends) = (stats.udp_tx.datagrams, stats.udp_tx.ios);
+        assert!(sent > 5 * sends, "{sent} datagrams in {sends} sends");
+        let after = annulus::counters().expect("in a runtime");
+        let calls = after.enters - before.enters + after.direct_sends - before.direct_sends;
+        assert!(after.direct_sends > before.direct_sends, "segments were copied");
+        // Sender, receiver and acknowledgements together.
+        assert!(2 * calls < sent, "{sent} datagrams in {calls} system calls");
+        Ok(())
+    });
+}
+
+/// Where the next byte belongs, after these.
+fn verified(expected: &[u8], mut at: usize, mut bytes: &[u8]) -> usize {
+    while !bytes.is_empty() {
+        let expected = &expected[at % expected.len()..];
+        let len = expected.len().min(bytes.len());
+        assert!(bytes[..len] == expected[..len], "wrong bytes between {at} and {}", at + len);
+        (at, bytes) = (at + len, &bytes[len..]);
+    }
+    at
+}
+
+#[test]
+fn a_hundred_connections_of_one_endpoint() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        echo(&server);
+        let address = server.local_addr()?;
+        let talk = async |connection: Connection, number: usize| {
+            for round in 0..3 {
+                exchange(&connection, &pattern(100 * number + round, 2000)).await?;
+            }
+            Outcome::Ok(())
+        };
+        // One after the other: what all of them send at first is more than the kernel queues for a socket.
+        let mut open = Vec::new();
+        for _ in 0..100 {
+            open.push(connect(&client, address).await?);
+        }
+        let talks =
+            open.iter().cloned().zip(0..).map(|(connection, number)| talk(connection, number));
+        let tasks: Vec<_> = talks.map(annulus::spawn).collect();
+        for task in tasks {
+            task.await??;
+        }
+        assert_eq!((client.open_connections(), server.open_connections()), (100, 100));
+        drop(open);
+        server.wait_idle().await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_close_arrives_with_its_reason() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        let (theirs, ours) = pair(&server, &client).await?;
+        ours.close(7u32.into(), b"enough");
+        match theirs.closed().await {
+            ConnectionError::ApplicationClosed(close) => {
+                assert_eq!(
+                    (close.error_code, &*close.reason),
+                    (VarInt::from(7u32), &b"enough"[..])
+                );
+            }
+            other => return Err(other.into()),
+        }
+        assert_eq!(ours.closed().await, ConnectionError::LocallyClosed);
+        Ok(())
+    });
+}
+
+/// The last handle of an endpoint is gone: its connections go on, and once they are closed its socket is.
+#[test]
+fn an_endpoint_is_dropped_while_connections_are_open() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        echo(&server);
+        let (address, from) = (server.local_addr()?, client.local_addr()?);
+        let connection = connect(&client, address).await?;
+        drop(client);
+        exchange(&connection, &pattern(3, 50_000)).await?;
+        assert!(UdpSocket::bind(from).is_err(), "the address is in use");
+        connection.close(0u32.into(), b"");
+        drop(connection);
+        server.wait_idle().await;
+        while UdpSocket::bind(from).is_err() {
+            annulus::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_moves_to_another_address() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        echo(&server);
+        let connection = connect(&client, server.local_addr()?).await?;
+        exchange(&connection, &pattern(1, 1000)).await?;
+        let before = client.local_addr()?;
+        client.rebind_abstract(Arc::new(Socket::new(UdpSocket::bind("127.0.0.1:0")?)?))?;
+        assert_ne!(client.local_addr()?, before);
+        exchange(&connection, &pattern(2, 100_000)).await?;
+        // By a socket of the standard library.
+        client.rebind(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+        exchange(&connection, &pattern(3, 100_000)).await
+    });
+}

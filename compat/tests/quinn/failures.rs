@@ -1,0 +1,81 @@
+//! Peers that are not there, and datagrams that the system refuses.
+
+use crate::common::*;
+use annulus::net::UdpSocket;
+use annulus_compat::quinn::Socket;
+use quinn::udp::Transmit;
+use quinn::{AsyncUdpSocket, ConnectionError, TransportConfig};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+fn impatient() -> Outcome<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(Duration::from_millis(200).try_into()?));
+    Ok(transport)
+}
+
+#[test]
+fn an_idle_connection_ends() {
+    everywhere(async || {
+        let (server, client) = endpoints("127.0.0.1:0", "127.0.0.1:0", impatient()?)?;
+        let (theirs, ours) = pair(&server, &client).await?;
+        assert_eq!(ours.closed().await, ConnectionError::TimedOut);
+        assert_eq!(theirs.closed().await, ConnectionError::TimedOut);
+        Ok(())
+    });
+}
+
+#[test]
+fn no_answer_and_no_listener_end_the_attempt_only() {
+    everywhere(async || {
+        let (server, client) = endpoints("127.0.0.1:0", "127.0.0.1:0", impatient()?)?;
+        echo(&server);
+        let silent = UdpSocket::bind("127.0.0.1:0")?;
+        let unused = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        // From the loopback there is no way to this network.
+        let unreachable = "192.0.2.1:9".parse()?;
+        for address in [silent.local_addr()?, unused, unreachable] {
+            let error = client.connect(address, "localhost")?.await.map(drop).unwrap_err();
+            assert_eq!(error, ConnectionError::TimedOut, "{address}");
+        }
+        exchange(&connect(&client, server.local_addr()?).await?, &pattern(1, 10_000)).await
+    });
+}
+
+fn transmit(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
+    Transmit { destination, ecn: None, contents, segment_size: None, src_ip: None }
+}
+
+/// The errors of a send, whether returned at once or by the next one, are of its datagram only.
+#[test]
+fn refused_datagrams_are_lost_and_others_are_sent() {
+    everywhere(async || {
+        let receiver = UdpSocket::bind("[::1]:0")?;
+        let socket = Socket::new(UdpSocket::bind("[::1]:0")?)?;
+        let (to, large) = (receiver.local_addr()?, vec![0; 70_000]);
+        let unreachable = "[2001:db8::1]:9".parse()?;
+        for round in 0..10u8 {
+            socket.try_send(&transmit(unreachable, b"lost"))?;
+            socket.try_send(&transmit(unreachable, &large[..6000]))?;
+            socket.try_send(&transmit(to, &large))?;
+            // More than the interface takes at once: EMSGSIZE, since nothing may be fragmented.
+            socket.try_send(&transmit(to, &large[..65_527]))?;
+            socket.try_send(&transmit(to, &[round; 100]))?;
+            let (got, _) = receiver.recv_from().await?;
+            assert_eq!(*got, [round; 100]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connected_socket_is_refused_with_its_peer() {
+    everywhere(async || {
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+        one.connect(other.local_addr()?).await?;
+        let error = Socket::new(one).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&other.local_addr()?.to_string()), "{error}");
+        Ok(())
+    });
+}

@@ -1,0 +1,8 @@
+//! quinn 0.11, unpatched: on io_uring, on epoll, as a guest of tokio, and on a simulated kernel.
+
+mod common;
+mod connections;
+mod failures;
+mod simulated;
+mod socket;
+mod threads;

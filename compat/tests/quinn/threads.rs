@@ -1,0 +1,62 @@
+//! Handles of quinn on other threads than their runtime's.
+
+use crate::common::*;
+use annulus::net::UdpSocket;
+use annulus_compat::quinn::Socket;
+use quinn::AsyncUdpSocket;
+use quinn::udp::Transmit;
+use std::time::Duration;
+
+/// Endpoint, connections and streams work on a thread with a runtime of its own.
+#[test]
+fn connections_are_made_and_used_on_another_thread() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        echo(&server);
+        let (address, from) = (server.local_addr()?, client.local_addr()?);
+        let thread = std::thread::spawn(move || {
+            annulus::run(async move {
+                let connection = connect(&client, address).await?;
+                exchange(&connection, &pattern(5, 100_000)).await?;
+                connection.close(0u32.into(), b"");
+                Outcome::Ok(())
+            })
+        });
+        server.wait_idle().await;
+        while !thread.is_finished() {
+            annulus::time::sleep(Duration::from_millis(1)).await;
+        }
+        thread.join().expect("no panic")?;
+        // The last handle was dropped there, and the socket is closed here.
+        while UdpSocket::bind(from).is_err() {
+            annulus::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_on_another_thread_is_an_error_and_closed_on_its_own() {
+    on_real_drivers(async || {
+        let socket = Socket::new(UdpSocket::bind("127.0.0.1:0")?)?;
+        let to = socket.local_addr()?;
+        let used = std::thread::spawn(move || {
+            let transmit = Transmit {
+                destination: to,
+                ecn: None,
+                contents: b"x",
+                segment_size: None,
+                src_ip: None,
+            };
+            (socket.try_send(&transmit), socket.local_addr())
+        });
+        let (sent, local) = used.join().expect("no panic");
+        for error in [sent.unwrap_err(), local.unwrap_err()] {
+            assert!(error.to_string().contains("another thread"), "{error}");
+        }
+        while UdpSocket::bind(to).is_err() {
+            annulus::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    });
+}
