@@ -11,12 +11,12 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What a write to a pipe without a reader does beside failing with `EPIPE`.
+/// What a write to a pipe without a reader does beside failing with `EPIPE`, and pages sent to a socket whose peer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigPipe {
     /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are told otherwise.
     Ignored,
-    /// It raises SIGPIPE, which ends the process unless it is held back: [`write()`] does that.
+    /// It raises SIGPIPE, which ends the process unless it is held back, as the calls here do.
     Raised,
 }
 
@@ -71,7 +71,7 @@ pub fn write(fd: Fd, parts: &[IoSlice<'_>], signal: SigPipe) -> Result<usize> {
 
 /// Makes a call with SIGPIPE held back on this thread, and takes the signal that the call has raised. One that was pending before
 /// stays.
-fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     // SAFETY: the sets are initialised by the calls that come first, all pointers are to locals, and the mask is of this thread.
     unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();

@@ -15,9 +15,6 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// `openat2(2)`: fail with EAGAIN unless the path is in memory (5.12).
-const RESOLVE_CACHED: u64 = 0x20;
-
 /// The arguments of a file call, with the memory that the call names. Crate-private, and so sealed.
 ///
 /// # Safety
@@ -216,7 +213,7 @@ impl CallSite<'_> {
             FileCall::Open { at, how } => {
                 // SAFETY: by `CallArgs` the options are valid while the arguments are borrowed here.
                 let how = unsafe { *how };
-                cached = OpenHow { resolve: how.resolve | RESOLVE_CACHED, ..how };
+                cached = OpenHow { resolve: how.resolve | OpenHow::CACHED, ..how };
                 FileCall::Open { at, how: &cached }
             }
             _ => return Checked::Unsupported,

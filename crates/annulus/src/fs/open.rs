@@ -12,6 +12,7 @@ use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::borrow::{Borrow, Cow};
 use std::ffi::CStr;
 use std::io;
@@ -55,6 +56,7 @@ pub struct OpenOptions {
     create: bool,
     create_new: bool,
     direct: bool,
+    beneath: bool,
     mode: u32,
     flags: i32,
     policy: Option<Policy>,
@@ -77,6 +79,7 @@ impl OpenOptions {
             create: false,
             create_new: false,
             direct: false,
+            beneath: false,
             mode: 0o666,
             flags: 0,
             policy: None,
@@ -123,6 +126,33 @@ impl OpenOptions {
     /// [`File::alignment`] and [`AlignedBuf`](super::AlignedBuf).
     pub fn direct(mut self, on: bool) -> Self {
         self.direct = on;
+        self
+    }
+
+    /// The path must not lead out of the directory that it starts from: not by its text (`..`, or absolute), and not by symbolic links,
+    /// also if they are changed meanwhile (`RESOLVE_BENEATH`). The open fails with `PermissionDenied` otherwise. For paths that clients
+    /// send, with [`Dir::open_file`].
+    ///
+    /// ```
+    /// use annulus::fs::{self, Dir, OpenOptions};
+    /// use std::io::ErrorKind;
+    ///
+    /// # annulus::run(async {
+    /// # let root = std::env::temp_dir().join(format!("annulus-beneath-{}", std::process::id()));
+    /// fs::create_dir_all(root.join("public/a")).await?;
+    /// fs::write(root.join("public/a/page"), "text").await?;
+    /// fs::write(root.join("secret"), "text").await?;
+    /// let public = Dir::open(root.join("public")).await?;
+    /// let options = OpenOptions::new().read(true).beneath(true);
+    /// assert!(public.open_file("a/../a/page", &options).await.is_ok());
+    /// let error = public.open_file("../secret", &options).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    /// # fs::remove_dir_all(&root).await?;
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    pub fn beneath(mut self, on: bool) -> Self {
+        self.beneath = on;
         self
     }
 
@@ -173,10 +203,19 @@ impl OpenOptions {
             Some(answer) => answer.map(|fd| opened_as(core, fd)),
             None => offload(site, c_path(path)?.into(), how).await,
         };
-        let open = opened.map_err(wrong)?;
+        let open = opened.map_err(|error| wrong(self.named(error)))?;
         let learn = || core.inline_policy.learn_device(dir, path, open.device_number());
         let device = device.unwrap_or_else(learn);
         Ok(File::new(open, device, self.direct, policy))
+    }
+
+    /// Names what is wrong with a path that leads out: the system's error does not.
+    fn named(&self, error: io::Error) -> io::Error {
+        if !(self.beneath && error.raw_os_error() == Some(Errno::XDEV.raw_os_error())) {
+            return error;
+        }
+        let text = "it leads out of the directory that it must stay in";
+        io::Error::new(io::ErrorKind::PermissionDenied, text)
     }
 
     fn how(&self) -> OpenHow {
@@ -185,7 +224,7 @@ impl OpenOptions {
         OpenHow {
             flags: 0,
             mode: if makes { u64::from(self.mode & 0o7777) } else { 0 },
-            resolve: 0,
+            resolve: if self.beneath { OpenHow::BENEATH } else { 0 },
         }
     }
 

@@ -41,6 +41,11 @@ impl OpenFile {
         self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
     }
 
+    /// The length of an ordinary file as of the first use.
+    pub(super) fn len(&self) -> Option<u64> {
+        self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
+    }
+
     fn metadata(&self) -> Option<&Metadata> {
         let read = || {
             let mut stat = FileStat::default();

@@ -7,34 +7,35 @@
 use super::aligned::AlignedBuf;
 use super::call::{CallArgs, CallSite};
 use super::file::File;
-use super::inline_policy::{CallKind, Class};
+use super::inline_policy::{CallKind, Class, Timing};
 use super::policy::Policy;
-use annulus_kernel::Fd;
+use crate::slots::streams::PageSink;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Bytes that are read and sent at a time if pages cannot be sent.
-const PIECE: usize = 64 * 1024;
 /// The greatest alignment that direct I/O needs on existing devices.
 const ALIGNMENT: usize = 4096;
 /// A send that took longer, the peer's part included, was stalled by the device: a busy machine's scheduler delays a thread less.
 const STALL: Duration = Duration::from_millis(50);
 
+/// Bytes of a send beyond which a check of the page cache costs next to nothing.
+const PREDICTED: u32 = 64 * 1024;
+
 /// Pages that go to a socket.
 struct SendPages {
     offset: u64,
-    to: Fd,
+    to: PageSink,
     len: u32,
 }
 
 // SAFETY: the call names no memory, and an `Fd` is open as long as it is used.
 unsafe impl CallArgs for SendPages {
     fn call(&mut self, from: RawFd) -> FileCall {
-        let Self { offset, to, len } = *self;
-        FileCall::Send { from, offset, to: to.raw(), len }
+        let Self { offset, to: PageSink { fd, signal }, len } = *self;
+        FileCall::Send { from, offset, to: fd.raw(), len, signal }
     }
 }
 
@@ -54,7 +55,12 @@ unsafe impl CallArgs for Probe {
 
 impl File {
     /// Sends at most `len` bytes of pages to a socket; `None` if that might wait for the device.
-    pub(crate) fn send_pages(&self, offset: u64, len: u32, to: Fd) -> Option<io::Result<u32>> {
+    pub(crate) fn send_pages(
+        &self,
+        offset: u64,
+        len: u32,
+        to: PageSink,
+    ) -> Option<io::Result<u32>> {
         let site = self.site_of(None);
         let send = || {
             let sent = site.system_call(&mut SendPages { offset, to, len });
@@ -65,11 +71,30 @@ impl File {
             Policy::Offload => None,
             Policy::Inline => Some(send()),
             Policy::Adaptive if self.direct => None,
+            Policy::Adaptive if self.predicts_send(len) => Some(self.send_predicted(send)),
             Policy::Adaptive => match self.is_cached(&site, offset, len) {
                 Some(cached) => cached.then(send),
                 None => self.send_if_quick(send),
             },
         }
+    }
+
+    /// Whether the file is predicted to be in memory.
+    fn predicts_send(&self, len: u32) -> bool {
+        let (open, policy) = (&self.open, &self.open.core.inline_policy);
+        let lasting = || open.is_ordinary() && policy.supports_nowait(self.device);
+        len <= PREDICTED && open.page_cache.predicts(lasting)
+    }
+
+    /// Sends unchecked. If that may have stalled, the next send is checked.
+    fn send_predicted(&self, send: impl FnOnce() -> io::Result<u32>) -> io::Result<u32> {
+        let (core, kind) = (&self.open.core, self.send_kind());
+        let (sent, stalled) =
+            core.inline_policy.measured(&*core.kernel, Timing::Sampled, &kind, send);
+        if stalled {
+            self.open.page_cache.check_next();
+        }
+        sent
     }
 
     /// Whether the first and the last byte of a range can be read without waiting: what lies between was mostly read with them. Of
@@ -83,7 +108,10 @@ impl File {
         for offset in [offset, offset + u64::from(len) - 1] {
             probe.offset = offset;
             match site.system_call(&mut probe) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.open.page_cache.miss();
+                    return Some(false);
+                }
                 Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
                     policy.note_no_nowait(self.device);
                     return None;
@@ -92,7 +120,18 @@ impl File {
                 _ => {}
             }
         }
+        self.open.page_cache.hit();
         Some(true)
+    }
+
+    /// How many bytes there are from an offset on, if the file is as long as it was at first, and if that is known.
+    pub(crate) fn expected_len(&self, offset: u64) -> Option<u64> {
+        self.open.len().map(|len| len.saturating_sub(offset))
+    }
+
+    /// Whether a small part is to be read, and not sent as pages: if it is not past the page cache.
+    pub(crate) fn is_read_when_small(&self) -> bool {
+        !self.direct
     }
 
     /// Sends unless sends on this device have stalled lately.
@@ -111,13 +150,13 @@ impl File {
     }
 
     /// Reads a piece that is to be sent; fewer bytes only at the file's end. If reads return soon, pages are sent again.
-    pub(crate) async fn read_piece(&self, offset: u64) -> io::Result<Vec<u8>> {
+    pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
         let bytes = match self.direct {
-            true => self.read_aligned(offset).await?,
+            true => self.read_aligned(offset, len).await?,
             false => {
-                let (read, bytes) = self.read_at(Vec::with_capacity(PIECE), offset).await;
+                let (read, bytes) = self.read_at(Vec::with_capacity(len), offset).await;
                 read.map(|_| bytes)?
             }
         };
@@ -127,9 +166,9 @@ impl File {
     }
 
     /// Reads past the page cache at any offset: the bytes before it in its block are read, too, and cut off.
-    async fn read_aligned(&self, offset: u64) -> io::Result<Vec<u8>> {
+    async fn read_aligned(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let past = offset % ALIGNMENT as u64;
-        let (read, bytes) = self.read_at(AlignedBuf::new(PIECE, ALIGNMENT)?, offset - past).await;
+        let (read, bytes) = self.read_at(AlignedBuf::new(len, ALIGNMENT)?, offset - past).await;
         Ok(bytes[..read?].get(past as usize..).unwrap_or_default().to_vec())
     }
 }
@@ -138,14 +177,17 @@ impl File {
 mod tests {
     use super::*;
     use crate::Runtime;
+    use annulus_kernel::Fd;
+    use annulus_kernel::file::pages;
     use std::io::Read;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    fn fd_of(socket: &UnixStream) -> Fd {
+    fn sink_of(socket: &UnixStream) -> PageSink {
         // SAFETY: the socket is open for the whole test, which only sends to it.
-        unsafe { Fd::from_raw(socket.as_raw_fd()) }
+        let fd = unsafe { Fd::from_raw(socket.as_raw_fd()) };
+        PageSink { fd, signal: pages::prepare(fd).unwrap() }
     }
 
     #[test]
@@ -154,7 +196,7 @@ mod tests {
         Runtime::new().unwrap().block_on(async {
             let file = File::open("/proc/self/exe").await.unwrap();
             let core = &file.open.core;
-            let send = || file.send_pages(0, 4, fd_of(&theirs));
+            let send = || file.send_pages(0, 4, sink_of(&theirs));
             core.inline_policy.note_no_nowait(file.device);
             assert_eq!(send().expect("it is tried").unwrap(), 4);
             for _ in 0..3 {
@@ -165,7 +207,7 @@ mod tests {
                 assert!(sent.is_some(), "one or two stalls may be the scheduler's");
             }
             assert!(send().is_none(), "after the third it is not tried");
-            assert_eq!(file.read_piece(0).await.unwrap().len(), PIECE);
+            assert_eq!(file.read_piece(0, 5000).await.unwrap().len(), 5000);
             // Reported, not made: how long real reads take depends on the machine.
             for _ in 0..100 {
                 core.inline_policy.after_offload(&file.send_kind(), Duration::ZERO);
@@ -183,7 +225,7 @@ mod tests {
         let sent = Runtime::new().unwrap().block_on(async {
             let mut file = File::open("/proc/self/exe").await.unwrap();
             file.direct = true;
-            file.send_pages(0, 4, fd_of(&theirs)).is_some()
+            file.send_pages(0, 4, sink_of(&theirs)).is_some()
         });
         assert!(!sent);
     }

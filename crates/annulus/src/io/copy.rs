@@ -9,11 +9,12 @@ use std::future::poll_fn;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 
-/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: by
-/// the kernel for a stream of this crate, by the page cache for a file, and else by a flush.
+/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: from a
+/// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
+/// flush.
 ///
-/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`); from a stream the leases are written
-/// or sent. Files go with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
+/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), but for files of less than 16 KiB, which
+/// are read and leave with what was sent before; from a stream the leases are written or sent. Files go with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
 ///
 /// ```
 /// use annulus::io::copy;
@@ -83,8 +84,8 @@ pub async fn copy_at_most(
 /// used nor moved, so that several copies of one file may run at once. For parts of files to files there is
 /// [`File::read_at`] and [`File::write_at`].
 ///
-/// What a stream of this crate has queued, such as the head of an answer, leaves at once and in the same packets as the first pages, if
-/// those are in memory.
+/// What a stream of this crate has queued, such as the head of an answer, leaves in the same packets as the first pages, if those are in
+/// memory: at once, or with the turn if the part has at most 16 KiB.
 ///
 /// ```no_run
 /// use annulus::fs::File;

@@ -1,8 +1,9 @@
 //! From a file to a stream.
 //!
-//! Pages in memory are sent by `sendfile`, without a copy in user space. That call must not wait, neither for the device nor for the
-//! peer. If the pages are not in memory, or the socket's send buffer is full, one piece is read and sent in the usual way, which
-//! waits off the loop.
+//! A few bytes are read and queued, and leave with what is queued in front of them, in the send of the turn: that costs less than a
+//! call for each of both. Of more bytes the pages are sent by `sendfile`, without a copy in user space. That call must not wait, neither
+//! for the device nor for the peer. If the socket has no space, its driver says when it has some; if the pages are not in memory, one
+//! piece is read and sent in the usual way, which waits off the loop.
 
 use super::send::poll_room;
 use super::transfer::Outgoing;
@@ -16,6 +17,10 @@ use std::mem;
 
 /// The most bytes that a `sendfile` moves: about 100 µs of work.
 const STRIDE: u32 = 1024 * 1024;
+/// Bytes that are read and sent at a time if pages cannot be sent.
+const PIECE: usize = 64 * 1024;
+/// The most bytes that are read and queued instead.
+const SMALL: u64 = 16 * 1024;
 
 /// Sends `len` bytes of a file from `start` on, or up to its end; the number of bytes. `moved` is called at each step, without an await in
 /// between.
@@ -27,6 +32,18 @@ pub(super) async fn send_file(
     moved: impl Fn(u64) -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut sent = 0;
+    if file.is_read_when_small()
+        && let Some(most) = small_part(file, start, len)
+    {
+        let (read, bytes) = file.read_at(Vec::with_capacity(most as usize), start).await;
+        read?;
+        sent = queue(bytes, len, to).await?;
+        moved(sent)?;
+        // A short read is the end of the file.
+        if sent < most || sent == len {
+            return Ok(sent);
+        }
+    }
     // Bytes that were accepted before, such as a head, leave with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
     while sent < len {
@@ -34,13 +51,18 @@ pub(super) async fn send_file(
         let (offset, most) = (start.saturating_add(sent), len - sent);
         let pages = send_pages(file, offset, most, to).await;
         if let Some(head) = head.take()
-            && matches!(pages, Ok(Some(1..)))
+            && matches!(pages, Ok(Pages::Sent(1..)))
         {
             mem::forget(head);
         }
         let count = match pages? {
-            Some(count) => count,
-            None => send_piece(file, offset, most, to).await?,
+            Pages::Sent(count) => count,
+            Pages::NoSpace => {
+                let mut has_asked = false;
+                poll_fn(|cx| to.poll_writable(&mut has_asked, cx)).await?;
+                continue;
+            }
+            Pages::NotSent => send_piece(file, offset, most, to).await?,
         };
         if count == 0 {
             break;
@@ -48,8 +70,17 @@ pub(super) async fn send_file(
         moved(count)?;
         sent += count;
     }
-    poll_fn(|cx| to.poll_drain(cx)).await?;
     Ok(sent)
+}
+
+/// How many bytes to ask for if only a few are expected: one more than those up to the end of the file, so that a short read tells
+/// that it has ended.
+fn small_part(file: &File, start: u64, len: u64) -> Option<u64> {
+    if len <= SMALL {
+        return (len > 0).then_some(len);
+    }
+    let expected = file.expected_len(start)?;
+    (1..SMALL).contains(&expected).then(|| len.min(expected + 1))
 }
 
 /// Bytes that were sent and wait for pages: if none follow, or the copy is dropped before, they leave alone.
@@ -72,7 +103,7 @@ pub(super) async fn send_pieces(
     let mut sent = 0;
     while sent < len {
         poll_fn(|cx| poll_room(cx, to)).await?;
-        let mut bytes = file.read_piece(start.saturating_add(sent)).await?;
+        let mut bytes = file.read_piece(start.saturating_add(sent), PIECE).await?;
         cut(&mut bytes, len - sent);
         if bytes.is_empty() {
             break;
@@ -90,26 +121,36 @@ pub(super) async fn send_pieces(
     Ok(sent)
 }
 
-/// Sends at most `most` bytes of pages by `sendfile`; `None` if that would wait, or cannot be done.
-async fn send_pages(
-    file: &File,
-    offset: u64,
-    most: u64,
-    to: &StreamHandle,
-) -> io::Result<Option<u64>> {
+/// What became of pages.
+enum Pages {
+    Sent(u64),
+    /// The socket has no space.
+    NoSpace,
+    /// They might have to wait for the device, or cannot be sent by this call.
+    NotSent,
+}
+
+/// Sends at most `most` bytes of pages by `sendfile`, unless that would wait.
+async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<Pages> {
     file.wait_for_budget().await;
     let stride = most.min(u64::from(STRIDE)) as u32;
-    let sent = to.with_fd(|_, fd| file.send_pages(offset, stride, fd).transpose());
-    match sent {
-        Ok(count) => Ok(count.map(u64::from)),
-        Err(error) if may_be_read_and_sent(&error) => Ok(None),
+    let Some(sink) = to.page_sink()? else { return Ok(Pages::NotSent) };
+    match file.send_pages(offset, stride, sink).transpose() {
+        Ok(count) => Ok(count.map_or(Pages::NotSent, |count| Pages::Sent(u64::from(count)))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Pages::NoSpace),
+        Err(error) if may_be_read_and_sent(&error) => Ok(Pages::NotSent),
         Err(error) => Err(error),
     }
 }
 
-/// Reads one piece of at most `most` bytes and queues it for sending; 0 at the end.
+/// Reads one piece and queues at most `most` bytes of it for sending; 0 at the end.
 async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
-    let mut bytes = file.read_piece(offset).await?;
+    let bytes = file.read_piece(offset, PIECE).await?;
+    queue(bytes, most, to).await
+}
+
+/// Queues at most `most` bytes; how many.
+async fn queue(mut bytes: Vec<u8>, most: u64, to: &StreamHandle) -> io::Result<u64> {
     cut(&mut bytes, most);
     let count = bytes.len() as u64;
     let mut chunk = Some(bytes.into());
@@ -122,10 +163,10 @@ fn cut(bytes: &mut Vec<u8>, most: u64) {
     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }
 
-/// Whether the send buffer is full, or the two have no such call: reading and sending succeeds, or gives the error.
+/// Whether the two have no such call: reading and sending succeeds, or gives the error.
 fn may_be_read_and_sent(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, Unsupported, WouldBlock};
+    use io::ErrorKind::{InvalidInput, Unsupported};
     // Not every standard library knows this one as `Unsupported`.
     let refused = error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error());
-    refused || matches!(error.kind(), WouldBlock | InvalidInput | Unsupported)
+    refused || matches!(error.kind(), InvalidInput | Unsupported)
 }

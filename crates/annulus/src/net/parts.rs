@@ -7,6 +7,8 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
 ///
+/// Whether the descriptor is blocking is not determined: code that depends on it sets that.
+///
 /// A connection goes to a thread of the program's own; bytes that had arrived go with it:
 ///
 /// ```

@@ -6,7 +6,7 @@ use crate::lease::Lease;
 use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
-use crate::slots::streams::{Shared, Stream};
+use crate::slots::streams::{PageSink, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;
@@ -139,6 +139,21 @@ impl StreamHandle {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.send_queued(shared, &mut inner.io)
+    }
+
+    /// The socket as one that takes pages of files; `None` if it does not.
+    pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
+        let inner = &mut *self.core.enter_running()?;
+        inner.streams.get(self.slot).0.page_sink(&inner.io)
+    }
+
+    /// Ready once the socket has had space since the first call, of which `has_asked` is false. Nothing of it may be queued.
+    pub(crate) fn poll_writable(
+        &self,
+        has_asked: &mut bool,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_with(|stream, _, io| stream.poll_writable(io, has_asked, cx))
     }
 
     /// No pages follow: what waits for them leaves.

@@ -1,6 +1,7 @@
 //! The file calls.
 
 use super::{FileStat, OpenHow};
+use crate::pipe::SigPipe;
 use crate::vectors::IoVec;
 use std::ffi::c_char;
 use std::os::fd::RawFd;
@@ -63,8 +64,9 @@ pub enum FileCall {
     SetFlags { fd: RawFd, flags: u32 },
     /// `copy_file_range(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
-    /// `sendfile(2)` to a socket. It does not block if the socket has no space, and raises no SIGPIPE if the peer has closed.
-    Send { from: RawFd, offset: u64, to: RawFd, len: u32 },
+    /// `sendfile(2)` to a socket that was made ready for it by [`prepare`](super::pages::prepare): then it does not block if the socket
+    /// has no space, and raises no SIGPIPE if the peer has closed.
+    Send { from: RawFd, offset: u64, to: RawFd, len: u32, signal: SigPipe },
     /// `lseek(2)`, from an origin `SEEK_*`. The new position is written to `position`.
     Seek { fd: RawFd, offset: i64, origin: u32, position: *mut u64 },
     /// `flock(2)`, with `LOCK_*`. It blocks without `LOCK_NB`.

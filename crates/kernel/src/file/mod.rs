@@ -3,6 +3,7 @@
 
 mod call;
 mod now;
+pub mod pages;
 mod stat;
 
 use rustix::fs::OFlags;
@@ -26,6 +27,16 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
+    /// `RESOLVE_BENEATH`: no part of the path may lead out of the directory that it starts from.
+    pub const BENEATH: u64 = 0x08;
+    /// `RESOLVE_CACHED`: fail with EAGAIN unless the path is in memory (5.12).
+    pub const CACHED: u64 = 0x20;
+
+    /// Whether the open fails instead of waiting if the path is not in memory.
+    pub fn is_cached_only(&self) -> bool {
+        self.resolve & Self::CACHED != 0
+    }
+
     /// Whether the open may wait for the other end of a named pipe, or for the carrier of a terminal. It does not if a pipe is opened
     /// for reading and writing, or if the file is created.
     pub fn may_wait(&self) -> bool {

@@ -1,7 +1,7 @@
 //! File calls as system calls.
 #![allow(unsafe_code)]
 
-use super::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
+use super::{CURSOR, FileCall, FileStat, OpenHow, PathAt, pages};
 use crate::fd::borrow;
 use crate::vectors::IoVec;
 use libc::{c_long, syscall};
@@ -103,8 +103,8 @@ impl FileCall {
         // local and outlive its call.
         let answer = unsafe {
             match *self {
-                Self::Send { from, offset, to, len } => {
-                    return send(borrow(from), offset, borrow(to), len as usize);
+                Self::Send { from, offset, to, len, signal } => {
+                    return pages::send(borrow(from), offset, borrow(to), len as usize, signal);
                 }
                 Self::Seek { fd, offset, origin, position } => {
                     let reached = syscall(libc::SYS_lseek, fd, offset, origin);
@@ -223,7 +223,7 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     }
     let opened = match open_with(dir, path, how, flags | OFlags::NONBLOCK) {
         // Another process has a lease on the file (`F_SETLEASE`), which it must give up first.
-        Err(Errno::AGAIN) if how.resolve == 0 => open_with(dir, path, how, flags)?,
+        Err(Errno::AGAIN) if !how.is_cached_only() => open_with(dir, path, how, flags)?,
         opened => opened?,
     };
     rustix::fs::fcntl_setfl(&opened, flags)?;
@@ -243,39 +243,6 @@ fn open_with(
     }
     let resolve = ResolveFlags::from_bits_retain(how.resolve);
     rustix::fs::openat2(dir, path, flags, mode, resolve)
-}
-
-/// Sends pages of a file. `sendfile` blocks on a blocking socket, which is therefore made non-blocking during the call.
-fn send(from: BorrowedFd<'_>, offset: u64, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
-    let flags = rustix::fs::fcntl_getfl(to)?;
-    let waits = !flags.contains(OFlags::NONBLOCK);
-    if waits {
-        rustix::fs::fcntl_setfl(to, flags | OFlags::NONBLOCK)?;
-    }
-    let mut at = offset;
-    let sent = without_sigpipe(|| rustix::fs::sendfile(to, from, Some(&mut at), len));
-    if waits {
-        rustix::fs::fcntl_setfl(to, flags)?;
-    }
-    sent
-}
-
-/// Makes a call that has no `MSG_NOSIGNAL`, without the signal SIGPIPE if the peer has closed.
-fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    // SAFETY: the sets are initialised before they are read, and outlive the calls. The signal mask of this thread is restored.
-    unsafe {
-        let (mut pipe, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigemptyset(&mut pipe);
-        libc::sigaddset(&mut pipe, libc::SIGPIPE);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
-        let outcome = call();
-        if matches!(outcome, Err(Errno::PIPE)) && libc::sigismember(&before, libc::SIGPIPE) == 0 {
-            // Takes the signal that the call has raised, unless it is ignored.
-            libc::sigtimedwait(&pipe, null_mut(), &libc::timespec { tv_sec: 0, tv_nsec: 0 });
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
-        outcome
-    }
 }
 
 fn last_error() -> Errno {

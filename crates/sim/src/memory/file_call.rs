@@ -41,8 +41,12 @@ impl FileRequest {
         Ok(match self.0 {
             FileCall::Open { at: path, how } => {
                 // SAFETY: `how` is valid until the call is done, as `new` demands.
-                let OpenHow { flags, mode, .. } = unsafe { how.read() };
-                Call::Open { at: at(path)?, flags: flags as u32, mode: mode as u32 }
+                let OpenHow { flags, mode, resolve } = unsafe { how.read() };
+                let at = at(path)?;
+                if resolve & OpenHow::BENEATH != 0 && leads_out(&at.path) {
+                    return Err(Errno::XDEV);
+                }
+                Call::Open { at, flags: flags as u32, mode: mode as u32 }
             }
             FileCall::Stat { at: path, flags, stat } => Call::Stat {
                 at: at(path)?,
@@ -163,6 +167,24 @@ impl Submitted {
             _ => return None,
         })
     }
+}
+
+/// Whether a path leads out of the directory that it starts from. There are no symbolic links, so its text says it.
+fn leads_out(path: &[u8]) -> bool {
+    let mut depth = 0_u32;
+    let leaves = |step: &[u8]| match step {
+        b"" | b"." => false,
+        b".." => {
+            let top = depth == 0;
+            depth = depth.saturating_sub(1);
+            top
+        }
+        _ => {
+            depth += 1;
+            false
+        }
+    };
+    path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(leaves)
 }
 
 fn pointer<T>(address: u64) -> *mut T {

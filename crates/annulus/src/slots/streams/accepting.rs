@@ -80,6 +80,7 @@ impl Stream {
     /// # Errors
     /// What a send ran into.
     pub(crate) fn poll_over(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.stop_polling(io);
         self.poll_sent(io, cx, SendState::is_over)
     }
 

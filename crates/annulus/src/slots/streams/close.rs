@@ -38,6 +38,7 @@ impl Streams {
         stream.drop_wakers(io);
         stream.stop_recv(io);
         stream.discard_received(&self.shared, io);
+        stream.stop_polling(io);
         // What goes out at the first attempt needs no linger; the send sets it if that is short.
         if stream.tx.is_waiting() {
             stream.linger(io);

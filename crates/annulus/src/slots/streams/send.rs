@@ -195,6 +195,7 @@ impl Stream {
     /// Ends the write side as soon as everything has gone.
     pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
         self.tx.ending = true;
+        self.stop_polling(io);
         self.end_if_sent(io);
     }
 
@@ -229,7 +230,7 @@ impl Stream {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
-            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
+            SendPhase::Waiting | SendPhase::Polling => io.cancel(self.id.token(Kind::Send)),
             SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
             SendPhase::Idle => self.discard_unsent(io),
             SendPhase::Retrying => {
@@ -306,6 +307,7 @@ impl Streams {
         match stream.tx.phase {
             SendPhase::Now => {}
             SendPhase::Waiting => io.in_flight -= 1,
+            SendPhase::Polling => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
         let result = match stream.pipe() {

@@ -2,12 +2,13 @@
 //!
 //! *Idle* → *now* or *waiting* → idle, when the send's outcome is known. A zero-copy send is in *zero-copy* until its first
 //! event, and if not all went, in *awaiting memory* until its notification. *Retrying* waits for a timer, with nothing in
-//! flight. `send` and `zero_copy` say when each is taken.
+//! flight; *polling* waits for space in the socket. `send`, `zero_copy` and `pages` say when each is taken.
 
 use super::chunk_queue::ChunkQueue;
 use super::vectors::Vector;
 use crate::chunk::Chunk;
 use crate::time::TimerKey;
+use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
 use std::task::Waker;
 
@@ -25,6 +26,8 @@ pub(super) enum SendPhase {
     AwaitingMemory,
     /// The system was short of memory: tried again by a timer.
     Retrying,
+    /// Nothing is in flight but a poll for space, for pages of a file: see `pages`.
+    Polling,
 }
 
 /// The sending half of a stream's slot.
@@ -45,6 +48,8 @@ pub(super) struct SendState {
     pub(super) unnotified: u32,
     /// Its socket cannot send without a copy.
     pub(super) copies: bool,
+    /// Its socket was made ready for pages of files.
+    pub(super) pages: Option<SigPipe>,
     /// On the list of streams with something to send.
     pub(super) listed: bool,
     /// The write side ends when everything has gone.

@@ -1,0 +1,85 @@
+//! Pages of files, which a call on the loop sends (`fs/send.rs`): nothing of the stream is queued or in flight then. If the socket
+//! has no space, its driver says when it has some.
+
+use super::Streams;
+use super::send_state::SendPhase;
+use super::stream::Stream;
+use crate::op_error::Operation;
+use crate::runtime::after::note_waker;
+use crate::runtime::io::Io;
+use annulus_driver::{Kind, Op};
+use annulus_kernel::Fd;
+use annulus_kernel::file::pages;
+use annulus_kernel::pipe::SigPipe;
+use std::io;
+use std::mem::replace;
+use std::task::{Context, Poll};
+
+/// A socket that is ready for pages.
+#[derive(Clone, Copy)]
+pub(crate) struct PageSink {
+    pub(crate) fd: Fd,
+    pub(crate) signal: SigPipe,
+}
+
+impl Stream {
+    /// The socket as one that takes pages, which it is made the first time; `None` under a simulated kernel, which has none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
+        let signal = match self.tx.pages {
+            Some(signal) => signal,
+            None if !io.driver.kernel().real_descriptors() => return Ok(None),
+            None => *self.tx.pages.insert(pages::prepare(self.fd)?),
+        };
+        Ok(Some(PageSink { fd: self.fd, signal }))
+    }
+
+    /// Ready once the socket has had space since the first call, of which `has_asked` is false.
+    ///
+    /// # Errors
+    /// What a send ran into.
+    pub(crate) fn poll_writable(
+        &mut self,
+        io: &mut Io,
+        has_asked: &mut bool,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let tx = &mut self.tx;
+        if let Some(errno) = tx.error {
+            return Poll::Ready(Err(self.failed(io, Operation::Send, errno)));
+        }
+        if tx.is_idle() {
+            if replace(has_asked, true) {
+                return Poll::Ready(Ok(()));
+            }
+            tx.phase = SendPhase::Polling;
+            io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+        }
+        note_waker(&mut tx.waker, &mut io.after.drops, cx);
+        Poll::Pending
+    }
+
+    /// No pages follow that would wait for space.
+    pub(super) fn stop_polling(&self, io: &mut Io) {
+        if self.tx.phase == SendPhase::Polling {
+            io.cancel(self.id.token(Kind::Send));
+        }
+    }
+}
+
+impl Streams {
+    /// The socket has space, or has failed, of which the next send tells; or the poll was cancelled.
+    #[cold]
+    pub(super) fn on_writable(&mut self, io: &mut Io, slot: u32) {
+        io.in_flight -= 1;
+        let stream = self.slots.get(slot);
+        stream.tx.set_idle();
+        io.after.wakes.extend(stream.tx.waker.take());
+        stream.resume_send(&mut self.shared, io);
+        if stream.dropped {
+            self.close_if_done(io, slot);
+        }
+    }
+}
