@@ -79,6 +79,11 @@ impl Metadata {
         system_time(self.0.modified)
     }
 
+    /// When it was last changed in any way: its content, its attributes or its names. Programs cannot set this time.
+    pub fn changed(&self) -> SystemTime {
+        system_time(self.0.changed)
+    }
+
     /// When it was last read, as far as the file system records that.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.accessed)

@@ -8,6 +8,7 @@
 //! kernel still writes to it.
 
 mod aligned;
+mod cache_entries;
 mod call;
 mod copy;
 mod descriptor;
@@ -16,6 +17,7 @@ mod dir;
 mod direct;
 mod exact;
 mod file;
+mod file_cache;
 mod free;
 mod inline_policy;
 mod lock;
@@ -39,6 +41,7 @@ pub use aligned::AlignedBuf;
 pub use dir::Dir;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};
+pub use file_cache::{CachedFile, FileCache, FileCacheStats};
 pub use inline_policy::QUICK;
 pub use lock::Lock;
 pub use metadata::Metadata;

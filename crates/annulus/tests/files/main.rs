@@ -1,6 +1,7 @@
 //! Files, by every way a call can be made: each body runs on both drivers, under every policy.
 
 mod bad_input;
+mod cache;
 mod copy;
 mod direct;
 mod dirs;

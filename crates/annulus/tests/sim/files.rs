@@ -1,10 +1,10 @@
 //! Files on the simulated disk, under every policy, on a slow device and after a power cut.
 
-use annulus::fs::{self, Dir, File, OpenOptions, Policy};
+use annulus::fs::{self, Dir, File, FileCache, OpenOptions, Policy};
 use annulus::io::copy;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Device, Disk, Sim, run_on};
-use annulus::time::{Instant, timeout};
+use annulus::time::{Instant, sleep, timeout};
 use annulus::{Runtime, spawn};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -252,4 +252,35 @@ fn what_is_opened_in_a_directory_stays_in_it() {
     });
     ran.unwrap();
     assert_eq!(sim.leftovers(), [""; 0]);
+}
+
+#[test]
+fn an_open_file_is_looked_for_again_when_its_time_is_over() {
+    for policy in policies() {
+        let sim = Sim::builder(1).build();
+        let ran = on(&sim, policy, async {
+            fs::create_dir_all("/public/sub").await?;
+            fs::write("/public/page", "old").await?;
+            let files = FileCache::new(Dir::open("/public").await?);
+            let files = files.valid_for(Duration::from_secs(5)).unused_for(Duration::from_secs(60));
+            let first = files.open("page").await?;
+            fs::write("/new", "newer").await?;
+            fs::rename("/new", "/public/page").await?;
+            sleep(Duration::from_millis(4900)).await;
+            assert_eq!(files.open("page").await?.metadata().len(), 3);
+            sleep(Duration::from_millis(100)).await;
+            assert_eq!(files.open("page").await?.metadata().len(), 5);
+            assert_eq!(first.metadata().len(), 3);
+            assert!(files.open("sub/../page").await.is_ok());
+            let error = files.open("../new").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            // Those that are not used go as another comes.
+            sleep(Duration::from_secs(61)).await;
+            assert!(files.open("sub").await?.metadata().is_dir());
+            assert_eq!(files.len(), 1);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+        assert_eq!(sim.leftovers(), [""; 0], "{policy:?}");
+    }
 }

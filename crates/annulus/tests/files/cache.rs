@@ -1,0 +1,259 @@
+//! Files that stay open between uses.
+
+use crate::mode::everywhere;
+use crate::place::Place;
+use annulus::fs::{self, CachedFile, Dir, FileCache};
+use annulus::io::copy_range;
+use proptest::prelude::*;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(3600);
+
+async fn cache(place: &Place, valid_for: Duration) -> io::Result<FileCache> {
+    Ok(FileCache::new(Dir::open(place.path()).await?).valid_for(valid_for))
+}
+
+async fn content(file: &CachedFile) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    copy_range(file.file(), .., &mut bytes).await?;
+    Ok(String::from_utf8(bytes).expect("text"))
+}
+
+async fn read(files: &FileCache, path: &str) -> io::Result<String> {
+    content(&*files.open(path).await?).await
+}
+
+#[test]
+fn a_file_is_opened_once_until_its_time_is_over() {
+    everywhere(|place| async move {
+        fs::write(place.join("file"), "old").await?;
+        let files = cache(&place, LONG).await?;
+        let first = files.open("file").await?;
+        fs::write(place.join("new"), "newer").await?;
+        fs::rename(place.join("new"), place.join("file")).await?;
+        for _ in 0..10 {
+            assert!(
+                Rc::ptr_eq(&files.clone().open("file").await?, &first),
+                "one file for all clones"
+            );
+        }
+        assert_eq!(files.stats().checks, 0);
+        let files = files.valid_for(Duration::ZERO);
+        assert_eq!(
+            (read(&files, "file").await?, content(&first).await?),
+            ("newer".into(), "old".into())
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn an_unchanged_file_stays_open_and_a_changed_one_is_opened_again() {
+    everywhere(|place| async move {
+        let (path, at) =
+            (place.join("file"), |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let write = |text: &'static str, seconds| {
+            std::fs::write(&path, text)?;
+            std::fs::File::options().write(true).open(&path)?.set_modified(at(seconds))
+        };
+        write("one", 10)?;
+        let files = cache(&place, Duration::ZERO).await?;
+        let first = files.open("file").await?;
+        let number = first.file().as_raw_fd();
+        assert!(Rc::ptr_eq(&files.open("file").await?, &first));
+        assert_eq!(files.open("file").await?.file().as_raw_fd(), number);
+        assert_eq!((files.stats().hits, files.stats().misses, files.stats().checks), (2, 1, 2));
+        // In place, of the same length: the time tells.
+        write("two", 20)?;
+        let second = files.open("file").await?;
+        assert_eq!((content(&second).await?, second.metadata().modified()), ("two".into(), at(20)));
+        // In place, to another length, with the same time.
+        write("three", 20)?;
+        assert_eq!(files.open("file").await?.metadata().len(), 5);
+        assert_eq!(files.stats().misses, 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_that_has_shrunk_meanwhile_ends_early() {
+    everywhere(|place| async move {
+        fs::write(place.join("file"), vec![b'x'; 50_000]).await?;
+        let files = cache(&place, LONG).await?;
+        assert_eq!(files.open("file").await?.metadata().len(), 50_000);
+        for len in [40_000, 100, 0] {
+            fs::write(place.join("file"), vec![b'y'; len]).await?;
+            let file = files.open("file").await?;
+            assert_eq!(file.metadata().len(), 50_000);
+            let mut body = Vec::new();
+            assert_eq!(copy_range(file.file(), ..50_000, &mut body).await?, len as u64);
+            assert_eq!(body, vec![b'y'; len]);
+        }
+        assert!(files.remove("file") && !files.remove("file"));
+        assert_eq!(files.open("file").await?.metadata().len(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn errors_are_told_each_time_and_forget_the_file() {
+    everywhere(|place| async move {
+        let files = cache(&place, LONG).await?;
+        let error = files.open("file").await.unwrap_err();
+        assert!(
+            error.kind() == ErrorKind::NotFound && error.to_string().contains("`file`"),
+            "{error}"
+        );
+        fs::write(place.join("file"), "text").await?;
+        let file = files.open("file").await?;
+        let files = files.valid_for(Duration::ZERO);
+        fs::remove_file(place.join("file")).await?;
+        assert_eq!(files.open("file").await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(files.is_empty());
+        assert_eq!(content(&file).await?, "text", "it stays open as long as it is used");
+        for wrong in ["", "a\0b"] {
+            assert!(files.open(wrong).await.is_err(), "{wrong:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn no_path_leads_out_of_the_directory() {
+    everywhere(|place| async move {
+        fs::create_dir_all(place.join("public/sub")).await?;
+        fs::write(place.join("secret"), "secret").await?;
+        fs::write(place.join("public/page"), "page").await?;
+        symlink("../secret", place.join("public/out"))?;
+        symlink("../page", place.join("public/sub/in"))?;
+        let files = FileCache::new(Dir::open(place.join("public")).await?);
+        for inside in ["page", "./page", "sub/../page", "sub/in", "sub/./../sub/in"] {
+            assert_eq!(read(&files, inside).await?, "page", "{inside}");
+        }
+        assert!(files.open("sub").await?.metadata().is_dir() && files.open(".").await.is_ok());
+        let absolute = place.join("public/page");
+        let absolute = absolute.to_str().expect("text");
+        for outside in
+            ["../secret", "sub/../../secret", "out", "..", "/", "/proc/self/exe", absolute]
+        {
+            let error = files.open(outside).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{outside}: {error}");
+            assert!(error.to_string().contains("leads out"), "{error}");
+        }
+        // A link that is turned round between two uses.
+        let files = files.valid_for(Duration::ZERO);
+        std::fs::remove_file(place.join("public/sub/in"))?;
+        symlink("../../secret", place.join("public/sub/in"))?;
+        assert_eq!(files.open("sub/in").await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+        Ok(())
+    });
+}
+
+#[test]
+fn no_more_files_are_kept_open_than_may_be() {
+    everywhere(|place| async move {
+        for number in 0..20 {
+            fs::write(place.join(number.to_string()), number.to_string()).await?;
+        }
+        let files = cache(&place, LONG).await?.capacity(5);
+        for round in 0..3 {
+            for number in 0..20 {
+                assert_eq!(read(&files, &number.to_string()).await?, number.to_string());
+                assert!(files.len() <= 5, "round {round}");
+            }
+        }
+        let files = files.capacity(1);
+        assert_eq!(files.len(), 1);
+        files.clear();
+        assert!(files.is_empty());
+        let files = files.capacity(0);
+        assert_eq!((read(&files, "7").await?, files.len()), ("7".into(), 0));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dropped_open_leaves_the_cache_as_it_was() {
+    everywhere(|place| async move {
+        fs::write(place.join("file"), "text").await?;
+        let files = cache(&place, Duration::ZERO).await?;
+        for _ in 0..5 {
+            drop(crate::touch(files.open("file")));
+            annulus::yield_now().await;
+        }
+        assert_eq!(read(&files, "file").await?, "text");
+        assert!(files.len() == 1 && files.stats().misses <= 2, "{:?}", files.stats());
+        Ok(())
+    });
+}
+
+/// What is done to one of three files.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// Replaced by renaming.
+    Replace(u8),
+    /// Written in place, always to another length.
+    Write,
+    Remove,
+    Open,
+}
+
+fn changes() -> impl Strategy<Value = Vec<(u8, Change)>> {
+    let change = prop_oneof![
+        2 => any::<u8>().prop_map(Change::Replace),
+        1 => Just(Change::Write),
+        1 => Just(Change::Remove),
+        4 => Just(Change::Open),
+    ];
+    prop::collection::vec((0..3_u8, change), 1..60)
+}
+
+/// Makes changes, and checks that a cache that always checks shows what is there, and one that never does shows what was there when it
+/// opened the file.
+async fn check(place: Place, changes: Vec<(u8, Change)>) -> io::Result<()> {
+    let (strict, lazy) =
+        (cache(&place, Duration::ZERO).await?, cache(&place, LONG).await?.capacity(2));
+    let mut length = 0;
+    for (name, change) in changes {
+        let path = place.join(name.to_string());
+        length += 1;
+        match change {
+            Change::Replace(byte) => {
+                std::fs::write(place.join("new"), vec![b'a' + byte % 26; 4])?;
+                std::fs::rename(place.join("new"), path)?;
+            }
+            Change::Write => std::fs::write(path, "x".repeat(length))?,
+            Change::Remove => drop(std::fs::remove_file(path)),
+            Change::Open => {
+                let there = std::fs::read_to_string(path);
+                let name = name.to_string();
+                match (read(&strict, &name).await, there) {
+                    (Ok(seen), Ok(there)) => assert_eq!(seen, there),
+                    (Err(seen), Err(there)) => assert_eq!(seen.kind(), there.kind()),
+                    (seen, there) => panic!("{seen:?} instead of {there:?}"),
+                }
+                // Whatever it has, it can be read.
+                if let Ok(seen) = lazy.open(&name).await {
+                    content(&seen).await?;
+                }
+            }
+        }
+        assert!(strict.len() <= 3 && lazy.len() <= 2);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_opened_is_what_is_there(changes in changes()) {
+        let runtime = crate::mode::Mode::all().into_iter().next().expect("one works").runtime();
+        runtime?.block_on(check(Place::new(), changes))?;
+    }
+}
