@@ -4,6 +4,7 @@ import http.client
 import os
 import pathlib
 import tempfile
+import time
 
 from harness import PATIENCE, ends, output, payload, reset, rest, running, tool
 
@@ -58,10 +59,10 @@ def files_over_one_connection(path):
             client.request("GET", target.replace(" ", "%20"))
             reply = client.getresponse()
             assert reply.status == 200 and reply.read() == data, target
-        for target, kind in (("/", "text/html"), ("/style.css", "text/css"), ("/big.bin", "application/octet-stream")):
+        for target, kind in (("/", "text/html"), ("/style.css", "text/css"), ("/a%20space.txt", "text/plain"), ("/big.bin", "application/octet-stream")):
             client.request("HEAD", target)
             reply = client.getresponse()
-            length = len(FILES["index.html" if target == "/" else target[1:]])
+            length = len(FILES["index.html" if target == "/" else target[1:].replace("%20", " ")])
             assert int(reply.headers["content-length"]) == length and reply.read() == b""
             assert reply.headers["content-type"].startswith(kind), reply.headers.items()
         for target in ("/none", "/bare", "/sub/none?query"):
@@ -75,6 +76,49 @@ def files_over_one_connection(path):
         reply = client.getresponse()
         assert reply.status == 200 and reply.read() == FILES["sub/index.html"] and reply.headers["connection"] == "close"
         assert client.sock is None or client.sock is first, "it was one connection"
+
+
+def parts_and_copies_that_are_still_good(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+        page = site.root / "style.css"
+        os.utime(page, (951_782_400, 951_782_400))
+
+        def get(**headers):
+            client.request("GET", "/style.css", headers={name.replace("_", "-"): value for name, value in headers.items()})
+            reply = client.getresponse()
+            return reply.status, reply.read(), reply.headers
+
+        code, body, headers = get()
+        assert (code, body, headers["accept-ranges"]) == (200, b"p {}", "bytes")
+        tag, date = headers["etag"], headers["last-modified"]
+        assert date == "Tue, 29 Feb 2000 00:00:00 GMT", date
+        for wanted, part, told in (
+            ("bytes=1-2", b" {", "bytes 1-2/4"),
+            ("bytes=3-", b"}", "bytes 3-3/4"),
+            ("bytes=-3", b" {}", "bytes 1-3/4"),
+            ("bytes=-99", b"p {}", "bytes 0-3/4"),
+            (f"bytes=0-{2**64 - 1}", b"p {}", "bytes 0-3/4"),
+        ):
+            code, body, headers = get(Range=wanted)
+            assert (code, body, headers["content-range"]) == (206, part, told), wanted
+        for wanted in ("bytes=4-", "bytes=9-12", "bytes=-0"):
+            code, body, headers = get(Range=wanted)
+            assert (code, body, headers["content-range"]) == (416, b"", "bytes */4"), wanted
+        for wanted in ("bytes=2-1", "bytes=0-0,2-2", "lines=1-2", "bytes=a-b", "bytes=-"):
+            assert get(Range=wanted)[:2] == (200, b"p {}"), wanted
+        for known in (dict(If_None_Match=tag), dict(If_None_Match=f'"x", W/{tag}'), dict(If_None_Match="*"), dict(If_Modified_Since=date)):
+            code, body, headers = get(**known)
+            assert (code, body, headers["etag"]) == (304, b"", tag), known
+        assert get(If_None_Match='"x"', If_Modified_Since=date)[0] == 200
+        assert get(Range="bytes=1-2", If_Range=tag)[0] == 206 and get(Range="bytes=1-2", If_Range='"x"')[0] == 200
+        # A file that was replaced is seen, at the latest after a while.
+        (site.root / "new").write_bytes(b"another")
+        os.replace(site.root / "new", page)
+        until = time.monotonic() + PATIENCE
+        while (seen := get(If_None_Match=tag))[0] == 304:
+            assert time.monotonic() < until
+        assert seen[:2] == (200, b"another") and seen[2]["etag"] != tag
 
 
 def curl_gets_files(path):
@@ -94,8 +138,12 @@ def curl_gets_files(path):
 
 def nothing_above_the_root(path):
     tool("curl", "curl")
-    targets = ["/../secret", "/sub/../../secret", "/%2e%2e/secret", "/..%2fsecret", "//secret", "/sub/%2e%2e/%2e%2e/secret"]
+    targets = ["/way-out", "/out/secret", "/../secret", "/sub/../../secret", "/%2e%2e/secret", "/..%2fsecret", "//secret", "/sub/%2e%2e/%2e%2e/secret"]
     with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        (site.root / "way-out").symlink_to("../secret")
+        (site.root / "out").symlink_to(site.root.parent)
+        (site.root / "inside").symlink_to("sub")
+        assert status(ask(server.port, b"GET /inside HTTP/1.0\r\n\r\n")) == 200
         targets.append("/" + str(site.root.parent / "secret"))
         for target in targets:
             answer = ask(server.port, f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
@@ -157,6 +205,7 @@ def hostile_clients(path):
 
 CHECKS = [
     files_over_one_connection,
+    parts_and_copies_that_are_still_good,
     curl_gets_files,
     nothing_above_the_root,
     requests_in_a_row_and_in_pieces,

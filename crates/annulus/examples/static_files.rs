@@ -1,64 +1,67 @@
 //! A server of static files over HTTP/1.1: `cargo run --release -p annulus --example static_files -- 127.0.0.1:8080 public`
 //!
-//! GET and HEAD, keep-alive, `index.html` for directories. A path with `..` is not found; symbolic links are followed. A client
-//! that takes too long over a request, or between two, is disconnected.
+//! GET and HEAD, keep-alive, pipelining, `index.html` for directories, a range of a file, and 304 for a client whose copy is still good.
+//! Files stay open between requests, and are looked for again after a second. No path leads out of the directory, not by symbolic
+//! links either. A client that takes too long over a request, or between two, is disconnected.
 
-use annulus::fs::{self, File};
-use annulus::io::AsyncRecv;
+use annulus::fs::{CachedFile, Dir, FileCache};
+use annulus::io::{AsyncRecv, copy_range};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::timeout;
+use std::fmt::Write;
 use std::io::{self, ErrorKind::InvalidData};
-use std::path::{Component, Path, PathBuf};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of a request.
 const LIMIT: usize = 16 << 10;
+const BAD: &str = "400 Bad Request";
+const NOT_FOUND: &str = "404 Not Found";
+const PARTIAL: &str = "206 Partial Content";
+const OUTSIDE: &str = "416 Range Not Satisfiable";
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:8080".into());
-    let root: Rc<Path> = Path::new(&args.next().unwrap_or(".".into())).into();
+    let root = args.next().unwrap_or(".".into());
     annulus::run(async {
+        let files = FileCache::new(Dir::open(root).await?);
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
         loop {
             let (stream, _peer) = listener.accept().await?;
-            annulus::spawn(serve(stream, root.clone()));
+            annulus::spawn(serve(stream, files.clone()));
         }
     })
 }
 
-async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, files: FileCache) -> io::Result<()> {
     loop {
-        let request = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
+        let head = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
             Ok(None) => return Ok(()),
-            Ok(Some(head)) => Request::parse(&head),
+            Ok(Some(head)) => Ok(head),
             Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
             Err(error) => return Err(error),
         };
+        let request = head.as_ref().map_err(|status| *status).and_then(|head| Request::parse(head));
         let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
         let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
-        let found = async { request?.open(&root).await }.await;
-        let (status, kind, length) = match &found {
-            Ok((_, kind, length)) => ("200 OK", *kind, *length),
-            Err(status) => (*status, "text/plain", status.len() as u64),
-        };
+        let answer = async { request?.answer(&files).await }.await;
+        let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let head = format!(
-            "HTTP/1.1 {status}\r\nallow: GET, HEAD\r\nconnection: {connection}\r\n\
-             content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-        );
+        let head = format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n");
         stream.send(head).await?;
-        match found {
-            Ok((mut file, ..)) if with_body => {
-                let sent = annulus::io::copy_at_most(&mut file, &mut stream, length).await?;
-                if sent != length {
+        match file {
+            Some((file, range)) if with_body => {
+                let length = range.end - range.start;
+                if copy_range(file.file(), range, &mut stream).await? != length {
                     return Err(io::Error::other("the file has become shorter"));
                 }
             }
-            Err(status) if with_body => stream.send(status).await?,
+            None if with_body => stream.send(status).await?,
             _ => {}
         }
         if !keep_alive {
@@ -75,66 +78,176 @@ fn head_length(shown: &[u8]) -> io::Result<Option<usize>> {
     Ok(shown.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4))
 }
 
-struct Request {
-    method: String,
+#[derive(Default)]
+struct Request<'a> {
+    method: &'a str,
     path: PathBuf,
     keep_alive: bool,
+    range: Option<&'a str>,
+    if_range: Option<&'a str>,
+    if_none_match: Option<&'a str>,
+    if_modified_since: Option<&'a str>,
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// The status if there is no making sense of it, nor of what comes behind it.
-    fn parse(head: &[u8]) -> Result<Self, &'static str> {
-        const BAD: &str = "400 Bad Request";
+    fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = str::from_utf8(head).map_err(|_| BAD)?.split("\r\n");
-        let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
-        let [method, target, version @ ("HTTP/1.0" | "HTTP/1.1")] = words[..] else {
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        let [Some(method), Some(target), Some(version @ ("HTTP/1.0" | "HTTP/1.1")), None] =
+            [words.next(), words.next(), words.next(), words.next()]
+        else {
             return Err(BAD);
         };
-        let mut keep_alive = version == "HTTP/1.1";
+        let (path, keep_alive) = (decode(target).ok_or(BAD)?, version == "HTTP/1.1");
+        let mut request = Self { method, path, keep_alive, ..Self::default() };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            match (name.to_ascii_lowercase().as_str(), value.trim()) {
-                ("connection", value) => keep_alive &= !value.eq_ignore_ascii_case("close"),
-                ("content-length", "0") => {}
+            let (is, value) = (|known| name.eq_ignore_ascii_case(known), value.trim());
+            if is("connection") {
+                request.keep_alive &= !value.eq_ignore_ascii_case("close");
+            } else if is("transfer-encoding") || is("content-length") && value != "0" {
                 // A body would be taken for the next request.
-                ("content-length" | "transfer-encoding", _) => return Err(BAD),
-                _ => {}
+                return Err(BAD);
+            } else if is("range") {
+                request.range = Some(value);
+            } else if is("if-range") {
+                request.if_range = Some(value);
+            } else if is("if-none-match") {
+                request.if_none_match = Some(value);
+            } else if is("if-modified-since") {
+                request.if_modified_since = Some(value);
             }
         }
-        Ok(Self { method: method.into(), path: decode(target).ok_or(BAD)?, keep_alive })
+        Ok(request)
     }
 
-    /// The file, its type and its length.
-    async fn open(self, root: &Path) -> Result<(File, &'static str, u64), &'static str> {
-        const NOT_FOUND: &str = "404 Not Found";
-        if !matches!(&*self.method, "GET" | "HEAD") {
+    async fn answer(mut self, files: &FileCache) -> Result<Answer, &'static str> {
+        if !matches!(self.method, "GET" | "HEAD") {
             return Err("405 Method Not Allowed");
         }
-        if !self.path.components().all(|part| matches!(part, Component::Normal(_))) {
+        let mut file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
+        if file.metadata().is_dir() {
+            self.path.push("index.html");
+            file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
+        }
+        if !file.metadata().is_file() {
             return Err(NOT_FOUND);
         }
-        let mut path = root.join(self.path);
-        if fs::metadata(&path).await.is_ok_and(|metadata| metadata.is_dir()) {
-            path.push("index.html");
-        }
-        let kind = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("html") => "text/html; charset=utf-8",
-            Some("css") => "text/css",
-            _ => "application/octet-stream",
-        };
-        match fs::metadata(&path).await {
-            Ok(metadata) if metadata.is_file() => {
-                let file = File::open(&path).await.map_err(|_| NOT_FOUND)?;
-                Ok((file, kind, metadata.len()))
+        let (length, modified) = (file.metadata().len(), file.metadata().modified());
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (tag, date) = (format!("\"{:x}-{length:x}\"", since.as_nanos()), http_date(since));
+        let kind = kind_of(&self.path);
+        let mut headers = format!(
+            "content-type: {kind}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
+        );
+        let (status, range) = self.part(&tag, &date, length);
+        let _ = match status {
+            PARTIAL => {
+                let (start, last, sent) = (range.start, range.end - 1, range.end - range.start);
+                write!(
+                    headers,
+                    "content-range: bytes {start}-{last}/{length}\r\ncontent-length: {sent}\r\n"
+                )
             }
-            _ => Err(NOT_FOUND),
+            OUTSIDE => write!(headers, "content-range: bytes */{length}\r\ncontent-length: 0\r\n"),
+            _ => write!(headers, "content-length: {length}\r\n"),
+        };
+        Ok(Answer { status, headers, file: Some((file, range)) })
+    }
+
+    /// The status, and what of a file of this length the client wants and does not have.
+    fn part(&self, tag: &str, date: &str, length: u64) -> (&'static str, Range<u64>) {
+        let is_known = match self.if_none_match {
+            Some(tags) => {
+                tags.split(',').any(|it| [tag, "*"].contains(&it.trim().trim_start_matches("W/")))
+            }
+            None => self.if_modified_since == Some(date),
+        };
+        if is_known {
+            return ("304 Not Modified", 0..0);
+        }
+        let is_same = self.if_range.is_none_or(|known| known == tag || known == date);
+        match self.range.filter(|_| is_same).and_then(|range| range_of(range, length)) {
+            None => ("200 OK", 0..length),
+            Some(range) if range.is_empty() => (OUTSIDE, 0..0),
+            Some(range) => (PARTIAL, range),
         }
     }
 }
 
-/// The path below the root: without the query, and with `%20` as a space.
+struct Answer {
+    status: &'static str,
+    headers: String,
+    /// What of which file; if there is none, the status is the text.
+    file: Option<(Rc<CachedFile>, Range<u64>)>,
+}
+
+impl Answer {
+    fn error(status: &'static str) -> Self {
+        let length = status.len();
+        let headers =
+            format!("allow: GET, HEAD\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n");
+        Self { status, headers, file: None }
+    }
+}
+
+/// The bytes that a `Range` names; none if it makes no sense or names several parts: then all is sent. It is empty if they are all
+/// behind the end.
+fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
+    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        return Some(length.saturating_sub(last.parse().ok()?)..length);
+    }
+    let first: u64 = first.parse().ok()?;
+    let last =
+        if last.is_empty() { u64::MAX } else { last.parse().ok().filter(|last| *last >= first)? };
+    Some(first..length.min(last.saturating_add(1)))
+}
+
+fn kind_of(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "txt" | "md" => "text/plain; charset=utf-8",
+        "json" | "map" => "application/json",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "mp4" => "video/mp4",
+        "pdf" => "application/pdf",
+        "wasm" => "application/wasm",
+        _ => "application/octet-stream",
+    }
+}
+
+/// A time since 1970, as headers have it.
+fn http_date(since: Duration) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // Years that begin with March have their leap day at the end; 719,468 days lie between that of the year 0 and 1970.
+    let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (date, year) = (day - (153 * month + 2) / 5 + 1, 400 * era + year + month / 10);
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{weekday}, {date:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
+/// The path from the root: without the query, and with `%20` as a space.
 fn decode(target: &str) -> Option<PathBuf> {
     let mut parts = target.split('?').next()?.strip_prefix('/')?.split('%');
-    let mut path = parts.next()?.to_owned().into_bytes();
+    let mut path = b"./".to_vec();
+    path.extend_from_slice(parts.next()?.as_bytes());
     for part in parts {
         path.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
         path.extend_from_slice(&part.as_bytes()[2..]);
