@@ -57,6 +57,8 @@ impl Core {
         }
         self.last_writes.close();
         let Some(mut inside) = self.take_inside() else { return };
+        // Tasks of a host, which live on, are to find it ended.
+        wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside) && self.check_whole().is_ok();
         self.keep_open(inside.io.take_kept());

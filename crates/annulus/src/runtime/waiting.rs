@@ -6,6 +6,7 @@ use crate::slots::waits::Waits;
 use crate::stats::TaskInfo;
 use crate::task::Task;
 use crate::time::Instant;
+use std::task::Waker;
 
 impl Core {
     /// Every task but the one that asks, and what it waits for; `None` in a forked child and after the end.
@@ -32,6 +33,13 @@ impl Core {
 }
 
 impl Inner {
+    /// The wakers of all that wait for something of this runtime.
+    pub(super) fn all_waiting(&mut self) -> Vec<Waker> {
+        let mut waits = Waits::of_all();
+        self.add_waits(&mut waits);
+        waits.into_wakers()
+    }
+
     /// Adds what tasks wait for, as far as the runtime knows of it.
     fn add_waits(&mut self, waits: &mut Waits) {
         self.streams.add_waits(waits);

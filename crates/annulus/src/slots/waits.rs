@@ -1,14 +1,17 @@
 //! What tasks wait for: collected in one pass over all slots, however many tasks there are.
 
+use crate::unwind::contained;
 use std::collections::HashMap;
 use std::task::Waker;
 
-/// What each of some tasks waits for.
+/// What each of some tasks waits for, or all that wait.
 pub(crate) struct Waits {
     /// The index of each task, by the data of its waker.
     tasks: HashMap<*const (), usize>,
     wakers: Vec<Waker>,
     found: Vec<Vec<String>>,
+    /// Every waker is kept, whatever it waits for.
+    keeps_all: bool,
 }
 
 impl Waits {
@@ -16,16 +19,30 @@ impl Waits {
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         let tasks = wakers.iter().enumerate().map(|(task, waker)| (waker.data(), task)).collect();
         let found = vec![Vec::new(); wakers.len()];
-        Self { tasks, wakers, found }
+        Self { tasks, wakers, found, keeps_all: false }
+    }
+
+    /// Of all that wait, tasks of this runtime or not.
+    pub(crate) fn of_all() -> Self {
+        Self { keeps_all: true, ..Self::new(Vec::new()) }
     }
 
     /// A waker waits for something; nothing happens if it is no task's.
     pub(crate) fn note(&mut self, waker: &Waker, what: impl FnOnce() -> String) {
+        if self.keeps_all {
+            self.wakers.extend(contained(|| waker.clone()));
+            return;
+        }
         let Some(&task) = self.tasks.get(&waker.data()) else { return };
         // Another kind of waker may have the same data.
         if self.wakers[task].will_wake(waker) {
             self.found[task].push(what());
         }
+    }
+
+    /// The wakers, for `of_all`.
+    pub(crate) fn into_wakers(self) -> Vec<Waker> {
+        self.wakers
     }
 
     /// What each task waits for, in their order.
