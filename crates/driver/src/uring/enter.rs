@@ -25,6 +25,10 @@ impl Uring {
         self.counters.overflows += u64::from(self.ring.overflowed());
         match wait {
             Wait::UpTo(timeout) if !urgent => self.sleep(timeout),
+            Wait::No if self.needs_no_enter() => {
+                self.all_taken = true;
+                Ok(())
+            }
             Wait::UpTo(_) | Wait::No => self.enter(RingWait::Reap),
         }
     }

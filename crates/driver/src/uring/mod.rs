@@ -101,6 +101,8 @@ pub struct Uring {
     backlog: VecDeque<Entry>,
     /// The last turn submitted everything.
     all_taken: bool,
+    /// Another event loop takes the turns, and is told of completions.
+    hosted: bool,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,
     /// What to trim once every completion has been taken.
@@ -154,6 +156,7 @@ impl Uring {
             datagrams: None,
             backlog: VecDeque::new(),
             all_taken: true,
+            hosted: false,
             trim_timer: TrimTimer::default(),
             busy_poll: BusyPoll::new(config.busy_poll),
             trim: None,

@@ -15,14 +15,26 @@ impl Uring {
             (eventfd.try_clone_to_owned()?, eventfd.try_clone_to_owned()?);
         self.ring.register_eventfd(eventfd).map_err(named("io_uring_register"))?;
         self.files.set_notifier(for_workers);
+        self.hosted = true;
         Ok(notifier)
+    }
+
+    /// Whether a turn that does not wait may leave out its system call: another event loop is told of what comes later, and neither
+    /// side has something for the other now.
+    #[inline]
+    pub(super) fn needs_no_enter(&self) -> bool {
+        self.hosted && self.is_clear() && self.files.is_empty() && !self.has_deferred()
+    }
+
+    fn has_deferred(&self) -> bool {
+        self.ring.work_pending() || self.ring.overflowed()
     }
 
     #[inline]
     pub(crate) fn arm(&mut self) -> bool {
         self.ring.notify(true);
         // Completions came before it was on, or deferred work waits for an enter; neither is signalled again.
-        let has_news = self.ring.ready() > 0 || self.ring.work_pending() || self.ring.overflowed();
+        let has_news = self.ring.ready() > 0 || self.has_deferred();
         self.is_clear() && self.files.is_empty() && !has_news
     }
 
