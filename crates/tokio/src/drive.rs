@@ -17,12 +17,19 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Takes turns until annulus cannot go on, and returns why. `Send`, as tokio demands, since the guest itself stays in its thread's state.
 pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::Error {
-    if thread::current().id() != thread {
-        let text = "annulus was entered on another thread than the one that runs tokio's tasks";
-        return io::Error::other(text);
-    }
     let mut timer: Option<Pin<Box<Sleep>>> = None;
-    poll_fn(|cx| poll_turn(&notifier, &mut timer, cx)).await
+    poll_fn(|cx| match thread::current().id() == thread {
+        true => poll_turn(&notifier, &mut timer, cx),
+        false => Poll::Ready(wrong_thread()),
+    })
+    .await
+}
+
+fn wrong_thread() -> io::Error {
+    io::Error::other(
+        "annulus was entered on another thread than the one that runs tokio's tasks: call enter on the thread \
+         that calls block_on, and run that runtime on no other",
+    )
 }
 
 fn poll_turn(

@@ -48,18 +48,13 @@ pub fn enter() -> io::Result<Entered> {
 /// As [`enter`], with settings.
 ///
 /// # Errors
-/// `Unsupported` in a multi-threaded runtime of tokio; if no runtime of annulus can be built, as [`Builder::build`]; if this thread has one
-/// already; or outside a runtime of tokio.
+/// `Unsupported` in a multi-threaded runtime of tokio; if this thread has a runtime of annulus already, be it the guest of the same
+/// runtime of tokio or of another; outside a runtime of tokio; or if no runtime of annulus can be built, as [`Builder::build`].
 ///
 /// # Panics
 /// If tokio's runtime was built without I/O or without time, with tokio's message: use `enable_all`.
 pub fn enter_with(builder: Builder) -> io::Result<Entered> {
-    let host = Handle::try_current().map_err(io::Error::other)?;
-    if host.runtime_flavor() != RuntimeFlavor::CurrentThread {
-        let text = "a multi-threaded runtime moves tasks between threads; use a current-thread one, \
-                    or annulus_tokio::run_each";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-    }
+    let host = host()?;
     let guest = builder.build()?.into_guest()?;
     let notifier = guest.as_fd().try_clone_to_owned()?;
     // SAFETY: `OwnedFd` owns its descriptor, names it alone, and `AsyncFd` keeps it until it is dropped.
@@ -68,6 +63,25 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     // Turns run other tasks, whose operations are not to be taken from the budget of this one.
     let task = host.spawn(unconstrained(drive(notifier, thread::current().id())));
     Ok(Entered { task, _stays_here: PhantomData })
+}
+
+/// The current-thread runtime of tokio that this thread is in.
+fn host() -> io::Result<Handle> {
+    let host = Handle::try_current().map_err(|_| {
+        io::Error::other(
+            "annulus was entered outside a runtime of tokio: use annulus_tokio::run, or call enter inside \
+             block_on of a current-thread runtime",
+        )
+    })?;
+    match host.runtime_flavor() {
+        RuntimeFlavor::CurrentThread => Ok(host),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "annulus was entered in a multi-threaded runtime of tokio, which moves tasks between threads: use \
+             #[tokio::main(flavor = \"current_thread\")], annulus_tokio::run, or annulus_tokio::run_each for a \
+             loop a core",
+        )),
+    }
 }
 
 /// The time during which annulus is part of this thread's runtime of tokio; see [`enter`]. Dropping it ends annulus as dropping a

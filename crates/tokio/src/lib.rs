@@ -30,8 +30,12 @@
 //! }
 //! ```
 //!
-//! Streams of annulus are not `Send`, so tasks that use them are spawned by [`tokio::task::spawn_local`] in a
-//! [`LocalSet`], or by [`annulus::spawn`]. [`run`] sets all of that up; [`run_each`] does it once a core.
+//! [`run`] makes both runtimes: `annulus_tokio::run(async { … })` in `main` takes the place of `#[tokio::main]`. [`run_with`] takes settings
+//! of annulus, and [`run_each`] does it once a core. There is no attribute macro, which would save one line and hide the error that a
+//! runtime which cannot be built is.
+//!
+//! Streams of annulus are not `Send`, so tasks that use them are spawned by [`tokio::task::spawn_local`], inside [`run`], a
+//! [`LocalRuntime`] or a [`LocalSet`]; or by [`annulus::spawn`], everywhere. [`tokio::spawn`], which demands `Send`, works for all others.
 //!
 //! With feature `tokio-io` of `annulus`, which this crate switches on, its streams have tokio's `AsyncRead`, `AsyncBufRead` and
 //! `AsyncWrite`.
@@ -39,7 +43,12 @@
 //! # What it costs
 //!
 //! A wait of the thread is tokio's, on its epoll instance, and a turn of annulus follows it: two system calls more than a runtime of
-//! annulus alone makes for the same wait. Under load a turn serves many connections.
+//! annulus alone makes for the same wait. Under load a turn serves many connections. With one connection that sends a request and waits for the
+//! answer, a request is three system calls: the wait, a turn that takes the request, and one that sends the answer. A runtime of annulus
+//! alone makes one, and tokio with its own sockets three.
+//!
+//! In a [`LocalSet`] that `block_on` runs, tokio polls its epoll instance once more for each wake of a local task: prefer [`run`], or
+//! a [`LocalRuntime`] (`build_local` of tokio's builder, `#[tokio::main(flavor = "local")]`).
 //!
 //! # What to know
 //!
@@ -48,6 +57,11 @@
 //! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks. Tasks of tokio share a larger one of annulus
 //!   operations between two turns: then they wait until the others, and annulus, had their turn.
 //! - A multi-threaded runtime is refused, since it moves its tasks between threads. [`run_each`] runs one loop a core.
+//! - A current-thread runtime of tokio may be run by one thread after another. The thread that has entered annulus is the one that has to
+//!   run it: if another one does, annulus ends there, and [`Entered::failed`] says so.
+//!
+//! [`LocalRuntime`]: tokio::runtime::LocalRuntime
+//! [`LocalSet`]: tokio::task::LocalSet
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -58,13 +72,17 @@ mod entered;
 pub use each::run_each;
 pub use entered::{Entered, enter, enter_with};
 
+use annulus::{Builder, Runtime};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
-use tokio::task::LocalSet;
+use tokio::runtime::LocalOptions;
 
-/// Runs a future on a current-thread runtime of tokio with annulus in it. [`tokio::task::spawn_local`] works in it.
+/// Runs a future on a runtime of tokio with annulus in it: what `#[tokio::main]` does, for a program in guest mode.
+/// [`tokio::spawn`] and [`tokio::task::spawn_local`] work in it, as do [`annulus::spawn`] and everything of both crates that needs a
+/// runtime. When the future is ready, tasks that still run are dropped; then streams send what they have queued, within the
+/// [shutdown timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```
 /// let answer = annulus_tokio::run(async {
@@ -81,16 +99,40 @@ use tokio::task::LocalSet;
 /// # Errors
 /// If one of the two runtimes cannot be built, if this thread runs one of annulus already, or if annulus cannot go on; see
 /// [`Entered::failed`].
+///
+/// # Panics
+/// Inside another runtime of tokio, with tokio's message: use [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
-    let host = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    run_with(Runtime::builder(), future)
+}
+
+/// As [`run`], with settings of annulus.
+///
+/// ```
+/// use annulus::{DriverChoice, Runtime};
+///
+/// let settings = Runtime::builder().driver(DriverChoice::Epoll).task_budget(64);
+/// let answer = annulus_tokio::run_with(settings, async { annulus::spawn(async { 42 }).await })?;
+/// assert_eq!(answer.unwrap(), 42);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// As [`run`], and as [`Builder::build`] for settings that cannot be.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output> {
+    // Its tasks need not be `Send` without a `LocalSet`, each of whose wakes would cost a call of tokio's poll.
+    let host = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
     let mut entered = {
         let _context = host.enter();
-        enter()?
+        enter_with(settings)?
     };
-    let local = LocalSet::new();
-    let output = host.block_on(local.run_until(until_failure(future, &mut entered)));
+    let output = host.block_on(until_failure(future, &mut entered));
     // What tasks still hold of annulus is dropped while it is there.
-    drop(local);
     drop(host);
     drop(entered);
     output

@@ -1,0 +1,44 @@
+//! What the tests share: runtimes of tokio with annulus in them.
+#![allow(dead_code)] // No test file uses all of it.
+
+use annulus::net::TcpStream;
+use annulus::{Builder, DriverChoice, Runtime};
+use std::io;
+use std::time::Duration;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+/// A deadline that turns a hang into a failure.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Runs a body on both drivers, in a current-thread runtime of tokio, by the two ways of spawning what is not `Send`.
+pub(crate) fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        on(Runtime::builder().driver(driver), body());
+        let within = async { timeout(LONG, body()).await.expect("a hang") };
+        annulus_tokio::run_with(Runtime::builder().driver(driver), within).unwrap().unwrap();
+    }
+}
+
+fn on(builder: Builder, body: impl Future<Output = io::Result<()>>) {
+    let host = host();
+    let local = LocalSet::new();
+    let body = async {
+        let entered = annulus_tokio::enter_with(builder)?;
+        timeout(LONG, body).await.expect("a hang")?;
+        drop(entered);
+        io::Result::Ok(())
+    };
+    host.block_on(local.run_until(body)).unwrap();
+}
+
+pub(crate) fn host() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}

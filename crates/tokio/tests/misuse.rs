@@ -1,0 +1,295 @@
+//! Guests where they cannot be, runtimes that end in every order, and panics.
+
+mod common;
+
+use annulus::net::{TcpListener, TcpStream, UnixStream};
+use annulus::{DriverChoice, Runtime};
+use common::{LONG, host, on_both};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::runtime::RuntimeFlavor;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+
+/// The text of the panic with which a call ends.
+fn panic_of<T>(call: impl FnOnce() -> T) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(|| _ = call())).expect_err("it panics");
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a text")
+}
+
+#[test]
+fn there_is_one_on_a_thread_and_a_next_one_after_it() {
+    host().block_on(async {
+        let entered = annulus_tokio::enter().unwrap();
+        let second = annulus_tokio::enter().unwrap_err().to_string();
+        assert!(second.contains("running on this thread already"), "{second}");
+        // The first one is as it was.
+        annulus::time::sleep(Duration::from_millis(1)).await;
+        drop(entered);
+        drop(annulus_tokio::enter().unwrap());
+    });
+}
+
+#[test]
+fn two_hosts_of_a_thread_share_no_guest() {
+    let (one, other) = (host(), host());
+    let _entered = one.block_on(async { annulus_tokio::enter().unwrap() });
+    let second = other.block_on(async { annulus_tokio::enter().unwrap_err().to_string() });
+    assert!(second.contains("running on this thread already"), "{second}");
+    one.block_on(annulus::time::sleep(Duration::from_millis(1)));
+}
+
+#[test]
+fn it_is_refused_outside_of_tokio() {
+    let outside = annulus_tokio::enter().unwrap_err().to_string();
+    assert!(outside.contains("use annulus_tokio::run"), "{outside}");
+    // Nothing is left behind.
+    Runtime::new().unwrap().block_on(async {});
+}
+
+#[test]
+fn it_is_refused_in_a_runtime_of_many_threads() {
+    let many = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let refused = many.unwrap().block_on(async {
+        tokio::spawn(async { annulus_tokio::enter().map(drop).unwrap_err() }).await.unwrap()
+    });
+    assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+    let text = refused.to_string();
+    assert!(text.contains("current_thread") && text.contains("run_each"), "{text}");
+}
+
+#[test]
+fn counts_of_threads_are_checked() {
+    for count in [0, 100_000] {
+        let refused = annulus_tokio::run_each(count, async |_| ()).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{count} threads: take 1 to ")), "{refused}");
+    }
+}
+
+#[test]
+fn run_inside_a_runtime_of_tokio_panics_with_its_message() {
+    host().block_on(async {
+        let text = panic_of(|| annulus_tokio::run(async {}));
+        assert!(text.contains("Cannot start a runtime from within a runtime"), "{text}");
+        // The guest that was made for it is gone.
+        drop(annulus_tokio::enter().unwrap());
+    });
+}
+
+#[test]
+fn run_inside_a_runtime_of_annulus_is_an_error() {
+    annulus::run(async {
+        let nested = annulus_tokio::run(async {}).unwrap_err().to_string();
+        assert!(nested.contains("running on this thread already"), "{nested}");
+    });
+}
+
+#[test]
+fn block_on_of_annulus_in_a_guest_is_refused() {
+    on_both(async || {
+        let nested = Runtime::new()?.try_block_on(async {}).unwrap_err().to_string();
+        assert!(nested.contains("spawn a task on it, or use another thread"), "{nested}");
+        let text = panic_of(|| annulus::run(async {}));
+        assert!(text.contains("running on this thread already"), "{text}");
+        annulus::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn tokio_without_drivers_panics_with_its_message() {
+    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let text = panic_of(|| bare.block_on(async { annulus_tokio::enter().map(drop) }));
+    assert!(text.contains("enable_io") || text.contains("enable_all"), "{text}");
+    // Nothing is left behind.
+    host().block_on(async { drop(annulus_tokio::enter().unwrap()) });
+}
+
+#[test]
+fn entering_on_a_thread_that_runs_no_tasks_is_an_error_to_be_seen() {
+    host().block_on(async {
+        let failed = tokio::task::spawn_blocking(|| {
+            let mut entered = annulus_tokio::enter().unwrap();
+            tokio::runtime::Handle::current().block_on(entered.failed()).to_string()
+        });
+        let failed = timeout(LONG, failed).await.expect("a hang").unwrap();
+        assert!(failed.contains("another thread"), "{failed}");
+    });
+}
+
+/// The tasks of a current-thread runtime go on on the thread that calls `block_on`, and the guest does not.
+#[test]
+fn a_host_that_another_thread_runs_ends_its_guest_with_an_error() {
+    let host = host();
+    let mut entered = host.block_on(async { annulus_tokio::enter().unwrap() });
+    std::thread::scope(|scope| {
+        // It has a guest of its own, on another runtime: it must not be mistaken for the first one.
+        scope.spawn(|| {
+            let own = self::host();
+            let _own = own.block_on(async { annulus_tokio::enter().unwrap() });
+            host.block_on(async { tokio::task::yield_now().await });
+        });
+    });
+    let failed = host.block_on(async { timeout(LONG, entered.failed()).await.expect("a hang") });
+    assert!(failed.to_string().contains("run that runtime on no other"), "{failed}");
+    drop(entered);
+    host.block_on(async { drop(annulus_tokio::enter().unwrap()) });
+}
+
+#[test]
+fn tokio_may_end_first() {
+    let host = host();
+    let entered = {
+        let _context = host.enter();
+        annulus_tokio::enter().unwrap()
+    };
+    let mut pair = UnixStream::pair().unwrap();
+    host.block_on(async { pair.0.send("x").await.unwrap() });
+    drop(host);
+    // Without a loop nothing would wake the task: an error is not needed, and a poll is pending.
+    let Some(sent) = poll_once(pair.0.send("y")) else { panic!("a queue has room") };
+    sent.unwrap();
+    drop(entered);
+    let ended = poll_once(pair.0.send("z")).expect("at once").unwrap_err().to_string();
+    assert!(ended.contains("ended"), "{ended}");
+    Runtime::new().unwrap().block_on(async {});
+}
+
+/// Polls a future once.
+fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait for.
+#[test]
+fn tokio_goes_on_after_its_guest() {
+    host().block_on(LocalSet::new().run_until(async {
+        let entered = annulus_tokio::enter().unwrap();
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = annulus::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let waiting = [
+            spawn_local(async move { other.recv().await.map(drop) }),
+            spawn_local(async move { listener.accept().await.map(drop) }),
+            spawn_local(async move { socket.recv_from().await.map(drop) }),
+        ];
+        let timer = spawn_local(annulus::time::sleep(Duration::from_secs(3600)));
+        let task = annulus::spawn(std::future::pending::<()>());
+        // All of them wait when annulus ends.
+        tokio::task::yield_now().await;
+        drop(entered);
+        for waiting in waiting {
+            let ended = timeout(LONG, waiting).await.expect("a hang").unwrap().unwrap_err();
+            assert!(ended.to_string().contains("ended"), "{ended}");
+        }
+        let panicked = timeout(LONG, timer).await.expect("a hang").unwrap_err();
+        assert!(panicked.is_panic(), "a timer has no error to return");
+        assert!(timeout(LONG, task).await.expect("a hang").unwrap_err().is_cancelled());
+        assert!(one.send("x").await.is_err());
+        assert!(annulus::handle().is_err());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }));
+}
+
+#[test]
+fn it_may_end_in_a_task_of_its_own() {
+    host().block_on(LocalSet::new().run_until(async {
+        let entered = annulus_tokio::enter().unwrap();
+        let ended = Rc::new(tokio::sync::Notify::new());
+        let notify = ended.clone();
+        _ = annulus::spawn(async move {
+            drop(entered);
+            notify.notify_one();
+        });
+        timeout(LONG, ended.notified()).await.expect("the task runs");
+        tokio::task::yield_now().await;
+        assert!(annulus::handle().is_err());
+    }));
+}
+
+#[test]
+fn a_task_that_panics_ends_alone() {
+    on_both(async || {
+        let ours = annulus::spawn(async { panic!("ours") }).await.unwrap_err();
+        assert!(ours.is_panic());
+        let (held, mut other) = UnixStream::pair()?;
+        let panics = spawn_local(async move {
+            let _held = held;
+            panic!("theirs")
+        });
+        assert!(other.recv().await?.is_none(), "what the task held was closed");
+        assert!(panics.await.unwrap_err().is_panic());
+        let (mut one, mut other) = UnixStream::pair()?;
+        one.send("both go on").await?;
+        assert_eq!(&*other.recv().await?.unwrap(), b"both go on");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_future_that_panics_ends_both_runtimes() {
+    let text = panic_of(|| {
+        annulus_tokio::run(async {
+            let (mut one, _other) = UnixStream::pair().unwrap();
+            one.send("x").await.unwrap();
+            panic!("as asked");
+        })
+    });
+    assert_eq!(text, "as asked");
+    assert_eq!(annulus_tokio::run(async { 7 }).unwrap(), 7);
+}
+
+#[test]
+fn settings_that_cannot_be_are_errors() {
+    for (settings, named) in [
+        (Runtime::builder().sq_entries(0), "0"),
+        (Runtime::builder().driver(DriverChoice::Uring).sq_entries(1 << 20), "1048576"),
+    ] {
+        let refused = annulus_tokio::run_with(settings, async {}).unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
+    assert_eq!(annulus_tokio::run(async { 7 }).unwrap(), 7);
+}
+
+/// The one-line error of a program that waits for what annulus can no longer bring.
+#[test]
+fn a_stop_ends_a_run() {
+    let stopped = annulus_tokio::run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        annulus::handle().unwrap().stop();
+        listener.accept().await.map(drop)
+    });
+    assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::Interrupted);
+}
+
+#[test]
+fn each_thread_is_a_runtime_of_tokio() {
+    let flavors = annulus_tokio::run_each(1, async |_| {
+        // Without `Send`, and without a `LocalSet`.
+        let shared = Rc::new(7);
+        let seven = spawn_local(async move { *shared }).await.unwrap();
+        assert_eq!(seven, 7);
+        tokio::runtime::Handle::current().runtime_flavor()
+    });
+    assert!(matches!(flavors.unwrap()[..], [RuntimeFlavor::CurrentThread]));
+}
+
+#[test]
+fn a_connection_to_nothing_is_an_error_that_names_it() {
+    on_both(async || {
+        let bound = tokio::net::TcpSocket::new_v4()?;
+        bound.bind("127.0.0.1:0".parse().unwrap())?;
+        let address = bound.local_addr()?;
+        let refused = TcpStream::connect(address).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(refused.to_string().contains(&address.to_string()), "{refused}");
+        Ok(())
+    });
+}
