@@ -24,6 +24,8 @@
 //! | any of these over TLS | `rustls` besides |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
 //!
+//! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service.
+//!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

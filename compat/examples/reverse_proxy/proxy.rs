@@ -1,0 +1,197 @@
+//! What happens to a request.
+
+use crate::body::Passed;
+use crate::forward::{add_forwarded_for, remove_hop_by_hop, set_upgrade};
+use annulus::io::{FromTokio, copy_bidirectional};
+use annulus::sync::CancellationToken;
+use annulus::time::sleep;
+use annulus_compat::hyper::{Clock, Spawner};
+use annulus_compat::hyper_util::Connector;
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderValue};
+use hyper::service::{Service, service_fn};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
+
+/// Passes requests on to one upstream.
+pub(crate) struct Proxy {
+    upstream: Uri,
+    client: Client<Connector, Passed>,
+    limits: Limits,
+}
+
+/// How long the upstream may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// To accept a connection.
+    pub(crate) connect: Duration,
+    /// From the end of a request to the head of its response.
+    pub(crate) response: Duration,
+    /// For each part of a body, in either direction.
+    pub(crate) progress: Duration,
+    /// Without a request, until a connection is closed.
+    pub(crate) idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            connect: seconds(5),
+            response: seconds(30),
+            progress: seconds(60),
+            idle: seconds(60),
+        }
+    }
+}
+
+impl Proxy {
+    pub(crate) fn new(upstream: Uri) -> io::Result<Self> {
+        Self::with(upstream, Limits::default())
+    }
+
+    pub(crate) fn with(upstream: Uri, limits: Limits) -> io::Result<Self> {
+        if upstream.scheme_str() != Some("http") || upstream.path() != "/" {
+            let text = format!("{upstream}: an upstream is http://host:port, without a path");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let client = Client::builder(Spawner)
+            .timer(Clock::new())
+            .pool_timer(Clock::new())
+            .pool_idle_timeout(limits.idle)
+            .build(Connector::new().timeout(limits.connect));
+        Ok(Self { upstream, client, limits })
+    }
+
+    /// The service of a connection from this peer.
+    pub(crate) fn service(
+        proxy: &Rc<Self>,
+        peer: SocketAddr,
+    ) -> impl Service<Request<Incoming>, Response = Answer, Error = Infallible, Future: 'static> + use<>
+    {
+        let proxy = proxy.clone();
+        service_fn(move |request| {
+            let proxy = proxy.clone();
+            async move { Ok(proxy.answer(request, peer).await) }
+        })
+    }
+
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
+        if request.method() == Method::CONNECT {
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "this proxy makes no tunnels");
+        }
+        let (request, upgrade, sent) = self.rewritten(request, peer);
+        let response = pin!(self.client.request(request));
+        let too_late = pin!(async {
+            sent.cancelled().await;
+            sleep(self.limits.response).await;
+        });
+        match select(response, too_late).await {
+            Either::Left((Ok(response), _)) => self.passed_back(response, upgrade),
+            Either::Left((Err(error), _)) => refuse(status_of(&error), &text_of(&error)),
+            Either::Right(_) => {
+                let text = format!("no answer of the upstream within {:?}", self.limits.response);
+                refuse(StatusCode::GATEWAY_TIMEOUT, &text)
+            }
+        }
+    }
+
+    /// The request for the upstream; the client's upgrade, if it asks for one; and what is cancelled when the body was sent.
+    fn rewritten(
+        &self,
+        mut request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> (Request<Passed>, Option<OnUpgrade>, CancellationToken) {
+        let protocol = remove_hop_by_hop(request.headers_mut());
+        let upgrade = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
+        let (mut head, body) = request.into_parts();
+        // In HTTP/2 the host is part of the URI.
+        if let (None, Some(host)) = (head.headers.get(HOST), head.uri.authority()) {
+            let host = HeaderValue::try_from(host.as_str()).expect("checked already");
+            head.headers.insert(HOST, host);
+        }
+        head.uri = at_upstream(&self.upstream, &head.uri);
+        head.version = Version::HTTP_11;
+        add_forwarded_for(&mut head.headers, peer.ip());
+        if let Some(protocol) = protocol {
+            set_upgrade(&mut head.headers, protocol);
+        }
+        let sent = CancellationToken::new();
+        let body = Passed::new(body, self.limits.progress, Some(sent.clone().drop_guard()));
+        (Request::from_parts(head, body), upgrade, sent)
+    }
+
+    fn passed_back(&self, mut response: Response<Incoming>, upgrade: Option<OnUpgrade>) -> Answer {
+        let protocol = remove_hop_by_hop(response.headers_mut());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let (Some(client), Some(protocol)) = (upgrade, protocol) else {
+                return refuse(
+                    StatusCode::BAD_GATEWAY,
+                    "the upstream upgrades without being asked",
+                );
+            };
+            let upstream = hyper::upgrade::on(&mut response);
+            annulus::spawn(tunnel(client, upstream));
+            set_upgrade(response.headers_mut(), protocol);
+        }
+        let limit = self.limits.progress;
+        response.map(|body| http_body_util::Either::Left(Passed::new(body, limit, None)))
+    }
+}
+
+/// Passes bytes on in both directions, until both have ended.
+async fn tunnel(client: OnUpgrade, upstream: OnUpgrade) {
+    let Ok((client, upstream)) = futures_util::future::try_join(client, upstream).await else {
+        return;
+    };
+    let (mut client, mut upstream) =
+        (FromTokio::new(TokioIo::new(client)), FromTokio::new(TokioIo::new(upstream)));
+    // An error ends both, which is all there is to tell either.
+    _ = copy_bidirectional(&mut client, &mut upstream).await;
+}
+
+fn at_upstream(upstream: &Uri, uri: &Uri) -> Uri {
+    let mut parts = upstream.clone().into_parts();
+    parts.path_and_query = uri.path_and_query().cloned().or(parts.path_and_query);
+    Uri::from_parts(parts).expect("a scheme, a host and a path")
+}
+
+fn refuse(status: StatusCode, text: &str) -> Answer {
+    let body = Full::new(Bytes::from(format!("{status}: {text}\n")));
+    let mut response = Response::new(http_body_util::Either::Right(body));
+    *response.status_mut() = status;
+    response
+}
+
+/// 504 if something took too long, and 502 for anything else.
+fn status_of(error: &Error) -> StatusCode {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let error_of_io = error.downcast_ref::<io::Error>();
+        if error_of_io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return StatusCode::GATEWAY_TIMEOUT;
+        }
+        cause = error.source();
+    }
+    StatusCode::BAD_GATEWAY
+}
+
+/// The error with its causes.
+fn text_of(error: &Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,154 @@
+//! Upstreams that fail, and clients that leave or do not read.
+
+use crate::common::{everywhere, simulated};
+use crate::proxy::{Limits, Proxy};
+use crate::{ask, start, upstream};
+use annulus::net::{TcpListener, TcpStream};
+use annulus::time::{Instant, sleep};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+}
+
+#[test]
+fn an_upstream_that_is_not_there() {
+    everywhere(async || {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let proxy = start("127.0.0.1:0", gone, Limits::default());
+        let answer = ask(proxy.address, &get("/")).await?;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        assert!(answer.contains(&gone.to_string()), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_upstream_that_breaks_off() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        let answer = ask(proxy.address, &get("/break")).await?;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        // Too late for another status: the client's connection breaks off as well.
+        let answer = ask(proxy.address, &get("/half")).await?;
+        assert!(answer.contains("content-length: 100") && !answer.contains("502"), "{answer}");
+        let answer = ask(proxy.address, &get("/upgrade")).await?;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        // The proxy goes on.
+        assert!(ask(proxy.address, &get("/headers")).await?.starts_with("HTTP/1.1 200"));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_upstream_that_is_slow() {
+    simulated(async |sim| {
+        let limits = Limits { response: SECOND * 7, progress: SECOND * 9, ..Limits::default() };
+        let upstream = upstream::start("10.0.0.1:80");
+        let proxy = start("10.0.0.2:80", upstream.address, limits);
+        let begun = Instant::now();
+        let answer = ask(proxy.address, &get("/wait")).await?;
+        assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
+        assert!(begun.elapsed() >= SECOND * 7 && begun.elapsed() < SECOND * 8);
+        upstream.dropped.notified().await;
+        // A body that comes to a halt.
+        let begun = Instant::now();
+        let answer = ask(proxy.address, &get("/stall")).await?;
+        assert!(answer.contains("first") && !answer.ends_with("0\r\n\r\n"), "{answer}");
+        assert!(begun.elapsed() >= SECOND * 9 && begun.elapsed() < SECOND * 10);
+        // A client whose body comes slowly has more time than the response.
+        let head =
+            "POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
+        let mut slow = TcpStream::connect(proxy.address).await?;
+        slow.send(head).await?;
+        for byte in *b"abc" {
+            sleep(SECOND * 8).await;
+            slow.send(vec![byte]).await?;
+        }
+        let mut answer = Vec::new();
+        while let Some(lease) = slow.recv().await? {
+            answer.extend_from_slice(&lease);
+        }
+        assert!(answer.ends_with(b"abc"));
+        drop(sim);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_upstream_that_does_not_accept() {
+    simulated(async |_| {
+        // A backlog of one, which is full.
+        let full = annulus::net::ListenOptions::new().backlog(1).bind("10.0.0.1:80")?;
+        let mut waiting = Vec::new();
+        for _ in 0..2 {
+            waiting.push(TcpStream::connect("10.0.0.1:80").await?);
+        }
+        let proxy = start("10.0.0.2:80", full.local_addr()?, Limits::default());
+        let begun = Instant::now();
+        let answer = ask(proxy.address, &get("/")).await?;
+        assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
+        assert!(begun.elapsed() >= SECOND * 5 && begun.elapsed() < SECOND * 6);
+        Ok(())
+    });
+}
+
+/// The upstream's handler is dropped.
+#[test]
+fn a_client_that_leaves_is_told_to_the_upstream() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        let mut client = TcpStream::connect(proxy.address).await?;
+        client.send(get("/wait")).await?;
+        upstream.waits.notified().await;
+        client.abort();
+        upstream.dropped.notified().await;
+        Ok(())
+    });
+}
+
+/// The proxy reads from the upstream no more than its bounds while its client does not read.
+#[test]
+fn a_client_that_does_not_read_holds_the_upstream_back() {
+    simulated(async |_| {
+        let upstream = upstream::start("10.0.0.1:80");
+        let proxy = start("10.0.0.2:80", upstream.address, Limits::default());
+        let mut client = TcpStream::connect(proxy.address).await?;
+        client.send(get("/endless")).await?;
+        sleep(SECOND * 10).await;
+        let made = upstream.made.get();
+        sleep(SECOND * 10).await;
+        assert_eq!(upstream.made.get(), made);
+        let held = annulus::stats().expect("in a runtime").memory.held;
+        assert!(made > 10_000 && made < 8_000_000, "{made}");
+        assert!(held < 8_000_000, "{held}");
+        // It goes on when the client reads.
+        let mut received = 0;
+        while received < 20_000_000 {
+            received += client.recv().await?.expect("more").len();
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn bad_requests_and_upstreams() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        let answer =
+            ask(proxy.address, "CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\nconnection: close\r\n\r\n")
+                .await?;
+        assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+        let _unused = TcpListener::bind("127.0.0.1:0")?;
+        for wrong in ["https://a.example", "http://a.example/path", "/"] {
+            let error = Proxy::new(wrong.parse()?).err().expect("refused");
+            assert!(error.to_string().starts_with(wrong), "{error}");
+        }
+        Ok(())
+    });
+}
