@@ -35,6 +35,15 @@ pub(crate) fn as_guest<F: Future<Output = Outcome>>(body: F) {
     annulus_tokio::run(within).unwrap().unwrap();
 }
 
+/// As a guest of tokio, on io_uring and on epoll.
+pub(crate) fn as_guests<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let within = async { tokio::time::timeout(LONG, body()).await.expect("a hang") };
+        let ran = annulus_tokio::run_with(Runtime::builder().driver(driver), within);
+        ran.unwrap().unwrap_or_else(|failure| panic!("{driver:?}: {failure}"));
+    }
+}
+
 /// On a simulated kernel, in virtual time; its network has delays, and no faults.
 pub(crate) fn simulated<F: Future<Output = Outcome>>(body: impl FnOnce(Rc<Sim>) -> F) {
     simulated_with(Runtime::builder(), body);

@@ -1,0 +1,82 @@
+//! Programs of the system that tests talk to: servers that end with the test.
+
+use crate::common::Failure;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+/// A program of the system: in `PATH`, or in one of the directories. Without it the test says so, and ends.
+pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).chain(elsewhere.iter().cloned());
+    let found = all.map(|directory| directory.join(name)).find(|program| program.is_file());
+    if found.is_none() {
+        println!("skipped: there is no {name}; on Debian: apt-get install {package}");
+    }
+    found
+}
+
+/// A port of this machine that was free a moment ago.
+pub(crate) fn free_port() -> io::Result<u16> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr().map(|address| address.port())
+}
+
+/// A directory of its own below the one for temporary files, removed with everything in it.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("annulus-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in a process of its own, which is asked to end, and waited for, when this is dropped.
+pub(crate) struct Server(Child);
+
+impl Server {
+    /// Starts it, and waits until a line of its output, or of its errors, has this text.
+    pub(crate) fn start(command: &mut Command, ready: &str) -> Result<Self, Failure> {
+        let (output, input) = io::pipe()?;
+        command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+        let server = Self(command.spawn()?);
+        // The command keeps copies of the pipe's end, and its output would never end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut output = BufReader::new(output);
+        let mut told = String::new();
+        while !told.contains(ready) {
+            if output.read_line(&mut told)? == 0 {
+                return Err(format!("{:?} has ended: {told}", command.get_program()).into());
+            }
+        }
+        // A full pipe would stop it.
+        thread::spawn(move || io::copy(&mut output.by_ref(), &mut io::sink()));
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let id = rustix::process::Pid::from_child(&self.0);
+        // Of PostgreSQL a fast shutdown; of Redis one that saves nothing.
+        _ = rustix::process::kill_process(id, rustix::process::Signal::INT);
+        _ = self.0.wait();
+    }
+}
