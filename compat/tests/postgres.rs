@@ -21,7 +21,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 /// Bytes that are copied in and out.
 const COPIED: usize = 10 << 20;
 
-/// The user as which PostgreSQL runs if the test runs as root, which it refuses: `nobody`.
+/// The user as which PostgreSQL runs if the test runs as root, which it refuses.
 const UNPRIVILEGED: u32 = 65_534;
 
 struct Postgres {

@@ -5,7 +5,7 @@ mod common;
 mod servers;
 
 use annulus::net::{TcpStream, UnixStream};
-use annulus_compat::SendStream;
+use annulus_compat::axum::SendStream;
 use common::{Failure, Outcome, as_guests, on_drivers};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
