@@ -21,7 +21,7 @@
 //! | axum handlers that use tokio's timers, tasks, sockets, or axum's WebSockets | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
-//! | any of these over TLS | `rustls` besides |
+//! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, `axum` with `rustls::TlsIncoming` |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
 //!
 //! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service.

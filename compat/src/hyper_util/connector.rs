@@ -10,7 +10,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -96,21 +96,26 @@ impl Connector {
     }
 
     async fn connect(self, uri: Uri) -> io::Result<Io<OnThread<TcpStream>>> {
+        Ok(Io::new(OnThread::new(self.open(uri).await?)))
+    }
+
+    /// A stream to what a URI names.
+    pub(super) async fn open(self, uri: Uri) -> io::Result<TcpStream> {
         let (host, port) = self.target(&uri)?;
         let connect = async {
             let addresses = lookup_host((host.as_str(), port)).await?.collect();
-            race::connect(self.options, addresses, self.attempt_delay).await
+            let raced = race::connect(self.options, addresses, self.attempt_delay).await;
+            raced.map_err(|error| of_host(&host, error))
         };
-        let connected = match self.timeout {
-            None => connect.await,
-            Some(limit) => timeout(limit, connect).await.unwrap_or_else(|_| Err(too_late(limit))),
-        };
-        let stream = connected.map_err(|error| of_target(&host, port, &error))?;
-        Ok(Io::new(OnThread::new(stream)))
+        let Some(limit) = self.timeout else { return connect.await };
+        timeout(limit, connect).await.unwrap_or_else(|_| {
+            let text = format!("{host}:{port}: not connected within {limit:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
     }
 
     /// The host and the port that a URI names.
-    fn target(&self, uri: &Uri) -> io::Result<(String, u16)> {
+    pub(super) fn target(&self, uri: &Uri) -> io::Result<(String, u16)> {
         let scheme = uri.scheme_str();
         if self.enforce_http && scheme != Some("http") {
             let text = format!(
@@ -184,19 +189,18 @@ pub struct ConnectionInfo {
 
 impl Connection for Io<OnThread<TcpStream>> {
     fn connected(&self) -> Connected {
-        match ends(self) {
-            Ok((local_addr, peer_addr)) => {
-                Connected::new().extra(ConnectionInfo { local_addr, peer_addr })
-            }
-            // It has failed already, as its first use will say.
-            Err(_) => Connected::new(),
-        }
+        self.inner().try_ref().map_or_else(|_| Connected::new(), ends)
     }
 }
 
-fn ends(stream: &Io<OnThread<TcpStream>>) -> io::Result<(SocketAddr, SocketAddr)> {
-    let stream = stream.inner().try_ref()?;
-    Ok((stream.local_addr()?, stream.peer_addr()?))
+/// Tells the ends of a connection. One that has failed already has none, as its first use will say.
+pub(super) fn ends(stream: &TcpStream) -> Connected {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(local_addr), Ok(peer_addr)) => {
+            Connected::new().extra(ConnectionInfo { local_addr, peer_addr })
+        }
+        _ => Connected::new(),
+    }
 }
 
 impl Connection for Io<OnThread<UnixStream>> {
@@ -205,12 +209,12 @@ impl Connection for Io<OnThread<UnixStream>> {
     }
 }
 
-fn too_late(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {limit:?}"))
-}
-
-fn of_target(host: &str, port: u16, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("connecting to {host}:{port}: {error}"))
+/// Names the host, if the errors of its addresses do not.
+fn of_host(host: &str, error: io::Error) -> io::Error {
+    match host.parse::<IpAddr>() {
+        Ok(_) => error,
+        Err(_) => io::Error::new(error.kind(), format!("{host}: {error}")),
+    }
 }
 
 #[cfg(test)]

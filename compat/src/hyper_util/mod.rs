@@ -37,7 +37,7 @@
 //! # .unwrap();
 //! ```
 //!
-//! Connections of HTTP/2 need `http2_only(true)`, since plain TCP does not negotiate the version.
+//! With feature `rustls`, an `HttpsConnector` takes URIs of `https`, and speaks HTTP/2 if the server does. Other connections of HTTP/2 need `http2_only(true)`, since plain TCP does not negotiate the version.
 //!
 //! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
 //! [`Io`](crate::hyper::Io), [`Spawner`](crate::hyper::Spawner) and [`Clock`](crate::hyper::Clock) as they are. What asks for a stream that
@@ -45,8 +45,12 @@
 //! Feature `tower` has a whole server on top of them.
 
 mod connector;
+#[cfg(feature = "rustls")]
+mod https;
 mod race;
 mod unix;
 
 pub use connector::{Connecting, ConnectionInfo, Connector};
+#[cfg(feature = "rustls")]
+pub use https::{HttpsConnector, MaybeTls};
 pub use unix::UnixConnector;

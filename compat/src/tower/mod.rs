@@ -28,7 +28,7 @@
 //! ```
 //!
 //! [`serve`] takes `tower` services, [`serve_hyper`] those of hyper (`service_fn`), and [`serve_with`] makes one for each connection, which
-//! therefore knows its peer.
+//! therefore knows its peer. [`Serve`] has the settings; with feature `rustls` it serves over TLS too (`Serve::tls`).
 //!
 //! # axum on annulus alone, or inside tokio
 //!

@@ -277,6 +277,43 @@ impl<L, M, H> Serve<L, M, H> {
     }
 }
 
+#[cfg(feature = "rustls")]
+impl<L, M, H> Serve<L, M, H>
+where
+    L: Listen,
+    L::Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    /// Serves over TLS: [`handshake`](Self::handshake), within the acceptor's limit as well. Offer `h2` and `http/1.1` by ALPN.
+    ///
+    /// ```no_run
+    /// use annulus::net::TcpListener;
+    /// use annulus_compat::rustls::TlsAcceptor;
+    /// use annulus_compat::tower::serve;
+    /// use axum::{Router, routing::get};
+    ///
+    /// fn main() -> std::io::Result<()> {
+    ///     annulus::run(async {
+    ///         let (certificate, key) = (std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
+    ///         let acceptor = TlsAcceptor::from_pem(&certificate, &key, &["h2", "http/1.1"])?;
+    ///         let router = Router::new().route("/", get(async || "hello"));
+    ///         serve(TcpListener::bind("127.0.0.1:8443")?, router).tls(acceptor).await
+    ///     })
+    /// }
+    /// ```
+    pub fn tls(
+        self,
+        acceptor: crate::rustls::TlsAcceptor,
+    ) -> Serve<L, M, impl Fn(L::Stream) -> TlsHandshake<L::Stream>> {
+        self.handshake(move |stream| -> TlsHandshake<L::Stream> {
+            let acceptor = acceptor.clone();
+            Box::pin(async move { acceptor.accept(stream).await })
+        })
+    }
+}
+
+#[cfg(feature = "rustls")]
+type TlsHandshake<S> = Pin<Box<dyn Future<Output = io::Result<crate::rustls::TlsStream<S>>>>>;
+
 impl<L, M, S, B, H, F, T> IntoFuture for Serve<L, M, H>
 where
     L: Listen + 'static,

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod limits;
+mod tls;
 mod websocket;
 
 use annulus::net::{TcpListener, TcpStream};
