@@ -14,6 +14,8 @@
 //! | [`tuning`] | which setting is worth a measurement |
 //! | [`observing`] | statistics, tasks, and a program that hangs |
 //! | [`shutting_down`] | from a signal to the last byte sent |
+//! | [`inside_tokio`] | guest mode: sockets and files of annulus in tasks of tokio, on one thread |
+//! | [`tokio_beside`] | tokio on a thread of its own, for a library that needs it |
 //! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
 
 macro_rules! pages {
@@ -36,5 +38,7 @@ pages! {
     tuning
     observing
     shutting_down
+    inside_tokio
+    tokio_beside
     coming_from_tokio
 }
