@@ -1,9 +1,11 @@
 //! What the hyper servers have in common, whatever they run on: arguments, services, answers, and hyper's settings.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt::Display;
 use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -13,21 +15,32 @@ use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
 
-pub use listen::{BACKLOG, SHORTAGE, must, ring};
+pub use listen::{BACKLOG, SHORTAGE, must, ring as on_ring};
 
 const USAGE: i32 = 2;
+const UNAVAILABLE: i32 = 3;
 
 /// The length of the answer to `/16k`.
 const LARGE: usize = 16 * 1024;
 static LARGE_BODY: [u8; LARGE] = [b'x'; LARGE];
 
 /// What a server speaks.
+#[derive(Clone)]
+pub struct Service {
+    version: Version,
+    /// The settings of TLS, if it is encrypted.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
 #[derive(Clone, Copy)]
-pub enum Service {
+enum Version {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 without TLS, by prior knowledge.
+    /// HTTP/2, by prior knowledge or by ALPN.
     Http2,
 }
 
@@ -40,8 +53,17 @@ pub struct Task {
 
 type Answer = Result<Response<Full<Bytes>>, Infallible>;
 
-/// The program's arguments.
+/// The arguments of a program that has these modes and no TLS.
 pub fn task(modes: &[&str]) -> Task {
+    let task = any_task(modes);
+    if task.service.tls.is_some() {
+        unavailable("this server has no TLS");
+    }
+    task
+}
+
+/// The arguments of a program that has these modes and TLS.
+pub fn any_task(modes: &[&str]) -> Task {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (port, service, mode) = match arguments.as_slice() {
         [port, service] => (port, service, None),
@@ -49,15 +71,30 @@ pub fn task(modes: &[&str]) -> Task {
             (port, service, Some(mode.clone()))
         }
         [_, _, mode] => usage(format_args!("no mode '{mode}': {}", modes.join(", "))),
-        _ => usage("usage: PROGRAM PORT http1|http2 [MODE]"),
+        _ => usage("usage: PROGRAM PORT http1|http2|https1|https2 [MODE]"),
     };
     let Ok(port) = port.parse() else { usage(format_args!("'{port}' is not a port")) };
-    let service = match service.as_str() {
-        "http1" => Service::Http1,
-        "http2" => Service::Http2,
-        other => usage(format_args!("no service '{other}': http1, http2")),
+    let (version, alpn) = match service.as_str() {
+        "http1" => (Version::Http1, None),
+        "http2" => (Version::Http2, None),
+        "https1" => (Version::Http1, Some("http/1.1")),
+        "https2" => (Version::Http2, Some("h2")),
+        other => usage(format_args!("no service '{other}': http1, http2, https1, https2")),
     };
+    let service = Service { version, tls: alpn.map(|alpn| Arc::new(must(config(alpn)))) };
     Task { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), service, mode }
+}
+
+/// TLS with a certificate that is made here and signed by itself.
+fn config(alpn: &str) -> Result<ServerConfig, Box<dyn Error>> {
+    let made =
+        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?.with_no_client_auth();
+    let mut config = builder.with_single_cert(vec![made.cert.der().clone()], key)?;
+    config.alpn_protocols = vec![alpn.into()];
+    Ok(config)
 }
 
 /// The announcement, printed when everything is set up.
@@ -66,19 +103,19 @@ pub fn announce(address: SocketAddr) {
 }
 
 /// Serves one connection to its end. An error ends the connection, and is the peer's in most cases.
-pub async fn serve<I, E>(service: Service, stream: I, executor: E)
+pub async fn serve<I, E>(service: &Service, stream: I, executor: E)
 where
     I: Read + Write + Unpin + 'static,
     E: Http2ServerConnExec<Ready<Answer>, Full<Bytes>>,
 {
-    let _ = match service {
-        Service::Http1 => {
+    let _ = match service.version {
+        Version::Http1 => {
             http1::Builder::new()
                 .pipeline_flush(true)
                 .serve_connection(stream, service_fn(answer))
                 .await
         }
-        Service::Http2 => {
+        Version::Http2 => {
             http2::Builder::new(executor).serve_connection(stream, service_fn(answer)).await
         }
     };
@@ -98,6 +135,14 @@ fn answer(request: Request<Incoming>) -> Ready<Answer> {
 }
 
 fn usage(why: impl Display) -> ! {
+    end(USAGE, why)
+}
+
+fn unavailable(why: impl Display) -> ! {
+    end(UNAVAILABLE, why)
+}
+
+fn end(code: i32, why: impl Display) -> ! {
     eprintln!("{why}");
-    std::process::exit(USAGE)
+    std::process::exit(code)
 }

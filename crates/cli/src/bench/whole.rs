@@ -28,9 +28,12 @@ Work http: hyper 1 on runtimes, with the same handler and the same settings
            of tokio), guest-tasks (the same, tasks of ours), monoio, compio
   loads    plain (50 connections), plain-500, plain-1, 16k (bodies of 16 KiB),
            pipelined (16 deep), h2 (100 connections with 10 streams)
+Work https: the same over TLS by rustls, without monoio and compio
+  loads    tls (50 connections), tls-1, tls-16k, tls-h2
 
 Examples:
   annulus bench programs http                           about 12 minutes
+  annulus bench programs https                          about 6 minutes
   annulus bench programs http --loads plain --servers tokio,uring --rounds 30
   annulus bench programs http --precision 0.01 --json -";
 
@@ -161,7 +164,7 @@ mod tests {
             );
         }
         let error = parsed::<WholeArgs>("gopher").unwrap_err().to_string();
-        assert!(error.contains("gopher") && error.contains("there are: http"), "{error}");
+        assert!(error.contains("gopher") && error.contains("there are: http, https"), "{error}");
         for line in ["--seconds 0", "--rounds 0", "--rounds-max 20", "--precision 0"] {
             assert!(parsed::<WholeArgs>(line).is_err(), "{line}");
         }

@@ -66,35 +66,57 @@ const PLAIN: Load = Load {
     depth: 1,
 };
 
+/// HTTP/2: streams on several connections.
+const H2: Load = Load {
+    name: "h2",
+    client: Client::H2load,
+    service: "http2",
+    connections: 100,
+    depth: 10,
+    ..PLAIN
+};
+
+/// The same over TLS.
+const TLS: Load = Load { name: "tls", service: "https1", scheme: "https", ..PLAIN };
+
+const HYPER: [Contender; 7] = [
+    hyper("tokio", "tokio", None),
+    hyper("uring", "annulus", Some("uring")),
+    hyper("epoll", "annulus", Some("epoll")),
+    hyper("guest", "annulus", Some("guest")),
+    hyper("guest-tasks", "annulus", Some("guest-tasks")),
+    hyper("monoio", "monoio", None),
+    hyper("compio", "compio", None),
+];
+
 /// Every work.
-pub static WORKS: [Work; 1] = [Work {
-    name: "http",
-    contenders: &[
-        hyper("tokio", "tokio", None),
-        hyper("uring", "annulus", Some("uring")),
-        hyper("epoll", "annulus", Some("epoll")),
-        hyper("guest", "annulus", Some("guest")),
-        hyper("guest-tasks", "annulus", Some("guest-tasks")),
-        hyper("monoio", "monoio", None),
-        hyper("compio", "compio", None),
-    ],
-    baseline: "tokio",
-    loads: &[
-        PLAIN,
-        Load { name: "plain-500", connections: 500, ..PLAIN },
-        Load { name: "plain-1", connections: 1, ..PLAIN },
-        Load { name: "16k", path: "/16k", ..PLAIN },
-        Load { name: "pipelined", depth: 16, ..PLAIN },
-        Load {
-            name: "h2",
-            client: Client::H2load,
-            service: "http2",
-            connections: 100,
-            depth: 10,
-            ..PLAIN
-        },
-    ],
-}];
+pub static WORKS: [Work; 2] = [
+    Work {
+        name: "http",
+        contenders: &HYPER,
+        baseline: "tokio",
+        loads: &[
+            PLAIN,
+            Load { name: "plain-500", connections: 500, ..PLAIN },
+            Load { name: "plain-1", connections: 1, ..PLAIN },
+            Load { name: "16k", path: "/16k", ..PLAIN },
+            Load { name: "pipelined", depth: 16, ..PLAIN },
+            H2,
+        ],
+    },
+    Work {
+        name: "https",
+        // Those with TLS by rustls.
+        contenders: HYPER.split_at(5).0,
+        baseline: "tokio",
+        loads: &[
+            TLS,
+            Load { name: "tls-1", connections: 1, ..TLS },
+            Load { name: "tls-16k", path: "/16k", ..TLS },
+            Load { name: "tls-h2", service: "https2", scheme: "https", ..H2 },
+        ],
+    },
+];
 
 impl Work {
     /// The work with this name.

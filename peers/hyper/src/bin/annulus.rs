@@ -3,13 +3,14 @@
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
 use annulus_compat::hyper::{Io, Spawner};
-use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, must, serve, task};
+use annulus_compat::rustls::TlsAcceptor;
+use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, any_task, must, serve};
 
 /// Spawns the task of a connection.
 type Spawn = fn(Service, TcpStream);
 
 fn main() {
-    let task = task(&["uring", "epoll", "guest", "guest-tasks"]);
+    let task = any_task(&["uring", "epoll", "guest", "guest-tasks"]);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
     // As axum spawns its connections.
     let of_tokio: Spawn =
@@ -31,12 +32,19 @@ async fn accept(task: Task, spawn: Spawn) {
     announce(must(listener.local_addr()));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => spawn(task.service, stream),
+            Ok((stream, _)) => spawn(task.service.clone(), stream),
             Err(_) => time::sleep(SHORTAGE).await,
         }
     }
 }
 
 async fn connection(service: Service, stream: TcpStream) {
-    serve(service, Io::new(stream), Spawner).await;
+    match service.tls.clone() {
+        None => serve(&service, Io::new(stream), Spawner).await,
+        Some(config) => {
+            if let Ok(stream) = TlsAcceptor::new(config).accept(stream).await {
+                serve(&service, Io::new(stream), Spawner).await;
+            }
+        }
+    }
 }

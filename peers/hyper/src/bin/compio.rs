@@ -8,13 +8,13 @@ use compio::net::{TcpListener, TcpSocket};
 use compio::runtime::{self, RuntimeBuilder};
 use compio::time;
 use cyper_core::{CompioExecutor, HyperStream};
-use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, ring, serve, task};
+use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, on_ring, serve, task};
 
 fn main() {
     let task = task(&[]);
     let mut proactor = ProactorBuilder::new();
     proactor.coop_taskrun(true).taskrun_flag(true);
-    ring(RuntimeBuilder::new().with_proactor(proactor).build()).block_on(accept(task))
+    on_ring(RuntimeBuilder::new().with_proactor(proactor).build()).block_on(accept(task))
 }
 
 async fn accept(task: Task) {
@@ -25,8 +25,9 @@ async fn accept(task: Task) {
             Ok((stream, _)) => {
                 // The connection works without it, too.
                 let _ = stream.set_nodelay(true);
-                let stream = HyperStream::new_plain(stream);
-                runtime::spawn(serve(task.service, stream, CompioExecutor)).detach();
+                let (service, stream) = (task.service.clone(), HyperStream::new_plain(stream));
+                let connection = async move { serve(&service, stream, CompioExecutor).await };
+                runtime::spawn(connection).detach();
             }
             Err(_) => time::sleep(SHORTAGE).await,
         }

@@ -5,12 +5,12 @@ use monoio::io::IntoPollIo;
 use monoio::net::{ListenerOpts, TcpListener};
 use monoio::{IoUringDriver, RuntimeBuilder, time};
 use monoio_compat::hyper::{MonoioExecutor, MonoioIo};
-use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, ring, serve, task};
+use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, on_ring, serve, task};
 
 fn main() {
     let task = task(&[]);
     let builder = RuntimeBuilder::<IoUringDriver>::new().uring_builder(flags());
-    ring(builder.enable_timer().build()).block_on(accept(task))
+    on_ring(builder.enable_timer().build()).block_on(accept(task))
 }
 
 /// Monoio leaves the flags of the ring to its user; these are suitable for one thread.
@@ -30,7 +30,10 @@ async fn accept(task: Task) {
                 // The connection works without it, too.
                 let _ = stream.set_nodelay(true);
                 let Ok(stream) = stream.into_poll_io() else { continue };
-                monoio::spawn(serve(task.service, MonoioIo::new(stream), MonoioExecutor));
+                let service = task.service.clone();
+                monoio::spawn(async move {
+                    serve(&service, MonoioIo::new(stream), MonoioExecutor).await;
+                });
             }
             Err(_) => time::sleep(SHORTAGE).await,
         }

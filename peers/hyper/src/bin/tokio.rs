@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use peer_hyper::{BACKLOG, SHORTAGE, Task, announce, must, serve, task};
-use tokio::net::{TcpListener, TcpSocket};
+use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, any_task, must, serve};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 use tokio::time;
+use tokio_rustls::TlsAcceptor;
 
 fn main() {
-    let task = task(&[]);
+    let task = any_task(&[]);
     must(Builder::new_current_thread().enable_all().build()).block_on(accept(task))
 }
 
@@ -22,9 +23,20 @@ async fn accept(task: Task) {
             Ok((stream, _)) => {
                 // The connection works without it, too.
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(task.service, TokioIo::new(stream), TokioExecutor::new()));
+                tokio::spawn(connection(task.service.clone(), stream));
             }
             Err(_) => time::sleep(SHORTAGE).await,
+        }
+    }
+}
+
+async fn connection(service: Service, stream: TcpStream) {
+    match service.tls.clone() {
+        None => serve(&service, TokioIo::new(stream), TokioExecutor::new()).await,
+        Some(config) => {
+            if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
+                serve(&service, TokioIo::new(stream), TokioExecutor::new()).await;
+            }
         }
     }
 }
