@@ -1,14 +1,15 @@
 //! What the hyper servers have in common, whatever they run on: arguments, services, answers, and hyper's settings.
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::Display;
-use std::future::{Ready, ready};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::combinators::Collect;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::rt::bounds::Http2ServerConnExec;
 use hyper::rt::{Read, Write};
@@ -50,8 +51,6 @@ pub struct Task {
     pub service: Service,
     pub mode: Option<String>,
 }
-
-type Answer = Result<Response<Full<Bytes>>, Infallible>;
 
 /// The arguments of a program that has these modes and no TLS.
 pub fn task(modes: &[&str]) -> Task {
@@ -106,7 +105,7 @@ pub fn announce(address: SocketAddr) {
 pub async fn serve<I, E>(service: &Service, stream: I, executor: E)
 where
     I: Read + Write + Unpin + 'static,
-    E: Http2ServerConnExec<Ready<Answer>, Full<Bytes>>,
+    E: Http2ServerConnExec<Answer, Full<Bytes>>,
 {
     let _ = match service.version {
         Version::Http1 => {
@@ -121,17 +120,44 @@ where
     };
 }
 
-fn answer(request: Request<Incoming>) -> Ready<Answer> {
-    let body = match request.uri().path() {
-        "/" => Bytes::from_static(b"hello\n"),
-        "/16k" => Bytes::from_static(&LARGE_BODY),
+fn answer(request: Request<Incoming>) -> Answer {
+    match request.uri().path() {
+        "/" => Answer::of(Bytes::from_static(b"hello\n")),
+        "/16k" => Answer::of(Bytes::from_static(&LARGE_BODY)),
+        "/read" => Answer::AfterBody(request.into_body().collect()),
         _ => {
             let mut missing = Response::new(Full::default());
             *missing.status_mut() = StatusCode::NOT_FOUND;
-            return ready(Ok(missing));
+            Answer::AtOnce(Some(missing))
         }
-    };
-    ready(Ok(Response::new(Full::new(body))))
+    }
+}
+
+/// The future of an answer.
+pub enum Answer {
+    /// Ready.
+    AtOnce(Option<Response<Full<Bytes>>>),
+    /// An empty one, once the body of the request has arrived.
+    AfterBody(Collect<Incoming>),
+}
+
+impl Answer {
+    fn of(body: Bytes) -> Answer {
+        Answer::AtOnce(Some(Response::new(Full::new(body))))
+    }
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Full<Bytes>>, hyper::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Answer::AtOnce(answer) => Poll::Ready(Ok(answer.take().expect("polled once"))),
+            Answer::AfterBody(body) => {
+                Pin::new(body).poll(cx).map_ok(|_| Response::new(Full::default()))
+            }
+        }
+    }
 }
 
 fn usage(why: impl Display) -> ! {

@@ -121,7 +121,10 @@ fn of_wrk(printed: &str) -> Option<Sample> {
         line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let mut sample = Sample::default();
     for (name, number) in NUMBERS.into_iter().zip(&numbers) {
-        sample.set(name, *number);
+        // wrk's correction for coordinated omission can leave no percentile if requests are pipelined: it prints 0 then.
+        if *number > 0.0 || !name.starts_with('p') {
+            sample.set(name, *number);
+        }
     }
     sample.set("ns", sample.get("us")? * 1e3);
     (numbers.len() == NUMBERS.len()).then_some(sample)
@@ -175,6 +178,8 @@ mod tests {
         let numbers = ["operations", "ns", "mean_us", "p50_us", "p99_us"];
         let numbers = numbers.map(|name| sample.get(name).expect(name));
         assert_eq!(numbers, [65000.0, 1.003e9, 812.5, 790.0, 1600.0]);
+        let without = Client::Wrk.sample("measured 65000 1003000 812.5 790 0 0").expect("a sample");
+        assert_eq!((without.get("p50_us"), without.get("p99_us")), (Some(790.0), None));
     }
 
     #[test]
