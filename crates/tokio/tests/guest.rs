@@ -150,3 +150,69 @@ fn a_thread_that_fails_ends_the_others() {
     });
     assert!(ran.is_err());
 }
+
+#[test]
+fn signals_come_to_either() {
+    use rustix::process::{Signal, getpid, kill_process};
+    use tokio::signal::unix::{SignalKind, signal};
+    on_both(async || {
+        let mut theirs = signal(SignalKind::user_defined1())?;
+        let mut ours = annulus::signal::signals(&[annulus::signal::Signal::SIGUSR2])?;
+        for _ in 0..5 {
+            kill_process(getpid(), Signal::USR1)?;
+            theirs.recv().await.expect("a signal");
+            kill_process(getpid(), Signal::USR2)?;
+            ours.recv().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn everything_of_tokio_goes_on() {
+    on_both(async || {
+        let directory = std::env::temp_dir();
+        let name =
+            format!("annulus-tokio-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = directory.join(name);
+        tokio::fs::write(&path, "written by tokio").await?;
+        assert_eq!(annulus::fs::read_to_string(&path).await?, "written by tokio");
+        tokio::fs::remove_file(&path).await?;
+        assert_eq!(tokio::task::spawn_blocking(|| 6 * 7).await?, 42);
+        let child = tokio::process::Command::new("echo").arg("hello").output().await?;
+        assert_eq!(child.stdout, b"hello\n");
+        let child = annulus::process::Command::new("echo").arg("hello").output().await?;
+        assert_eq!(child.stdout, b"hello\n");
+        let (one, other) = tokio::net::UnixDatagram::pair()?;
+        one.send(b"datagram").await?;
+        let mut received = [0; 8];
+        other.recv(&mut received).await?;
+        assert_eq!(&received, b"datagram");
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        let mut ours = annulus::time::interval(Duration::from_millis(1));
+        for _ in 0..5 {
+            ticks.tick().await;
+            ours.tick().await;
+        }
+        Ok(())
+    });
+}
+
+/// As a program that builds its own runtime does it, without a `LocalSet`.
+#[test]
+fn a_local_runtime_spawns_what_is_not_send() {
+    let host =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    let ran = host.unwrap().block_on(async {
+        let _entered = annulus_tokio::enter()?;
+        let (mut one, mut other) = UnixStream::pair()?;
+        let task = spawn_local(async move {
+            let lease = other.recv().await?.map(|lease| lease.to_vec());
+            io::Result::Ok(lease)
+        });
+        one.send("hello").await?;
+        assert_eq!(task.await?.unwrap().as_deref(), Some(&b"hello"[..]));
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
