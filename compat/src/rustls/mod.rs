@@ -44,8 +44,14 @@
 //! - Both directions in two tasks: `tokio::io::split`, and [`FromTokio`](annulus::io::FromTokio) around each half.
 //! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` a `TlsIncoming`
 //!   around it, for `axum::serve`.
+//! - hyper-util's pooled client, with feature `hyper-util`: its `HttpsConnector`. The server of feature `tower`: `Serve::tls`.
 //! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `axum` a `SendStream`, around the session.
 //! - Handshakes use the cryptography of `ring`; settings that were made with another provider bring theirs.
+//!
+//! # What there is not
+//!
+//! Keys are not handed to the kernel (kernel TLS): rustls encrypts, so a file that is copied to a session is read into memory first.
+//! Early data (0-RTT) is off; a session that tokio-rustls has made with it can be turned into a [`TlsStream`].
 //!
 //! # What dropping a future does
 //!

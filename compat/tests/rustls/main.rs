@@ -3,6 +3,7 @@
 
 mod bounds;
 mod certificates;
+mod compositions;
 mod endings;
 mod handshakes;
 mod http;
