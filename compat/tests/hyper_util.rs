@@ -384,3 +384,38 @@ fn what_a_client_does_not_read_is_bounded() {
         Ok(())
     });
 }
+
+/// Requests over networks and kernels that fail, as drawn from a seed: each ends, and what succeeds is whole.
+#[test]
+fn requests_end_whatever_fails() {
+    async fn requests() -> Outcome {
+        annulus::spawn(async {
+            loop {
+                match TcpListener::bind("10.0.0.1:80") {
+                    Err(_) => sleep(Duration::from_millis(1)).await,
+                    Ok(listener) => {
+                        let server = annulus_compat::tower::serve_hyper(listener, service_fn(echo));
+                        _ = server.idle_timeout(Duration::from_secs(5)).await;
+                    }
+                }
+            }
+        });
+        let client: Pooled = builder()
+            .pool_idle_timeout(Duration::from_secs(3))
+            .build(Connector::new().timeout(Duration::from_secs(5)));
+        let (begun, mut succeeded) = (Instant::now(), 0);
+        while succeeded < 10 {
+            let body = vec![succeeded; 7_000 * usize::from(succeeded)];
+            let asked = ask(&client, "http://10.0.0.1/", &body);
+            match annulus::time::timeout(Duration::from_secs(20), asked).await {
+                Ok(Ok(_)) => succeeded += 1,
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+            assert!(begun.elapsed() < Duration::from_secs(3600), "no success for an hour");
+        }
+        Ok(())
+    }
+    for seed in 0..100 {
+        annulus::sim::run(seed, requests()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

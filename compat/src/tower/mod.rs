@@ -38,7 +38,8 @@
 //! - wraps what uses streams, files and timers of annulus in an [`OnThread`](crate::OnThread):
 //!   `OnThread::new(annulus::time::sleep(delay)).await`;
 //! - must use nothing that needs a runtime of tokio: `tokio::time`, `tokio::net`, `tokio::spawn`, and what is made of them. Among those are
-//!   axum's own `WebSocketUpgrade::on_upgrade`, which calls `tokio::spawn`, and `tower`'s `timeout` and `buffer`. For WebSockets, see below;
+//!   axum's own `WebSocketUpgrade::on_upgrade`, which calls `tokio::spawn`, the keep-alive of its `Sse`, and `tower`'s `timeout` and `buffer`.
+//!   Used all the same, they panic, which ends the connection. For WebSockets, see below;
 //!   for a time limit, [`Serve::request_timeout`].
 //!
 //! A program with such handlers keeps tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and

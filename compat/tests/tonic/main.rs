@@ -1,5 +1,6 @@
 //! tonic, unpatched: its services and clients on annulus alone, and its own server and channel as a guest of tokio.
 
+mod chaos;
 #[path = "../common/mod.rs"]
 mod common;
 mod deadlines;
