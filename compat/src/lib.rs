@@ -10,6 +10,9 @@
 //! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`tonic::Incoming`], inside tokio |
 //! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
+//! | redis | tokio's traits and `Send` | feature `send-stream`: [`SendStream`] |
+//! | tokio-postgres, tokio-tungstenite | tokio's traits | nothing: streams of annulus have them |
+//! | reqwest | a runtime of tokio | nothing: inside a runtime of `annulus-tokio` |
 //! | quinn 0.11 | its own `Runtime`, `AsyncUdpSocket`, `AsyncTimer`, and `Send` | feature `quinn`: [`quinn::server`], [`quinn::client`] |
 //!
 //! # Which one do I need?
@@ -22,9 +25,11 @@
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, `axum` with `rustls::TlsIncoming` |
+//! | a client of PostgreSQL or Redis | tokio-postgres as it is, by `connect_raw`; redis with `send-stream`. Or both by their own `connect`, and `annulus-tokio` |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
 //!
-//! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service.
+//! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
+//! and an axum program turned to guest mode.
 //!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
@@ -44,7 +49,7 @@ mod on_thread_io;
 pub mod quinn;
 #[cfg(feature = "rustls")]
 pub mod rustls;
-#[cfg(any(feature = "axum", feature = "tonic-transport"))]
+#[cfg(feature = "send-stream")]
 mod send_stream;
 #[cfg(any(feature = "tonic", feature = "tonic-transport"))]
 pub mod tonic;
@@ -52,3 +57,5 @@ pub mod tonic;
 pub mod tower;
 
 pub use on_thread::{OnThread, WrongThread};
+#[cfg(feature = "send-stream")]
+pub use send_stream::SendStream;

@@ -2,6 +2,9 @@
 //! guest, on sockets of both.
 
 mod common;
+#[path = "../examples/postgres.rs"]
+#[allow(dead_code, reason = "its `main` is that of the example")]
+mod example;
 mod servers;
 
 use annulus::net::{TcpStream, UnixStream};
@@ -275,6 +278,9 @@ async fn cancelled(server: &Postgres, session: &Session) -> Outcome {
 #[test]
 fn on_sockets_of_annulus_alone() {
     let Some(server) = &Postgres::start() else { return };
+    let (version, answer) = example::ask(server.socket().to_str().unwrap(), "annulus").unwrap();
+    assert!(version.starts_with("PostgreSQL "), "{version}");
+    assert_eq!(answer, 42);
     on_drivers(async || {
         converse(server.over_tcp().await?, server.over_unix().await?).await?;
         let sessions = try_join_all((0..10).map(|_| server.over_unix())).await?;

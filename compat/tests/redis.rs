@@ -2,10 +2,13 @@
 //! alone.
 
 mod common;
+#[path = "../examples/redis.rs"]
+#[allow(dead_code, reason = "its `main` is that of the example")]
+mod example;
 mod servers;
 
 use annulus::net::{TcpStream, UnixStream};
-use annulus_compat::axum::SendStream;
+use annulus_compat::SendStream;
 use common::{Failure, Outcome, as_guests, on_drivers};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
@@ -194,4 +197,13 @@ fn a_server_that_goes_away_is_an_error() {
         assert_eq!(connection.get_db(), 0);
         Ok(())
     });
+}
+
+#[test]
+fn the_example_visits() {
+    let Some(server) = Redis::start() else { return };
+    let address = format!("127.0.0.1:{}", server.port);
+    for visits in 1..=2 {
+        assert_eq!(example::visit(&address).unwrap(), ("hello".to_owned(), visits));
+    }
 }
