@@ -24,7 +24,8 @@
 //! # .unwrap();
 //! ```
 //!
-//! Several services are served as `tonic::service::Routes`. A deadline, which `tonic::Request::set_timeout` sets, is kept on both sides,
+//! Several services are served as `tonic::service::Routes`; together with pages of axum, as the router that `Routes::into_axum_router` makes,
+//! in [`Deadlines`], by [`tower::serve`](crate::tower::serve). A deadline, which `tonic::Request::set_timeout` sets, is kept on both sides,
 //! and holds until the end of the response: a stream that takes longer ends with `DEADLINE_EXCEEDED`, and what made it is dropped. So it is
 //! if the client drops the call.
 //!

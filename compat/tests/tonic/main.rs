@@ -11,9 +11,10 @@ mod greeter;
 mod transport;
 mod trouble;
 
-use annulus::net::TcpListener;
+use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;
-use annulus_compat::tonic::{Channel, serve};
+use annulus_compat::tonic::{Channel, Deadlines, serve};
+use annulus_compat::tower;
 use common::{Outcome, everywhere, simulated};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use greeter::{Client, Greeter, HelloReply, HelloRequest};
@@ -118,6 +119,27 @@ fn calls_share_a_connection() {
             assert_eq!(reply?.into_inner().message, format!("hello, {n}"));
         }
         assert_eq!(annulus::stats().expect("in a runtime").resources.streams, streams);
+        Ok(())
+    });
+}
+
+/// One server for browsers and for gRPC, with a router of axum around both.
+#[test]
+fn a_router_and_a_service_share_a_port() {
+    everywhere(async || {
+        let hello_page = axum::routing::get(async || "a page");
+        let router = Routes::new(Greeter).into_axum_router().route("/", hello_page);
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        annulus::spawn(tower::serve(listener, Deadlines::new(router)).into_future());
+        converse(Channel::new(format!("http://{address}").parse()?)?).await?;
+        let mut browser = TcpStream::connect(address).await?;
+        browser.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        while let Some(lease) = browser.recv().await? {
+            answer.extend_from_slice(&lease);
+        }
+        assert!(answer.ends_with(b"a page"));
         Ok(())
     });
 }
