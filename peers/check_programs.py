@@ -19,6 +19,7 @@ SERVICES = {
     "https1": ("https", "--http1.1"),
     "https2": ("https", "--http2"),
 }
+HTTP1_ONLY = {"annulus": [["uring-released"], ["epoll-released"]]}
 WITHOUT_TLS = ("monoio", "compio")
 ANSWERS = {"/": b"hello\n", "/16k": b"x" * 16384}
 PATIENCE = 60  # seconds; reaching it is the failure
@@ -65,7 +66,8 @@ def main():
     for program in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         plain_only = program.name in WITHOUT_TLS
         for service in (name for name in SERVICES if not (plain_only and name.startswith("https"))):
-            for mode in MODES.get(program.name, [[]]):
+            only = HTTP1_ONLY.get(program.name, []) if service == "http1" else []
+            for mode in MODES.get(program.name, [[]]) + only:
                 why, is_available = check(program, service, mode)
                 print(" ".join([program.name, service, *mode]), "ok" if why is None else f"no: {why}")
                 good &= why is None

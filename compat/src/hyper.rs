@@ -31,6 +31,11 @@
 //! # .unwrap();
 //! ```
 
+mod http1;
+mod watched;
+
+pub use http1::Http1;
+
 use crate::OnThread;
 use crate::clock::Origin;
 use annulus::io::{AsyncRecv, AsyncSend};

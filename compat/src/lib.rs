@@ -31,6 +31,8 @@
 //! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
 //! and an axum program turned to guest mode.
 //!
+//! Services by these libraries run on a simulated network, too: [`simulated`].
+//!
 //! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -53,6 +55,9 @@ pub mod rustls;
 mod send_stream;
 #[cfg(any(feature = "tonic", feature = "tonic-transport"))]
 pub mod tonic;
+#[cfg(feature = "tower")]
+#[doc = include_str!("simulated.md")]
+pub mod simulated {}
 #[cfg(feature = "tower")]
 pub mod tower;
 

@@ -108,19 +108,22 @@ where
     E: Http2ServerConnExec<Answer, Full<Bytes>>,
 {
     let _ = match service.version {
-        Version::Http1 => {
-            http1::Builder::new()
-                .pipeline_flush(true)
-                .serve_connection(stream, service_fn(answer))
-                .await
-        }
+        Version::Http1 => http1().serve_connection(stream, service_fn(answer)).await,
         Version::Http2 => {
             http2::Builder::new(executor).serve_connection(stream, service_fn(answer)).await
         }
     };
 }
 
-fn answer(request: Request<Incoming>) -> Answer {
+/// hyper's settings for HTTP/1.
+pub fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.pipeline_flush(true);
+    builder
+}
+
+/// Answers a request.
+pub fn answer(request: Request<Incoming>) -> Answer {
     match request.uri().path() {
         "/" => Answer::of(Bytes::from_static(b"hello\n")),
         "/16k" => Answer::of(Bytes::from_static(&LARGE_BODY)),

@@ -11,6 +11,7 @@
 //! | [`files`] | reading, writing and sending files, and which calls leave the loop |
 //! | [`shards`] | a runtime a core |
 //! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
+//! | [`simulated_network`] | your service on a simulated network: partitions, crashes, a failing seed and its replay |
 //! | [`tuning`] | which setting is worth a measurement |
 //! | [`observing`] | statistics, tasks, and a program that hangs |
 //! | [`shutting_down`] | from a signal to the last byte sent |
@@ -35,6 +36,7 @@ pages! {
     files
     shards
     testing
+    simulated_network
     tuning
     observing
     shutting_down

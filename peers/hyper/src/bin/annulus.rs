@@ -1,21 +1,35 @@
-//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio.
+//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio. `uring-released` and `epoll-released` speak
+//! HTTP/1 without TLS only, and free what hyper holds for idle connections.
 
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
-use annulus_compat::hyper::{Io, Spawner};
+use annulus_compat::hyper::{Http1, Io, Spawner};
 use annulus_compat::rustls::TlsAcceptor;
-use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, any_task, must, serve};
+use hyper::service::service_fn;
+use peer_hyper::{
+    BACKLOG, SHORTAGE, Service, Task, announce, answer, any_task, http1, must, serve,
+};
 
 /// Spawns the task of a connection.
 type Spawn = fn(Service, TcpStream);
 
 fn main() {
-    let task = any_task(&["uring", "epoll", "guest", "guest-tasks"]);
+    let task = any_task(&[
+        "uring",
+        "epoll",
+        "guest",
+        "guest-tasks",
+        "uring-released",
+        "epoll-released",
+    ]);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
     // As axum spawns its connections.
     let of_tokio: Spawn =
         |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
+    let released: Spawn = |_, stream| drop(annulus::spawn(released(stream)));
     match task.mode.as_deref() {
+        Some("uring-released") => alone(DriverChoice::Uring, accept(task, released)),
+        Some("epoll-released") => alone(DriverChoice::Epoll, accept(task, released)),
         Some("guest") => must(annulus_tokio::run(accept(task, of_tokio))),
         Some("guest-tasks") => must(annulus_tokio::run(accept(task, of_annulus))),
         Some("epoll") => alone(DriverChoice::Epoll, accept(task, of_annulus)),
@@ -47,4 +61,8 @@ async fn connection(service: Service, stream: TcpStream) {
             }
         }
     }
+}
+
+async fn released(stream: TcpStream) {
+    let _ = Http1::new(http1()).serve(stream, service_fn(answer)).await;
 }

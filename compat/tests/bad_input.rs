@@ -1,0 +1,322 @@
+//! Peers and services of hyper that misbehave, and connections that are released while they are idle, in virtual time.
+
+mod common;
+
+use annulus::io::{AsyncRecv, AsyncSend};
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Link, Network, Random, check};
+use annulus::task::JoinHandle;
+use annulus::time::{Instant, sleep};
+use annulus_compat::OnThread;
+use annulus_compat::hyper::{Clock, Http1};
+use bytes::Bytes;
+use common::{Outcome, simulated};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HEADER: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(30);
+const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// What the server saw of bodies that broke off.
+#[derive(Clone, Default)]
+struct Seen(Rc<Cell<u32>>);
+
+/// Answers `/panic` by a panic, `/ignore` without its body, `/slow` late, `/N` with a body of so many bytes, and a POST with its own.
+async fn answer(
+    seen: Seen,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let path = request.uri().path().to_owned();
+    assert_ne!(path, "/panic", "as asked");
+    if path == "/ignore" {
+        return Ok(Response::new(Full::new(Bytes::from("ignored"))));
+    }
+    if path == "/slow" {
+        sleep(SECOND).await;
+    }
+    let body = request.into_body().collect().await.inspect_err(|_| seen.0.set(seen.0.get() + 1))?;
+    let body = body.to_bytes();
+    let size = path[1..].parse().unwrap_or(0);
+    let body = if body.is_empty() { Bytes::from(vec![b'x'; size]) } else { body };
+    Ok(Response::new(Full::new(body)))
+}
+
+/// Serves connections by `Http1`, and keeps their tasks.
+fn serve(listener: TcpListener, seen: Seen) -> Rc<RefCell<Vec<JoinHandle<()>>>> {
+    let mut http = http1::Builder::new();
+    http.timer(Clock::new()).header_read_timeout(HEADER);
+    let server = Rc::new(Http1::new(http).idle_timeout(IDLE));
+    let tasks = Rc::new(RefCell::new(Vec::new()));
+    let all = tasks.clone();
+    annulus::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (server, seen) = (server.clone(), seen.clone());
+            all.borrow_mut().push(annulus::spawn(async move {
+                // Its error is the peer's.
+                _ = server
+                    .serve(stream, service_fn(move |request| answer(seen.clone(), request)))
+                    .await;
+            }));
+        }
+    });
+    tasks
+}
+
+/// An answer whose body has so many bytes.
+async fn response(stream: &mut TcpStream, size: usize) -> std::io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    loop {
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        if head.is_some_and(|head| answer.len() == head + 4 + size) {
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+            return Ok(answer.split_off(answer.len() - size));
+        }
+        let lease = stream.recv().await?.ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        answer.extend_from_slice(&lease);
+    }
+}
+
+/// The rest of a stream, and how long it took to end.
+async fn end(stream: &mut TcpStream) -> Duration {
+    let start = Instant::now();
+    while let Ok(Some(_)) = stream.recv().await {}
+    start.elapsed()
+}
+
+fn on_simulation<F: Future<Output = Outcome>>(body: impl FnOnce(Seen) -> F) {
+    simulated(|_| async {
+        let seen = Seen::default();
+        let tasks = serve(TcpListener::bind("10.0.0.1:80")?, seen.clone());
+        body(seen).await?;
+        // The server lives, whatever has become of its connections.
+        let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+        stream.send(GET).await?;
+        assert_eq!(response(&mut stream, 1).await?, b"x");
+        drop(stream);
+        sleep(IDLE + 2 * SECOND).await;
+        assert!(
+            tasks.borrow().iter().all(JoinHandle::is_finished),
+            "a connection outlives its limits"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_that_breaks_off_is_an_error_of_its_handler() {
+    on_simulation(async |seen| {
+        for ends in [false, true] {
+            let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+            stream.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await?;
+            stream.drain().await?;
+            if ends {
+                stream.shutdown().await?;
+                end(&mut stream).await;
+            }
+            drop(stream);
+            sleep(SECOND).await;
+        }
+        assert_eq!(seen.0.get(), 2);
+        Ok(())
+    });
+}
+
+/// The rest of a body whose handler does not read it comes after the answer, and looks like a request.
+#[test]
+fn the_rest_of_an_ignored_body_is_no_request() {
+    on_simulation(async |seen| {
+        let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+        let rest = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
+        let head =
+            format!("POST /ignore HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", rest.len());
+        stream.send(head).await?;
+        assert_eq!(response(&mut stream, 7).await?, b"ignored");
+        sleep(SECOND).await;
+        _ = stream.send(rest).await;
+        end(&mut stream).await;
+        assert_eq!(seen.0.get(), 0, "it was taken for a request");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_request_that_is_handled_is_not_idle() {
+    on_simulation(async |_| {
+        let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+        for _ in 0..3 {
+            stream.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+            response(&mut stream, 0).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_panic_ends_its_connection() {
+    on_simulation(async |_| {
+        let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+        stream.send("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+        assert!(end(&mut stream).await < SECOND);
+        Ok(())
+    });
+}
+
+/// A peer that sends a byte of its header a second, on a connection that is new, was used, or was released.
+#[test]
+fn a_slow_header_is_cut_off_at_its_limit() {
+    on_simulation(async |_| {
+        for pause in [None, Some(Duration::ZERO), Some(10 * SECOND)] {
+            let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+            if let Some(pause) = pause {
+                stream.send(GET).await?;
+                response(&mut stream, 1).await?;
+                sleep(pause).await;
+            }
+            let start = Instant::now();
+            for byte in GET.as_bytes().iter().take(20) {
+                if stream.send(vec![*byte]).await.is_err() {
+                    break;
+                }
+                sleep(SECOND).await;
+                if matches!(stream.try_recv(), Ok(None) | Err(_)) {
+                    break;
+                }
+            }
+            end(&mut stream).await;
+            assert!(
+                (HEADER..HEADER + 3 * SECOND).contains(&start.elapsed()),
+                "{:?}",
+                start.elapsed()
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_connection_is_closed_at_its_limit() {
+    on_simulation(async |_| {
+        let mut silent = TcpStream::connect("10.0.0.1:80").await?;
+        let took = end(&mut silent).await;
+        assert!((IDLE..IDLE + SECOND).contains(&took), "{took:?}");
+        let mut used = TcpStream::connect("10.0.0.1:80").await?;
+        used.send(GET).await?;
+        response(&mut used, 1).await?;
+        let took = end(&mut used).await;
+        assert!((IDLE..IDLE + SECOND).contains(&took), "{took:?}");
+        Ok(())
+    });
+}
+
+/// Requests in pieces with pauses between them, in pipelines, with bodies and with answers that a slow peer reads late: releasing
+/// connections in between changes no answer.
+#[test]
+fn released_connections_answer_every_request() {
+    check(0..100, |seed| {
+        let network = Network::new(seed);
+        network.host("server", async || {
+            serve(TcpListener::bind("0.0.0.0:80")?, Seen::default());
+            std::io::Result::Ok(())
+        })?;
+        network.client("client", converse(network.clone(), Random::new(seed)))?;
+        network.run()
+    });
+}
+
+async fn converse(network: Network, mut random: Random) -> std::io::Result<()> {
+    let bandwidth = random.pick(&[0, 1_000_000]);
+    network.link("client", "server", Link { bandwidth, segment: 1448, ..Link::default() })?;
+    let mut stream = TcpStream::connect("server:80").await?;
+    for _ in 0..10 {
+        let mut expected = Vec::new();
+        let mut requests = String::new();
+        for _ in 0..random.between(1, 3) {
+            let size = random.pick(&[1, 100, 600_000]);
+            if random.chance(300) {
+                let body = "b".repeat(size.min(20_000) as usize);
+                requests += &format!(
+                    "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                expected.push(body.into_bytes());
+            } else {
+                requests += &format!("GET /{size} HTTP/1.1\r\nhost: x\r\n\r\n");
+                expected.push(vec![b'x'; size as usize]);
+            }
+        }
+        let requests = requests.into_bytes();
+        let cut = random.below(requests.len() as u64) as usize;
+        for part in [&requests[..cut], &requests[cut..]] {
+            stream.send(part.to_vec()).await?;
+            sleep(Duration::from_millis(random.pick(&[0, 50, 99, 101, 300]))).await;
+        }
+        let mut answers = Vec::new();
+        for body in expected {
+            answers.extend(take_response(&mut stream, &mut random, body.len()).await?);
+            assert!(answers.ends_with(&body), "another body");
+            answers.clear();
+        }
+        sleep(Duration::from_millis(random.pick(&[0, 50, 99, 101, 300]))).await;
+    }
+    Ok(())
+}
+
+/// The body of the next response, which may be the first of several, read with pauses.
+async fn take_response(
+    stream: &mut TcpStream,
+    random: &mut Random,
+    size: usize,
+) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend_from_slice(&stream.recv_exact(1).await?);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&head));
+    let mut body = Vec::new();
+    while body.len() < size {
+        let count = (size - body.len()).min(100_000);
+        body.extend_from_slice(&stream.recv_exact(count).await?);
+        if random.chance(100) {
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+    Ok(body)
+}
+
+/// A stream that a library has moved to another thread, against what it was made for: errors, and nothing is lost at home.
+#[test]
+fn a_stream_on_the_wrong_thread_is_an_error_there_and_works_at_home() {
+    annulus::run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let moved = OnThread::new(stream);
+        let away = std::thread::spawn(move || {
+            let mut moved = moved;
+            let mut cx = Context::from_waker(Waker::noop());
+            let Poll::Ready(Err(read)) = moved.poll_fill_buf(&mut cx) else {
+                panic!("it was read")
+            };
+            let Poll::Ready(Err(write)) = moved.poll_write(&mut cx, b"lost?") else {
+                panic!("it was written")
+            };
+            (moved, [read.to_string(), write.to_string()])
+        });
+        let (mut moved, errors) = away.join().unwrap();
+        for error in errors {
+            assert!(error.starts_with("used on another thread"), "{error}");
+        }
+        let stream = moved.try_mut().expect("at home");
+        stream.send("here").await.unwrap();
+        assert_eq!(&*peer.recv_exact(4).await.unwrap(), b"here");
+    });
+}
