@@ -48,7 +48,7 @@
 //! notification (ECN) and the local address they were sent to; none is fragmented. A datagram that the system refuses is lost, as on a
 //! network, and quinn sends its content again: no error of one destination ends an endpoint.
 //!
-//! Under [`annulus::sim`] quinn's timers follow virtual time. quinn draws keys and connection ids from the system's random numbers, so
+//! Under `annulus::sim` quinn's timers follow virtual time. quinn draws keys and connection ids from the system's random numbers, so
 //! a run is not the same bit for bit.
 
 mod runtime;
