@@ -14,14 +14,8 @@ use peer_hyper::{
 type Spawn = fn(Service, TcpStream);
 
 fn main() {
-    let task = any_task(&[
-        "uring",
-        "epoll",
-        "guest",
-        "guest-tasks",
-        "uring-released",
-        "epoll-released",
-    ]);
+    let task =
+        any_task(&["uring", "epoll", "guest", "guest-tasks", "uring-released", "epoll-released"]);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
     // As axum spawns its connections.
     let of_tokio: Spawn =
