@@ -7,6 +7,8 @@
 
 use super::send::poll_room;
 use super::transfer::Outgoing;
+use crate::buf::IoBuf;
+use crate::chunk::Chunk;
 use crate::fs::File;
 use crate::io::AsyncSend;
 use crate::net::StreamHandle;
@@ -35,9 +37,7 @@ pub(super) async fn send_file(
     if file.is_read_when_small()
         && let Some(most) = small_part(file, start, len)
     {
-        let (read, bytes) = file.read_at(Vec::with_capacity(most as usize), start).await;
-        read?;
-        sent = queue(bytes, len, to).await?;
+        sent = send_small(file, start, most, len, to).await?;
         moved(sent)?;
         // A short read is the end of the file.
         if sent < most || sent == len {
@@ -145,15 +145,32 @@ async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
 
 /// Reads one piece and queues at most `most` bytes of it for sending; 0 at the end.
 async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
-    let bytes = file.read_piece(offset, PIECE).await?;
-    queue(bytes, most, to).await
+    let mut bytes = file.read_piece(offset, PIECE).await?;
+    cut(&mut bytes, most);
+    queue(bytes.into(), to).await
 }
 
-/// Queues at most `most` bytes; how many.
-async fn queue(mut bytes: Vec<u8>, most: u64, to: &StreamHandle) -> io::Result<u64> {
+/// As [`send_piece`], of at most `read` bytes, into a buffer of the runtime: memory that was just freed may have been given back to the
+/// system, and costs a page fault for each page of it.
+async fn send_small(
+    file: &File,
+    offset: u64,
+    read: u64,
+    most: u64,
+    to: &StreamHandle,
+) -> io::Result<u64> {
+    let mut buffer = to.take_spare()?;
+    buffer.reserve(read as usize);
+    let (answer, slice) = file.read_at(buffer.slice(..read as usize), offset).await;
+    answer?;
+    let mut bytes = slice.into_inner();
     cut(&mut bytes, most);
-    let count = bytes.len() as u64;
-    let mut chunk = Some(bytes.into());
+    queue(Chunk::copied(bytes), to).await
+}
+
+/// Queues a chunk; its length.
+async fn queue(chunk: Chunk, to: &StreamHandle) -> io::Result<u64> {
+    let (count, mut chunk) = (chunk.len() as u64, Some(chunk));
     poll_fn(|cx| to.poll_accept(&mut chunk, cx)).await?;
     Ok(count)
 }

@@ -141,6 +141,11 @@ impl StreamHandle {
         stream.send_queued(shared, &mut inner.io)
     }
 
+    /// An empty buffer of the runtime, which [`Chunk::copied`] gives back once it was sent.
+    pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
+        Ok(self.core.enter_running()?.io.spares.take())
+    }
+
     /// The socket as one that takes pages of files; `None` if it does not.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
         let inner = &mut *self.core.enter_running()?;
