@@ -55,22 +55,29 @@ pub(super) async fn send_file(
         {
             mem::forget(head);
         }
-        let count = match pages? {
-            Pages::Sent(count) => count,
-            Pages::NoSpace => {
-                let mut has_asked = false;
-                poll_fn(|cx| to.poll_writable(&mut has_asked, cx)).await?;
-                continue;
-            }
-            Pages::NotSent => send_piece(file, offset, most, to).await?,
+        let (count, is_full) = match pages? {
+            Pages::Sent(count) => (count, is_short(file, offset, most, count)),
+            Pages::NoSpace => (0, true),
+            Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
         };
-        if count == 0 {
+        if count == 0 && !is_full {
             break;
         }
         moved(count)?;
         sent += count;
+        if is_full {
+            let mut has_asked = false;
+            poll_fn(|cx| to.poll_writable(&mut has_asked, cx)).await?;
+        }
     }
     Ok(sent)
+}
+
+/// Whether the socket has taken fewer pages than were offered, and the file goes on as far as is known. If it has ended there, the next
+/// try tells.
+fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
+    let rest = || file.expected_len(offset.saturating_add(count));
+    (1..most.min(u64::from(STRIDE))).contains(&count) && matches!(rest(), Some(1..))
 }
 
 /// How many bytes to ask for if only a few are expected: one more than those up to the end of the file, so that a short read tells
