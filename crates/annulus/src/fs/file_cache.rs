@@ -29,7 +29,7 @@ const UNUSED_FOR: Duration = Duration::from_secs(60);
 /// - a file that was written in place shows its new content with its old [`metadata`](CachedFile::metadata), and reads and copies end
 ///   early if it has become shorter. Replace files by renaming, as for every server.
 ///
-/// Errors are not cached. Clones share the files. A file that was returned stays open as long as it is used, also if it has left the
+/// Errors are not cached. Clones share the files and the settings. A file that was returned stays open as long as it is used, also if it has left the
 /// cache.
 ///
 /// ```
