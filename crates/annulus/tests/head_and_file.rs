@@ -6,6 +6,7 @@ mod common;
 use annulus::fs::{File, OpenOptions, Policy};
 use annulus::io::copy_range;
 use annulus::net::TcpStream;
+use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
 use common::{pair, pattern, receive, run_on, touch};
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A file of this test's own, removed at its end.
 struct Scratch(PathBuf);
@@ -33,11 +35,16 @@ impl Drop for Scratch {
     }
 }
 
+/// Longer than any body takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// Runs a body on each driver that works here.
 fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {
         match Runtime::builder().driver(driver).build() {
-            Ok(_) => run_on(Runtime::builder().driver(driver), body()),
+            Ok(_) => run_on(Runtime::builder().driver(driver), async {
+                timeout(DEADLINE, body()).await?
+            }),
             Err(_) => eprintln!("skipped on {driver}, which is blocked here"),
         }
     }
