@@ -1,22 +1,14 @@
-//! Endpoints of both sides, and the runtimes that bodies run in.
+//! Endpoints of both sides.
 
-use annulus::time::timeout;
-use annulus::{DriverChoice, Runtime};
+pub(crate) use crate::drivers::{Failure, everywhere, on_drivers};
 use annulus_compat::quinn::{client, server};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
-use std::error::Error;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
-
-/// What ends a test that hangs.
-const HANG: Duration = Duration::from_secs(100);
 
 /// The configurations of both sides, with a certificate for `localhost`.
 pub(crate) fn configs(transport: TransportConfig) -> Outcome<(ServerConfig, ClientConfig)> {
@@ -110,18 +102,4 @@ pub(crate) async fn exchange(connection: &Connection, bytes: &[u8]) -> Outcome {
 /// Bytes that differ by place and by `salt`.
 pub(crate) fn pattern(salt: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 251 + salt * 7) as u8).collect()
-}
-
-/// Runs a body on io_uring and on epoll.
-pub(crate) fn on_real_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
-    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
-        let mut runtime = Runtime::builder().driver(driver).build().unwrap();
-        runtime.block_on(timeout(HANG, body())).expect("a hang").unwrap();
-    }
-}
-
-/// As [`on_real_drivers`], and in a runtime of tokio that has annulus as its guest.
-pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
-    on_real_drivers(&body);
-    annulus_tokio::run(timeout(HANG, body())).unwrap().expect("a hang").unwrap();
 }

@@ -2,6 +2,9 @@
 
 mod common;
 mod connections;
+#[path = "../common/mod.rs"]
+mod drivers;
+mod examples;
 mod failures;
 mod simulated;
 mod socket;
