@@ -16,11 +16,11 @@ use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 
 pub use listen::{BACKLOG, SHORTAGE, must, ring as on_ring};
+pub use rustls::ServerConfig;
 
 const USAGE: i32 = 2;
 const UNAVAILABLE: i32 = 3;
@@ -110,7 +110,9 @@ where
     let _ = match service.version {
         Version::Http1 => http1().serve_connection(stream, service_fn(answer)).await,
         Version::Http2 => {
-            http2::Builder::new(executor).serve_connection(stream, service_fn(answer)).await
+            // Boxed, so that connections of HTTP/1 do not have its size.
+            Box::pin(http2::Builder::new(executor).serve_connection(stream, service_fn(answer)))
+                .await
         }
     };
 }

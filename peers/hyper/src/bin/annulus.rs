@@ -7,8 +7,9 @@ use annulus_compat::hyper::{Http1, Io, Spawner};
 use annulus_compat::rustls::TlsAcceptor;
 use hyper::service::service_fn;
 use peer_hyper::{
-    BACKLOG, SHORTAGE, Service, Task, announce, answer, any_task, http1, must, serve,
+    BACKLOG, SHORTAGE, ServerConfig, Service, Task, announce, answer, any_task, http1, must, serve,
 };
+use std::sync::Arc;
 
 /// Spawns the task of a connection.
 type Spawn = fn(Service, TcpStream);
@@ -49,11 +50,14 @@ async fn accept(task: Task, spawn: Spawn) {
 async fn connection(service: Service, stream: TcpStream) {
     match service.tls.clone() {
         None => serve(&service, Io::new(stream), Spawner).await,
-        Some(config) => {
-            if let Ok(stream) = TlsAcceptor::new(config).accept(stream).await {
-                serve(&service, Io::new(stream), Spawner).await;
-            }
-        }
+        // Boxed, so that connections without TLS do not have its size.
+        Some(config) => Box::pin(encrypted(service, stream, config)).await,
+    }
+}
+
+async fn encrypted(service: Service, stream: TcpStream, config: Arc<ServerConfig>) {
+    if let Ok(stream) = TlsAcceptor::new(config).accept(stream).await {
+        serve(&service, Io::new(stream), Spawner).await;
     }
 }
 

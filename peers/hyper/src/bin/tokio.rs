@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use peer_hyper::{BACKLOG, SHORTAGE, Service, Task, announce, any_task, must, serve};
+use peer_hyper::{BACKLOG, SHORTAGE, ServerConfig, Service, Task, announce, any_task, must, serve};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 use tokio::time;
@@ -33,11 +34,14 @@ async fn accept(task: Task) {
 async fn connection(service: Service, stream: TcpStream) {
     match service.tls.clone() {
         None => serve(&service, TokioIo::new(stream), TokioExecutor::new()).await,
-        Some(config) => {
-            if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
-                serve(&service, TokioIo::new(stream), TokioExecutor::new()).await;
-            }
-        }
+        // Boxed, so that connections without TLS do not have its size.
+        Some(config) => Box::pin(encrypted(service, stream, config)).await,
+    }
+}
+
+async fn encrypted(service: Service, stream: TcpStream, config: Arc<ServerConfig>) {
+    if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
+        serve(&service, TokioIo::new(stream), TokioExecutor::new()).await;
     }
 }
 
