@@ -10,13 +10,13 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6379".into());
-    let (greeting, visits) = visit(&address)?;
-    println!("{greeting}, {visits}");
+    let (greeting, calls) = greet(&address)?;
+    println!("{greeting}, {calls}");
     Ok(())
 }
 
 /// A greeting of the server, and how often this was called.
-pub(crate) fn visit(address: &str) -> Result<(String, u64), Box<dyn Error>> {
+pub(crate) fn greet(address: &str) -> Result<(String, u64), Box<dyn Error>> {
     annulus::run(async {
         let stream = SendStream::new(TcpStream::connect(address).await?);
         // Its own time limits would need tokio's timers: use `annulus::time::timeout`.
@@ -27,6 +27,6 @@ pub(crate) fn visit(address: &str) -> Result<(String, u64), Box<dyn Error>> {
             MultiplexedConnection::new_with_config(&info, stream, config).await?;
         annulus::spawn(driver);
         redis.set::<_, _, ()>("greeting", "hello").await?;
-        Ok(redis::pipe().get("greeting").incr("visits", 1).query_async(&mut redis).await?)
+        Ok(redis::pipe().get("greeting").incr("calls", 1).query_async(&mut redis).await?)
     })
 }

@@ -200,10 +200,10 @@ fn a_server_that_goes_away_is_an_error() {
 }
 
 #[test]
-fn the_example_visits() {
+fn the_example_counts_its_calls() {
     let Some(server) = Redis::start() else { return };
     let address = format!("127.0.0.1:{}", server.port);
-    for visits in 1..=2 {
-        assert_eq!(example::visit(&address).unwrap(), ("hello".to_owned(), visits));
+    for calls in 1..=2 {
+        assert_eq!(example::greet(&address).unwrap(), ("hello".to_owned(), calls));
     }
 }
