@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -66,6 +67,9 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
 }
 
 /// The current-thread runtime of tokio that this thread is in.
+///
+/// # Panics
+/// If it has no time driver: later the panic would be that of the task that takes the turns.
 fn host() -> io::Result<Handle> {
     let host = Handle::try_current().map_err(|_| {
         io::Error::other(
@@ -74,7 +78,11 @@ fn host() -> io::Result<Handle> {
         )
     })?;
     match host.runtime_flavor() {
-        RuntimeFlavor::CurrentThread => Ok(host),
+        RuntimeFlavor::CurrentThread => {
+            // tokio offers no question that has an answer without a panic.
+            drop(tokio::time::sleep(Duration::ZERO));
+            Ok(host)
+        }
         _ => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "annulus was entered in a multi-threaded runtime of tokio, which moves tasks between threads: use \

@@ -53,7 +53,7 @@
 //! # What to know
 //!
 //! - Timers of annulus have tokio's resolution here, a millisecond.
-//! - tokio's runtime must have its I/O and time drivers: `enable_all`. Without them [`enter`] panics with tokio's message.
+//! - tokio's runtime must have its I/O and time drivers: `enable_all`. Without one of them [`enter`] panics with tokio's message.
 //! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks. Tasks of tokio share a larger one of annulus
 //!   operations between two turns: then they wait until the others, and annulus, had their turn.
 //! - A multi-threaded runtime is refused, since it moves its tasks between threads. [`run_each`] runs one loop a core.

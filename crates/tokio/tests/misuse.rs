@@ -1,4 +1,4 @@
-//! Guests where they cannot be, runtimes that end in every order, and panics.
+//! `enter` and `run` in places where they are refused, runtimes that end in every order, and panics.
 
 mod common;
 
@@ -101,11 +101,18 @@ fn block_on_of_annulus_in_a_guest_is_refused() {
 
 #[test]
 fn tokio_without_drivers_panics_with_its_message() {
-    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let text = panic_of(|| bare.block_on(async { annulus_tokio::enter().map(drop) }));
-    assert!(text.contains("enable_io") || text.contains("enable_all"), "{text}");
-    // Nothing is left behind.
-    host().block_on(async { drop(annulus_tokio::enter().unwrap()) });
+    let none = tokio::runtime::Builder::new_current_thread().build();
+    let without_time = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let without_io = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    for (host, named) in
+        [(none, "enable_time"), (without_time, "enable_time"), (without_io, "enable_io")]
+    {
+        let host = host.unwrap();
+        let text = panic_of(|| host.block_on(async { annulus_tokio::enter().map(drop) }));
+        assert!(text.contains(named), "{text}");
+        // Nothing is left behind.
+        self::host().block_on(async { drop(annulus_tokio::enter().unwrap()) });
+    }
 }
 
 #[test]
