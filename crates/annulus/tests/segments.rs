@@ -43,6 +43,28 @@ fn a_device_that_cannot_cut_costs_no_datagram() {
     annulus::sim::run_on(&sim, Runtime::builder(), transfer(1200)).unwrap();
 }
 
+/// What the system refuses of a send at once is queued, and not counted as taken.
+#[test]
+fn a_refused_direct_send_is_not_counted() {
+    for (refused, direct) in [(1000, 0), (0, 1)] {
+        let faults = Faults::none().with(Fault::SegmentsRefused, refused);
+        let sim = Sim::builder(1).faults(faults).build();
+        let transfer = async {
+            let sender = UdpSocket::bind("127.0.0.1:0")?;
+            let receiver = UdpSocket::bind("127.0.0.1:0")?;
+            let text = pattern(12_000);
+            let how = Transmit::to(receiver.local_addr()?).segment_size(1200);
+            sender.try_send(&text, &how)?;
+            for piece in text.chunks(1200) {
+                assert!(*receiver.recv().await? == *piece);
+            }
+            io::Result::Ok(annulus::counters().expect("a runtime").direct_sends)
+        };
+        let counted = annulus::sim::run_on(&sim, Runtime::builder(), transfer).unwrap();
+        assert_eq!(counted, direct, "{refused} of 1000 refused");
+    }
+}
+
 /// Linux refuses segments that do not fit the MTU, where it would send the same datagrams one by one, in fragments.
 #[test]
 fn segments_wider_than_the_way_arrive_in_fragments() {

@@ -63,7 +63,8 @@ counters! {
     pub queue_full: u64,
     /// Receives served from the heap because the pool was empty, and leases copied out of a short pool.
     pub heap_receives: u64,
-    /// Sends of borrowed bytes that went to the kernel when they were written: system calls beside `enters`. Counted above the driver.
+    /// Sends of borrowed bytes that the kernel took when they were written, whole or in part: system calls beside `enters`. Sends that it
+    /// refused are not counted. Counted above the driver.
     pub direct_sends: u64,
     /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
     /// peer. Counted above the driver.

@@ -1,6 +1,8 @@
 //! UDP: datagrams arrive whole, with their sender, and no error ends the socket.
 
 use crate::common::{pattern, touch};
+use crate::mode::Mode;
+use annulus::Counters;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::spawn;
 use annulus::time::timeout;
@@ -245,6 +247,24 @@ pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Re
     let error = sender.try_send(&pattern(65_508), &how).unwrap_err();
     assert!(error.to_string().contains("above the limit of 65507"), "{error}");
     sender.drain().await
+}
+
+/// Each of the large ones leaves with its call, as long as no kernel thread and no other operations carry the bytes.
+pub(crate) async fn large_borrowed_datagrams_go_to_the_kernel_at_once() -> io::Result<()> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let to = Transmit::to(receiver.local_addr()?);
+    for round in 0..10 {
+        for len in [4095, 4096 + round] {
+            sender.drain().await?;
+            sender.try_send(&pattern(len), &to)?;
+            assert!(*receiver.recv().await? == *pattern(len), "{len} bytes");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
+    assert_eq!(counters.direct_sends, if mode.sends_directly() { 10 } else { 0 });
 }
 
 /// A flood that is not read meanwhile: the kernel counts every datagram that it drops, and each of the others arrives once.

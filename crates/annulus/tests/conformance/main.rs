@@ -232,6 +232,7 @@ fn small_bounds(builder: Builder) -> Builder {
 message_suite! {
     datagrams::datagrams_of_every_length_come_back;
     datagrams::borrowed_datagrams_of_all_sizes_keep_their_order;
+    datagrams::large_borrowed_datagrams_go_to_the_kernel_at_once, then datagrams::went_directly;
     datagrams::many_clients_get_their_own_answers;
     datagrams::an_oversized_datagram_is_refused_with_the_limit;
     datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffers(4096, 64);

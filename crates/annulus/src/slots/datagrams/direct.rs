@@ -71,8 +71,9 @@ impl DatagramSlot {
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
         let control_len = meta.write_control(&mut control);
         let (to, control) = (meta.to.as_bytes(), &control[..control_len]);
-        io.driver.counters().direct_sends += 1;
         shared.sent_directly += bytes.len();
-        io.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok()
+        let taken = io.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok();
+        io.driver.counters().direct_sends += u64::from(taken);
+        taken
     }
 }

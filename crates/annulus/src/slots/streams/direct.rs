@@ -69,11 +69,11 @@ impl Stream {
     ) -> io::Result<usize> {
         let mut parts = [IoSlice::new(&[]); PARTS];
         let (queued, count) = self.fill(&mut parts, slices, most);
-        io.driver.counters().direct_sends += 1;
         let sent = match io.driver.kernel().send_now(self.fd, &parts[..count], more) {
             Ok(sent) => sent,
             Err(error) => return self.refused(io, error).map(|()| 0),
         };
+        io.driver.counters().direct_sends += 1;
         shared.sent_directly += sent;
         if queued > 0 {
             self.tx.flying = sent.min(queued);
