@@ -10,7 +10,8 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often turns are timed, in nanoseconds: so the cost has a bound, and a program with few turns has them all timed.
+/// How often turns are timed, in nanoseconds, so that the cost has a bound. The next turn after that is timed, so that one that follows a
+/// pause always is.
 const PERIOD: u64 = 100_000_000;
 /// Turns that are timed then: two, since tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// How long turns and polls took, and how long woken tasks waited: what a runtime built with
 /// [`Builder::measure`](crate::Builder::measure) or [`slow_poll`](crate::Builder::slow_poll) measures.
 ///
-/// `measure` reads the clock in two turns every 100 ms, and the histograms count what happened in those. `slow_poll` reads it in all turns.
+/// `measure` reads the clock in two turns every 100 ms, and the histograms count what happened in those: the first two after the 100 ms are
+/// over. So a turn that follows a pause counts, and of a burst only the first turns do. `slow_poll` reads it in all turns.
 ///
 /// ```
 /// use annulus::{Runtime, stats::Timings};

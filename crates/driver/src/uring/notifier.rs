@@ -19,8 +19,8 @@ impl Uring {
         Ok(notifier)
     }
 
-    /// Whether a turn that does not wait may leave out its system call: another event loop is told of what comes later, and neither
-    /// side has something for the other now.
+    /// Whether a turn that does not wait may leave out its system call: another event loop is told of what comes later, and no
+    /// entry, completion or file call is queued now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {
         self.hosted && self.is_clear() && self.files.is_empty() && !self.has_deferred()
