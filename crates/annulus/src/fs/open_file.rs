@@ -12,6 +12,8 @@ use std::rc::Rc;
 
 /// `statx(2)`: of the descriptor itself.
 pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
+/// `statx(2)`: without asking another machine.
+const AT_STATX_DONT_SYNC: u32 = 0x4000;
 
 /// A descriptor, closed once neither a handle nor a call in flight holds it.
 pub(crate) struct OpenFile {
@@ -46,16 +48,23 @@ impl OpenFile {
         self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
     }
 
+    /// The length of an ordinary file now. A file system on another machine is not asked, and may know an older one.
+    pub(super) fn len_now(&self) -> Option<u64> {
+        let metadata = self.stat(AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
+        metadata.filter(Metadata::is_file).map(|metadata| metadata.len())
+    }
+
     fn metadata(&self) -> Option<&Metadata> {
-        let read = || {
-            let mut stat = FileStat::default();
-            let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
-            let call = FileCall::Stat { at, flags: AT_EMPTY_PATH, stat: &mut stat };
-            // SAFETY: path and answer outlive the call, and the descriptor is open.
-            let answer = unsafe { self.core.kernel.file(&call) };
-            answer.ok().map(|_| Box::new(Metadata::new(stat)))
-        };
-        self.metadata.get_or_init(read).as_deref()
+        self.metadata.get_or_init(|| self.stat(AT_EMPTY_PATH).map(Box::new)).as_deref()
+    }
+
+    fn stat(&self, flags: u32) -> Option<Metadata> {
+        let mut stat = FileStat::default();
+        let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
+        let call = FileCall::Stat { at, flags, stat: &mut stat };
+        // SAFETY: path and answer outlive the call, and the descriptor is open.
+        let answer = unsafe { self.core.kernel.file(&call) };
+        answer.ok().map(|_| Metadata::new(stat))
     }
 }
 

@@ -129,6 +129,16 @@ impl File {
         self.open.len().map(|len| len.saturating_sub(offset))
     }
 
+    /// Whether an ordinary file ended at this offset at first.
+    pub(crate) fn is_known_end(&self, offset: u64) -> bool {
+        self.open.len() == Some(offset)
+    }
+
+    /// The length of an ordinary file as it is now, as far as is known without asking another machine; `None` for what is none.
+    pub(crate) fn len_now(&self) -> Option<u64> {
+        self.open.len_now()
+    }
+
     /// Whether a small part is to be read, and not sent as pages: if it is not past the page cache.
     pub(crate) fn is_read_when_small(&self) -> bool {
         !self.direct
@@ -149,7 +159,7 @@ impl File {
         CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece that is to be sent; fewer bytes only at the file's end. If reads return soon, pages are sent again.
+    /// Reads a piece that is to be sent; it is empty only at the file's end. If reads return soon, pages are sent again.
     pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();

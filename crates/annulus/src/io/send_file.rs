@@ -34,15 +34,18 @@ pub(super) async fn send_file(
     moved: impl Fn(u64) -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut sent = 0;
-    if file.is_read_when_small()
-        && let Some(most) = small_part(file, start, len)
-    {
-        sent = send_small(file, start, most, len, to).await?;
-        moved(sent)?;
-        // A short read is the end of the file.
-        if sent < most || sent == len {
+    let most = small_part(file, start, len);
+    while sent < most {
+        let count = send_small(file, start.saturating_add(sent), most - sent, to).await?;
+        moved(count)?;
+        sent += count;
+        // A read is short at the end of the file, but also if the rest is not in memory, or as the file likes: see `/proc`.
+        if count == 0 || sent < most && file.is_known_end(start.saturating_add(sent)) {
             return Ok(sent);
         }
+    }
+    if sent == len {
+        return Ok(sent);
     }
     // Bytes that were accepted before, such as a head, leave with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
@@ -61,6 +64,10 @@ pub(super) async fn send_file(
             Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
         };
         if count == 0 && !is_full {
+            // Before Linux 6.5 the last pages of a file that ends sooner than expected wait for more.
+            if sent > 0 && !file.is_known_end(offset) {
+                to.push_sent();
+            }
             break;
         }
         moved(count)?;
@@ -73,21 +80,33 @@ pub(super) async fn send_file(
     Ok(sent)
 }
 
-/// Whether the socket has taken fewer pages than were offered, and the file goes on as far as is known. If it has ended there, the next
-/// try tells.
+/// Whether the socket has taken fewer pages than were offered, and the file goes on. If it has ended there, which it may have since it was
+/// opened, the peer is not waited for: the next try tells.
 fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
-    let rest = || file.expected_len(offset.saturating_add(count));
-    (1..most.min(u64::from(STRIDE))).contains(&count) && matches!(rest(), Some(1..))
+    let offered = u64::from(stride(file, offset, most));
+    let goes_on = || file.len_now().is_some_and(|len| offset.saturating_add(count) < len);
+    (1..offered).contains(&count) && goes_on()
 }
 
-/// How many bytes to ask for if only a few are expected: one more than those up to the end of the file, so that a short read tells
-/// that it has ended.
-fn small_part(file: &File, start: u64, len: u64) -> Option<u64> {
-    if len <= SMALL {
-        return (len > 0).then_some(len);
+/// How many bytes of pages to offer at a time: not more than there are, since before Linux 6.5 what is sent waits for the rest then.
+fn stride(file: &File, offset: u64, most: u64) -> u32 {
+    let there = file.expected_len(offset).filter(|there| *there > 0).unwrap_or(u64::MAX);
+    most.min(there).min(u64::from(STRIDE)) as u32
+}
+
+/// How many bytes to read and queue, of a part of which only a few are expected: one more than those up to the end of the file, so that a
+/// short read tells that it has ended.
+fn small_part(file: &File, start: u64, len: u64) -> u64 {
+    if !file.is_read_when_small() {
+        return 0;
     }
-    let expected = file.expected_len(start)?;
-    (1..SMALL).contains(&expected).then(|| len.min(expected + 1))
+    if len <= SMALL {
+        return len;
+    }
+    match file.expected_len(start) {
+        Some(expected @ 1..SMALL) => len.min(expected + 1),
+        _ => 0,
+    }
 }
 
 /// Bytes that were sent and wait for pages: if none follow, or the copy is dropped before, they leave alone.
@@ -140,7 +159,7 @@ enum Pages {
 /// Sends at most `most` bytes of pages by `sendfile`, unless that would wait.
 async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<Pages> {
     file.wait_for_budget().await;
-    let stride = most.min(u64::from(STRIDE)) as u32;
+    let stride = stride(file, offset, most);
     let Some(sink) = to.page_sink()? else { return Ok(Pages::NotSent) };
     match file.send_pages(offset, stride, sink).transpose() {
         Ok(count) => Ok(count.map_or(Pages::NotSent, |count| Pages::Sent(u64::from(count)))),
@@ -157,22 +176,14 @@ async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     queue(bytes.into(), to).await
 }
 
-/// As [`send_piece`], of at most `read` bytes, into a buffer of the runtime: memory that was just freed may have been given back to the
-/// system, and costs a page fault for each page of it.
-async fn send_small(
-    file: &File,
-    offset: u64,
-    read: u64,
-    most: u64,
-    to: &StreamHandle,
-) -> io::Result<u64> {
+/// As [`send_piece`], into a buffer of the runtime: memory that was just freed may have been given back to the system, and costs a page
+/// fault for each page of it.
+async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
     let mut buffer = to.take_spare()?;
-    buffer.reserve(read as usize);
-    let (answer, slice) = file.read_at(buffer.slice(..read as usize), offset).await;
+    buffer.reserve(most as usize);
+    let (answer, slice) = file.read_at(buffer.slice(..most as usize), offset).await;
     answer?;
-    let mut bytes = slice.into_inner();
-    cut(&mut bytes, most);
-    queue(Chunk::copied(bytes), to).await
+    queue(Chunk::copied(slice.into_inner()), to).await
 }
 
 /// Queues a chunk; its length.

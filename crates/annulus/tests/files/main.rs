@@ -11,6 +11,7 @@ mod mode;
 mod paths;
 mod pipes;
 mod place;
+mod short_reads;
 mod stream;
 mod whole;
 
