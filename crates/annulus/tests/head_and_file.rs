@@ -121,6 +121,11 @@ fn a_file_that_has_grown_or_shrunk_is_sent_as_it_is() {
         for len in [100, 5000, 0, 90_000, 20_000, 7] {
             std::fs::write(&scratch.0, pattern(len))?;
             assert_eq!(copy_range(&file, .., &mut client).await?, len as u64);
+            assert_eq!(
+                unsent(&client),
+                0,
+                "{len}: before Linux 6.5 the last pages may wait for more"
+            );
             assert!(receive(&mut server, len).await? == pattern(len));
         }
         Ok(())
@@ -178,6 +183,37 @@ fn a_stream_ends_and_leaves_though_a_dropped_copy_has_waited_for_space() {
         let more = spawn(async move { client.send(" and more").await });
         check(server, b" and more").await?;
         more.await.expect("no panic")
+    });
+}
+
+#[test]
+fn a_drain_after_a_dropped_copy_waits_for_no_space() {
+    on_each_driver(async || {
+        let (mut client, server) = dropped_when_full().await?;
+        touch(client.drain()).expect("nothing is queued")?;
+        client.send(" and more").await?;
+        assert!(touch(client.drain()).is_none(), "that is queued");
+        let checked = spawn(check(server, b" and more"));
+        client.drain().await?;
+        drop(client);
+        checked.await.expect("no panic")
+    });
+}
+
+#[test]
+fn a_poll_for_space_is_cancelled_once() {
+    on_each_driver(async || {
+        let (client, _server) = dropped_when_full().await?;
+        let mut parts = pin!(client.into_parts());
+        yield_now().await;
+        let before = counters().expect("a runtime");
+        for _ in 0..10 {
+            assert!(touch(parts.as_mut()).is_none(), "it waits for the end of the poll");
+        }
+        yield_now().await;
+        let after = counters().expect("a runtime");
+        assert!(after.sqes - before.sqes <= 5, "{}", after.sqes - before.sqes);
+        parts.await.map(drop)
     });
 }
 

@@ -72,7 +72,7 @@ impl Stream {
     /// # Errors
     /// What a send ran into.
     pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(io, cx, SendState::is_idle)
+        self.poll_sent(io, cx, SendState::is_drained)
     }
 
     /// Ready once the kernel has taken everything, and has none of the memory any more.

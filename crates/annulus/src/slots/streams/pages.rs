@@ -62,8 +62,9 @@ impl Stream {
     }
 
     /// No pages follow that would wait for space.
-    pub(super) fn stop_polling(&self, io: &mut Io) {
+    pub(super) fn stop_polling(&mut self, io: &mut Io) {
         if self.tx.phase == SendPhase::Polling {
+            self.tx.phase = SendPhase::StoppingPoll;
             io.cancel(self.id.token(Kind::Send));
         }
     }

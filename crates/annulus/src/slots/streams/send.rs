@@ -230,15 +230,16 @@ impl Stream {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
-            SendPhase::Waiting | SendPhase::Polling => io.cancel(self.id.token(Kind::Send)),
+            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
+            SendPhase::Polling => self.stop_polling(io),
             SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
             SendPhase::Idle => self.discard_unsent(io),
             SendPhase::Retrying => {
                 tx.phase = SendPhase::Idle;
                 self.discard_unsent(io);
             }
-            // Its outcome shows within this turn.
-            SendPhase::Now => {}
+            // Its outcome shows within this turn, or soon.
+            SendPhase::Now | SendPhase::StoppingPoll => {}
         }
     }
 }
@@ -307,7 +308,7 @@ impl Streams {
         match stream.tx.phase {
             SendPhase::Now => {}
             SendPhase::Waiting => io.in_flight -= 1,
-            SendPhase::Polling => return self.on_writable(io, slot),
+            SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
         let result = match stream.pipe() {

@@ -2,7 +2,7 @@
 //!
 //! *Idle* → *now* or *waiting* → idle, when the send's outcome is known. A zero-copy send is in *zero-copy* until its first
 //! event, and if not all went, in *awaiting memory* until its notification. *Retrying* waits for a timer, with nothing in
-//! flight; *polling* waits for space in the socket. `send`, `zero_copy` and `pages` say when each is taken.
+//! flight; *polling* waits for space in the socket, and *stopping poll* for the end of that. `send`, `zero_copy` and `pages` say when each is taken.
 
 use super::chunk_queue::ChunkQueue;
 use super::vectors::Vector;
@@ -28,6 +28,8 @@ pub(super) enum SendPhase {
     Retrying,
     /// Nothing is in flight but a poll for space, for pages of a file: see `pages`.
     Polling,
+    /// As polling, but the poll was cancelled.
+    StoppingPoll,
 }
 
 /// The sending half of a stream's slot.
@@ -83,6 +85,13 @@ impl SendState {
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.phase == SendPhase::Idle && self.queue.is_empty()
+    }
+
+    /// The kernel has taken everything: a poll for space may be in flight.
+    pub(super) fn is_drained(&self) -> bool {
+        let sends =
+            !matches!(self.phase, SendPhase::Idle | SendPhase::Polling | SendPhase::StoppingPoll);
+        !sends && self.queue.is_empty()
     }
 
     /// Nothing queued, nothing in flight, and no memory with the kernel. What was given up does not count: closing
