@@ -13,8 +13,12 @@ use std::ops::{Bound, RangeBounds};
 /// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
 /// flush.
 ///
-/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), but for files of less than 16 KiB, which
-/// are read and leave with what was sent before; from a stream the leases are written or sent. Files go with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
+/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), except if at most 16 KiB are asked for, or
+/// less is left of the file: those are read, and leave with what was sent before. From a stream the leases are written or sent. Files go
+/// with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
+///
+/// A peer that has gone is an error. That raises no SIGPIPE, unless the program has begun to handle that signal after pages of a file
+/// were first sent to the socket.
 ///
 /// ```
 /// use annulus::io::copy;
@@ -80,12 +84,12 @@ pub async fn copy_at_most(
     }
 }
 
-/// Copies a part of a file to what sends, behind what was sent before; the number of bytes, which is less than asked for at the file's end. The cursor is neither
-/// used nor moved, so that several copies of one file may run at once. For parts of files to files there is
+/// Copies a part of a file to what sends, behind what was sent before; the number of bytes, which is less than asked for only at the file's
+/// end. The cursor is neither used nor moved, so that several copies of one file may run at once. For parts of files to files there is
 /// [`File::read_at`] and [`File::write_at`].
 ///
 /// What a stream of this crate has queued, such as the head of an answer, leaves in the same packets as the first pages, if those are in
-/// memory: at once, or with the turn if the part has at most 16 KiB.
+/// memory: at once, or with the turn if the part is a small one, as in [`copy`]. What is said there of SIGPIPE holds here, too.
 ///
 /// ```no_run
 /// use annulus::fs::File;
