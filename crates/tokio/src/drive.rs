@@ -15,6 +15,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// tokio's timers have this resolution, so a change of a deadline by less changes nothing.
 const TICK: Duration = Duration::from_millis(1);
 
+/// Thirty years, which tokio takes for ever: a deadline that is as far needs no timer. tokio's own moments overflow beyond it.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// Takes turns until annulus cannot go on, and returns why. `Send`, as tokio demands, since the guest itself stays in its thread's state.
 pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::Error {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
@@ -37,7 +40,7 @@ fn poll_turn(
     timer: &mut Option<Pin<Box<Sleep>>>,
     cx: &mut Context<'_>,
 ) -> Poll<io::Error> {
-    // Before the turn, which sees all that was told until here; what comes later is another edge.
+    // Before the turn, which sees every wake until here; what comes later is another edge.
     while let Poll::Ready(Ok(mut ready)) = notifier.poll_read_ready(cx) {
         ready.clear_ready();
     }
@@ -45,8 +48,10 @@ fn poll_turn(
         None => return Poll::Ready(io::Error::other("this thread has left annulus")),
         Some(Err(error)) => return Poll::Ready(error),
         Some(Ok(GuestNext::Turn)) => cx.waker().wake_by_ref(),
-        Some(Ok(GuestNext::Wait(None))) => *timer = None,
-        Some(Ok(GuestNext::Wait(Some(left)))) => poll_timer(timer, Instant::now() + left, cx),
+        Some(Ok(GuestNext::Wait(Some(left)))) if left < FOREVER => {
+            poll_timer(timer, Instant::now() + left, cx);
+        }
+        Some(Ok(GuestNext::Wait(_))) => *timer = None,
     }
     Poll::Pending
 }

@@ -300,3 +300,19 @@ fn a_connection_to_nothing_is_an_error_that_names_it() {
         Ok(())
     });
 }
+
+#[test]
+fn a_timer_that_never_fires_is_no_overflow() {
+    on_both(async || {
+        let day = Duration::from_secs(86_400);
+        for far in [Duration::MAX, Duration::from_secs(i64::MAX as u64), 100 * 365 * day, 365 * day]
+        {
+            let sleeper = annulus::spawn(annulus::time::sleep(far));
+            // The other one is set while the far one waits.
+            annulus::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            assert!(!sleeper.is_finished(), "{far:?}");
+        }
+        Ok(())
+    });
+}
