@@ -1,10 +1,11 @@
 //! Headers that a proxy changes.
 
-use hyper::HeaderMap;
 use hyper::header::{
-    CONNECTION, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Request, Version};
 use std::net::IpAddr;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -22,8 +23,11 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Removes what concerns the connection that the headers came over; returns the protocol that it asks to be upgraded to, or was.
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
+/// The only protocol that is passed on. Another one, as `h2c`, would hide requests from the proxy.
+const WEBSOCKET: &str = "websocket";
+
+/// Removes what concerns the connection that the headers came over; returns whether they ask for an upgrade to WebSocket, or grant it.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
     let listed: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -31,20 +35,62 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> 
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    let upgrade = headers.get(UPGRADE).filter(|_| listed.contains(&UPGRADE)).cloned();
+    let is_websocket = {
+        let mut protocols = headers.get_all(UPGRADE).iter();
+        let first = protocols
+            .next()
+            .is_some_and(|one| one.as_bytes().eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
+        first && protocols.next().is_none() && listed.contains(&UPGRADE)
+    };
     for name in listed.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
-    upgrade
+    is_websocket
 }
 
-/// Asks for an upgrade, or grants it.
-pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+/// Asks for an upgrade to WebSocket, or grants it.
+pub(crate) fn set_upgrade(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, protocol);
+    headers.insert(UPGRADE, HeaderValue::from_static(WEBSOCKET));
 }
 
-/// Tells the upstream for which client a request is, behind those that are told already.
+/// The one host that a request is for: that of its URI if it has one, as in HTTP/2, whatever the header says (RFC 9112, 3.2.2). `None` in
+/// HTTP/1.0, which need not name one.
+///
+/// # Errors
+/// If the header is missing in HTTP/1.1, is there twice, or is no host: servers behind the proxy might each take another one.
+pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
+    let mut lines = request.headers().get_all(HOST).iter();
+    let (line, another) = (lines.next(), lines.next());
+    if another.is_some() {
+        return Err("more than one Host");
+    }
+    if line.is_none() && request.version() == Version::HTTP_11 {
+        return Err("no Host");
+    }
+    let authority = match (request.uri().authority(), line) {
+        (Some(authority), _) => authority.clone(),
+        (None, Some(line)) => {
+            Authority::try_from(line.as_bytes()).map_err(|_| "Host is no host with a port")?
+        }
+        (None, None) => return Ok(None),
+    };
+    if authority.as_str().contains('@') {
+        return Err("a Host with user information");
+    }
+    HeaderValue::try_from(authority.as_str()).map(Some).map_err(|_| "Host is no host with a port")
+}
+
+/// Makes one line of the cookies, which come in several in HTTP/2 and may not in HTTP/1 (RFC 9113, 8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() > 1 {
+        let joined = HeaderValue::from_bytes(&lines.join(&b"; "[..])).expect("of header values");
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// Adds the client's address to those that the request names already.
 pub(crate) fn add_forwarded_for(headers: &mut HeaderMap, client: IpAddr) {
     let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut all: Vec<String> = before.map(str::to_owned).collect();

@@ -6,6 +6,7 @@
 mod body;
 mod forward;
 mod proxy;
+mod tunnel;
 
 use annulus::net::TcpListener;
 use annulus::signal::{Signal, signals};

@@ -1,9 +1,9 @@
 //! What happens to a request.
 
 use crate::body::Passed;
-use crate::forward::{add_forwarded_for, remove_hop_by_hop, set_upgrade};
-use annulus::io::{FromTokio, copy_bidirectional};
-use annulus::sync::CancellationToken;
+use crate::forward::{add_forwarded_for, host_of, join_cookies, remove_hop_by_hop, set_upgrade};
+use crate::tunnel::tunnel;
+use annulus::sync::{CancellationToken, Permit, Semaphore};
 use annulus::time::sleep;
 use annulus_compat::hyper::{Clock, Spawner};
 use annulus_compat::hyper_util::Connector;
@@ -11,12 +11,11 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::HOST;
 use hyper::service::{Service, service_fn};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::{Client, Error};
-use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::error::Error as _;
 use std::io;
@@ -32,9 +31,20 @@ pub(crate) struct Proxy {
     upstream: Uri,
     client: Client<Connector, Passed>,
     limits: Limits,
+    /// Of tunnels.
+    permits: Semaphore,
 }
 
-/// How long the upstream may take.
+/// A request for the upstream.
+struct Rewritten {
+    request: Request<Passed>,
+    /// The client's upgrade, if it asks for one.
+    upgrade: Option<OnUpgrade>,
+    /// Is cancelled when the body was sent.
+    sent: CancellationToken,
+}
+
+/// How long the upstream may take, and how many connections may be upgraded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// To accept a connection.
@@ -45,6 +55,10 @@ pub(crate) struct Limits {
     pub(crate) progress: Duration,
     /// Without a request, until a connection is closed.
     pub(crate) idle: Duration,
+    /// Without a byte in either direction, until an upgraded connection is closed.
+    pub(crate) tunnel_idle: Duration,
+    /// Of upgraded connections.
+    pub(crate) tunnels: usize,
 }
 
 impl Default for Limits {
@@ -55,6 +69,8 @@ impl Default for Limits {
             response: seconds(30),
             progress: seconds(60),
             idle: seconds(60),
+            tunnel_idle: seconds(600),
+            tunnels: 1_000,
         }
     }
 }
@@ -74,7 +90,7 @@ impl Proxy {
             .pool_timer(Clock::new())
             .pool_idle_timeout(limits.idle)
             .build(Connector::new().timeout(limits.connect));
-        Ok(Self { upstream, client, limits })
+        Ok(Self { upstream, client, limits, permits: Semaphore::new(limits.tunnels) })
     }
 
     /// The service of a connection from this peer.
@@ -94,15 +110,26 @@ impl Proxy {
         if request.method() == Method::CONNECT {
             return refuse(StatusCode::METHOD_NOT_ALLOWED, "this proxy makes no tunnels");
         }
-        let (request, upgrade, sent) = self.rewritten(request, peer);
+        let Rewritten { request, upgrade, sent } = match self.rewritten(request, peer) {
+            Ok(rewritten) => rewritten,
+            Err(text) => return refuse(StatusCode::BAD_REQUEST, text),
+        };
+        let permit = upgrade.is_some().then(|| self.permits.try_acquire());
+        let Ok(permit) = permit.transpose() else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many upgraded connections");
+        };
         let response = pin!(self.client.request(request));
         let too_late = pin!(async {
             sent.cancelled().await;
             sleep(self.limits.response).await;
         });
         match select(response, too_late).await {
-            Either::Left((Ok(response), _)) => self.passed_back(response, upgrade),
-            Either::Left((Err(error), _)) => refuse(status_of(&error), &text_of(&error)),
+            Either::Left((Ok(response), _)) => self.passed_back(response, upgrade.zip(permit)),
+            Either::Left((Err(error), _)) => {
+                // Its text has addresses, which are not the client's business.
+                eprintln!("{peer}: {}", text_of(&error));
+                refuse(status_of(&error), "the upstream has failed")
+            }
             Either::Right(_) => {
                 let text = format!("no answer of the upstream within {:?}", self.limits.response);
                 refuse(StatusCode::GATEWAY_TIMEOUT, &text)
@@ -110,58 +137,56 @@ impl Proxy {
         }
     }
 
-    /// The request for the upstream; the client's upgrade, if it asks for one; and what is cancelled when the body was sent.
+    /// The request for the upstream.
+    ///
+    /// # Errors
+    /// What is wrong with the client's.
     fn rewritten(
         &self,
         mut request: Request<Incoming>,
         peer: SocketAddr,
-    ) -> (Request<Passed>, Option<OnUpgrade>, CancellationToken) {
-        let protocol = remove_hop_by_hop(request.headers_mut());
-        let upgrade = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
+    ) -> Result<Rewritten, &'static str> {
+        // Before headers are removed: `Connection` may name this one.
+        let host = host_of(&request)?;
+        let is_one = request.version() == Version::HTTP_11;
+        let asks = remove_hop_by_hop(request.headers_mut()) && is_one;
+        let upgrade = asks.then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
-        // In HTTP/2 the host is part of the URI.
-        if let (None, Some(host)) = (head.headers.get(HOST), head.uri.authority()) {
-            let host = HeaderValue::try_from(host.as_str()).expect("checked already");
+        if let Some(host) = host {
             head.headers.insert(HOST, host);
         }
+        join_cookies(&mut head.headers);
         head.uri = at_upstream(&self.upstream, &head.uri);
         head.version = Version::HTTP_11;
         add_forwarded_for(&mut head.headers, peer.ip());
-        if let Some(protocol) = protocol {
-            set_upgrade(&mut head.headers, protocol);
+        if upgrade.is_some() {
+            set_upgrade(&mut head.headers);
         }
         let sent = CancellationToken::new();
         let body = Passed::new(body, self.limits.progress, Some(sent.clone().drop_guard()));
-        (Request::from_parts(head, body), upgrade, sent)
+        Ok(Rewritten { request: Request::from_parts(head, body), upgrade, sent })
     }
 
-    fn passed_back(&self, mut response: Response<Incoming>, upgrade: Option<OnUpgrade>) -> Answer {
-        let protocol = remove_hop_by_hop(response.headers_mut());
+    fn passed_back(
+        &self,
+        mut response: Response<Incoming>,
+        upgrade: Option<(OnUpgrade, Permit)>,
+    ) -> Answer {
+        let is_websocket = remove_hop_by_hop(response.headers_mut());
+        // The upstream's is that of another connection.
+        *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let (Some(client), Some(protocol)) = (upgrade, protocol) else {
-                return refuse(
-                    StatusCode::BAD_GATEWAY,
-                    "the upstream upgrades without being asked",
-                );
+            let (Some((client, permit)), true) = (upgrade, is_websocket) else {
+                let text = "the upstream upgrades to what it was not asked for";
+                return refuse(StatusCode::BAD_GATEWAY, text);
             };
             let upstream = hyper::upgrade::on(&mut response);
-            annulus::spawn(tunnel(client, upstream));
-            set_upgrade(response.headers_mut(), protocol);
+            annulus::spawn(tunnel(client, upstream, self.limits.tunnel_idle, permit));
+            set_upgrade(response.headers_mut());
         }
         let limit = self.limits.progress;
         response.map(|body| http_body_util::Either::Left(Passed::new(body, limit, None)))
     }
-}
-
-/// Passes bytes on in both directions, until both have ended.
-async fn tunnel(client: OnUpgrade, upstream: OnUpgrade) {
-    let Ok((client, upstream)) = futures_util::future::try_join(client, upstream).await else {
-        return;
-    };
-    let (mut client, mut upstream) =
-        (FromTokio::new(TokioIo::new(client)), FromTokio::new(TokioIo::new(upstream)));
-    // An error ends both, which is all there is to tell either.
-    _ = copy_bidirectional(&mut client, &mut upstream).await;
 }
 
 fn at_upstream(upstream: &Uri, uri: &Uri) -> Uri {

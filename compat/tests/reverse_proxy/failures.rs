@@ -20,7 +20,7 @@ fn an_upstream_that_is_not_there() {
         let proxy = start("127.0.0.1:0", gone, Limits::default());
         let answer = ask(proxy.address, &get("/")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        assert!(answer.contains(&gone.to_string()), "{answer}");
+        assert!(!answer.contains("127.0.0.1"), "the client sees where the upstream is: {answer}");
         Ok(())
     });
 }

@@ -9,6 +9,9 @@ mod failures;
 mod forward;
 #[path = "../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
+mod refused;
+#[path = "../../examples/reverse_proxy/tunnel.rs"]
+mod tunnel;
 mod upstream;
 
 use annulus::net::{TcpListener, TcpStream};
@@ -33,7 +36,7 @@ use std::rc::Rc;
 /// Counts of an upstream.
 pub(crate) type Count = Rc<Cell<usize>>;
 
-/// A proxy that runs, and ends when it is told to.
+/// A proxy that runs until `stop` is cancelled.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
