@@ -6,6 +6,7 @@ mod connections;
 mod drivers;
 mod examples;
 mod failures;
+mod progress;
 mod simulated;
 mod socket;
 mod threads;

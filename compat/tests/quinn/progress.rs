@@ -1,0 +1,136 @@
+//! Transfers go on, whatever the network, the kernel and the runtime's settings do: no wake is lost.
+
+use crate::common::*;
+use annulus::{Builder, Runtime};
+
+use annulus::sim::{Fault, Faults, Link, Random, Sim, check, run_on};
+use annulus::time::{Instant, sleep, timeout};
+use quinn::{Connection, TransportConfig};
+use std::cell::Cell;
+use std::io;
+use std::time::Duration;
+
+/// Much longer than any retransmission of quinn takes if one in five datagrams is lost.
+const STALLED: Duration = Duration::from_secs(60);
+/// Bytes of a transfer, each way.
+const LEN: usize = 300_000;
+
+/// A network that loses much, with small buffers.
+fn link(random: &mut Random) -> Link {
+    let link = Link::any(random);
+    Link {
+        receive_buffer: random.pick(&[16_384, 32_768, 131_072]),
+        send_buffer: random.pick(&[4_096, 16_384, 131_072]),
+        ..link
+    }
+}
+
+/// Settings that refuse, wait and start over often.
+fn settings(random: &mut Random) -> Builder {
+    Runtime::builder()
+        .task_budget(random.pick(&[1, 2, 7, 128]))
+        .send_bound(random.pick(&[1, 3_000, 30_000, 262_144]))
+        .sq_entries(random.pick(&[1, 8, 256]))
+        .cq_entries(random.pick(&[2, 64, 4096]))
+        .datagram_buffers(69_632, random.pick(&[1, 4, 64, 1024]))
+}
+
+/// Echoes bytes over two streams at once. `progress` counts chunks.
+async fn transfer(connection: &Connection, progress: &Cell<u64>) -> Outcome {
+    let (a, b) = (pattern(1, LEN), pattern(2, LEN / 3));
+    let (a, b) = tokio::join!(stream(connection, &a, progress), stream(connection, &b, progress));
+    a.and(b)
+}
+
+async fn stream(connection: &Connection, bytes: &[u8], progress: &Cell<u64>) -> Outcome {
+    let (mut send, mut recv) = connection.open_bi().await?;
+    let sending = async {
+        send.write_all(bytes).await?;
+        send.finish()?;
+        Outcome::Ok(())
+    };
+    let receiving = async {
+        let mut at = 0;
+        while let Some(chunk) = recv.read_chunk(usize::MAX, true).await? {
+            let expected =
+                bytes.get(at..at + chunk.bytes.len()).ok_or("more bytes than were sent")?;
+            if expected != &chunk.bytes[..] {
+                return Err(format!("other bytes at {at}").into());
+            }
+            at += chunk.bytes.len();
+            progress.set(progress.get() + 1);
+        }
+        if at == bytes.len() {
+            Outcome::Ok(())
+        } else {
+            Err(format!("{at} bytes came back").into())
+        }
+    };
+    let (sent, received) = tokio::join!(sending, receiving);
+    sent.and(received)
+}
+
+/// Ends with an error once nothing has arrived for long.
+async fn watch(progress: &Cell<u64>) -> Outcome {
+    loop {
+        let before = progress.get();
+        sleep(STALLED).await;
+        if progress.get() == before {
+            return Err(format!("no progress in {STALLED:?} after {before} chunks").into());
+        }
+    }
+}
+
+async fn transfers() -> Outcome {
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(None);
+    let (server, client) = endpoints("10.0.0.1:443", "10.0.0.2:0", transport)?;
+    echo(&server);
+    let at = server.local_addr()?;
+    let connecting = async { tokio::try_join!(connect(&client, at), connect(&client, at)) };
+    let (one, two) = timeout(STALLED, connecting).await??;
+    let progress = Cell::new(0);
+    let both = async { tokio::try_join!(transfer(&one, &progress), transfer(&two, &progress)) };
+    tokio::select! {
+        done = both => done.map(drop),
+        stalled = watch(&progress) => {
+            println!("{:#?}\n{:#?}", one.stats(), two.stats());
+            stalled
+        }
+    }
+}
+
+/// On any network, with any settings, a transfer goes on.
+#[test]
+fn no_transfer_stalls() {
+    check(0..12, |seed| {
+        let mut random = Random::new(seed);
+        let faults = Faults::mixture(&mut random).with(Fault::SocketLimit, 0);
+        let sim = Sim::builder(seed).link(link(&mut random)).faults(faults).build();
+        let work = async { transfers().await.map_err(io::Error::other) };
+        run_on(&sim, settings(&mut random), work)
+    });
+}
+
+/// How long transfers take on a network that loses nothing, in virtual time.
+fn time_of(link: Link, settings: Builder) -> Duration {
+    let sim = Sim::builder(1).link(link).faults(Faults::none()).build();
+    let timed = async {
+        let start = Instant::now();
+        transfers().await.map_err(io::Error::other)?;
+        io::Result::Ok(start.elapsed())
+    };
+    run_on(&sim, settings, timed).unwrap()
+}
+
+/// A task that waits for space is woken by it, and not by the next timer or acknowledgement.
+#[test]
+fn waiting_for_space_takes_no_timer() {
+    let slow =
+        Link { latency: Duration::from_millis(1), receive_buffer: 1 << 20, ..Link::default() };
+    for link in [slow, Link { send_buffer: 16_384, ..slow }] {
+        let free = time_of(link, Runtime::builder());
+        let tight = time_of(link, Runtime::builder().send_bound(1));
+        assert!(tight < 2 * free, "{tight:?}, and {free:?} without a bound");
+    }
+}
