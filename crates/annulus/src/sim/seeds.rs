@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs only this seed.
-const ONE: &str = "ANNULUS_SIM_SEED";
+const SEED: &str = "ANNULUS_SIM_SEED";
 /// Runs so many seeds.
-const MANY: &str = "ANNULUS_SIM_SEEDS";
+const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed, and panics at the first that fails, with the seed and the command that replays it. A panic of the test
 /// is a failure.
@@ -27,15 +27,20 @@ const MANY: &str = "ANNULUS_SIM_SEEDS";
 /// ```
 ///
 /// # Panics
-/// If the test fails for a seed; or if one of these variables is no number.
+/// If the test fails for a seed; or if one of these variables is no number, or zero seeds are to run.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
-    let seeds = match (number(ONE), number(MANY)) {
-        (Some(seed), _) => seed..seed.saturating_add(1),
-        (None, Some(count)) => seeds.start..seeds.start.saturating_add(count),
-        (None, None) => seeds,
+    let failed = match (number(SEED), number(SEEDS)) {
+        (Some(seed), _) => find_failure([seed], test),
+        (None, Some(0)) => {
+            panic!("{SEEDS}=0 runs nothing; give the number of seeds, from 1 on, or unset it")
+        }
+        (None, Some(count)) => {
+            find_failure(seeds.start..=seeds.start.saturating_add(count - 1), test)
+        }
+        (None, None) => find_failure(seeds, test),
     };
-    if let Some(failed) = find_failure(seeds, test) {
+    if let Some(failed) = failed {
         panic!("{failed}");
     }
 }
@@ -81,7 +86,7 @@ pub struct FailedSeed {
 impl fmt::Display for FailedSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, message } = self;
-        write!(f, "seed {seed}: {message}\nreplay: {ONE}={seed} cargo test")?;
+        write!(f, "seed {seed}: {message}\nreplay: {SEED}={seed} cargo test")?;
         let thread = std::thread::current();
         match thread.name().filter(|name| *name != "main") {
             Some(test) => write!(f, " {test} -- --exact --nocapture"),
@@ -92,7 +97,7 @@ impl fmt::Display for FailedSeed {
 
 /// Whether a single seed was asked for.
 pub(super) fn is_replay() -> bool {
-    std::env::var_os(ONE).is_some()
+    std::env::var_os(SEED).is_some()
 }
 
 fn number(variable: &str) -> Option<u64> {
